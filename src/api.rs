@@ -365,15 +365,6 @@ pub struct SloPolicyStatus {
     pub overrides: Vec<String>,
 }
 
-/// The ConfigMap in which edgewards of this Service keep what they know of the clouds' nodes.
-#[must_use]
-pub fn site_memory_of(service: &str) -> String {
-    format!("{service}-site-memory")
-}
-
-/// Its key.
-pub const SITE_MEMORY_KEY: &str = "nodes.json";
-
 const LABEL_KEY: &str = "^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$";
 const LABEL_VALUE: &str = "^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$";
 const DNS_SUBDOMAIN: &str = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";

@@ -8,5 +8,4 @@ pub mod gate;
 pub mod lease;
 mod pod_patch;
 pub mod registration;
-pub mod site_memory;
 pub mod status;

@@ -10,6 +10,5 @@ pub use connection::Connection;
 pub use dry_run::{Answer, Refusal};
 pub use listing::{Listing, list, list_and_probe};
 pub use objects::{
-    Liqo, config_map, events, liqo, policies, profile_faults, profiles, site_memory, site_specs, sites_in_use,
-    with_discovered,
+    Liqo, config_map, events, liqo, policies, profile_faults, profiles, site_specs, sites_in_use, with_discovered,
 };

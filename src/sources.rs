@@ -16,7 +16,6 @@ mod protobuf;
 pub(crate) mod raw;
 pub(crate) mod replicas;
 pub mod secret;
-pub(crate) mod site_memory;
 pub(crate) mod sites;
 pub(crate) mod volumes;
 pub(crate) mod watch;

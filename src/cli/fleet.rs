@@ -9,7 +9,6 @@ use edgeward_core::cluster::cache::Cache;
 use edgeward_core::model::liqo::ApiServerStatus;
 use edgeward_core::model::node::Node;
 use edgeward_core::model::pod_record::HeldPod;
-use edgeward_core::model::remembered_node::RememberedNode;
 use edgeward_core::model::site::SiteKind;
 use edgeward_core::model::slo::Class;
 use edgeward_core::model::snapshot::{Site, Snapshot};
@@ -18,7 +17,7 @@ use edgeward_core::wire::fleet_file;
 use serde_json::Value;
 
 use super::cluster::Cluster;
-use super::installed::{Installed, LEASE};
+use super::installed::Installed;
 use super::{sentence, trimmed};
 use crate::inspect;
 use crate::inspect::Listing;
@@ -34,10 +33,6 @@ use crate::platform::clock::Clock;
 pub(super) struct Fleet {
     #[command(flatten)]
     installed: Installed,
-
-    /// Namespace of edgeward itself, which keeps there what it remembers of nodes of clouds; without, that of the Deployment or ConfigMap.
-    #[arg(long, value_name = "NAME")]
-    namespace: Option<String>,
 
     #[command(flatten)]
     cluster: Cluster,
@@ -71,7 +66,6 @@ impl Fleet {
             if config.prometheus.is_some() {
                 tracing::warn!("Prometheus is not asked here; what it measures is missing in the picture");
             }
-            let home = self.namespace.clone().unwrap_or_else(|| self.installed.namespace());
             let inspect::Liqo {
                 objects: liqo,
                 unreadable,
@@ -81,19 +75,11 @@ impl Fleet {
             }
             let config = inspect::sites_in_use(connection, config).await?;
             let (config, _) = inspect::with_discovered(config, liqo.as_ref());
-            let (listing, remembered) = tokio::join!(
-                inspect::list_and_probe(connection, &config, clock, &metrics),
-                inspect::site_memory(connection, &home, LEASE, clock),
-            );
             let Listing {
                 mut cache,
                 held,
                 volumes,
-            } = listing?;
-            match remembered {
-                Ok(nodes) => cache.remember(&nodes),
-                Err(error) => tracing::warn!("not taken into account: {}", sentence(&error)),
-            }
+            } = inspect::list_and_probe(connection, &config, clock, &metrics).await?;
             for fault in cache.faults() {
                 tracing::warn!(
                     node = &*fault.node,
@@ -138,9 +124,6 @@ fn table(snapshot: &Snapshot, now: Moment) -> String {
         sites.add_row(site_row(site, now));
         for node in site.nodes() {
             nodes.add_row(node_row(site, node));
-        }
-        for gone in &*site.remembered {
-            nodes.add_row(gone_row(site, gone, now));
         }
         for full in &*site.full {
             let _ = writeln!(closed, "full: {} for {full}", site.name());
@@ -255,23 +238,6 @@ fn node_row(site: &Site, node: &Node) -> [String; 6] {
         cpu(node.used.cpu.0, node.allocatable.cpu.0),
         memory(node.used.memory.0, node.allocatable.memory.0),
         format!("{}/{}", node.pods, node.slots),
-    ]
-}
-
-/// A node that may be back, with what it could hold.
-fn gone_row(site: &Site, gone: &RememberedNode, now: Moment) -> [String; 6] {
-    let node = &gone.node;
-    let state = match gone.gone_since {
-        Some(since) => format!("gone {} s", now.since(since).0 / 1_000_000),
-        None => "gone".to_owned(),
-    };
-    [
-        node.name.to_string(),
-        site.name().to_owned(),
-        state,
-        cpu(node.allocatable.cpu.0, node.allocatable.cpu.0),
-        memory(node.allocatable.memory.0, node.allocatable.memory.0),
-        format!("0/{}", node.slots),
     ]
 }
 

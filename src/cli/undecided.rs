@@ -165,7 +165,6 @@ fn words(reason: Reason, config: &Config) -> String {
             "pods of its controller failed over and over, and were left alone for a while when it was created"
                 .to_owned()
         }
-        Reason::ForeignGate => "it carries a scheduling gate of others, which is not waited for".to_owned(),
         other => other.as_str().replace('_', " "),
     }
 }

@@ -132,19 +132,11 @@ impl Why {
         let record = record.with_context(|| format!("pod {namespace}/{name} has no uid"))?;
         policies.apply(&mut pod, namespace, &config.keys);
         let home = self.installed.namespace();
-        let (listing, remembered) = tokio::join!(
-            inspect::list_and_probe(connection, &config, clock, metrics),
-            inspect::site_memory(connection, &home, LEASE, clock),
-        );
         let Listing {
             mut cache,
             held,
             volumes,
-        } = listing?;
-        match remembered {
-            Ok(nodes) => cache.remember(&nodes),
-            Err(error) => notes.push(format!("not taken into account: {}", sentence(&error))),
-        }
+        } = inspect::list_and_probe(connection, &config, clock, metrics).await?;
         let site = cache.site_of(&record).map(|site| site.name.clone());
         // Its own room counts as free.
         cache.delete_pod(&record.uid);

@@ -102,8 +102,7 @@ impl Backstop {
         if !config.backstop.recreate {
             return;
         }
-        let findings = evaluation.findings.iter();
-        for finding in findings.filter(|finding| finding.candidate.replacement_is_decided(&config)) {
+        for finding in &evaluation.findings {
             if term.is_held() && limits.take(finding, now.moment) {
                 self.delete(finding, limits).await;
             }

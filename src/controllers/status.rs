@@ -230,13 +230,7 @@ fn site_status(seen: &SeenSite, site: Option<&Site>, held: usize, now: Now) -> S
         ),
         (None, Some(site), _) if nodes == 0 => (
             "Missing",
-            match site.remembered.len() {
-                0 => format!("none of {} nodes is Ready and not cordoned", site.nodes.len()),
-                gone => format!(
-                    "none of {} nodes is Ready and not cordoned; {gone} that are gone are remembered",
-                    site.nodes.len()
-                ),
-            },
+            format!("none of {} nodes is Ready and not cordoned", site.nodes.len()),
         ),
         (
             None,

@@ -51,7 +51,7 @@ pub async fn list(connection: &Connection, config: &Config, clock: Clock) -> any
     let names = &RwLock::default();
     // Of a pod with a node count the resources that nodes have.
     let nodes = all(connection, Kind::Nodes.as_str(), |node: &Raw<Node>| {
-        read_node(node, names, limit)
+        read_node(node, names, clock.now(), limit)
     })
     .await?;
     let (pods, namespaces) = tokio::try_join!(

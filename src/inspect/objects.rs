@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use edgeward_core::config::sites::Merged;
 use edgeward_core::config::{Config, Enabled, sites};
-use edgeward_core::model::remembered_node::RememberedNode;
 use edgeward_core::model::scores::Profiles;
 use edgeward_core::placement::policy::Seen;
 use edgeward_core::units::Now;
@@ -18,7 +17,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::Connection;
-use crate::api::{PerformanceProfile, Site, site_memory_of};
+use crate::api::{PerformanceProfile, Site};
 use crate::instruments::logs::LogLimit;
 use crate::platform::clock::Clock;
 use crate::sources::configuration::{Outcome, read_config_map};
@@ -26,7 +25,7 @@ use crate::sources::liqo::{self, NamespaceOffloading};
 use crate::sources::namespaced_name::NamespacedName;
 use crate::sources::objects::is_installed;
 use crate::sources::raw::Raw;
-use crate::sources::{policies as slo_policies, profiles, site_memory, sites as objects};
+use crate::sources::{policies as slo_policies, profiles, sites as objects};
 
 /// All objects of a kind, each as `read` has it; `None` while the definition is not installed.
 ///
@@ -186,21 +185,6 @@ pub async fn config_map(connection: &Connection, name: &NamespacedName) -> anyho
     let map = api.get_opt(&name.name).await;
     let map = map.map_err(|error| connection.failure(&format!("cannot get ConfigMap {name}"), error))?;
     Ok(map.map(|map| read_config_map(map, &name.namespace)))
-}
-
-/// What the edgeward of this Service remembers of the nodes of clouds, read once.
-///
-/// # Errors
-/// It cannot be read. That there is nothing is no error.
-pub async fn site_memory(
-    connection: &Connection,
-    namespace: &str,
-    service: &str,
-    clock: Clock,
-) -> anyhow::Result<Vec<RememberedNode>> {
-    let (maps, name) = (Api::namespaced(connection.client(), namespace), site_memory_of(service));
-    let read = site_memory::get(&maps, &name, clock).await;
-    read.map_err(|error| connection.failure(&format!("cannot get ConfigMap {namespace}/{name}"), error))
 }
 
 /// What Events warn of a pod, or say of its reflection in another cluster: the newest first, a few of them.

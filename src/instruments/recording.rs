@@ -11,7 +11,6 @@ use anyhow::Context as _;
 use edgeward_core::engine::{Change, Journal, Step, account};
 use edgeward_core::model::decision_id::DecisionId;
 use edgeward_core::units::Now;
-use edgeward_core::wire::remembered_nodes;
 use serde_json::{Value, json};
 
 /// The file, and the texts of objects whose steps are to come.
@@ -66,7 +65,7 @@ impl Journal for Recording {
     fn record(&self, step: Step<'_>) {
         let mut state = self.state();
         let line = match step {
-            Step::Apply(change, at) => json!({"apply": state.change(change, at), "at": time(at)}),
+            Step::Apply(change, at) => json!({"apply": state.change(change), "at": time(at)}),
             Step::Prepare(at) => json!({"prepare": time(at)}),
             Step::Commit => json!({"commit": null}),
             Step::Review {
@@ -96,12 +95,11 @@ impl Journal for Recording {
 }
 
 impl State {
-    fn change(&mut self, change: &Change, at: Now) -> Value {
+    fn change(&mut self, change: &Change) -> Value {
         match change {
             Change::Node(_) => json!({"node": self.nodes.pop_front()}),
             Change::Pod(_) => json!({"pod": self.pods.pop_front()}),
             Change::NodeGone(name) => json!({"nodeGone": name}),
-            Change::SiteMemory(nodes) => json!({"siteMemory": remembered_nodes::write(nodes, at)}),
             Change::PodGone(uid) => json!({"podGone": uid}),
             Change::Namespace(name, is_managed) => json!({"namespace": name, "managed": is_managed}),
             Change::Link(site, link) => json!({"link": site, "as": link.map(|link| json!({

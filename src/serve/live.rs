@@ -12,12 +12,10 @@ use edgeward_core::queue::Plan;
 use tokio::sync::watch;
 
 use crate::admission::Phase;
-use crate::api::site_memory_of;
 use crate::controllers::backstop::Backstop;
 use crate::controllers::events::Recorder;
 use crate::controllers::executor::Executor;
 use crate::controllers::lease::{Election, Leadership};
-use crate::controllers::site_memory::SiteMemory;
 use crate::controllers::status::{self, Views};
 use crate::instruments::logs::LogLimit;
 use crate::instruments::metrics::Metrics;
@@ -111,13 +109,6 @@ pub(super) async fn view(
         clock,
         metrics: metrics(),
     };
-    let memory = SiteMemory {
-        client: client.clone(),
-        namespace: service.namespace.clone(),
-        name: site_memory_of(&service.name),
-        shared: Arc::clone(&shared),
-        clock,
-    };
     let views = Views {
         seen: sites_seen,
         shared: Arc::clone(&shared),
@@ -144,20 +135,11 @@ pub(super) async fn view(
             profiles.follow(versions.clone(), Arc::clone(&shared), || profiles_listed.met()),
         ),
         Task::endless("settings", versions.clone().send_settings(changes.clone())),
-        Task::endless(
-            "watches",
-            watched.clone().follow(
-                versions.clone(),
-                service.namespace.clone(),
-                site_memory_of(&service.name),
-                metrics(),
-            ),
-        )
-        .on(&thread),
+        Task::endless("watches", watched.clone().follow(versions.clone(), metrics())).on(&thread),
         Task::endless("volumes", watched.clone().follow_volumes(versions.clone(), metrics())).on(&thread),
         Task::endless(
             "replicas",
-            watched.follow_replicas(versions.clone(), service.namespace, service.name, metrics()),
+            watched.follow_replicas(service.namespace, service.name, metrics()),
         )
         .on(&thread),
         Task::endless(
@@ -178,7 +160,6 @@ pub(super) async fn view(
         Task::endless("Events on pods", recorder.run(leadership.clone())),
         Task::endless("release of held pods", executor.run(leadership.clone())),
         Task::endless("backstop", backstop.run(leadership.clone())),
-        Task::endless("memory of sites", memory.run(leadership.clone())),
         Task::endless(
             "status of sites",
             status::of_sites(views, client.clone(), clock, leadership.clone()),

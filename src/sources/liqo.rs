@@ -4,7 +4,6 @@
 //! While they are not installed, nothing is asked but which API groups are served.
 
 mod kinds;
-mod memory;
 
 use std::collections::BTreeMap;
 use std::future::pending;
@@ -28,8 +27,6 @@ use crate::sources::configuration::Versions;
 use crate::sources::objects::{self, PERIOD, Seen};
 use crate::sources::raw::Raw;
 use crate::sources::watcher::Key;
-
-use memory::DiscoveredSites;
 
 pub(crate) use kinds::{Connection, ForeignCluster, NamespaceMap, NamespaceOffloading, VirtualNode};
 
@@ -71,41 +68,32 @@ impl Liqo {
     /// Follows them, for ever. Calls `known` once it is known whether Liqo is in use, and what it says.
     pub async fn follow(self, mut versions: Versions, known: impl FnOnce()) {
         let mut known = Some(known);
-        let mut told = Told::default();
+        let mut told = None;
         let mut in_use = Some(versions.next().await);
         while let Some(config) = in_use {
-            let same = |one: &Config, other: &Config| one.liqo == other.liqo && one.site_memory == other.site_memory;
+            let same = |one: &Config, other: &Config| one.liqo == other.liqo;
             let work = self.follow_with(&config, &mut told, &mut known);
             in_use = versions.until_other(&config, same, work).await;
         }
     }
 
-    async fn follow_with(&self, config: &Config, told: &mut Told, known: &mut Option<impl FnOnce()>) {
+    async fn follow_with(&self, config: &Config, told: &mut Option<Facts>, known: &mut Option<impl FnOnce()>) {
         let state = &State::default();
         let patient_until = self.clock.moment().after(PATIENCE);
         let published = async {
             loop {
-                let mut next_change = None;
-                told.sites.forget(config.site_memory, self.clock.moment());
                 let is_impatient = known.is_some() && self.clock.moment() >= patient_until;
-                if let Some(objects) = state.objects(config.liqo.enabled, told, is_impatient) {
-                    let had_sites = told.has_sites();
+                if let Some(objects) = state.objects(config.liqo.enabled, is_on(told), is_impatient) {
                     self.tell(objects, config, told).await;
-                    if had_sites && !told.has_sites() {
-                        // With the last of them it may be over.
-                        continue;
-                    }
                     if let Some(known) = known.take() {
                         known();
                     }
-                    next_change = told.sites.next_change(config.site_memory);
                 }
                 if config.liqo.enabled == Enabled::Never {
                     pending::<()>().await;
                 }
                 tokio::select! {
                     () = state.changed.notified() => tokio::time::sleep(PAUSE).await,
-                    () = self.clock.reach(next_change) => {}
                     () = self.clock.reach(Some(patient_until)), if known.is_some() => {}
                 }
             }
@@ -119,28 +107,22 @@ impl Liqo {
     }
 
     /// Sends what is another now.
-    async fn tell(&self, objects: Option<LiqoObjects>, config: &Config, told: &mut Told) {
+    async fn tell(&self, objects: Option<LiqoObjects>, config: &Config, told: &mut Option<Facts>) {
         let runtime_class = config.liqo.runtime_class.as_ref().map(|name| &*name.0);
         let sites = objects.as_ref().map(|objects| objects.sites(runtime_class));
-        if config.liqo.enabled == Enabled::Never {
-            told.sites = DiscoveredSites::default();
-        }
-        let sites = told
-            .sites
-            .update(sites.unwrap_or_default(), config.site_memory, self.clock.moment());
-        let sites = Some(Arc::new(sites));
+        let sites = Some(Arc::new(sites.unwrap_or_default()));
         let clusters = objects.as_ref().map_or(0, LiqoObjects::clusters);
         let facts = objects.map(|objects| Arc::new(objects.facts(self.clock.now())));
-        match (told.is_on(), &facts) {
+        match (is_on(told), &facts) {
             (false, Some(_)) => {
                 tracing::info!(clusters, "Liqo is in use: pods go where their namespaces are offloaded")
             }
             (true, None) => tracing::info!("Liqo is not in use any more"),
             _ => {}
         }
-        if told.facts.as_ref() != Some(&facts) {
+        if told.as_ref() != Some(&facts) {
             self.changes.send(Change::Liqo(facts.clone())).await;
-            told.facts = Some(facts);
+            *told = Some(facts);
         }
         if *self.discovered.borrow() != sites {
             if clusters > MAX_DISCOVERED {
@@ -198,23 +180,9 @@ impl Liqo {
 /// What is told of Liqo; `None` while it is not in use.
 type Facts = Option<Arc<model::Liqo>>;
 
-/// What was told last, if anything was.
-#[derive(Default)]
-struct Told {
-    facts: Option<Facts>,
-    sites: DiscoveredSites,
-}
-
-impl Told {
-    /// Whether Liqo is in use.
-    fn is_on(&self) -> bool {
-        self.facts.as_ref().is_some_and(Option::is_some)
-    }
-
-    /// Whether there are sites of its, be they gone.
-    fn has_sites(&self) -> bool {
-        !self.sites.is_empty()
-    }
+/// Whether Liqo is in use by what was told last.
+fn is_on(told: &Option<Facts>) -> bool {
+    told.as_ref().is_some_and(Option::is_some)
 }
 
 /// What is known of the objects of one kind. One that cannot be read is there, and says nothing.
@@ -326,9 +294,8 @@ impl State {
     }
 
     /// All objects; `Some(None)` where Liqo is not in use, and `None` while that is not known. Connections are only where there
-    /// is a network between the clusters. Rights that are taken away do not end it, nor do definitions that are away while its sites are
-    /// remembered: then nothing is known of namespaces. For who `is_impatient`, what was not listed yet cannot be read.
-    fn objects(&self, enabled: Enabled, told: &Told, is_impatient: bool) -> Option<Option<LiqoObjects>> {
+    /// is a network between the clusters. Rights that are taken away do not end it: then nothing is known of namespaces. For who `is_impatient`, what was not listed yet cannot be read.
+    fn objects(&self, enabled: Enabled, is_on: bool, is_impatient: bool) -> Option<Option<LiqoObjects>> {
         if enabled == Enabled::Never {
             return Some(None);
         }
@@ -346,7 +313,7 @@ impl State {
             || matches!(kinds.virtual_nodes, Kind::Forbidden)
             || matches!(kinds.offloadings, Kind::Forbidden)
             || matches!(kinds.maps, Kind::Forbidden);
-        let goes_on = told.is_on() && (is_forbidden || told.has_sites());
+        let goes_on = is_on && is_forbidden;
         if enabled == Enabled::Auto && !is_listed && !goes_on {
             return Some(None);
         }

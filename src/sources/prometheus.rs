@@ -1,6 +1,6 @@
 //! Asks a Prometheus server, off the request path, and publishes what it says.
 //!
-//! Every question has its own rhythm. Whatever goes wrong has a word ([`Outcome`]), which is counted, and logged once
+//! Whatever goes wrong has a word ([`Outcome`]), which is counted, and logged once
 //! whenever it changes. A value that could not be renewed counts until it is stale.
 
 pub(in crate::sources) mod answer;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use edgeward_core::cluster::telemetry::Telemetry;
-use edgeward_core::config::{Config, Prometheus, Query};
+use edgeward_core::config::{Config, Input, Prometheus, Query};
 use edgeward_core::engine::Change;
 use edgeward_core::model::site::SiteDefinition;
 use edgeward_core::units::Micros;
@@ -94,7 +94,7 @@ impl Poller {
         let connection = Connection::open(prometheus).await?;
         let runner = QueryRunner {
             client: connection.client(),
-            queries: prometheus.queries.clone(),
+            prometheus: prometheus.clone(),
             config,
             clock,
             metrics,
@@ -112,7 +112,7 @@ impl Poller {
 
     /// Asks, for ever.
     pub async fn follow(mut self) {
-        let queries = self.runner.queries.iter();
+        let queries = self.runner.prometheus.queries.iter();
         let asking = queries.map(|query| self.runner.ask_on(query));
         tokio::join!(futures::future::join_all(asking), self.connection.follow());
     }
@@ -121,7 +121,7 @@ impl Poller {
 /// What all questions share.
 struct QueryRunner {
     client: Arc<client::Current>,
-    queries: Vec<Query>,
+    prometheus: Prometheus,
     config: Arc<Config>,
     clock: Clock,
     metrics: Arc<Metrics>,
@@ -147,7 +147,7 @@ impl QueryRunner {
                 ),
             }
             before = outcome;
-            tokio::time::sleep(duration(jittered(query.period, random()))).await;
+            tokio::time::sleep(duration(jittered(self.prometheus.period, random()))).await;
         }
     }
 
@@ -156,10 +156,11 @@ impl QueryRunner {
         // What was true when it was answered was true a moment after it was asked: the earlier moment, to be safe.
         let asked_at = self.clock.moment();
         let client = self.client.load_full();
-        let answer = answer::ask(&client, &query.promql, query.timeout).await;
+        let answer = answer::ask(&client, &query.promql, self.prometheus.timeout).await;
         let received = self.clock.now();
+        let staleness = self.prometheus.staleness;
         let (readings, faults) = match answer {
-            Ok((status, body)) => read(query, status, &body, &self.config.sites, received.wall),
+            Ok((status, body)) => read(query.input, staleness, status, &body, &self.config.sites, received.wall),
             Err(failure) => (vec![], Err(failure)),
         };
         if let Some(youngest) = readings.iter().map(|reading| reading.age).min() {
@@ -169,7 +170,7 @@ impl QueryRunner {
         self.telemetry.send_modify(|telemetry| {
             for Reading { measurement, age } in readings {
                 let as_of = received.moment.before(age).min(asked_at);
-                telemetry.record(measurement, as_of, as_of.after(query.staleness), &self.config);
+                telemetry.record(measurement, as_of, as_of.after(staleness), &self.config);
             }
         });
         faults
@@ -178,14 +179,15 @@ impl QueryRunner {
 
 /// Reads what can be used of an answer that came at `received`, and names the first thing that cannot.
 pub fn read(
-    query: &Query,
+    input: Input,
+    staleness: Micros,
     status: StatusCode,
     body: &[u8],
     sites: &[Arc<SiteDefinition>],
     received: Timestamp,
 ) -> (Vec<Reading>, Result<(), Failure>) {
     match answer::interpret(status, body) {
-        Ok(series) => reading::read(query, &series, sites, received),
+        Ok(series) => reading::read(input, staleness, &series, sites, received),
         Err(failure) => (vec![], Err(failure)),
     }
 }

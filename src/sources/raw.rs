@@ -3,12 +3,12 @@
 use std::borrow::Cow;
 use std::marker::PhantomData;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::Resource;
 use serde::{Deserialize, Deserializer, de};
 use serde_json::value::RawValue;
 
-/// An object of kind `K`, unread. Its metadata is name, namespace, uid and resource version only: the rest would be most
+/// An object of kind `K`, unread. Its metadata is name, namespace, uid, resource version and time of creation only: the rest would be most
 /// of the work and memory of a watch, for nothing.
 pub(crate) struct Raw<K> {
     metadata: ObjectMeta,
@@ -49,15 +49,19 @@ impl<K> Raw<K> {
             uid: Option<Cow<'a, str>>,
             #[serde(borrow)]
             resource_version: Option<Cow<'a, str>>,
+            #[serde(borrow)]
+            creation_timestamp: Option<Cow<'a, str>>,
         }
         let Object { metadata } = serde_json::from_str(&json)?;
         let owned = |text: Option<Cow<'_, str>>| text.map(Cow::into_owned);
+        let created = metadata.creation_timestamp.and_then(|at| at.parse().ok());
         Ok(Self {
             metadata: ObjectMeta {
                 name: owned(metadata.name),
                 namespace: owned(metadata.namespace),
                 uid: owned(metadata.uid),
                 resource_version: owned(metadata.resource_version),
+                creation_timestamp: created.map(Time),
                 ..ObjectMeta::default()
             },
             json,

@@ -10,41 +10,15 @@ use kube::Api;
 use kube::api::WatchParams;
 
 use crate::instruments::metrics::Metrics;
-use crate::sources::configuration::Versions;
 use crate::sources::watch::Cluster;
 use crate::sources::watcher::{self, Known};
 
 impl Cluster {
-    /// Sends how many replicas of us decide: as configured, or as counted by the EndpointSlices of our own Service, for ever.
-    pub async fn follow_replicas(
-        self,
-        mut versions: Versions,
-        namespace: String,
-        service: String,
-        metrics: Arc<Metrics>,
-    ) {
-        let mut in_use = Some(versions.next().await);
-        while let Some(config) = in_use {
-            let count = async {
-                match config.replicas {
-                    Some(replicas) => {
-                        self.changes.send(Change::Replicas(replicas)).await;
-                        std::future::pending().await
-                    }
-                    None => self.watch_replicas(&namespace, &service, &metrics).await,
-                }
-            };
-            in_use = versions
-                .until_other(&config, |one, other| one.replicas == other.replicas, count)
-                .await;
-        }
-    }
-
     /// Watches the EndpointSlices of a Service and sends how many of its endpoints are ready, for ever. That there is no
     /// such Service is logged; that it may not be seen is logged and counted, and nothing is sent.
-    async fn watch_replicas(&self, namespace: &str, service: &str, metrics: &Metrics) {
+    pub async fn follow_replicas(self, namespace: String, service: String, metrics: Arc<Metrics>) {
         let of_service = WatchParams::default().labels(&format!("kubernetes.io/service-name={service}"));
-        let slices = Api::<EndpointSlice>::namespaced(self.client(), namespace);
+        let slices = Api::<EndpointSlice>::namespaced(self.client(), &namespace);
         let mut events = watcher::events(slices, of_service);
         let mut known = Known::nothing();
         let mut sent = None;
@@ -68,7 +42,7 @@ impl Cluster {
                             assumed = sent.map_or(1, |ready: u32| ready.max(1)),
                             "our replicas cannot be counted: with more than assumed, what the others promise is not \
                              taken into account, and a burst may overrun the edge; grant list and watch of \
-                             endpointslices, or set `replicas`"
+                             endpointslices"
                         );
                     }
                     continue;
@@ -85,7 +59,7 @@ impl Cluster {
                         assumed = 1,
                         "no EndpointSlice is of this Service, so our replicas cannot be counted: with more than one, \
                          what the others promise is not taken into account, and a burst may overrun the edge; \
-                         name our Service with --service and --namespace, or set `replicas`"
+                         name our Service with --service and --namespace"
                     );
                 }
                 self.changes.send(Change::Replicas(ready)).await;
@@ -154,7 +128,7 @@ mod tests {
             recording: None,
         };
         let cluster = Cluster::of(Client::new(tower::service_fn(respond), "default"), changes);
-        let metrics = Metrics::new();
+        let metrics = Arc::new(Metrics::new());
         let counted = format!("edgeward_watch_failures_total{{kind=\"endpointslices\"}} {failures}");
         let failed = async {
             while failures == 0 || !metrics.encode().contains(&counted) {
@@ -163,7 +137,7 @@ mod tests {
         };
         let told = async {
             tokio::select! {
-                () = cluster.watch_replicas("edgeward-system", "edgewart", &metrics) => None,
+                () = cluster.follow_replicas("edgeward-system".into(), "edgewart".into(), Arc::clone(&metrics)) => None,
                 () = failed => None,
                 told = told.recv() => told,
             }

@@ -17,6 +17,7 @@ use edgeward_core::model::node as model_node;
 use edgeward_core::model::pod_record::PodRecord;
 use edgeward_core::model::site::are_same_places;
 use edgeward_core::resources::ResourceNames;
+use edgeward_core::units::Now;
 use edgeward_core::wire::pod::StringMap;
 use edgeward_core::wire::{node, pod};
 use futures::future::BoxFuture;
@@ -38,7 +39,6 @@ use crate::sources::Changes;
 use crate::sources::configuration::Versions;
 use crate::sources::objects;
 use crate::sources::raw::Raw;
-use crate::sources::site_memory;
 use crate::sources::watcher;
 
 /// How many lists may break off before pages are tried instead of a stream: a list that takes longer than a watch is open
@@ -115,14 +115,7 @@ impl Cluster {
 
     /// Watches nodes, pods and namespaces, for ever. Where sites change, everything is listed again, to be counted by the new
     /// ones.
-    ///
-    /// Before nodes are listed it is told which there were once, by the ConfigMap `memory` of `namespace`: those that are not
-    /// listed then are gone.
-    pub async fn follow(self, mut versions: Versions, namespace: String, memory: String, metrics: Arc<Metrics>) {
-        let known = site_memory::follow(self.client(), &namespace, &memory, self.changes.clock).await;
-        if !known.is_empty() {
-            self.changes.send(Change::SiteMemory(known)).await;
-        }
+    pub async fn follow(self, mut versions: Versions, metrics: Arc<Metrics>) {
         let mut in_use = Some(versions.next().await);
         while let Some(config) = in_use {
             self.changes.send(Change::Sites(Arc::clone(&config))).await;
@@ -145,7 +138,8 @@ impl Cluster {
     async fn watch_nodes(self, metrics: &Metrics) {
         let limit = LogLimit::new(self.changes.clock);
         let names = Arc::clone(&self.resource_names);
-        let read = |object: &_| Some(Change::Node(Box::new(read_node(object, &names, &limit)?)));
+        let clock = self.changes.clock;
+        let read = |object: &_| Some(Change::Node(Box::new(read_node(object, &names, clock.now(), &limit)?)));
         let gone = |object: &Raw<Node>| Some(Change::NodeGone(object.meta().name.as_deref()?.into()));
         self.watch_kind(Kind::Nodes, metrics, read, gone).await;
     }
@@ -353,11 +347,14 @@ fn is_refused(error: &Error) -> bool {
 pub(crate) fn read_node(
     object: &Raw<Node>,
     names: &RwLock<ResourceNames>,
+    now: Now,
     limit: &LogLimit,
 ) -> Option<model_node::Node> {
-    let node = node::from_json(object.json())
+    let mut node = node::from_json(object.json())
         .map_err(|error| unreadable(Kind::Nodes.as_str(), object, &error, limit))
         .ok()?;
+    let created = object.meta().creation_timestamp.as_ref();
+    node.young_until = created.and_then(|at| model_node::Node::young_until(at.0, now));
     let mut names = names.write().unwrap_or_else(PoisonError::into_inner);
     names.extend(&node.allocatable);
     Some(node)

@@ -236,10 +236,13 @@ pub(crate) fn until_the_wan_is_back(fixture: &Fixture<'_>) -> Result<()> {
         (large, "edge_too_large"),
         (important, "edge_wan_unreachable"),
     ] {
-        // The API server may not know the PriorityClass yet.
-        let created = eventually("it would be created", BOUND, || fixture.kubectl.dry_run(&pod))?;
-        ensure!(!is_gated(&created), "{created}");
-        ensure!(annotation(&created, "reason") == Some(reason), "{created}");
+        // The API server may not know the PriorityClass yet, and the cloud's node may get larger until it is a minute old.
+        eventually("it would be decided so", 2 * BOUND, || {
+            let created = fixture.kubectl.dry_run(&pod)?;
+            ensure!(!is_gated(&created), "{created}");
+            ensure!(annotation(&created, "reason") == Some(reason), "{created}");
+            Ok(())
+        })?;
     }
     fixture
         .kubectl

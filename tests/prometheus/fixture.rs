@@ -45,15 +45,15 @@ impl Fixture {
         let query = |&(input, promql): &(Input, &str)| Query {
             input,
             promql: promql.to_owned(),
-            period: Micros::from_millis(100),
-            timeout: Micros::from_secs(2),
-            staleness,
         };
         let settings = Prometheus {
             url: format!("http://{}", self.proxy.address),
             required: true,
             token_file: None,
             ca_file: None,
+            period: Micros::from_millis(100),
+            timeout: Micros::from_secs(2),
+            staleness,
             queries: questions.iter().map(query).collect(),
         };
         let (clock, metrics) = (Clock::start(), Arc::new(Metrics::new()));

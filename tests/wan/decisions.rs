@@ -44,7 +44,7 @@ impl Decided {
             {"name": "edge", "kind": "edge"},
             {"name": "cloud", "kind": "cloud", "probes": [endpoint]},
         ]);
-        let config = json!({"sites": sites, "probing": probing, "replicas": 1, "onNoCapacity": "edge"});
+        let config = json!({"sites": sites, "probing": probing, "onNoCapacity": "edge"});
         let (config, kubeconfig) = (
             write(files.path(), "config.yaml", &config)?,
             write(files.path(), "kubeconfig", &cluster::start(&runtime)?)?,

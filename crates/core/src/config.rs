@@ -16,7 +16,7 @@ pub mod sites;
 pub use declaration::{Assumed, Kind, Setting};
 use declaration::{Read, read_words};
 pub use guards::{Backstop, LoopGuard};
-pub use holding::{ForeignGates, Holding, OnNoCapacity};
+pub use holding::{Holding, OnNoCapacity};
 pub use liqo::{Enabled, LiqoSettings, RuntimeClassName};
 pub use probing::Probing;
 pub use prometheus::{Input, Prometheus, Query};
@@ -60,9 +60,6 @@ pub struct Config {
     pub headroom_below: PodPriority,
     /// The highest SLO priority that a pod of a namespace may claim.
     pub priority_caps: PriorityCaps,
-    /// What a cloud placement says of the cost of deleting the pod, if anything: the lower, the sooner its ReplicaSet
-    /// deletes it.
-    pub cloud_deletion_cost: Option<i32>,
     /// How much of a decision is written on the pod.
     pub explain: Explain,
     /// RTT from which a cloud site is degraded.
@@ -71,20 +68,12 @@ pub struct Config {
     pub loss_threshold: Permille,
     /// Age from which telemetry is stale.
     pub telemetry_ttl: Micros,
-    /// How long a cloud's node is remembered after it was deleted; zero: not at all.
-    pub site_memory: Micros,
     /// How long a reservation waits for its pod; zero switches reservations off.
     pub reservation_ttl: Micros,
-    /// How much of what is free a namespace may keep from others by reservations whose pods were not seen yet.
-    pub reservation_share: Permille,
-    /// How many replicas decide; `None` where our own Service tells.
-    pub replicas: Option<u32>,
     /// Processing time by CPU request, per class.
     pub models: PerClass<LinearModel>,
     /// Which pods stand in a queue.
     pub queue_model: QueueModel,
-    /// Finished pods from which on their mean processing time replaces the model.
-    pub min_observations: u32,
     /// The Prometheus server that is asked for more, if any.
     pub prometheus: Option<Prometheus>,
     /// Whether each pod that is kept at the edge gets an Event.
@@ -174,18 +163,13 @@ impl Default for Config {
             holding: Holding::default(),
             headroom_below: PodPriority(0),
             priority_caps: PriorityCaps::default(),
-            cloud_deletion_cost: Some(-100),
             explain: Explain::Short,
             rtt_threshold: Micros::from_millis(100),
             loss_threshold: Permille(20),
             telemetry_ttl: Micros::from_secs(60),
-            site_memory: Micros::from_secs(3_600),
             reservation_ttl: Micros::from_secs(3),
-            reservation_share: Permille(500),
-            replicas: None,
             models: PerClass([model(500, 20), model(1_000, 50), model(2_000, 100)]),
             queue_model: QueueModel::Waiting,
-            min_observations: 5,
             prometheus: None,
             placed_edge_events: false,
             backstop: Backstop::default(),
@@ -297,15 +281,6 @@ impl Read for Vec<String> {
     }
 }
 
-/// Zero is none: it is what a pod without the annotation has.
-impl Read for Option<i32> {
-    fn read(&mut self, field: &Field<'_>, kind: &Kind) {
-        if let Some(number) = kind.integer(field) {
-            *self = Some(number).filter(|number| *number != 0);
-        }
-    }
-}
-
 impl Read for PodPriority {
     fn read(&mut self, field: &Field<'_>, kind: &Kind) {
         self.0 = kind.integer(field).unwrap_or(self.0);
@@ -389,24 +364,17 @@ mod tests {
             "enableOffload": false,
             "invalidSlo": "deny",
             "onNoCapacity": "edge",
-            "holdClasses": ["batch"],
-            "holdLimits": {"batch": "10m"},
+            "holdLimits": {"batch": "10m", "latency": "0s"},
             "waitForTerminating": {"latency": "1s"},
-            "foreignGates": "passThrough",
             "maxPriority": {"guests": 3, "*": 8},
-            "cloudPodDeletionCost": -7,
             "sitePolicy": "ordered",
             "explain": "full",
             "rttThresholdMs": 80.5,
             "lossThresholdPct": 1.5,
             "telemetryCacheTTL": "2m",
-            "siteMemory": "90m",
             "reservationTTL": "0s",
-            "reservationShare": 0.25,
-            "replicas": 3,
             "models": {"batch": {"alpha": 0.25, "beta": 7}},
             "queueModel": "pending",
-            "minObservations": 20,
             "placedEdgeEvents": true,
             "backstop": {"recreate": true},
             "loopGuard": {"failuresPerMinute": 3, "pause": "30s"},
@@ -431,23 +399,18 @@ mod tests {
             config.holding,
             Holding {
                 on_no_capacity: OnNoCapacity::Edge,
-                classes: PerClass([false, false, true]),
-                limits: PerClass([30, 120, 600].map(Micros::from_secs)),
+                limits: PerClass([0, 120, 600].map(Micros::from_secs)),
                 wait_for_terminating: PerClass([1, 30, 30].map(Micros::from_secs)),
-                foreign_gates: ForeignGates::PassThrough,
+                can_release: true,
             }
         );
         assert_eq!(config.priority_caps, PriorityCaps::from([("guests", 3), ("*", 8)]));
-        assert_eq!(config.cloud_deletion_cost, Some(-7));
         assert_eq!(config.site_policy, SitePolicy::Ordered);
         assert_eq!(config.explain, Explain::Full);
         assert_eq!(config.rtt_threshold, Micros(80_500));
         assert_eq!(config.loss_threshold, Permille(15));
         assert_eq!(config.telemetry_ttl, Micros::from_secs(120));
-        assert_eq!(config.site_memory, Micros::from_secs(5_400));
         assert_eq!(config.reservation_ttl, Micros(0));
-        assert_eq!(config.reservation_share, Permille(250));
-        assert_eq!(config.replicas, Some(3));
         assert_eq!(
             config.models[Class::Batch],
             LinearModel {
@@ -463,7 +426,6 @@ mod tests {
             }
         );
         assert_eq!(config.queue_model, QueueModel::Pending);
-        assert_eq!(config.min_observations, 20);
         assert!(config.placed_edge_events);
         assert!(config.backstop.recreate);
         assert_eq!(
@@ -474,9 +436,8 @@ mod tests {
             }
         );
 
-        let config = Config::read(&json!({"waitForTerminating": 0, "cloudPodDeletionCost": 0})).unwrap();
+        let config = Config::read(&json!({"waitForTerminating": 0})).unwrap();
         assert_eq!(config.holding.wait_for_terminating, PerClass::default());
-        assert_eq!(config.cloud_deletion_cost, None);
     }
 
     #[test]
@@ -488,30 +449,23 @@ mod tests {
                 "liqo": {"enabled": "yes", "runtimeClassName": "A b"},
                 "probing": {"probes": 0, "period": "500ms", "timeout": 2},
                 "sitePolicy": "cheapest", "onNoCapacity": "cloud",
-                "holdClasses": ["batch", "bulk"],
-                "holdLimits": {"batch": "0s", "bulk": "1m"},
+                "holdLimits": {"batch": "2h", "bulk": "1m"},
                 "waitForTerminating": 30,
-                "foreignGates": "keep",
                 "maxPriority": {"guests": 11, "No": 1, "*": -1},
-                "cloudPodDeletionCost": "-100",
                 "rttThresholdMs": 0,
                 "lossThresholdPct": 2.25,
                 "telemetryCacheTTL": "soon",
-                "siteMemory": "25h",
                 "reservationTTL": "25h",
-                "reservationShare": 1.001,
                 "models": {"quick": {}, "batch": {"alpha": -1}},
-                "minObservations": 0,
                 "backstop": {"recreate": "yes", "delete": true},
                 "loopGuard": {"failuresPerMinute": 0, "pause": "2d"},
                 "thresholds": {},
             })),
             [
                 "thresholds: is not a field here; there are domain, excludedNamespaces, sites, liqo, sitePolicy, probing, enableOffload, \
-                 invalidSlo, onNoCapacity, holdClasses, holdLimits, waitForTerminating, foreignGates, headroomBelow, \
-                 maxPriority, cloudPodDeletionCost, explain, rttThresholdMs, lossThresholdPct, telemetryCacheTTL, \
-                 siteMemory, reservationTTL, reservationShare, replicas, models, queueModel, minObservations, prometheus, placedEdgeEvents, backstop, \
-                 loopGuard",
+                 invalidSlo, onNoCapacity, holdLimits, waitForTerminating, headroomBelow, maxPriority, explain, \
+                 rttThresholdMs, lossThresholdPct, telemetryCacheTTL, reservationTTL, models, queueModel, prometheus, \
+                 placedEdgeEvents, backstop, loopGuard",
                 "domain: \"Example\" is not a DNS domain such as example.io of at most 200 characters",
                 "excludedNamespaces[1]: \"Team_B\" is not the name of a namespace: lower-case letters, digits and `-`, \
                  at most 63",
@@ -524,26 +478,20 @@ mod tests {
                 "probing.period: \"500ms\" is not a duration from 1s to 1h, such as 60s or 1m30s",
                 "probing.timeout: 2 is not a duration from 1ms to 1m, such as 60s or 1m30s",
                 "onNoCapacity: \"cloud\" is not one of hold, edge",
-                "holdClasses[1]: \"bulk\" is not one of latency, throughput, batch",
                 "holdLimits.bulk: is not a field here; there are latency, throughput, batch",
-                "holdLimits.batch: \"0s\" is not a duration from 1s to 1h, such as 60s or 1m30s",
+                "holdLimits.batch: \"2h\" is not a duration from 0s to 1h, such as 60s or 1m30s",
                 "waitForTerminating: 30 is not a duration from 0s to 10m, such as 60s or 1m30s",
-                "foreignGates: \"keep\" is not one of wait, passThrough",
                 "maxPriority[\"*\"]: -1 is not a whole number from 0 to 10",
                 "maxPriority.No: \"No\" is not the name of a namespace: lower-case letters, digits and `-`, at most 63, nor \
                  \"*\", which is all that are not listed",
                 "maxPriority.guests: 11 is not a whole number from 0 to 10",
-                "cloudPodDeletionCost: \"-100\" is not a whole number from -2147483648 to 2147483647",
                 "rttThresholdMs: 0 is not a number from 0.001 to 60000 with at most three decimals",
                 "lossThresholdPct: 2.25 is not a percentage from 0.1 to 100 with at most one decimal",
                 "telemetryCacheTTL: \"soon\" is not a duration from 45s to 24h, such as 60s or 1m30s; watches are opened for 20 \
                  to 30 s, so the view of a quiet cluster gets as old",
-                "siteMemory: \"25h\" is not a duration from 0s to 24h, such as 60s or 1m30s",
                 "reservationTTL: \"25h\" is not a duration from 0s to 24h, such as 60s or 1m30s",
-                "reservationShare: 1.001 is not a number from 0 to 1 with at most three decimals",
                 "models.batch.alpha: -1 is not a number from 0 to 1000 with at most three decimals",
                 "models.quick: is not a class; there are latency, throughput, batch",
-                "minObservations: 0 is not a whole number from 1 to 1000000",
                 "backstop.delete: is not a field here; there are recreate",
                 "backstop.recreate: \"yes\" is not true or false",
                 "loopGuard.failuresPerMinute: 0 is not a whole number from 1 to 1000",

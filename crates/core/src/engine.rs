@@ -441,7 +441,6 @@ fn apply(cache: &mut Cache, at: Moment, change: &Change, reserved_node: Option<N
     match change {
         Change::Node(node) => cache.apply_node((**node).clone()),
         Change::NodeGone(name) => cache.delete_node(name),
-        Change::SiteMemory(nodes) => cache.remember(nodes),
         Change::Pod(pod) => cache.apply_pod(pod, reserved_node, at),
         Change::PodGone(uid) => {
             cache.observe_gone(uid, at);

@@ -13,7 +13,6 @@ pub mod nodes;
 pub mod owner;
 pub mod pod_record;
 pub mod priority_caps;
-pub mod remembered_node;
 pub mod remote_room;
 pub mod scores;
 pub mod selector;

@@ -7,7 +7,6 @@ pub mod liqo_objects;
 pub mod node;
 pub mod pod;
 pub mod protobuf;
-pub mod remembered_nodes;
 pub mod volumes;
 
 use serde_json::{Value, json};

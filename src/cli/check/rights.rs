@@ -19,8 +19,6 @@ enum Scope {
     Home,
     /// Of the Lease in edgeward's own namespace.
     Lease,
-    /// Of the ConfigMap in which it keeps what it knows of nodes of clouds.
-    SiteMemory,
     /// Of the ConfigMap with the configuration.
     Configuration,
     /// Where the definition of Site is installed.
@@ -41,9 +39,6 @@ enum Scope {
     Registration,
 }
 
-/// In edgeward's own namespace, as `deploy/base` has it.
-const SITE_MEMORY: &str = "edgeward-site-memory";
-
 /// Rights that are needed together: of which resource of a group, to do what, where, and for what.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Need([&'static str; 2], &'static [&'static str], Scope, &'static str);
@@ -51,7 +46,7 @@ struct Need([&'static str; 2], &'static [&'static str], Scope, &'static str);
 const VIEW: &[&str] = &["list", "watch"];
 
 /// Those of docs/live-view.md and, of the ConfigMap, the backstop and certificates, docs/operations.md.
-const NEEDS: [Need; 24] = [
+const NEEDS: [Need; 22] = [
     Need(["", "nodes"], VIEW, Scope::Everywhere, "it decides nothing without"),
     Need(["", "pods"], VIEW, Scope::Everywhere, "it decides nothing without"),
     Need(
@@ -89,18 +84,6 @@ const NEEDS: [Need; 24] = [
         &["create"],
         Scope::Home,
         "nobody leads, and held pods are never released without",
-    ),
-    Need(
-        ["", "configmaps"],
-        &["get", "update"],
-        Scope::SiteMemory,
-        "a restart forgets clouds whose nodes are gone, and what only they could hold goes to the edge, without",
-    ),
-    Need(
-        ["", "configmaps"],
-        &["create"],
-        Scope::Home,
-        "a restart forgets clouds whose nodes are gone, and what only they could hold goes to the edge, without",
     ),
     Need(
         ["", "configmaps"],
@@ -220,7 +203,6 @@ impl Installation<'_> {
             Scope::Everywhere | Scope::Pods => everywhere(true),
             Scope::Home => Some((Some(self.home), None)),
             Scope::Lease => Some((Some(self.home), Some(LEASE))),
-            Scope::SiteMemory => Some((Some(self.home), Some(SITE_MEMORY))),
             Scope::Configuration => match self.place {
                 Place::Map(map) => Some((Some(&map.namespace), Some(&map.name))),
                 Place::Path(_) | Place::Deployment(_) => None,

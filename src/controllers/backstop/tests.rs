@@ -220,38 +220,6 @@ async fn pods_are_reported_and_deleted_only_where_that_is_wanted() {
 }
 
 #[tokio::test]
-async fn where_gated_pods_pass_through_only_decided_ones_are_recreated() {
-    let replica = Replica::start(true);
-    replica.config.rcu(|config| {
-        let mut config = Config::clone(config);
-        config.holding.foreign_gates = config::ForeignGates::PassThrough;
-        config
-    });
-    // It may have had a gate of others, and its successor would have one again.
-    let undecided = candidate("a", Some("one"));
-    let mut decided = candidate("b", Some("two"));
-    let pod = Arc::make_mut(&mut decided.pod);
-    pod.decision = Some(edgeward_core::model::decision_id::DecisionId(7));
-    pod.reason = Some("edge_no_capacity".into());
-    replica.report(&[undecided, decided]);
-    replica.lead(true);
-    replica
-        .shows("edgeward_backstop_recreations_total{result=\"deleted\"} 1")
-        .await;
-    replica.shows("edgeward_backstop_pods{finding=\"undecided\"} 1").await;
-    replica.shows("edgeward_backstop_pods{finding=\"misplaced\"} 1").await;
-    let paths: Vec<_> = replica.deleted().into_iter().map(|(path, _)| path).collect();
-    assert_eq!(paths, ["/api/v1/namespaces/shop/pods/b"]);
-    replica
-        .shows("edgeward_events_total{reason=\"Unschedulable\",result=\"written\"} 2")
-        .await;
-    let notes = replica.server.notes.lock().unwrap().clone();
-    // Its site is not among those that there are.
-    let sent = "b: Unschedulable: sent to a site that is none any more (edge_no_capacity), and";
-    assert!(notes.iter().any(|note| note.starts_with(sent)), "{notes:?}");
-}
-
-#[tokio::test]
 async fn a_large_report_is_evaluated_in_parts_and_counted_as_a_whole() {
     let replica = Replica::start(false);
     // One in four has a place; the others have none and are not alike.

@@ -1,7 +1,6 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use edgeward_core::units::Moment;
 use kube::client::Body;
 use serde_json::json;
 
@@ -20,17 +19,9 @@ fn all_but(state: &State, offloadings: Seen<'_, Option<wire::NamespaceOffloading
     state.take(offloadings, |kinds| &mut kinds.offloadings);
 }
 
-/// What was told while Liqo was in use, or not.
-fn told(was_on: bool) -> Told {
-    Told {
-        facts: Some(was_on.then(Arc::default)),
-        sites: DiscoveredSites::default(),
-    }
-}
-
 /// Whether Liqo is in use, and its namespaces are known; `None` while nothing is known.
 fn found(state: &State, enabled: Enabled, was_on: bool) -> Option<Option<bool>> {
-    let objects = state.objects(enabled, &told(was_on), false)?;
+    let objects = state.objects(enabled, was_on, false)?;
     Some(objects.map(|objects| objects.are_namespaces_known))
 }
 
@@ -55,12 +46,6 @@ fn it_is_in_use_where_its_objects_may_be_read() {
     all_but(&state, Seen::NotInstalled);
     assert_eq!(found(&state, Auto, true), Some(None));
     assert_eq!(found(&state, Always, true), Some(Some(false)));
-    // A definition is made again while its sites are remembered: their nodes may be there.
-    let mut told = told(true);
-    let site = Arc::new(SiteDefinition::of_cluster("far"));
-    told.sites.update(vec![site], Micros::from_secs(3_600), Moment(0));
-    let objects = state.objects(Auto, &told, false).unwrap();
-    assert!(objects.is_some_and(|objects| !objects.are_namespaces_known));
 }
 
 #[test]
@@ -68,9 +53,9 @@ fn what_cannot_be_listed_is_not_waited_for_for_ever() {
     let state = State::default();
     all_but(&state, Seen::Objects(&BTreeMap::new(), None));
     state.kinds().maps = Kind::Pending;
-    assert!(state.objects(Enabled::Auto, &told(false), false).is_none());
-    assert!(state.objects(Enabled::Auto, &told(false), true).unwrap().is_none());
-    let always = state.objects(Enabled::Always, &told(false), true).unwrap();
+    assert!(state.objects(Enabled::Auto, false, false).is_none());
+    assert!(state.objects(Enabled::Auto, false, true).unwrap().is_none());
+    let always = state.objects(Enabled::Always, false, true).unwrap();
     assert!(always.is_some_and(|objects| !objects.are_namespaces_known));
 }
 

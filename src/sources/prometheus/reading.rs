@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use edgeward_core::cluster::telemetry::Measurement;
-use edgeward_core::config::{Input, Query};
+use edgeward_core::config::Input;
 use edgeward_core::model::site::{SiteDefinition, SiteKind};
 use edgeward_core::model::slo::Class;
 use edgeward_core::units::{Bytes, Micros, Millicores, Permille};
@@ -31,7 +31,8 @@ struct Place<'s> {
 /// Reads what can be used of an answer that came at `received`, and names the first thing that cannot. Ages are by the
 /// wall clocks of both machines; a sample of the future is new.
 pub(super) fn read(
-    query: &Query,
+    input: Input,
+    staleness: Micros,
     series: &[InstantVector],
     sites: &[Arc<SiteDefinition>],
     received: Timestamp,
@@ -39,7 +40,7 @@ pub(super) fn read(
     if series.is_empty() {
         return (vec![], Err(Failure::new(Outcome::Empty, "no series")));
     }
-    let places: Vec<_> = series.iter().map(|series| place(query.input, series, sites)).collect();
+    let places: Vec<_> = series.iter().map(|series| place(input, series, sites)).collect();
     let mut readings = Vec::new();
     let mut first_fault = Ok(());
     for (series, place) in series.iter().zip(&places) {
@@ -49,7 +50,7 @@ pub(super) fn read(
                 Outcome::Ambiguous,
                 format_args!("{same} series for {}", labels(series)),
             )),
-            Ok(place) => reading(query, series, *place, received),
+            Ok(place) => reading(input, staleness, series, *place, received),
             Err(failure) => Err(failure.clone()),
         };
         match reading {
@@ -88,22 +89,28 @@ fn place<'s>(input: Input, series: &InstantVector, sites: &'s [Arc<SiteDefinitio
     })
 }
 
-fn reading(query: &Query, series: &InstantVector, place: Place<'_>, received: Timestamp) -> Result<Reading, Failure> {
+fn reading(
+    input: Input,
+    staleness: Micros,
+    series: &InstantVector,
+    place: Place<'_>,
+    received: Timestamp,
+) -> Result<Reading, Failure> {
     let sample = series.sample();
     let number = sample.value();
     if !number.is_finite() {
         let detail = format_args!("{number} for {}", labels(series));
         return Err(Failure::new(Outcome::NotANumber, detail));
     }
-    let measurement = measurement(query.input, place, number)
+    let measurement = measurement(input, place, number)
         .ok_or_else(|| Failure::new(Outcome::OutOfRange, format_args!("{number} for {}", labels(series))))?;
     let age = received.as_microsecond() as f64 - sample.timestamp() * 1e6;
     // Casting stops at zero and at the greatest, and makes NaN zero, which JSON has not.
     let age = Micros(age as u64);
-    if age > query.staleness {
+    if age > staleness {
         return Err(Failure::new(
             Outcome::Stale,
-            format_args!("{age} ms old, more than {} ms: {}", query.staleness, labels(series)),
+            format_args!("{age} ms old, more than {staleness} ms: {}", labels(series)),
         ));
     }
     Ok(Reading { measurement, age })
@@ -149,15 +156,8 @@ mod tests {
 
     /// Readings without their age, and the outcome.
     fn outcome(input: Input, series: Value) -> (Vec<Measurement>, Outcome) {
-        let query = Query {
-            input,
-            promql: String::new(),
-            period: Micros(0),
-            timeout: Micros(0),
-            staleness: Micros::from_secs(60),
-        };
         let series: Vec<InstantVector> = serde_json::from_value(series).unwrap();
-        let (readings, fault) = read(&query, &series, &Config::default().sites, AT);
+        let (readings, fault) = read(input, Micros::from_secs(60), &series, &Config::default().sites, AT);
         let outcome = fault.map_or_else(|failure| failure.outcome, |()| Outcome::Ok);
         (
             readings.into_iter().map(|reading| reading.measurement).collect(),
@@ -255,14 +255,7 @@ mod tests {
         let at = |seconds: f64| {
             let series = json!([{"metric": {}, "value": [1_700_000_000.0 - seconds, "1"]}]);
             let series: Vec<InstantVector> = serde_json::from_value(series).unwrap();
-            let query = Query {
-                input: Input::EdgeFreeCpu,
-                promql: String::new(),
-                period: Micros(0),
-                timeout: Micros(0),
-                staleness: Micros::from_secs(60),
-            };
-            let (readings, fault) = read(&query, &series, &[], AT);
+            let (readings, fault) = read(Input::EdgeFreeCpu, Micros::from_secs(60), &series, &[], AT);
             fault.map(|()| readings[0].age).map_err(|failure| failure.outcome)
         };
         assert_eq!(at(1.5), Ok(Micros(1_500_000)));

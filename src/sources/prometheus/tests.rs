@@ -67,12 +67,12 @@ fn settings(url: String) -> Prometheus {
         required: true,
         token_file: None,
         ca_file: None,
+        period: Micros::from_millis(5),
+        timeout: Micros::from_millis(400),
+        staleness: Micros::from_secs(600),
         queries: vec![Query {
-            input: edgeward_core::config::Input::EdgeFreeMemory,
+            input: Input::EdgeFreeMemory,
             promql: "free".into(),
-            period: Micros::from_millis(5),
-            timeout: Micros::from_millis(400),
-            staleness: Micros::from_secs(600),
         }],
     }
 }

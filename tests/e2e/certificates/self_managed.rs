@@ -47,8 +47,7 @@ pub(crate) fn self_managed(fixture: &Fixture<'_>) -> Result<()> {
     let args = ["apply", "--dry-run=server", "--validate=strict", "-k", &overlay];
     fixture.kubectl_in(NAMESPACE).run(&args, "")?;
     let home = Home::open(fixture)?;
-    let mut config = nodes.config();
-    config["replicas"] = json!(3);
+    let config = nodes.config();
 
     let start = |name: &str| home.replica(name, &config);
     let mut replicas = vec![start("first")?, start("second")?, start("third")?];

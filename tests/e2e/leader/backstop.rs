@@ -57,9 +57,7 @@ pub(crate) fn finds_and_recreates(fixture: &Fixture<'_>) -> Result<()> {
     nodes.edge_node("edge-0", "2")?;
     nodes.cloud_node("cloud-0")?;
     nodes.wan.close();
-    let mut config = nodes.config();
-    // Where gated pods pass through, no pod without a decision is recreated.
-    config["foreignGates"] = json!("wait");
+    let config = nodes.config();
     let mut edgeward = fixture.live_edgeward_as("one", &config)?;
     let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
     eventually("it leads", BOUND, || edgeward.leads())?;

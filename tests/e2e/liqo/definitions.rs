@@ -44,8 +44,6 @@ pub(crate) fn come_and_go(fixture: &Fixture<'_>) -> Result<()> {
     nodes.edge_node("edge-0", "1")?;
     let mut config = nodes.config();
     config["sites"].as_array_mut().context("sites")?.truncate(1);
-    // A site of Liqo goes with its definitions.
-    config["siteMemory"] = json!("0s");
     let edgeward = fixture.live_edgeward(&config)?;
     let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
     asked_for_nothing(fixture, begun)?;

@@ -66,7 +66,7 @@ pub fn decided(
 ) -> Result<Outcome> {
     let mut config = nodes.config();
     config["reservationTTL"] = json!(timing.reservations());
-    config["replicas"] = json!(replicas);
+    fixture.count_replicas(replicas)?;
     let name = |i: usize| format!("replica-{i}-of-{replicas}-{}-{turn}", timing.reservations());
     let started = (0..replicas).map(|i| fixture.live_edgeward_as(&name(i), &config));
     let replicas = started.collect::<Result<Vec<_>>>()?;

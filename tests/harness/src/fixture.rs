@@ -281,6 +281,20 @@ impl<'run> Fixture<'run> {
         Ok(name)
     }
 
+    /// Has the edgewards of this test count so many replicas: an EndpointSlice of their Service names as many addresses.
+    pub fn count_replicas(&self, replicas: usize) -> Result<()> {
+        let endpoint = |i: usize| json!({"addresses": [format!("192.0.2.{i}")], "conditions": {"ready": true}});
+        let slice = json!({
+            "apiVersion": "discovery.k8s.io/v1",
+            "kind": "EndpointSlice",
+            "metadata": {"name": "edgeward", "labels": {"kubernetes.io/service-name": "edgeward"}},
+            "addressType": "IPv4",
+            "ports": [],
+            "endpoints": (1..=replicas).map(endpoint).collect::<Value>(),
+        });
+        self.kubectl_in(&self.home()?).apply(&slice).map(drop)
+    }
+
     /// Starts this program, an edgeward, in this directory with these arguments and the rights of the manifests, and waits until it
     /// is ready. The CA of its certificate is `tls/ca.crt` there.
     pub fn edgeward_of_arguments<'p>(&self, path: &'p Path, dir: &Path, args: Vec<String>) -> Result<Edgeward<'p>>

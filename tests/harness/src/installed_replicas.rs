@@ -88,8 +88,7 @@ impl<'s, 'run> InstalledReplicas<'s, 'run> {
         mut objects: Vec<Value>,
         more: &[&str],
     ) -> Result<Self> {
-        let mut config = nodes.config();
-        config["replicas"] = json!(replicas);
+        let config = nodes.config();
         for object in &mut objects {
             match object["kind"].as_str() {
                 Some("ConfigMap") => object["data"] = json!({"config.yaml": config.to_string()}),

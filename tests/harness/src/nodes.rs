@@ -52,14 +52,13 @@ impl<'run> Nodes<'run> {
             ],
             "onNoCapacity": "edge",
             "waitForTerminating": 0,
-            "foreignGates": "passThrough",
         })
     }
 
     /// The same, by which pods are held, for so long.
     pub fn holding(&self, limits: &Value) -> Value {
         let mut config = self.config();
-        for setting in ["onNoCapacity", "waitForTerminating", "foreignGates"] {
+        for setting in ["onNoCapacity", "waitForTerminating"] {
             config
                 .as_object_mut()
                 .into_iter()

@@ -15,7 +15,6 @@ mod queues;
 mod request_sum;
 mod schedulers;
 mod scheduling_state;
-mod site_memory;
 mod terminations;
 mod witnesses;
 
@@ -38,7 +37,6 @@ use measured::Measured;
 use node_entry::NodeEntry;
 use queues::Queues;
 use scheduling_state::UnboundPods;
-use site_memory::SiteMemory;
 use terminations::Terminations;
 use witnesses::Witnesses;
 
@@ -83,7 +81,8 @@ pub struct Cache {
     names_seen: HashSet<Arc<str>>,
     lists: BTreeMap<Kind, List>,
     faults: BTreeSet<NodeFault>,
-    memory: SiteMemory,
+    /// Until when each node counts as young that does so now.
+    young: BTreeSet<(Moment, NodeId)>,
     priority_caps: PriorityCaps,
     /// Whether a pod stands behind those that are pending, room or not.
     is_queue_of_pending: bool,
@@ -135,7 +134,6 @@ impl Cache {
         Self {
             sites: config.sites.iter().map(entry).collect(),
             measured: Measured::new(config),
-            memory: SiteMemory::new(config),
             priority_caps: config.priority_caps.clone(),
             is_queue_of_pending: config.queue_model == QueueModel::Pending,
             headroom_below: config.headroom_below.0,
@@ -144,14 +142,13 @@ impl Cache {
         }
     }
 
-    /// An empty cache of the sites of this configuration, which knows what was measured and not by the sites alone, which
-    /// schedulers there are, and what nodes there were.
+    /// An empty cache of the sites of this configuration, which knows what was measured and not by the sites alone, and which
+    /// schedulers there are.
     pub fn successor(&self, config: &Config) -> Self {
         let mut successor = Self::new(config);
         successor.set_telemetry(self.telemetry().clone());
         successor.set_liqo(self.liqo().cloned());
         successor.unbound_pods.schedulers = self.unbound_pods.schedulers.without_pods();
-        successor.remember(&self.known_shapes());
         successor.terminations = self.terminations.clone();
         successor
     }
@@ -182,9 +179,6 @@ impl Cache {
         let id = self.node_id(&node.name);
         let listed = self.list(Kind::Nodes).began;
         let (site, claimants) = self.claimants(&node);
-        if site.is_some() {
-            self.memory.seen(&node);
-        }
         let Some(entry) = self.nodes.get_mut(&id) else { return };
         entry.listed = listed;
         let is_same = |old: &Node| {
@@ -203,6 +197,7 @@ impl Cache {
             }
             return;
         }
+        self.young.extend(node.young_until.map(|until| (until, id)));
         let old = Arc::clone(&entry.node);
         entry.known = true;
         entry.node = Arc::new(Node {
@@ -230,10 +225,9 @@ impl Cache {
         self.delta.gained.insert(id);
     }
 
-    /// A node is gone. Its pods stay until they are gone themselves; and what a cloud's node could hold is remembered.
+    /// A node is gone. Its pods stay until they are gone themselves.
     pub fn delete_node(&mut self, name: &str) {
         let Some(&id) = self.names.get(name) else { return };
-        self.remember_deleted(id);
         self.faults.retain(|fault| *fault.node != *name);
         self.move_to(id, None);
         if let Some(entry) = self.nodes.get_mut(&id) {
@@ -264,7 +258,6 @@ impl Cache {
                 let gone = self.nodes.values().filter(|entry| entry.known && entry.listed != began);
                 let gone: Vec<_> = gone.map(|entry| Arc::clone(&entry.node.name)).collect();
                 gone.iter().for_each(|name| self.delete_node(name));
-                self.remember_missing();
             }
             Kind::Pods => {
                 let gone = self.pods.iter().filter(|(_, entry)| entry.listed != began);
@@ -316,7 +309,7 @@ impl Cache {
     pub fn next_change(&self) -> Option<Moment> {
         let all = [
             self.unbound_pods.next_change(),
-            self.memory.next_end(),
+            self.young.first().map(|(until, _)| *until),
             self.witnesses.next_change(),
         ];
         all.into_iter().flatten().min()
@@ -333,7 +326,7 @@ impl Cache {
         self.recount();
         self.publish_witnesses(now);
         self.measure(now);
-        self.publish_memory(now);
+        self.end_youth(now);
         self.revision += 1;
         let queues = self.queues.by_site(self.sites.len());
         let assumed: Vec<_> = self.assumed_nodes.iter().filter_map(|id| self.nodes.get(id)).collect();
@@ -399,6 +392,22 @@ impl Cache {
             *by_name.entry(name.into()).or_default() += pods as u64;
         }
         Arc::new(by_name)
+    }
+
+    /// Nodes that are young no more lack for good what they lack.
+    fn end_youth(&mut self, now: Moment) {
+        while let Some(&(until, id)) = self.young.first().filter(|(until, _)| *until <= now) {
+            self.young.pop_first();
+            if let Some(entry) = self
+                .nodes
+                .get_mut(&id)
+                .filter(|entry| entry.node.young_until == Some(until))
+            {
+                Arc::make_mut(&mut entry.node).young_until = None;
+                self.touch(id);
+                self.delta.other = true;
+            }
+        }
     }
 
     fn list(&self, kind: Kind) -> List {

@@ -18,6 +18,9 @@ const WEIGHT: u64 = 5;
 /// differences is right all the same, but one of less than a second is mostly rounding.
 pub const RESOLUTION: Micros = Micros::from_secs(1);
 
+/// Observations from which on a mean replaces the model.
+const ENOUGH: u32 = 5;
+
 /// Controllers remembered at a site; beyond, the one observed longest ago is forgotten.
 pub const MAX_CONTROLLERS: usize = 4_096;
 
@@ -35,8 +38,8 @@ struct Site {
     controllers: ByController<OfController>,
     /// Namespace and uid of each of them, by its last observation.
     by_age: BTreeMap<u64, (Box<str>, Box<str>)>,
-    /// What [`Processing::by_controller`] last answered, and for how many observations; `None` once it is outdated.
-    answer: Option<(u32, Arc<ByController<Micros>>)>,
+    /// What [`Processing::by_controller`] last answered; `None` once it is outdated.
+    answer: Option<Arc<ByController<Micros>>>,
 }
 
 #[derive(Debug, Default)]
@@ -65,8 +68,9 @@ impl Mean {
         };
     }
 
-    fn after(self, min: u32) -> Option<Micros> {
-        (self.count >= min.max(1) && self.value >= RESOLUTION).then_some(self.value)
+    /// The mean, if there are enough observations.
+    fn known(self) -> Option<Micros> {
+        (self.count >= ENOUGH && self.value >= RESOLUTION).then_some(self.value)
     }
 }
 
@@ -90,37 +94,35 @@ impl Processing {
             known.by_age.remove(&of.last);
             of.last = self.observations;
             known.by_age.insert(of.last, (namespace.into(), uid.into()));
-            let changes = |(min, _): &mut (u32, _)| before.after(*min) != of.mean.after(*min);
-            known.answer.take_if(changes);
+            if before.known() != of.mean.known() {
+                known.answer = None;
+            }
         }
     }
 
-    /// The mean per class at the site, of classes with at least `min` observations (at least one) and a mean of at
-    /// least [`RESOLUTION`].
-    pub fn by_class(&self, site: &str, min: u32) -> PerClass<Option<Micros>> {
+    /// The mean per class at the site, of classes with enough observations and a mean of at least [`RESOLUTION`].
+    pub fn by_class(&self, site: &str) -> PerClass<Option<Micros>> {
         let classes = self.sites.get(site).map(|site| site.classes).unwrap_or_default();
-        PerClass(classes.0.map(|mean| mean.after(min)))
+        PerClass(classes.0.map(Mean::known))
     }
 
     /// The same per controller, to be shared with snapshots. Cost: nothing while it is the same as at the last call, else a pass
     /// over the controllers of the site.
-    pub fn by_controller(&mut self, site: &str, min: u32) -> Arc<ByController<Micros>> {
+    pub fn by_controller(&mut self, site: &str) -> Arc<ByController<Micros>> {
         let Some(site) = self.sites.get_mut(site) else {
             return Arc::default();
         };
-        if let Some((of, answer)) = &site.answer
-            && *of == min
-        {
+        if let Some(answer) = &site.answer {
             return Arc::clone(answer);
         }
         let mut means = ByController::default();
         for (namespace, uid, of) in site.controllers.iter() {
-            if let Some(mean) = of.mean.after(min) {
+            if let Some(mean) = of.mean.known() {
                 means.entry(namespace, uid).or_insert(mean);
             }
         }
         let answer = Arc::new(means);
-        site.answer = Some((min, Arc::clone(&answer)));
+        site.answer = Some(Arc::clone(&answer));
         answer
     }
 }
@@ -131,8 +133,7 @@ impl Site {
             return;
         }
         if let Some((_, (namespace, uid))) = self.by_age.pop_first() {
-            let is_in = |(_, answer): &mut (u32, Arc<ByController<Micros>>)| answer.get(&namespace, &uid).is_some();
-            self.answer.take_if(is_in);
+            self.answer.take_if(|answer| answer.get(&namespace, &uid).is_some());
             self.controllers.remove(&namespace, &uid);
         }
     }
@@ -156,58 +157,63 @@ mod tests {
 
     #[test]
     fn means_are_used_from_enough_observations_on() {
-        let mut processing = observed(&[S(10), S(20), S(30)]);
-        assert_eq!(processing.by_class("edge", 4), PerClass::default());
-        assert!(processing.by_controller("edge", 4).is_empty());
-        assert_eq!(processing.by_class("edge", 3)[Class::Batch], Some(S(20)));
-        assert_eq!(processing.by_class("edge", 3)[Class::Latency], None);
-        assert_eq!(processing.by_class("cloud", 1), PerClass::default());
-        assert_eq!(processing.by_controller("edge", 3).get("shop", "job"), Some(&S(20)));
-        assert_eq!(processing.by_controller("edge", 3).get("else", "job"), None);
+        let mut processing = observed(&[S(10), S(20), S(30), S(20)]);
+        assert_eq!(processing.by_class("edge"), PerClass::default());
+        assert!(processing.by_controller("edge").is_empty());
+        processing.observe("edge", Class::Batch, "shop", Some("job"), S(20));
+        assert_eq!(processing.by_class("edge")[Class::Batch], Some(S(20)));
+        assert_eq!(processing.by_class("edge")[Class::Latency], None);
+        assert_eq!(processing.by_class("cloud"), PerClass::default());
+        assert_eq!(processing.by_controller("edge").get("shop", "job"), Some(&S(20)));
+        assert_eq!(processing.by_controller("edge").get("else", "job"), None);
 
         // The first five weigh the same, later ones a fifth.
         let processing = observed(&[S(10), S(10), S(10), S(10), S(60), S(120)]);
-        assert_eq!(processing.by_class("edge", 0)[Class::Batch], Some(S(40)));
+        assert_eq!(processing.by_class("edge")[Class::Batch], Some(S(40)));
     }
 
     #[test]
     fn an_answer_is_shared_until_a_controller_is_observed() {
-        let mut processing = observed(&[S(10)]);
-        let first = processing.by_controller("edge", 1);
+        let mut processing = observed(&[S(10); 5]);
+        let first = processing.by_controller("edge");
         processing.observe("edge", Class::Batch, "shop", None, S(90));
-        assert!(Arc::ptr_eq(&first, &processing.by_controller("edge", 1)));
+        assert!(Arc::ptr_eq(&first, &processing.by_controller("edge")));
         processing.observe("edge", Class::Batch, "shop", Some("job"), S(20));
-        assert_eq!(processing.by_controller("edge", 1).get("shop", "job"), Some(&S(15)));
+        assert_eq!(processing.by_controller("edge").get("shop", "job"), Some(&S(12)));
     }
 
     #[test]
     fn an_answer_is_shared_while_nothing_in_it_changes() {
-        let mut processing = observed(&[S(10), S(10)]);
-        let first = processing.by_controller("edge", 2);
+        let mut processing = observed(&[S(10); 5]);
+        let first = processing.by_controller("edge");
         processing.observe("edge", Class::Batch, "shop", Some("once"), S(90));
         processing.observe("edge", Class::Batch, "shop", Some("job"), S(10));
-        assert!(Arc::ptr_eq(&first, &processing.by_controller("edge", 2)));
+        assert!(Arc::ptr_eq(&first, &processing.by_controller("edge")));
         for i in 0..MAX_CONTROLLERS {
             processing.observe("edge", Class::Batch, "shop", Some(&i.to_string()), S(5));
         }
-        assert!(processing.by_controller("edge", 2).is_empty(), "forgotten");
+        assert!(processing.by_controller("edge").is_empty(), "forgotten");
     }
 
     #[test]
     fn a_mean_finer_than_the_clock_of_kubernetes_is_none() {
-        assert_eq!(observed(&[S(0), S(1)]).by_class("edge", 1)[Class::Batch], None);
-        assert_eq!(observed(&[S(1), S(1)]).by_class("edge", 1)[Class::Batch], Some(S(1)));
+        assert_eq!(
+            observed(&[S(0), S(1), S(1), S(1), S(1)]).by_class("edge")[Class::Batch],
+            None
+        );
+        assert_eq!(observed(&[S(1); 5]).by_class("edge")[Class::Batch], Some(S(1)));
     }
 
     #[test]
     fn the_controller_observed_longest_ago_makes_room() {
         let mut processing = Processing::default();
+        let mut observe = |uid: &str| processing.observe("edge", Class::Batch, "shop", Some(uid), S(5));
         for i in 0..MAX_CONTROLLERS {
-            processing.observe("edge", Class::Batch, "shop", Some(&i.to_string()), S(5));
+            (0..ENOUGH).for_each(|_| observe(&i.to_string()));
         }
-        processing.observe("edge", Class::Batch, "shop", Some("0"), S(5));
-        processing.observe("edge", Class::Batch, "shop", Some("new"), S(5));
-        let means = processing.by_controller("edge", 1);
+        observe("0");
+        (0..ENOUGH).for_each(|_| observe("new"));
+        let means = processing.by_controller("edge");
         assert_eq!(means.iter().count(), MAX_CONTROLLERS);
         assert!(means.get("shop", "1").is_none());
         assert!(means.get("shop", "0").is_some() && means.get("shop", "new").is_some());
@@ -215,16 +221,16 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_mean_lies_between_what_was_observed(times in vec(1_000_000..=u64::MAX, 1..40)) {
+        fn a_mean_lies_between_what_was_observed(times in vec(1_000_000..=u64::MAX, 5..40)) {
             let processing = observed(&times.iter().copied().map(Micros).collect::<Vec<_>>());
-            let mean = processing.by_class("edge", 1)[Class::Batch].unwrap().0;
+            let mean = processing.by_class("edge")[Class::Batch].unwrap().0;
             prop_assert!(times.iter().min().unwrap() <= &mean && &mean <= times.iter().max().unwrap());
         }
 
         #[test]
         fn a_mean_follows_what_changes(before in 1_000_000..1_000_000_000_u64, after in 1_000_000..1_000_000_000_u64) {
             let times: Vec<_> = [before; 20].into_iter().chain([after; 120]).map(Micros).collect();
-            let mean = observed(&times).by_class("edge", 1)[Class::Batch].unwrap().0;
+            let mean = observed(&times).by_class("edge")[Class::Batch].unwrap().0;
             // A fifth of less than 5 µs is nothing.
             prop_assert!(mean.abs_diff(after) < WEIGHT, "{mean} after {before} and {after}");
         }

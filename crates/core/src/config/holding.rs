@@ -13,14 +13,12 @@ use crate::words;
 pub struct Holding {
     /// What becomes of a pod that no site has room for.
     pub on_no_capacity: OnNoCapacity,
-    /// Whether pods of a class may be held at all, but for the gates of others.
-    pub classes: PerClass<bool>,
-    /// How long a pod of a class is held at most.
+    /// How long a pod of a class is held at most; zero: not at all, except for the gates of others.
     pub limits: PerClass<Micros>,
     /// How long a pod waits at most for the room of pods that are terminating; zero: not at all.
     pub wait_for_terminating: PerClass<Micros>,
-    /// What becomes of a pod that arrives with the gates of others.
-    pub foreign_gates: ForeignGates,
+    /// Whether this process can release a pod, so that it may gate one.
+    pub can_release: bool,
 }
 
 words! {
@@ -33,26 +31,15 @@ words! {
     }
 }
 
-words! {
-    /// What becomes of a pod that arrives with the gates of others.
-    pub enum ForeignGates {
-        /// It gets ours too, and is decided when ours is the last.
-        Wait = "wait",
-        /// It passes through.
-        PassThrough = "passThrough",
-    }
-}
-
-read_words!(OnNoCapacity, ForeignGates);
+read_words!(OnNoCapacity);
 
 impl Default for Holding {
     fn default() -> Self {
         Self {
             on_no_capacity: OnNoCapacity::Hold,
-            classes: PerClass([true; 3]),
             limits: PerClass([30, 120, 300].map(Micros::from_secs)),
             wait_for_terminating: PerClass([5, 30, 30].map(Micros::from_secs)),
-            foreign_gates: ForeignGates::Wait,
+            can_release: true,
         }
     }
 }
@@ -63,19 +50,8 @@ impl Holding {
         Self {
             on_no_capacity: OnNoCapacity::Edge,
             wait_for_terminating: PerClass::default(),
-            foreign_gates: ForeignGates::PassThrough,
+            can_release: false,
             ..Self::default()
-        }
-    }
-}
-
-/// The classes that are named, and no others.
-impl Read for PerClass<bool> {
-    fn read(&mut self, field: &Field<'_>, _: &Kind) {
-        let Some(names) = field.list() else { return };
-        *self = Self::default();
-        for class in names.iter().filter_map(|name| name.word(&Class::BY_WORD)) {
-            self[class] = true;
         }
     }
 }

@@ -7,11 +7,11 @@ use std::fmt;
 use std::net::Ipv6Addr;
 use std::sync::Arc;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::Config;
 use crate::document;
-use crate::document::{Faults, Field};
+use crate::document::{Fault, Faults};
 use crate::model::endpoint::{BadEndpoint, Endpoint};
 use crate::model::site::{SiteDefinition, SiteKind};
 
@@ -21,16 +21,20 @@ pub const STRUCTURED: &str = "config.yaml";
 /// The site that `cloudEndpoint` belongs to.
 const CLOUD: &str = "cloud";
 
-/// Every key.
-pub const KEYS: [&str; 7] = [
-    "rttThresholdMs",
-    "lossThresholdPct",
-    "pollingIntervalMs",
-    "telemetryCacheTTL",
-    "cloudEndpoint",
-    "enableOffload",
-    STRUCTURED,
-];
+/// The keys, as text.
+#[derive(serde::Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Keys {
+    rtt_threshold_ms: Option<String>,
+    loss_threshold_pct: Option<String>,
+    polling_interval_ms: Option<String>,
+    #[serde(rename = "telemetryCacheTTL")]
+    telemetry_cache_ttl: Option<String>,
+    cloud_endpoint: Option<String>,
+    enable_offload: Option<String>,
+    #[serde(rename = "config.yaml")]
+    structured: Option<String>,
+}
 
 /// What an operator should know of a configuration that is in use.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -82,79 +86,90 @@ pub fn read_manifest(
 }
 
 /// Reads the `data` of a ConfigMap; `yaml` parses the text under [`STRUCTURED`], and its error says what is wrong with
-/// it. An absent setting keeps its default. Reports every fault.
+/// it. An absent setting keeps its default. Reports an unknown key or text that is no document, else every fault.
 pub fn read(
     data: &BTreeMap<String, String>,
     yaml: impl FnOnce(&str) -> Result<Value, String>,
 ) -> Result<(Config, Vec<Notice>), Faults> {
-    let mut document: Map<String, Value> = data
-        .iter()
-        .map(|(key, text)| (key.clone(), scalar(key, text.trim())))
-        .collect();
-    let structured = match data.get(STRUCTURED).map(|text| yaml(text)) {
-        None | Some(Ok(Value::Null)) => Ok(Map::new()),
-        Some(Ok(Value::Object(settings))) => Ok(settings),
-        Some(Ok(_)) => Err("is not a map of settings".to_owned()),
-        Some(Err(error)) => Err(error),
+    let keys = serde_json::from_value::<Keys>(json!(data));
+    let keys = keys.map_err(|error| Faults(vec![fault("", error)]))?;
+    let mut settings = match keys.structured.as_deref().map(yaml) {
+        None | Some(Ok(Value::Null)) => Map::new(),
+        Some(Ok(Value::Object(settings))) => settings,
+        Some(Ok(_)) => return Err(Faults(vec![fault(STRUCTURED, "is not a map of settings")])),
+        Some(Err(error)) => return Err(Faults(vec![fault(STRUCTURED, error)])),
     };
-    let unreadable = structured.as_ref().err().cloned();
-    document.insert(STRUCTURED.to_owned(), structured.unwrap_or_default().into());
-
-    document::read(&Value::Object(document), |root| {
-        let [rtt, loss, polling, ttl, endpoint, offload, structured] = root.object(KEYS)?;
-        let structured = structured.called(STRUCTURED);
-        if let Some(error) = unreadable {
-            structured.fault(error);
+    let (mut faults, mut notices) = (vec![], vec![]);
+    let flat = [
+        ("rttThresholdMs", keys.rtt_threshold_ms.map(|text| number(&text, "ms"))),
+        (
+            "lossThresholdPct",
+            keys.loss_threshold_pct.map(|text| number(&text, "%")),
+        ),
+        (
+            "telemetryCacheTTL",
+            keys.telemetry_cache_ttl.map(|text| text.trim().into()),
+        ),
+        ("enableOffload", keys.enable_offload.map(|text| boolean(&text))),
+    ];
+    for (key, value) in &flat {
+        if let Some(value) = value
+            && settings.insert((*key).to_owned(), value.clone()).is_some()
+        {
+            faults.push(fault(
+                key,
+                format!("is also set as {STRUCTURED}.{key}; keep one of them"),
+            ));
         }
-        let mut notices = Vec::new();
-        if polling.integer(1..=86_400_000).is_some() {
-            notices.push(Notice {
-                key: "pollingIntervalMs",
-                message: "has no effect: a webhook does not poll".into(),
-            });
+    }
+    if keys.polling_interval_ms.is_some() {
+        notices.push(Notice {
+            key: "pollingIntervalMs",
+            message: "has no effect: a webhook does not poll".into(),
+        });
+    }
+    let is_flat = |path: &str| flat.iter().any(|(key, value)| value.is_some() && *key == path);
+    let mut config = Config::read(&settings.into());
+    if let Err(Faults(found)) = &mut config {
+        for fault in found.iter_mut().filter(|fault| !is_flat(&fault.path)) {
+            fault.path = format!("{STRUCTURED}.{}", fault.path);
         }
-        let mut settings = Config::settings(&structured)?;
-        for (name, flat) in [
-            ("rttThresholdMs", rtt),
-            ("lossThresholdPct", loss),
-            ("telemetryCacheTTL", ttl),
-            ("enableOffload", offload),
-        ] {
-            let setting = Config::NAMES.iter().position(|setting| *setting == name);
-            let Some(setting) = setting.map(|i| &mut settings[i]).filter(|_| flat.is_present()) else {
-                continue;
-            };
-            if setting.is_present() {
-                flat.fault(format!("is also set as {}; keep one of them", setting.path()));
-            }
-            *setting = flat;
-        }
-        let mut config = Config::from_settings(&settings);
-        if let Some(probe) = cloud_endpoint(&endpoint, &mut notices) {
-            add_probe(&mut config, probe, &endpoint);
-        }
-        Some((config, notices))
-    })
+        faults.append(found);
+    }
+    if let Some(text) = &keys.cloud_endpoint {
+        let added = cloud_endpoint(text.trim(), &mut notices)
+            .and_then(|probe| config.as_mut().map_or(Ok(()), |config| add_probe(config, probe)));
+        faults.extend(added.err().map(|message| fault("cloudEndpoint", message)));
+    }
+    match config {
+        Ok(config) if faults.is_empty() => Ok((config, notices)),
+        _ => Err(Faults(faults)),
+    }
 }
 
-/// What the text under a flat key stands for. Text of another kind stays text, which the setting's reader refuses.
-fn scalar(key: &str, text: &str) -> Value {
-    let number = |unit: &str| {
-        let number = text.strip_suffix(unit).unwrap_or(text).trim_end();
-        serde_json::from_str(number).ok().map(Value::Number)
-    };
-    let value = match key {
-        "rttThresholdMs" | "pollingIntervalMs" => number("ms"),
-        "lossThresholdPct" => number("%"),
-        "enableOffload" => text.to_ascii_lowercase().parse().ok().map(Value::Bool),
-        _ => None,
-    };
-    value.unwrap_or_else(|| text.into())
+fn fault(path: &str, message: impl ToString) -> Fault {
+    Fault {
+        path: path.to_owned(),
+        message: message.to_string(),
+    }
+}
+
+/// The number that the text is, perhaps with its unit. Other text stays text, which the setting's reader refuses.
+fn number(text: &str, unit: &str) -> Value {
+    let text = text.trim();
+    let number = text.strip_suffix(unit).unwrap_or(text).trim_end();
+    serde_json::from_str(number).map_or_else(|_| text.into(), Value::Number)
+}
+
+/// The truth value that the text is; other text stays text.
+fn boolean(text: &str) -> Value {
+    let text = text.trim();
+    let boolean = text.to_ascii_lowercase().parse();
+    boolean.map_or_else(|_| text.into(), Value::Bool)
 }
 
 /// A WAN endpoint, which may be written without a scheme here: `host:port` is probed by TCP, a bare host by ICMP.
-fn cloud_endpoint(field: &Field<'_>, notices: &mut Vec<Notice>) -> Option<Endpoint> {
-    let text = field.string()?;
+fn cloud_endpoint(text: &str, notices: &mut Vec<Notice>) -> Result<Endpoint, String> {
     let has_scheme = text.contains("://");
     let probed = match text.parse::<Ipv6Addr>() {
         _ if has_scheme => text.to_owned(),
@@ -163,27 +178,28 @@ fn cloud_endpoint(field: &Field<'_>, notices: &mut Vec<Notice>) -> Option<Endpoi
         Err(_) => format!("icmp://{text}"),
     };
     let value = text.to_owned();
-    let endpoint = Endpoint::parse(&probed)
-        .map_err(|bad| field.fault(BadEndpoint { value, ..bad }.to_string()))
-        .ok()?;
+    let endpoint = Endpoint::parse(&probed).map_err(|bad| BadEndpoint { value, ..bad }.to_string())?;
     if !has_scheme {
         notices.push(Notice {
             key: "cloudEndpoint",
             message: format!("names no scheme and is probed as {endpoint}"),
         });
     }
-    Some(endpoint)
+    Ok(endpoint)
 }
 
-fn add_probe(config: &mut Config, probe: Endpoint, endpoint: &Field<'_>) {
+fn add_probe(config: &mut Config, probe: Endpoint) -> Result<(), String> {
     let is_cloud = |site: &SiteDefinition| site.name == CLOUD && site.kind == SiteKind::Cloud;
     let mut sites = config.sites.iter_mut();
     match sites.find(|site| is_cloud(site)).map(Arc::make_mut) {
-        Some(site) if site.probes.is_empty() => site.probes.push(probe),
-        Some(_) => endpoint.fault(format!(
+        Some(site) if site.probes.is_empty() => {
+            site.probes.push(probe);
+            Ok(())
+        }
+        Some(_) => Err(format!(
             "is the probe of the site {CLOUD:?}, whose probes are also set in {STRUCTURED}.sites; keep one of them"
         )),
-        None => endpoint.fault(format!(
+        None => Err(format!(
             "is the probe of the site {CLOUD:?}, and {STRUCTURED}.sites has no such cloud site"
         )),
     }
@@ -327,11 +343,9 @@ mod tests {
             read_map(&[
                 ("rttThresholdMs", "fast"),
                 ("lossThresholdPct", "-1"),
-                ("pollingIntervalMs", "0"),
                 ("telemetryCacheTTL", "60"),
                 ("cloudEndpoint", "http://cloud"),
                 ("enableOffload", "yes"),
-                ("rttThreshold", "5"),
                 (
                     STRUCTURED,
                     r#"{"lossThresholdPct": 1, "sites": [{"name": "e", "kind": "moon"}], "cloudEndpoint": "c"}"#
@@ -339,12 +353,9 @@ mod tests {
             ])
             .unwrap_err(),
             [
-                "rttThreshold: is not a field here, perhaps rttThresholdMs is meant; there are rttThresholdMs, \
-                 lossThresholdPct, pollingIntervalMs, telemetryCacheTTL, cloudEndpoint, enableOffload, config.yaml",
-                "pollingIntervalMs: 0 is not a whole number from 1 to 86400000",
+                "lossThresholdPct: is also set as config.yaml.lossThresholdPct; keep one of them",
                 "config.yaml.cloudEndpoint: is not a field here: it is a key of the ConfigMap, beside config.yaml; a document \
                  has it as the probe of a site (sites, probes)",
-                "lossThresholdPct: is also set as config.yaml.lossThresholdPct; keep one of them",
                 "config.yaml.sites[0].kind: \"moon\" is not one of edge, cloud, liqo",
                 "config.yaml.sites: has 0 sites of kind edge; there must be exactly one",
                 "enableOffload: \"yes\" is not true or false",
@@ -354,6 +365,13 @@ mod tests {
                  20 to 30 s, so the view of a quiet cluster gets as old",
                 "cloudEndpoint: \"http://cloud\" is not a WAN endpoint: it begins with none of the schemes; allowed are \
                  icmp://host, tcp://host:port and https://host[:port][/path], an IPv6 address in brackets",
+            ]
+        );
+        assert_eq!(
+            read_map(&[("rttThreshold", "5")]).unwrap_err(),
+            [
+                "unknown field `rttThreshold`, expected one of `rttThresholdMs`, `lossThresholdPct`, `pollingIntervalMs`, \
+              `telemetryCacheTTL`, `cloudEndpoint`, `enableOffload`, `config.yaml`"
             ]
         );
         for (structured, expected) in [

@@ -19,6 +19,12 @@ pub struct Prometheus {
     pub token_file: Option<PathBuf>,
     /// File with the CA certificates that are trusted, instead of the system's; read again when it changes.
     pub ca_file: Option<PathBuf>,
+    /// Time between two times that a query is asked.
+    pub period: Micros,
+    /// How long an answer is waited for.
+    pub timeout: Micros,
+    /// Age from which a value no longer counts.
+    pub staleness: Micros,
     /// What it is asked beside the metrics of performance profiles; each input once.
     pub queries: Vec<Query>,
 }
@@ -41,12 +47,6 @@ pub struct Query {
     pub input: Input,
     /// The question.
     pub promql: String,
-    /// Time between two askings.
-    pub period: Micros,
-    /// Time after which an answer is no longer waited for.
-    pub timeout: Micros,
-    /// Age from which a value no longer counts.
-    pub staleness: Micros,
 }
 
 words! {
@@ -85,7 +85,7 @@ impl Read for Option<Prometheus> {
 }
 
 fn prometheus(field: &Field<'_>) -> Option<Prometheus> {
-    let [url, required, token_file, ca_file, queries] = field.object(Prometheus::NAMES)?;
+    let [url, required, token_file, ca_file, period, timeout, staleness, queries] = field.object(Prometheus::NAMES)?;
     let address = url.clone().required().non_empty_string();
     let is_https = match address.and_then(|url| url.split_once("://")) {
         Some((scheme @ ("http" | "https"), rest)) if is_authority_and_path(rest) => Some(scheme == "https"),
@@ -113,11 +113,27 @@ fn prometheus(field: &Field<'_>) -> Option<Prometheus> {
     let asked = queries.object(Input::NAMES);
     let asked = Input::ALL.into_iter().zip(asked.into_iter().flatten());
     let asked: Vec<_> = asked.filter(|(_, field)| field.is_present()).collect();
+    let mut times = [15, 5, 60].map(Micros::from_secs);
+    let declared = &Prometheus::SETTINGS[4..];
+    for ((time, field), declared) in times.iter_mut().zip([&period, &timeout, &staleness]).zip(declared) {
+        time.read(field, &declared.kind);
+    }
+    let [period, timeout, stale_after] = times;
+    // Each period is up to a tenth longer, so that replicas do not fall into step.
+    let longest = Micros(period.0 + period.0 / 10 + timeout.0);
+    if stale_after <= longest {
+        staleness.fault(format!(
+            "{stale_after} ms is over before the next answer, which may take {longest} ms: 110 % of the period, and the timeout"
+        ));
+    }
     let prometheus = Prometheus {
         url: address.unwrap_or_default().to_owned(),
         required: required.boolean().unwrap_or(false),
         token_file: token,
         ca_file: ca,
+        period,
+        timeout,
+        staleness: stale_after,
         queries: asked.iter().filter_map(|(input, field)| query(*input, field)).collect(),
     };
     if queries.is_present() && asked.is_empty() {
@@ -132,40 +148,14 @@ fn prometheus(field: &Field<'_>) -> Option<Prometheus> {
 }
 
 fn query(input: Input, field: &Field<'_>) -> Option<Query> {
-    let fields = field.object(Query::NAMES)?;
-    let mut query = Query {
-        input,
-        promql: String::new(),
-        period: Micros::from_secs(15),
-        timeout: Micros::from_secs(5),
-        staleness: Micros::from_secs(60),
-    };
-    query.take(&fields);
-    let [.., staleness] = &fields;
-    // Each period is up to a tenth longer, so that replicas do not fall into step.
-    let longest = Micros(query.period.0 + query.period.0 / 10 + query.timeout.0);
-    if query.staleness <= longest {
-        staleness.fault(format!(
-            "{} ms is over before the next answer, which may take {longest} ms: 110 % of the period, and the timeout",
-            query.staleness
-        ));
+    let promql = field.non_empty_string()?;
+    if promql.trim().is_empty() {
+        field.fault("is blank".into());
+    } else if promql.len() > MAX_PROMQL {
+        field.fault(format!("is longer than {MAX_PROMQL} bytes"));
     }
-    Some(query)
-}
-
-/// The question of a query.
-impl Read for String {
-    fn read(&mut self, field: &Field<'_>, _: &Kind) {
-        let Some(promql) = field.clone().required().non_empty_string() else {
-            return;
-        };
-        if promql.trim().is_empty() {
-            field.fault("is blank".into());
-        } else if promql.len() > MAX_PROMQL {
-            field.fault(format!("is longer than {MAX_PROMQL} bytes"));
-        }
-        promql.clone_into(self);
-    }
+    let promql = promql.to_owned();
+    Some(Query { input, promql })
 }
 
 fn is_authority_and_path(text: &str) -> bool {
@@ -195,18 +185,18 @@ mod tests {
             "required": true,
             "tokenFile": "/token",
             "caFile": "/ca.crt",
+            "period": "30s",
+            "timeout": "500ms",
+            "staleness": "2m",
             "queries": {
-                "wanLossRatio": {"query": "avg by (site) (loss)"},
-                "edgeFreeCpuCores": {"query": "free", "period": "30s", "timeout": "500ms", "staleness": "2m"},
-                "processingSeconds": {"query": "avg by (site, class) (seconds)"},
+                "wanLossRatio": "avg by (site) (loss)",
+                "edgeFreeCpuCores": "free",
+                "processingSeconds": "avg by (site, class) (seconds)",
             },
         }}));
-        let query = |input, promql: &str, period, timeout_ms, staleness| Query {
+        let query = |input, promql: &str| Query {
             input,
             promql: promql.into(),
-            period: Micros::from_secs(period),
-            timeout: Micros::from_millis(timeout_ms),
-            staleness: Micros::from_secs(staleness),
         };
         let prometheus = config.unwrap().prometheus.unwrap();
         assert_eq!(prometheus.required_inputs(), [Input::EdgeFreeCpu, Input::WanLoss]);
@@ -217,10 +207,13 @@ mod tests {
                 required: true,
                 token_file: Some("/token".into()),
                 ca_file: Some("/ca.crt".into()),
+                period: Micros::from_secs(30),
+                timeout: Micros::from_millis(500),
+                staleness: Micros::from_secs(120),
                 queries: vec![
-                    query(Input::EdgeFreeCpu, "free", 30, 500, 120),
-                    query(Input::Processing, "avg by (site, class) (seconds)", 15, 5_000, 60),
-                    query(Input::WanLoss, "avg by (site) (loss)", 15, 5_000, 60),
+                    query(Input::EdgeFreeCpu, "free"),
+                    query(Input::Processing, "avg by (site, class) (seconds)"),
+                    query(Input::WanLoss, "avg by (site) (loss)"),
                 ],
             }
         );
@@ -232,25 +225,20 @@ mod tests {
             faults(json!({
                 "url": "http://user:word@p:9090",
                 "required": true,
-                "queries": {
-                    "freeCpu": {},
-                    "edgeFreeMemoryBytes": {"query": " ", "period": "1m", "timeout": "never"},
-                    "wanRttSeconds": {"promql": "rtt"},
-                },
+                "period": "1m",
+                "timeout": "never",
+                "queries": {"freeCpu": "", "edgeFreeMemoryBytes": " ", "wanRttSeconds": {"query": "rtt"}},
             })),
             [
                 "prometheus.url: \"http://…@p:9090\" is not an address such as \
                  https://prometheus.monitoring.svc:9090, without user, query and fragment",
+                "prometheus.timeout: \"never\" is not a duration from 10ms to 1m, such as 60s or 1m30s",
+                "prometheus.staleness: 60000 ms is over before the next answer, which may take 71000 ms: 110 % of the \
+                 period, and the timeout",
                 "prometheus.queries.freeCpu: is not a field here; there are edgeFreeCpuCores, edgeFreeMemoryBytes, \
                  processingSeconds, wanRttSeconds, wanLossRatio",
-                "prometheus.queries.edgeFreeMemoryBytes.query: is blank",
-                "prometheus.queries.edgeFreeMemoryBytes.timeout: \"never\" is not a duration from 10ms to 1m, such as \
-                 60s or 1m30s",
-                "prometheus.queries.edgeFreeMemoryBytes.staleness: 60000 ms is over before the next answer, which may \
-                 take 71000 ms: 110 % of the period, and the timeout",
-                "prometheus.queries.wanRttSeconds.promql: is not a field here; there are query, period, timeout, \
-                 staleness",
-                "prometheus.queries.wanRttSeconds.query: is missing",
+                "prometheus.queries.edgeFreeMemoryBytes: is blank",
+                "prometheus.queries.wanRttSeconds: {\"query\":\"rtt\"} is not a non-empty string",
             ]
         );
         assert_eq!(

@@ -3,19 +3,17 @@
 
 use crate::config::declaration::{Assumed, Kind, Read, Setting, settings};
 use crate::config::guards::{Backstop, LoopGuard};
-use crate::config::holding::{ForeignGates, OnNoCapacity};
+use crate::config::holding::OnNoCapacity;
 use crate::config::probing::Probing;
-use crate::config::prometheus::{Input, Prometheus, Query};
+use crate::config::prometheus::{Input, Prometheus};
 use crate::config::site_definition::{LOSS_THRESHOLD, RTT_THRESHOLD};
 use crate::config::{Config, Explain, InvalidSlo, LinearModel, LiqoSettings, QueueModel, SitePolicy};
 use crate::document::Field;
-use crate::model::slo::Class;
 
 use Assumed::{Required, Value, Words};
 use Kind::{Boolean, Duration, Either, Integer, List, LongDuration, Map, Number, Object, PerClass, Sites, Text, Word};
 
 const NONE: Assumed = Words("none");
-const CLASS: Kind = Word(&Class::WORDS);
 const NAMESPACE: Kind = Text {
     what: "name of a namespace",
     pattern: "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$",
@@ -48,7 +46,6 @@ const TELEMETRY_TTL: Kind = LongDuration(
     "watches are opened for 20 to 30 s, so the view of a quiet cluster gets as old",
 );
 const TERMINATING: Kind = Duration("0s", "10m");
-const QUERY: Kind = Object(&Query::SETTINGS);
 
 settings! { Config:
     keys = "domain", DOMAIN, Value("example.io"),
@@ -74,28 +71,21 @@ settings! { Config:
         "What becomes of a pod that no site has room for. `hold`: it is [held](decision.md#7-held-pods) until one \
          has. `edge`: it goes to the edge and is Pending there. With `serve --fleet` nothing is ever held, for \
          nobody could release it, and this and the next four settings have no effect";
-    holding.classes = "holdClasses", List(&CLASS), Value("[latency, throughput, batch]"),
-        "Classes whose pods may be held, for want of room or for terminating pods; `[]` for none";
-    holding.limits = "holdLimits", PerClass(&Duration("1s", "1h")),
+    holding.limits = "holdLimits", PerClass(&Duration("0s", "1h")),
         Value("{latency: 30s, throughput: 120s, batch: 300s}"),
-        "How long a pod of a class is [held at most](decision.md#limits); a class that is not named keeps its default";
+        "How long a pod of a class is [held at most](decision.md#limits); `0s`: not at all. A class that is not named keeps \
+         its default";
     holding.wait_for_terminating = "waitForTerminating", Either(&TERMINATING, &PerClass(&TERMINATING)),
         Value("{latency: 5s, throughput: 30s, batch: 30s}"),
         "How long a pod waits for the room of pods that are [terminating](decision.md#waiting-for-terminating-pods) \
          at the edge. One duration is for every class; `0s` or `0`: not at all. It counts even where it is longer \
          than the class's limit";
-    holding.foreign_gates = "foreignGates", Word(&ForeignGates::WORDS), Value("wait"),
-        "What becomes of a pod that arrives with scheduling gates of others. `wait`: it gets ours too, and is \
-         decided when ours is the [last](decision.md#gates-of-others). `passThrough`: it passes through";
     headroom_below = "headroomBelow", Integer(i32::MIN as i64, i32::MAX as i64), Value("0"),
         "Pods of a lower `spec.priority` than this that state no class are placeholders: what they take is \
          [headroom](decision.md#headroom) for others. The lowest number: none are";
     priority_caps = "maxPriority", Map("namespace", &Integer(0, 10)), NONE,
         "The highest SLO priority that counts in a namespace, with the key `\"*\"` in all that are not listed; a pod that \
          states a higher one gets a warning";
-    cloud_deletion_cost = "cloudPodDeletionCost", Integer(i32::MIN as i64, i32::MAX as i64), Value("-100"),
-        "Value of `controller.kubernetes.io/pod-deletion-cost` that a cloud placement adds where the pod states \
-         none: a ReplicaSet deletes the lowest first. `0`: none is added";
     explain = "explain", Word(&Explain::WORDS), Value("short"),
         "How much of a decision is written on the pod; `short` is at most 256 bytes";
     rtt_threshold = "rttThresholdMs", RTT_THRESHOLD, Value("100"),
@@ -105,29 +95,15 @@ settings! { Config:
     telemetry_ttl = "telemetryCacheTTL", TELEMETRY_TTL, Value("60s"),
         "Age beyond which a measurement is stale. The view of a quiet cluster gets 30 s old, and a link is measured \
          only by probes: the period of `probing`, and the time from one probe to the next, may be no longer than this";
-    site_memory = "siteMemory", Duration("0s", "24h"), Value("1h"),
-        "How long a cloud's node counts after it was deleted, as what the cloud [could hold when it is \
-         back](decision.md#for-a-site-that-is-away). `0s`: not at all";
     reservation_ttl = "reservationTTL", Duration("0s", "24h"), Value("3s"),
         "How long room stays [reserved](decision.md#reservations) for a pod that does not appear. `0s` switches \
          reservations off. Without effect while the fleet comes from a file";
-    reservation_share = "reservationShare", Number(0, 1_000), Value("0.5"),
-        "How much of what is free at a site, 1 being all of it, a namespace may keep from others by \
-         [reservations](decision.md#reservations) whose pods were not seen yet. Those beyond it count for that \
-         namespace alone";
-    replicas = "replicas", Integer(1, 100), Words("counted"),
-        "How many replicas decide. Each charges what it promised so many times until the pod is seen, for the \
-         others may promise the same room. Without it, the ready endpoints of our own Service (`--service`, \
-         `--namespace`) are counted";
     models = "models", PerClass(&Object(&LinearModel::SETTINGS)),
         Value("{latency: {alpha: 0.5, beta: 20}, throughput: {alpha: 1, beta: 50}, batch: {alpha: 2, beta: 100}}"),
         "[Processing time](decision.md#5-how-long-it-would-take) in ms: `alpha` · millicores + `beta`. A class or \
          number that is not named keeps its default";
     queue_model = "queueModel", Word(&QueueModel::WORDS), Value("waiting"),
         "Which pods stand in a queue: those that wait for room and stand ahead, or all of the class in phase Pending";
-    min_observations = "minObservations", Integer(1, 1_000_000), Value("5"),
-        "Finished pods of a class or controller from which on their [mean \
-         time](decision.md#5-how-long-it-would-take) replaces the model";
     prometheus = "prometheus", Object(&Prometheus::SETTINGS), NONE,
         "A Prometheus server that is [asked for more](prometheus.md)";
     placed_edge_events = "placedEdgeEvents", Boolean, Value("false"),
@@ -176,17 +152,6 @@ settings! { LoopGuard:
         "For how long its pods are left as they are when there were more. `0s`: not at all";
 }
 
-settings! { Query:
-    promql = "query", PROMQL, Required,
-        "What to ask. It cannot be checked before it is asked";
-    period = "period", Duration("1s", "1h"), Value("15s"),
-        "Time between two askings, up to a tenth more or less";
-    timeout = "timeout", Duration("10ms", "1m"), Value("5s"),
-        "How long to wait for an answer";
-    staleness = "staleness", Duration("1s", "24h"), Value("60s"),
-        "Age beyond which a value no longer counts; longer than 1.1 · `period` + `timeout`";
-}
-
 settings! { Prometheus:
     "url", URL, Required,
         "The server, with the path of its API if it is not at the root";
@@ -197,14 +162,20 @@ settings! { Prometheus:
         "File with a bearer token; read again when it changes. Needs `https`";
     "caFile", PATH, Words("the system's CAs"),
         "PEM file with the CAs to trust instead; read again when it changes. Needs `https`";
+    "period", Duration("1s", "1h"), Value("15s"),
+        "Interval of the queries, with ±10 % jitter";
+    "timeout", Duration("10ms", "1m"), Value("5s"),
+        "How long to wait for an answer";
+    "staleness", Duration("1s", "24h"), Value("60s"),
+        "A value that is older does not count; longer than 1.1 · `period` + `timeout`";
     "queries", Object(&Input::SETTINGS), Words("none"),
         "What it is asked, beside the metrics of [performance profiles](profiles.md)";
 }
 
 settings! { Input:
-    Input::EdgeFreeCpu.as_str(), QUERY, NONE, "CPU that is free at the edge";
-    Input::EdgeFreeMemory.as_str(), QUERY, NONE, "Memory that is free at the edge";
-    Input::Processing.as_str(), QUERY, NONE, "Mean processing time, by site and class";
-    Input::WanRtt.as_str(), QUERY, NONE, "RTT, by site";
-    Input::WanLoss.as_str(), QUERY, NONE, "Loss, by site";
+    Input::EdgeFreeCpu.as_str(), PROMQL, NONE, "CPU that is free at the edge";
+    Input::EdgeFreeMemory.as_str(), PROMQL, NONE, "Memory that is free at the edge";
+    Input::Processing.as_str(), PROMQL, NONE, "Mean processing time, by site and class";
+    Input::WanRtt.as_str(), PROMQL, NONE, "RTT, by site";
+    Input::WanLoss.as_str(), PROMQL, NONE, "Loss, by site";
 }

@@ -10,7 +10,6 @@ use crate::model::link::Link;
 use crate::model::liqo::Liqo;
 use crate::model::node::Node;
 use crate::model::pod_record::PodRecord;
-use crate::model::remembered_node::RememberedNode;
 use crate::model::scores::Profiles;
 
 /// Something that a source has seen.
@@ -24,8 +23,6 @@ pub enum Change {
     Pod(Box<PodRecord>),
     /// The pod of this uid is gone.
     PodGone(Box<str>),
-    /// Nodes of clouds that there were once; those that are not listed are gone.
-    SiteMemory(Vec<RememberedNode>),
     /// A namespace is there, and whether it is opted in.
     Namespace(Box<str>, bool),
     /// The WAN towards a site, as probes have it.
@@ -79,7 +76,6 @@ impl Change {
             | Change::Settings(_)
             | Change::Sites(_)
             | Change::FirstRound(_)
-            | Change::SiteMemory(_)
             | Change::Replicas(_)
             | Change::WatchLost(_) => return None,
         })

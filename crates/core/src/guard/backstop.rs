@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::cluster::cache::{Cache, Contribution};
-use crate::config::{Config, ForeignGates};
+use crate::config::Config;
 use crate::model::claims::{Claim, Claims};
 use crate::model::decision_id::DecisionId;
 use crate::model::pod_record::{Phase, PodRecord, StuckPod};
@@ -262,12 +262,6 @@ impl BackstopReport {
 }
 
 impl Candidate {
-    /// Whether what its owner creates in its place is decided as it arrives, as far as can be seen: where pods with gates of
-    /// others pass through, one without a decision may be of those, and its successor another.
-    pub fn replacement_is_decided(&self, config: &Config) -> bool {
-        self.pod.decision.is_some() || config.holding.foreign_gates != ForeignGates::PassThrough
-    }
-
     fn key(&self) -> (Moment, &Arc<str>) {
         (self.since, &self.pod.uid)
     }

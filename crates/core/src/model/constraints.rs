@@ -86,6 +86,11 @@ impl NodeConstraints<'_> {
                 .sum::<usize>()
     }
 
+    /// Whether the nodeSelector has all of these labels.
+    pub fn selects<'l>(&self, mut labels: impl Iterator<Item = (&'l str, &'l str)>) -> bool {
+        labels.all(|(key, value)| self.selector.iter().any(|(k, v)| k == key && v == value))
+    }
+
     /// Whether a node of this name and these labels is allowed. Cost: a label search per requirement.
     pub fn allow(&self, name: &str, labels: &Labels) -> bool {
         self.allow_by_pod(name, labels) && self.allow_by_volumes(name, labels)

@@ -45,7 +45,12 @@ pub struct Node {
     pub cordoned: bool,
     /// Condition Ready.
     pub ready: bool,
+    /// Until when it is [young](YOUNG); `None` if it is older.
+    pub young_until: Option<Moment>,
 }
+
+/// A node younger than this may still get its labels and resources, and lose taints that it starts with.
+pub const YOUNG: Micros = Micros::from_secs(60);
 
 static UNSCHEDULABLE: LazyLock<Taint> = LazyLock::new(Taint::unschedulable);
 
@@ -84,18 +89,10 @@ impl Node {
         lasting.all(|taint| is_tolerated(taint, tolerations.clone()))
     }
 
-    /// What stays of it when it is gone: name, labels, lasting taints, and what it could hold when empty.
-    #[must_use]
-    pub fn shape(&self) -> Node {
-        let lasting = self.taints.iter().filter(|taint| !taint.is_condition());
-        Node {
-            name: Arc::clone(&self.name),
-            labels: self.labels.clone(),
-            taints: lasting.cloned().collect(),
-            allocatable: self.allocatable.clone(),
-            slots: self.slots,
-            ..Node::default()
-        }
+    /// Until when a node is [young](YOUNG) that was created at this time; `None` if it is not.
+    pub fn young_until(created: jiff::Timestamp, now: Now) -> Option<Moment> {
+        let age = u64::try_from(now.wall.duration_since(created).as_micros()).unwrap_or(0);
+        (age < YOUNG.0).then(|| now.moment.after(Micros(YOUNG.0 - age)))
     }
 }
 

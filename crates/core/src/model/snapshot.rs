@@ -8,7 +8,6 @@ use super::link::Link;
 use super::liqo::{ApiServerStatus, OffloadingPhase, Offloadings, REMOTE_CLUSTER_ID};
 use super::node::{AssumedPods, Node};
 use super::nodes::Nodes;
-use super::remembered_node::RememberedNode;
 use super::remote_room::FullFrom;
 use super::scores::Profiles;
 use super::site::{SiteDefinition, SiteKind};
@@ -73,7 +72,7 @@ impl Snapshot {
         if let Some(cluster) = site.definition.remote_cluster() {
             return Some(offloadings.phase(namespace, cluster));
         }
-        let clusters = site.shapes().filter_map(|node| node.labels.get(REMOTE_CLUSTER_ID));
+        let clusters = site.nodes().filter_map(|node| node.labels.get(REMOTE_CLUSTER_ID));
         clusters.map(|cluster| offloadings.phase(namespace, cluster)).max()
     }
 
@@ -90,11 +89,8 @@ impl Snapshot {
     }
 
     /// How many nodes a pod's constraints are compared with.
-    pub fn shapes(&self) -> usize {
-        self.sites
-            .iter()
-            .map(|site| site.nodes.len() + site.remembered.len())
-            .sum()
+    pub fn node_count(&self) -> usize {
+        self.sites.iter().map(|site| site.nodes.len()).sum()
     }
 
     /// The same, every part of it `by` younger. Cost: does not copy nodes.
@@ -113,11 +109,6 @@ impl Snapshot {
                 }
             }
         }
-        for site in snapshot.sites.iter_mut().filter(|site| !site.remembered.is_empty()) {
-            for gone in Arc::make_mut(&mut site.remembered) {
-                gone.gone_since = gone.gone_since.map(shift);
-            }
-        }
         snapshot
     }
 }
@@ -129,8 +120,6 @@ pub struct Site {
     pub definition: Arc<SiteDefinition>,
     /// Its nodes, by name; shared between snapshots that do not differ in them.
     pub nodes: Nodes,
-    /// Those of a cloud that are gone and may be back, by name.
-    pub remembered: Arc<Vec<RememberedNode>>,
     /// The WAN towards it; `None` at the edge, and at a cloud site nothing is known of.
     pub link: Option<Link>,
     /// Since when the WAN towards it has been degraded or unreachable, as long as that has been watched.
@@ -164,7 +153,6 @@ impl Site {
         Self {
             definition,
             nodes: Nodes::default(),
-            remembered: Arc::default(),
             link: None,
             unhealthy_since: None,
             api_server: None,
@@ -183,11 +171,6 @@ impl Site {
     /// Its nodes.
     pub fn nodes(&self) -> impl Iterator<Item = &Node> + Clone {
         self.nodes.iter().map(|node| &**node)
-    }
-
-    /// Its nodes, and those that are gone: what it could hold when empty.
-    pub fn shapes(&self) -> impl Iterator<Item = &Node> + Clone {
-        self.nodes().chain(self.remembered.iter().map(|gone| &*gone.node))
     }
 
     /// Those of its nodes that are Ready and not cordoned.

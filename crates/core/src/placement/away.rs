@@ -1,12 +1,14 @@
-//! Clouds that could hold a pod when empty, and why one takes none now: its nodes are gone or not usable, or the WAN towards it
-//! is not good ("For a site that is away" in docs/decision.md).
+//! Clouds that could hold a pod when empty, and why one takes none now: it has no usable node, or the WAN towards it is not good
+//! ("For a site that is away" in docs/decision.md).
 
+use std::cmp::Reverse;
 use std::fmt;
 
 use super::feasibility;
 use crate::config::Config;
 use crate::excerpt::{LONGEST_NAME, excerpt};
 use crate::model::liqo::OffloadingPhase;
+use crate::model::node::Node;
 use crate::model::site::SiteKind;
 use crate::model::snapshot::{Site, Snapshot};
 use crate::model::workload::Workload;
@@ -18,11 +20,13 @@ use crate::words;
 words! {
     /// Why a cloud that could hold a pod takes none now.
     pub enum Absence {
-        /// Every node that could hold it was deleted.
-        NodeGone = "node gone",
-        /// Those that are there are not Ready.
+        /// The cloud has no node, so nothing is known of what it could hold.
+        NoNode = "no node",
+        /// A node was created less than a minute ago and lacks what the pod asks for.
+        NewNode = "new node",
+        /// Nodes that could hold the pod are not Ready.
         NotReady = "node NotReady",
-        /// Those that are Ready are cordoned.
+        /// Nodes that could hold the pod are cordoned.
         Cordoned = "node cordoned",
         /// Nothing answers there.
         Unreachable = "WAN unreachable",
@@ -67,21 +71,27 @@ pub(super) fn holder<'s>(
     if !is_offloaded && !offloading.is_some_and(OffloadingPhase::is_passing) {
         return None;
     }
-    let mut of_nodes = Some(Absence::NodeGone);
-    for node in feasibility::holders_when_empty(workload, cloud) {
-        of_nodes = match of_nodes {
-            _ if feasibility::may_run(workload, cloud, node) => None,
-            _ if node.ready && node.cordoned => Some(Absence::Cordoned),
-            Some(Absence::NodeGone) => Some(Absence::NotReady),
-            other => other,
-        };
-        if of_nodes.is_none() {
-            break;
+    let of_node = |node: &Node| {
+        if !feasibility::is_holder(workload, cloud, node) {
+            return feasibility::may_change(cloud, node).then_some(Some(Absence::NewNode));
         }
-    }
-    if of_nodes == Some(Absence::NodeGone) && !could_hold(workload, cloud) {
+        Some(match feasibility::may_run(workload, cloud, node) {
+            true => None,
+            false if node.ready && node.cordoned => Some(Absence::Cordoned),
+            false => Some(Absence::NotReady),
+        })
+    };
+    let of_nodes = if !cloud.nodes.is_empty() {
+        // A node that takes it, else the reason that passes most easily.
+        cloud
+            .nodes()
+            .filter_map(of_node)
+            .min_by_key(|absence| absence.map(Reverse))?
+    } else if workload.constraints.volumes.is_empty() {
+        Some(Absence::NoNode)
+    } else {
         return None;
-    }
+    };
     let of_wan = || {
         let refusal = feasibility::refuse_link(cloud, config, now)?;
         Some(match refusal.code {
@@ -99,7 +109,7 @@ pub(super) fn holder<'s>(
     })
 }
 
-/// Whether a node of the site could hold the pod when empty, be it gone for the moment.
+/// Whether a node of the site could hold the pod when empty.
 pub(super) fn could_hold(workload: &Workload<'_>, site: &Site) -> bool {
     feasibility::holds_when_empty(workload, site).any(|holds| holds)
 }

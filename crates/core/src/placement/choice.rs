@@ -87,7 +87,7 @@ impl<'s> Case<'_, 's> {
         // Its own constraints pin it, its sites never do.
         let mut clouds = self
             .all_clouds()
-            .filter(|cloud| cloud.site.shapes().next().is_some())
+            .filter(|cloud| !cloud.site.nodes.is_empty())
             .peekable();
         if (self.has_data() || clouds.peek().is_some()) && clouds.all(|cloud| !cloud.allowed) {
             let pinned = if self.has_data() {
@@ -185,14 +185,22 @@ impl<'s> Case<'_, 's> {
     }
 
     /// What becomes of a pod that no edge node could hold even when empty. It is never sent to the edge, where it could never
-    /// run. It goes to a cloud that is `usable`, for waiting could not help; it waits for a cloud that is away for as long as
-    /// that counts, and for the room of one that is not for as long as its class may be; and it is placed in the cloud where
-    /// it may not be held. `None` for a pod that an edge node could hold, or no cloud either.
+    /// run. It goes to a cloud that is `usable`, for waiting could not help; it waits for a cloud that is away, and until the limit
+    /// of its class for the room of one that is not, and for a cloud without nodes; and it is placed in the cloud where it may
+    /// not be held. `None` for a pod that an edge node could hold, or no cloud either.
     fn beyond_the_edge(&self, edge: &Assessment<'s>, usable: Option<&Assessment<'s>>) -> Option<(Action<'s>, Reason)> {
         if edge.fits() || away::could_hold(self.workload, edge.site) {
             return None;
         }
+        let awaits_nodes = || self.awaits_nodes() && self.may_hold(edge) && !self.is_overdue();
         self.only_in_clouds(edge, usable, Reason::CloudBestEffort)
+            .or_else(|| awaits_nodes().then_some((Action::Hold, Reason::HeldSiteAway)))
+    }
+
+    /// Whether the pod may go to a cloud that has no node: nothing is known of what that could hold.
+    fn awaits_nodes(&self) -> bool {
+        self.clouds()
+            .any(|cloud| cloud.site.nodes.is_empty() && self.is_candidate(cloud))
     }
 
     /// The same for a pod that only clouds can hold, with the reason of a placement. `None` where none can.
@@ -227,7 +235,7 @@ impl<'s> Case<'_, 's> {
     }
 
     /// The volumes of the pod's claims are in clouds, or on no node that is known: it goes where they are, whatever time says, and
-    /// waits for a site that is away. It could never run elsewhere, so it waits for one that is forgotten too.
+    /// waits for a site that is away or has no node. It could never run elsewhere.
     fn choose_by_data(&self, edge: &Assessment<'s>) -> (Action<'s>, Reason) {
         let clouds = || self.clouds_instead();
         let feasible = nearest(clouds().filter(|cloud| cloud.is_feasible()));
@@ -384,20 +392,19 @@ impl<'s> Case<'_, 's> {
 
     /// Whether the pod may go to this cloud, as far as it is known. One of which no node is known may have some.
     fn is_candidate(&self, cloud: &Assessment<'s>) -> bool {
-        let may_match = cloud.allowed || cloud.site.shapes().next().is_none();
+        let may_match = cloud.allowed || cloud.site.nodes.is_empty();
         may_match && !cloud.is_barred()
     }
 
-    /// Whether the pod may wait at all. None does whose only candidate is the edge, that no node could hold, or for which
+    /// Whether the pod may wait at all. None does whose only candidate is the edge, that no site could hold, or for which
     /// kube-scheduler would evict others: these are for the scheduler and for whoever adds nodes to see. Nor does one that
     /// a site would give a RuntimeClass. One that may run at some sites alone waits for these all the same, but for what may help
     /// at the edge, if that is one of them.
     fn may_wait(&self, edge: &Assessment<'s>) -> bool {
-        let may_be_held = self.config.holding.classes[self.slo().class]
-            && self.clouds().any(|cloud| self.is_candidate(cloud))
-            && !self.would_get_runtime_class();
+        let may_be_held =
+            self.has_limit() && self.clouds().any(|cloud| self.is_candidate(cloud)) && !self.would_get_runtime_class();
         (may_be_held || self.is_restricted())
-            && !self.is_too_large()
+            && (!self.is_too_large() || self.awaits_nodes())
             && !feasibility::could_preempt(self.workload, edge.site, self.room)
     }
 
@@ -433,7 +440,7 @@ impl<'s> Case<'_, 's> {
         match action {
             Action::Place(_) if self.workload.held.is_none() || reason == Reason::ReleasedTimeout => reason,
             Action::Place(_) if self.is_overdue() && reason == Reason::EdgeTelemetryStale => Reason::ReleasedTimeout,
-            // The site that could hold it was waited for, and is forgotten.
+            // It has waited for a site that could hold it.
             Action::Place(_) if reason == Reason::EdgeTooLarge => Reason::ReleasedTimeout,
             Action::Place(site) if site.kind() == SiteKind::Edge => Reason::ReleasedEdge,
             Action::Place(_) => Reason::ReleasedCloud,
@@ -466,7 +473,12 @@ impl<'s> Case<'_, 's> {
 
     /// Whether the configuration lets pods of its class be held.
     fn is_class_held(&self) -> bool {
-        self.config.holding.on_no_capacity == OnNoCapacity::Hold && self.config.holding.classes[self.slo().class]
+        self.config.holding.on_no_capacity == OnNoCapacity::Hold && self.has_limit()
+    }
+
+    /// Whether pods of its class are held for any time.
+    fn has_limit(&self) -> bool {
+        self.config.holding.limits[self.slo().class] > Micros(0)
     }
 
     fn to_edge(&self, edge: &Assessment<'s>, reason: Reason) -> (Action<'s>, Reason) {
@@ -540,7 +552,7 @@ impl<'s> Case<'_, 's> {
         let by_namespace = self
             .clouds()
             .any(|cloud| cloud.is_barred() && cloud.offloading.is_some());
-        let is_empty = |cloud: &Assessment<'_>| by_namespace && cloud.site.shapes().next().is_none();
+        let is_empty = |cloud: &Assessment<'_>| by_namespace && cloud.site.nodes.is_empty();
         clouds.peek().is_some() && clouds.all(|cloud| cloud.is_barred() || is_empty(cloud))
     }
 

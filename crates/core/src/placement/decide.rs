@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use super::{estimate, feasibility};
-use crate::config::{Config, ForeignGates, InvalidSlo};
+use crate::config::{Config, InvalidSlo};
 use crate::model::constraints::VolumeAffinity;
 use crate::model::node::{Node, NodeId, Share};
 use crate::model::node_set::NodeSet;
@@ -102,11 +102,17 @@ fn candidates_of<'s>(workload: &Workload<'_>, snapshot: &'s Snapshot, config: &C
         }
     };
     let sites = snapshot.sites.iter().filter(|_| is_decided);
+    let mut sites: Vec<_> = sites.map(of_site).collect();
+    if sites.iter().all(|site| !site.allowed) {
+        for (site, found) in snapshot.sites.iter().zip(&mut sites) {
+            found.allowed = !found.left_by_strategy && feasibility::may_allow(workload, site);
+        }
+    }
     Candidates {
         snapshot,
         comparisons,
         volumes: workload.constraints.volumes.clone(),
-        sites: sites.map(of_site).collect(),
+        sites,
     }
 }
 
@@ -285,24 +291,22 @@ impl Candidates<'_> {
         room.best_node(&workload.request, &fitting).map(|node| node.id)
     }
 
-    /// Whether so many pod slots, and so much of what the pod asks for, are within `reservationShare` of what is free on its
-    /// candidates at this site together, beside the pods of the snapshot. Cost: a pass over these until enough is found.
+    /// Whether so many pod slots, and so much of what the pod asks for, are within half of what is free on its candidates at
+    /// this site together, beside the pods of the snapshot. Cost: a pass over these until enough is found.
     pub fn are_within_share(&self, kept: &Share, site: &str, workload: &Workload<'_>, config: &Config) -> bool {
         let Some((site, found)) = self.at(site) else {
             return false;
         };
-        let share = i128::from(config.reservation_share.0);
-        let in_share = |free: i64| share * i128::from(free);
-        // In thousandths, as the share is.
+        // Twice as much, to be compared with all that is free.
         let wanted = |name: &str| match name {
-            "pods" => i128::from(kept.pods) * 1_000,
-            name => i128::from(kept.amounts.get(name)) * 1_000,
+            "pods" => i128::from(kept.pods) * 2,
+            name => i128::from(kept.amounts.get(name)) * 2,
         };
         let measured = [
             ("cpu", site.free.cpu.map(|cpu| cpu.0)),
             ("memory", site.free.memory.map(|memory| memory.0)),
         ];
-        let is_over = |name, free: Option<i64>| free.is_some_and(|free| wanted(name) > in_share(free));
+        let is_over = |name, free: Option<i64>| free.is_some_and(|free| wanted(name) > i128::from(free));
         if measured
             .into_iter()
             .any(|(name, free)| workload.request.get(name) > 0 && is_over(name, free))
@@ -320,7 +324,7 @@ impl Candidates<'_> {
                     name => (node.allocatable.get(name).saturating_sub(node.used.get(name)))
                         .saturating_add(placeholders.amounts.get(name)),
                 };
-                *missing -= in_share(free.max(0));
+                *missing -= i128::from(free.max(0));
                 *missing > 0
             });
             if missing.is_empty() {
@@ -360,14 +364,9 @@ fn bypass(workload: &Workload<'_>, room: &Room<'_, '_>, config: &Config, now: No
         .into_iter()
         .find(|(applies, _)| *applies)
         .map(|(_, reason)| reason);
-    bypass.or_else(|| match (workload.gates.is_empty(), config.holding.foreign_gates) {
-        _ if is_ours(workload, config) => None,
-        // Also one that a later webhook has gated.
-        _ if is_placed(workload, room, now) => Some(Reason::Reinvocation),
-        // One that may run at some sites alone is not let go before somebody has chosen among them.
-        (false, ForeignGates::PassThrough) if workload.sites().is_none() => Some(Reason::ForeignGate),
-        _ => None,
-    })
+    // Also a pod that a later webhook has gated.
+    let is_placed = || !is_ours(workload, config) && is_placed(workload, room, now);
+    bypass.or_else(|| is_placed().then_some(Reason::Reinvocation))
 }
 
 /// What is wrong with an SLO that forbids to leave the edge in a namespace whose pods Liqo runs on virtual nodes only.
@@ -393,9 +392,9 @@ fn is_ours(workload: &Workload<'_>, config: &Config) -> bool {
 /// Why a pod is not decided now: its gates keep it from being scheduled, whatever we say. One that is held is decided by the
 /// release plan, once ours is its only gate, and where its data is may be known.
 fn keeps_waiting(workload: &Workload<'_>, snapshot: &Snapshot, config: &Config) -> Option<Reason> {
-    if workload.has_other_gates(&config.keys) {
+    if config.holding.can_release && workload.has_other_gates(&config.keys) {
         Some(Reason::HeldForeignGate)
-    } else if !workload.gates.is_empty() && workload.held.is_none() {
+    } else if is_ours(workload, config) && workload.held.is_none() {
         Some(Reason::HeldNoCapacity)
     } else if workload.held.is_some() && snapshot.awaits_volumes && !workload.claims.is_empty() {
         // Its data may be in a cloud.
@@ -417,12 +416,12 @@ pub(crate) fn takes_too_long(workload: &Workload<'_>, snapshot: &Snapshot) -> bo
     comparisons(&located(workload, snapshot), snapshot) > MAX_COMPARISONS
 }
 
-/// How many comparisons the pod's constraints and tolerations take on all nodes, those that are gone included, at most and
+/// How many comparisons the pod's constraints and tolerations take on all nodes, at most and
 /// once.
 fn comparisons(workload: &Workload<'_>, snapshot: &Snapshot) -> usize {
     let of_traits = workload.traits().map_or(0, Traits::comparisons);
     let per_node = workload.constraints.comparisons() + workload.tolerations.len() + of_traits;
-    per_node.saturating_mul(snapshot.shapes())
+    per_node.saturating_mul(snapshot.node_count())
 }
 
 /// Whether the pod carries a complete and recent placement of ours: the annotations, and in its spec the whole
@@ -435,20 +434,17 @@ fn is_placed(workload: &Workload<'_>, room: &Room<'_, '_>, now: Now) -> bool {
     let Some(site) = room.snapshot.sites.iter().find(|site| site.name() == stated.site) else {
         return false;
     };
-    let selected = |(key, value): (&str, &str)| {
+    let tolerated = |wanted| workload.tolerations.iter().any(|toleration| toleration.covers(wanted));
+    let has_labels = |traits: &Traits| {
         workload
             .constraints
-            .selector
-            .iter()
-            .any(|(k, v)| k == key && v == value)
+            .selects(traits.of_nodes(&site.definition).map(|label| (label, "true")))
     };
-    let tolerated = |wanted| workload.tolerations.iter().any(|toleration| toleration.covers(wanted));
-    let has_labels = |traits: &Traits| traits.of_nodes(&site.definition).all(|label| selected((label, "true")));
     stated.decision == site.kind().as_str()
         && workload.traits().is_none_or(has_labels)
         && workload.may_be_at(&site.definition)
         && now.wall.duration_since(stated.at).abs() <= REINVOCATION
-        && site.definition.selector().all(selected)
+        && workload.constraints.selects(site.definition.selector())
         && site.definition.tolerations.iter().all(tolerated)
 }
 

@@ -22,24 +22,40 @@ use crate::placement::verdict::{Estimate, Refusal, RefusalCode};
 use crate::resources::Amounts;
 use crate::units::{Micros, Moment, Now};
 
-/// Whether the pod's own nodeSelector and affinity allow any node of the site, be it gone for the moment. Cost: a pass over
-/// its nodes at most, nothing for a pod without constraints.
+/// Whether the pod's own nodeSelector and affinity allow any node of the site. Cost: a pass over its nodes at most, nothing for
+/// a pod without constraints.
 pub(super) fn allows(workload: &Workload<'_>, site: &Site) -> bool {
-    let mut shapes = site.shapes();
-    if workload.constraints.is_empty() {
-        return shapes.next().is_some();
+    let constraints = &workload.constraints;
+    let is_allowed = |node: &Node| constraints.is_empty() || constraints.allow(&node.name, &node.labels);
+    site.nodes().any(is_allowed)
+}
+
+/// Whether nodes that the pod's own constraints allow may still come to the cloud: it has a young one, which may get the labels, or
+/// none, and the pod's nodeSelector has the labels of the site.
+pub(super) fn may_allow(workload: &Workload<'_>, site: &Site) -> bool {
+    let is_named = || {
+        let constraints = &workload.constraints;
+        constraints.volumes.is_empty() && constraints.selects(site.definition.selector())
+    };
+    match site.nodes.is_empty() {
+        true => site.kind() == SiteKind::Cloud && is_named(),
+        false => site.nodes().any(|node| may_change(site, node)),
     }
-    shapes.any(|node| workload.constraints.allow(&node.name, &node.labels))
+}
+
+/// Whether the node is a cloud's and young: a virtual node may be registered before it has its labels and resources.
+pub(super) fn may_change(site: &Site, node: &Node) -> bool {
+    site.kind() == SiteKind::Cloud && node.young_until.is_some()
 }
 
 /// Whether the same constraints allow one but for where its data is.
 pub(super) fn allows_by_pod(workload: &Workload<'_>, site: &Site) -> bool {
-    let mut shapes = site.shapes();
-    shapes.any(|node| workload.constraints.allow_by_pod(&node.name, &node.labels))
+    site.nodes()
+        .any(|node| workload.constraints.allow_by_pod(&node.name, &node.labels))
 }
 
-/// The claim whose volume keeps the pod from every node of the site that its own constraints allow, be it gone for the moment; one of
-/// those that do so together. Cost: a pass over its nodes for each claim, nothing where no volume is known.
+/// The claim whose volume keeps the pod from every node of the site that its own constraints allow; one of those that do so
+/// together. Cost: a pass over its nodes for each claim, nothing where no volume is known.
 pub(super) fn data_elsewhere<'w>(workload: &'w Workload<'_>, site: &Site) -> Option<&'w str> {
     if workload.constraints.volumes.is_empty() || !allows_by_pod(workload, site) || allows(workload, site) {
         return None;
@@ -52,8 +68,7 @@ pub(super) fn data_elsewhere<'w>(workload: &'w Workload<'_>, site: &Site) -> Opt
     workload.data_claims().nth(place)
 }
 
-/// The first claim of the pod whose volume can be used on no node of these sites, be it gone for the moment. Cost: a pass over the nodes
-/// for each claim.
+/// The first claim of the pod whose volume can be used on no node of these sites. Cost: a pass over the nodes for each claim.
 pub(super) fn data_nowhere<'w>(workload: &'w Workload<'_>, snapshot: &Snapshot) -> Option<&'w str> {
     let is_somewhere = |volume: &VolumeAffinity| snapshot.sites.iter().any(|site| is_at(volume, site));
     let place = workload
@@ -64,10 +79,10 @@ pub(super) fn data_nowhere<'w>(workload: &'w Workload<'_>, snapshot: &Snapshot) 
     workload.data_claims().nth(place)
 }
 
-/// Whether the volume can be used on a node of the site, be it gone for the moment.
+/// Whether the volume can be used on a node of the site.
 fn is_at(volume: &VolumeAffinity, site: &Site) -> bool {
-    let mut shapes = site.shapes();
-    shapes.any(|node| volume.iter().any(|term| term.matches(&node.name, &node.labels)))
+    site.nodes()
+        .any(|node| volume.iter().any(|term| term.matches(&node.name, &node.labels)))
 }
 
 /// Nodes of the site on which the pod fits beside what they are charged in the snapshot, but for placeholders that make room for
@@ -125,16 +140,18 @@ fn tolerations<'t>(workload: &'t Workload<'_>, site: &'t Site) -> impl Iterator<
 }
 
 /// For each node of the site that the pod's constraints and tolerations allow: whether it could hold the pod if it
-/// were empty. Cordon and readiness are left out, for they pass, and nodes that are gone may be back.
+/// were empty. Cordon and readiness are left out, for they pass; a young node of a cloud could hold any pod.
 pub(super) fn holds_when_empty(workload: &Workload<'_>, site: &Site) -> impl Iterator<Item = bool> {
-    let candidates = site.shapes().filter(|node| is_meant_for(workload, site, node));
-    candidates.map(|node| could_hold(workload, node))
+    let of_node = |node: &Node| match is_meant_for(workload, site, node) {
+        _ if may_change(site, node) => Some(true),
+        is_meant => is_meant.then(|| could_hold(workload, node)),
+    };
+    site.nodes().filter_map(of_node)
 }
 
-/// The nodes of the site that are there and could hold the pod if they were empty.
-pub(super) fn holders_when_empty<'n>(workload: &Workload<'_>, site: &'n Site) -> impl Iterator<Item = &'n Node> {
-    let could = |node: &&Node| is_meant_for(workload, site, node) && could_hold(workload, node);
-    site.nodes().filter(could)
+/// Whether the node could hold the pod if it were empty.
+pub(super) fn is_holder(workload: &Workload<'_>, site: &Site, node: &Node) -> bool {
+    is_meant_for(workload, site, node) && could_hold(workload, node)
 }
 
 /// Whether constraints and tolerations let the pod onto the node, but for what passes with a condition of it.
@@ -373,15 +390,15 @@ pub(super) fn refuse_site(workload: &Workload<'_>, site: &Site, snapshot: &Snaps
     }
 }
 
-/// Whether no node of the site, be it gone for the moment, has what the pod requires. Cost: a pass over its nodes at most, nothing for a
+/// Whether no node of the site has what the pod requires. Cost: a pass over its nodes at most, nothing for a
 /// pod without traits.
 pub(super) fn refuse_traits(workload: &Workload<'_>, site: &Site) -> Option<Refusal> {
     let traits = workload.traits()?;
     let is_on_nodes = traits.is_unreadable() || traits.of_nodes(&site.definition).next().is_some();
-    if !is_on_nodes || site.shapes().any(|node| traits.are_at(node, &site.definition)) {
+    if !is_on_nodes || site.nodes().any(|node| traits.are_at(node, &site.definition)) {
         return None;
     }
-    let missing = traits.missing(&site.definition, site.shapes()).join(", ");
+    let missing = traits.missing(&site.definition, site.nodes()).join(", ");
     Some(Refusal::new(RefusalCode::MissingTrait).with("traits", excerpt(missing, SHOWN_SITES)))
 }
 
@@ -436,7 +453,7 @@ pub(super) fn refuse_namespace(phase: Option<OffloadingPhase>) -> Option<Refusal
 /// Whether Liqo keeps the pods of the namespace on virtual nodes (strategy Remote), and this site has none.
 pub(super) fn is_left_by_strategy(workload: &Workload<'_>, site: &Site, snapshot: &Snapshot) -> bool {
     let is_virtual = |node: &Node| node.labels.contain([VIRTUAL_NODE]);
-    snapshot.is_remote(&workload.namespace) && (site.kind() == SiteKind::Edge || !site.shapes().any(is_virtual))
+    snapshot.is_remote(&workload.namespace) && (site.kind() == SiteKind::Edge || !site.nodes().any(is_virtual))
 }
 
 /// What speaks against the WAN towards the site. A cloud site of which nothing is known is unreachable.

@@ -50,6 +50,9 @@ const RECENT: jiff::SignedDuration = jiff::SignedDuration::from_secs(30);
 /// The annotation by which a ReplicaSet chooses whom to delete first.
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
+/// Its value on a pod in a cloud: a ReplicaSet deletes pods of a lower cost first, and others have 0.
+const CLOUD_DELETION_COST: &str = "-100";
+
 /// The operations that write the verdict on the pod. A placement: the site's selector, tolerations and RuntimeClass and
 /// the label of placed pods where they are missing, and our annotations, over whatever stood there under our keys. A
 /// hold: our gate, and since when and why. Either: the SLO that the pod has inherited. Empty for a pod that already
@@ -121,12 +124,11 @@ fn annotations<'a>(
         (&keys.timestamp, time(stamp).into()),
         (&keys.decision_id, stamp.id.as_str().into()),
     ];
-    let cost = config.cloud_deletion_cost.filter(|_| site.kind() == SiteKind::Cloud);
-    let cost = cost.filter(|_| pod.annotation(DELETION_COST).is_none());
+    let states_cost = site.kind() == SiteKind::Cloud && pod.annotation(DELETION_COST).is_none();
     let optional = [
         (&*keys.wan_rtt_ms, verdict.rtt().map(|rtt| rtt.to_string())),
         (&keys.explain, explanation),
-        (DELETION_COST, cost.map(|cost| cost.to_string())),
+        (DELETION_COST, states_cost.then(|| CLOUD_DELETION_COST.to_owned())),
     ];
     let optional = optional.into_iter();
     let optional = optional.filter_map(|(key, value)| Some((key, value?.into())));

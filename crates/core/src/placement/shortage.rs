@@ -51,13 +51,11 @@ impl<'s> Shortage<'s> {
         if matching > 0 {
             return Self::OfNodes(Refusal::new(RefusalCode::NodeNotReady).with("matchingNodes", matching));
         }
-        let refusal = Refusal::new(RefusalCode::NoMatchingNode)
-            .with("nodes", site.nodes.len())
-            .with("selectedNodes", selected().count());
-        Self::OfNodes(match site.remembered.len() {
-            0 => refusal,
-            gone => refusal.with("rememberedNodes", gone),
-        })
+        Self::OfNodes(
+            Refusal::new(RefusalCode::NoMatchingNode)
+                .with("nodes", site.nodes.len())
+                .with("selectedNodes", selected().count()),
+        )
     }
 
     /// The refusal beside what is reserved and claimed; `is_claimed` if the pod would fit but for claims. Cost: a search for each

@@ -96,8 +96,6 @@ words! {
         ShadowPod = "passthrough_shadow_pod",
         /// In a namespace that is left alone.
         ExcludedNamespace = "passthrough_excluded_namespace",
-        /// Held by somebody else's scheduling gate, for which we do not wait by configuration.
-        ForeignGate = "passthrough_foreign_gate",
         /// No node carries the edge site's selector.
         EdgeSiteMissing = "passthrough_edge_site_missing",
         /// No site can satisfy the pod's own constraints.

@@ -69,7 +69,7 @@ impl<'p> Planning<'p> {
             self.update_reason(entry, *reason);
             return true;
         }
-        let cost = cost(workload, self.snapshot).saturating_add(self.snapshot.shapes());
+        let cost = cost(workload, self.snapshot).saturating_add(self.snapshot.node_count());
         // One can always be decided about.
         match self.budget.checked_sub(cost) {
             Some(rest) => self.budget = rest,

@@ -18,8 +18,7 @@ use crate::document::{Faults, Field};
 use crate::model::constraints::{Labels, Taint};
 use crate::model::link::{Link, LinkState, Thresholds};
 use crate::model::liqo::ApiServerStatus;
-use crate::model::node::{AssumedPods, Node, NodeId, Placeholder, PriorityUse, Share, Terminating, Termination};
-use crate::model::remembered_node::RememberedNode;
+use crate::model::node::{AssumedPods, Node, NodeId, Placeholder, PriorityUse, Share, Terminating, Termination, YOUNG};
 use crate::model::remote_room::{Bound, FullFrom, MAX_BOUNDS};
 use crate::model::site::{SiteDefinition, SiteKind, SiteSource};
 use crate::model::slo::{Class, PerClass, Slo};
@@ -40,7 +39,6 @@ fn snapshot(root: Field<'_>, config: &Config, now: Moment) -> Option<Snapshot> {
         age,
         sites_field,
         nodes_field,
-        remembered_field,
         liqo_field,
         claims,
         volumes,
@@ -50,7 +48,6 @@ fn snapshot(root: Field<'_>, config: &Config, now: Moment) -> Option<Snapshot> {
         "ageSeconds",
         "sites",
         "nodes",
-        "rememberedNodes",
         "liqo",
         "persistentVolumeClaims",
         "persistentVolumes",
@@ -68,7 +65,7 @@ fn snapshot(root: Field<'_>, config: &Config, now: Moment) -> Option<Snapshot> {
 
     let mut names = std::collections::HashSet::new();
     for field in nodes_field.list().into_iter().flatten() {
-        let Some((node, stated_site)) = node(&field, NodeId(names.len() as u32)) else {
+        let Some((node, stated_site)) = node(&field, NodeId(names.len() as u32), now) else {
             continue;
         };
         if !names.insert(node.name.clone()) {
@@ -109,26 +106,6 @@ fn snapshot(root: Field<'_>, config: &Config, now: Moment) -> Option<Snapshot> {
         }
     };
     let mut sites: Vec<Site> = sites.into_iter().map(with_nodes).collect();
-    let mut gone = std::collections::HashSet::new();
-    for field in remembered_field.list().into_iter().flatten() {
-        let Some(remembered) = remembered(&field, now) else {
-            continue;
-        };
-        let name = &remembered.node.name;
-        if !gone.insert(name.clone()) {
-            field.fault(format!("the name {name:?} is taken by an earlier node"));
-        }
-        // Of one that is not known to be gone, it begins now.
-        let since = remembered.gone_since.unwrap_or(now);
-        if now.since(since) >= config.site_memory {
-            continue;
-        }
-        let carries = |site: &&mut Site| remembered.node.labels.contain(site.definition.selector());
-        let mut clouds = sites.iter_mut().filter(|site| site.kind() == SiteKind::Cloud);
-        if let Some(cloud) = clouds.find(carries) {
-            Arc::make_mut(&mut cloud.remembered).push(remembered);
-        }
-    }
     sites.sort_by(|a, b| a.definition.order().cmp(&b.definition.order()));
     let names: Vec<_> = sites.iter().map(Site::name).collect();
     let profiles = profiles::read(&profiles_field, &names, now);
@@ -351,9 +328,6 @@ fn free(field: &Field<'_>) -> Free {
     }
 }
 
-/// The field that says for how long a remembered node is gone.
-const GONE_SECONDS: &str = "goneSeconds";
-
 /// What a node has for pods, of which it must have slots.
 fn capacity(allocatable: &Field<'_>) -> (Amounts, Option<i64>) {
     let (amounts, slots) = resources(allocatable);
@@ -363,34 +337,8 @@ fn capacity(allocatable: &Field<'_>) -> (Amounts, Option<i64>) {
     (amounts, slots)
 }
 
-/// A node that is gone.
-fn remembered(field: &Field<'_>, now: Moment) -> Option<RememberedNode> {
-    let (node, age) = shape(field, GONE_SECONDS)?;
-    let gone_since = age.is_present().then(|| now.before(seconds(&age)));
-    let node = Arc::new(node?);
-    Some(RememberedNode { node, gone_since })
-}
-
-/// What a node could hold, and for whom, and another field of the same object.
-pub(super) fn shape<'d>(field: &Field<'d>, other: &'static str) -> Option<(Option<Node>, Field<'d>)> {
-    let ([name, labels, taints, allocatable], [other]) =
-        field.object_with(["name", "labels", "taints", "allocatable"], [other], &[])?;
-    let name = name.required().non_empty_string();
-    let (amounts, slots) = capacity(&allocatable.required());
-    let taints = taints.list().into_iter().flatten();
-    let node = Node {
-        labels: labels.string_map().into_iter().flatten().collect(),
-        taints: taints.filter_map(|field| taint(&field)).collect(),
-        allocatable: amounts,
-        slots: slots.unwrap_or(0),
-        ..Node::default()
-    };
-    let name = name.map(Arc::from);
-    Some((name.map(|name| Node { name, ..node }), other))
-}
-
 /// A node, and the site to which it says it counts.
-fn node<'d>(field: &Field<'d>, id: NodeId) -> Option<(Node, Option<&'d str>)> {
+fn node<'d>(field: &Field<'d>, id: NodeId, now: Moment) -> Option<(Node, Option<&'d str>)> {
     let [
         name,
         site,
@@ -403,6 +351,7 @@ fn node<'d>(field: &Field<'d>, id: NodeId) -> Option<(Node, Option<&'d str>)> {
         terminating,
         unschedulable,
         ready,
+        young,
     ] = field.object([
         "name",
         "site",
@@ -415,6 +364,7 @@ fn node<'d>(field: &Field<'d>, id: NodeId) -> Option<(Node, Option<&'d str>)> {
         "terminating",
         "unschedulable",
         "ready",
+        "young",
     ])?;
     let node_name = name.required().non_empty_string();
     let (capacity, slots) = capacity(&allocatable.required());
@@ -491,6 +441,7 @@ fn node<'d>(field: &Field<'d>, id: NodeId) -> Option<(Node, Option<&'d str>)> {
         by_priority,
         cordoned: unschedulable.boolean().unwrap_or(false),
         ready: ready.boolean().unwrap_or(true),
+        young_until: young.boolean().filter(|is_young| *is_young).map(|_| now.after(YOUNG)),
         name: Arc::default(),
     };
     let site = site.non_empty_string();
@@ -614,31 +565,6 @@ mod tests {
             }
         );
         assert!(!cloud.nodes[0].ready);
-    }
-
-    #[test]
-    fn nodes_that_are_gone_count_for_as_long_as_they_are_remembered() {
-        let node =
-            |name: &str| json!({"name": name, "labels": {"node.role/cloud": "true"}, "allocatable": {"pods": 1}});
-        let mut minute = node("minute");
-        minute["goneSeconds"] = json!(60);
-        let document = json!({
-            "sites": [{"name": "edge", "kind": "edge"}, {"name": "cloud", "kind": "cloud"}],
-            "nodes": [],
-            "rememberedNodes": [minute, node("unknown")],
-        });
-        let remembered = |seconds: u64| {
-            let config = Config {
-                site_memory: Micros::from_secs(seconds),
-                ..Config::default()
-            };
-            let snapshot = read(&document, &config, Moment(100_000_000)).unwrap();
-            let nodes = snapshot.sites.iter().flat_map(|site| site.remembered.iter());
-            nodes.map(|node| node.node.name.to_string()).collect::<Vec<_>>()
-        };
-        assert_eq!(remembered(61), ["minute", "unknown"]);
-        assert_eq!(remembered(60), ["unknown"]);
-        assert!(remembered(0).is_empty());
     }
 
     #[test]

@@ -99,8 +99,7 @@ impl Run<'_> {
     /// So many of these, in the order in which a ReplicaSet deletes pods: those without a node, those that do not run, those whose
     /// deletion costs less, the newest.
     fn first_to_go(&self, mut pods: Vec<PodNumber>, count: usize) -> Vec<PodNumber> {
-        let states_cost =
-            matches!(self.placer, Placer::Edgeward(_)) && self.scenario.config.cloud_deletion_cost.is_some();
+        let states_cost = matches!(self.placer, Placer::Edgeward(_));
         pods.sort_by_key(|number| {
             let pod = &self.pods[*number];
             let is_in_cloud = states_cost && pod.site.is_some_and(|site| site > 0);

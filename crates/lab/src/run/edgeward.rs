@@ -87,7 +87,6 @@ impl Edgeward {
     ) -> Self {
         let mut config = Config::clone(&scenario.config);
         config.queue_model = queue_model.unwrap_or(config.queue_model);
-        config.replicas = Some(scenario.replicas);
         let config = Arc::new(config);
         let replica = |number: u32| {
             let shared = Arc::new(SharedState::new(Arc::default(), config.reservation_ttl));

@@ -171,10 +171,8 @@ fn settings(edgeward: &Field<'_>, document: &Value) -> Map<String, Value> {
     if edgeward.is_present() && !edgeward.is_object() {
         edgeward.fault("is not an object".into());
     }
-    for (key, place) in [("sites", "sites"), ("replicas", "replicas")] {
-        if settings.remove(key).is_some() {
-            edgeward.fault(format!("{key} is not a setting here: it is stated at {place}"));
-        }
+    if settings.remove("sites").is_some() {
+        edgeward.fault("sites is not a setting here: it is stated at sites".into());
     }
     settings
 }

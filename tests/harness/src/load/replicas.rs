@@ -1,7 +1,7 @@
 //! What is under load: three replicas behind a balancer.
 
 use anyhow::{Context as _, Result, ensure};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::Pace;
 use crate::balancer::Balancer;
@@ -37,8 +37,7 @@ pub fn nodes<'run>(fixture: &Fixture<'run>) -> Result<Nodes<'run>> {
 impl<'s, 'run> Replicas<'s, 'run> {
     /// Each is ready, and the webhook is called.
     pub fn open(fixture: &'s Fixture<'run>, nodes: &Nodes<'_>, pace: Pace) -> Result<Self> {
-        let mut config = nodes.config();
-        config["replicas"] = json!(REPLICAS);
+        let config = nodes.config();
         let (authority, balancer) = (Authority::new()?, Balancer::open(fixture)?);
         let names = (0..REPLICAS).map(|i| format!("replica-{i}"));
         let members = names.map(|name| fixture.replica(&name, &config, &authority));

@@ -7,7 +7,7 @@ use crate::cluster::cache::entry::PodEntry;
 use crate::cluster::cache::{Cache, Kind};
 use crate::cluster::processing::Processing;
 use crate::cluster::telemetry::Telemetry;
-use crate::config::{Config, Input, QueueModel, SitePolicy};
+use crate::config::{Config, Input, Query, QueueModel, SitePolicy};
 use crate::model::link::{Link, LinkState, Thresholds};
 use crate::model::liqo::{ApiServerStatus, Liqo, RemoteCluster};
 use crate::model::pod_record::{Phase, PodRecord};
@@ -25,8 +25,6 @@ pub(super) struct Measured {
     liqo: Option<Arc<Liqo>>,
     thresholds: Option<Thresholds>,
     pub(super) processing: Processing,
-    /// From how many observations on a mean counts.
-    min_observations: u32,
     telemetry_ttl: Micros,
     /// How old a sample of free capacity can be.
     oldest_sample: Micros,
@@ -43,12 +41,14 @@ impl Measured {
     }
 
     fn configure(&mut self, config: &Config) {
-        self.min_observations = config.min_observations;
         self.thresholds = Some(Thresholds::from(config));
         self.telemetry_ttl = config.telemetry_ttl;
-        let queries = config.prometheus.iter().flat_map(|prometheus| &prometheus.queries);
-        let of_room = queries.filter(|query| matches!(query.input, Input::EdgeFreeCpu | Input::EdgeFreeMemory));
-        self.oldest_sample = of_room.map(|query| query.staleness).max().unwrap_or_default();
+        let of_room = |query: &Query| matches!(query.input, Input::EdgeFreeCpu | Input::EdgeFreeMemory);
+        let asks = config
+            .prometheus
+            .as_ref()
+            .filter(|asked| asked.queries.iter().any(of_room));
+        self.oldest_sample = asks.map(|asked| asked.staleness).unwrap_or_default();
     }
 }
 
@@ -56,7 +56,6 @@ impl Cache {
     /// The settings of a newer configuration, whose sites are the same.
     pub fn configure(&mut self, config: &Config) {
         self.measured.configure(config);
-        self.memory.configure(config);
         self.priority_caps = config.priority_caps.clone();
         self.is_queue_of_pending = config.queue_model == QueueModel::Pending;
         self.set_headroom_below(config.headroom_below.0);
@@ -134,7 +133,6 @@ impl Cache {
         let limit = now.before(self.measured.oldest_sample);
         let first_charged = &mut self.measured.first_charged;
         first_charged.drain(..first_charged.partition_point(|(at, _)| *at <= limit));
-        let min = self.measured.min_observations;
         for at in 0..self.sites.len() {
             let name = self.sites[at].site.name().to_owned();
             let free = match self.sites[at].site.kind() {
@@ -149,7 +147,7 @@ impl Cache {
                 telemetry_ttl,
                 ..
             } = &mut self.measured;
-            let (asked, counted) = (telemetry.processing(&name, now), processing.by_class(&name, min));
+            let (asked, counted) = (telemetry.processing(&name, now), processing.by_class(&name));
             let entry = &mut self.sites[at];
             let site = &mut entry.site;
             let link = telemetry.link(&name, entry.probed, now);
@@ -160,7 +158,7 @@ impl Cache {
             let link = beside(link, &cluster, own, now, *telemetry_ttl);
             site.api_server = cluster.api_server;
             let observed = PerClass(std::array::from_fn(|class| asked.0[class].or(counted.0[class])));
-            let observed_of = processing.by_controller(&name, min);
+            let observed_of = processing.by_controller(&name);
             let ttl = self.measured.telemetry_ttl;
             let state = |link: Option<Link>| {
                 let fresh = link.filter(|link| now.since(link.as_of) <= ttl);

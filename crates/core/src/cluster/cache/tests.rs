@@ -858,12 +858,12 @@ fn measured_room_shrinks_by_what_began_since_the_sample() {
             required: false,
             token_file: None,
             ca_file: None,
+            period: Micros::from_secs(15),
+            timeout: Micros::from_secs(5),
+            staleness: Micros::from_secs(60),
             queries: vec![Query {
                 input: Input::EdgeFreeCpu,
                 promql: "free".into(),
-                period: Micros::from_secs(15),
-                timeout: Micros::from_secs(5),
-                staleness: Micros::from_secs(60),
             }],
         }),
         ..Config::default()

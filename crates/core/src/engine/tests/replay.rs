@@ -8,8 +8,8 @@ use super::*;
 use crate::model::link::LinkState;
 use crate::model::pod_record::HeldPod;
 use crate::units::Permille;
+use crate::wire::node;
 use crate::wire::pod::Pod;
-use crate::wire::{node, remembered_nodes};
 
 /// Written by the test `held::until_the_wan_is_back` under `EDGEWARD_BLESS=1`: its configuration, and a line for each step.
 const RUN: &str = include_str!("../../../../../tests/e2e/golden/run.jsonl");
@@ -49,7 +49,7 @@ fn link(value: &Value) -> Option<Link> {
     })
 }
 
-fn change(value: &Value, config: &Arc<Config>, at: Now) -> Change {
+fn change(value: &Value, config: &Arc<Config>) -> Change {
     match value.as_str() {
         Some("telemetry") => return Change::Telemetry(Box::default()),
         Some("settings") => return Change::Settings(Arc::clone(config)),
@@ -59,7 +59,6 @@ fn change(value: &Value, config: &Arc<Config>, at: Now) -> Change {
     }
     let (name, of) = value.as_object().unwrap().iter().next().unwrap();
     match (name.as_str(), of) {
-        ("siteMemory", document) => Change::SiteMemory(remembered_nodes::read(document, at).unwrap()),
         ("node", object) => Change::Node(Box::new(node::from_json(&object.to_string()).unwrap())),
         ("pod", object) => {
             let json = object.to_string();
@@ -98,7 +97,7 @@ fn a_recorded_run_gives_the_same_verdicts() {
         };
         let read = Snapshots::default();
         let found = if let Some(applied) = step.get("apply") {
-            let change = change(applied, &config, time(&step["at"]));
+            let change = change(applied, &config);
             if let Change::Pod(pod) = &change
                 && let Some(pod) = &pod.held
             {

@@ -109,14 +109,10 @@ fn a_pod_without_metadata_gets_it_when_labels_do_not_decide() {
 #[test]
 fn paths_are_escaped_and_nothing_is_duplicated() {
     let pod = to_the_cloud(
-        json!({"annotations": {"a~b/c": "kept"}}),
+        json!({"annotations": {"a~b/c": "kept", "controller.kubernetes.io/pod-deletion-cost": "7"}}),
         json!({"nodeSelector": {"node.role/cloud": "true"}, "tolerations": [{"operator": "Exists"}]}),
     );
-    let config = Config {
-        cloud_deletion_cost: None,
-        ..Config::default()
-    };
-    let operations = operations(&fleet(), &pod, &config);
+    let operations = operations(&fleet(), &pod, &Config::default());
     let paths: Vec<_> = operations.iter().map(|operation| operation.path.as_str()).collect();
     let (last, annotations) = paths.split_last().unwrap();
     assert!(

@@ -6,7 +6,6 @@ use crate::model::constraints::Taint;
 use crate::model::link::Link;
 use crate::model::liqo::ApiServerStatus;
 use crate::model::node::{Node, Placeholder, PriorityUse, Share};
-use crate::model::remembered_node::RememberedNode;
 use crate::model::remote_room::FullFrom;
 use crate::model::scores::{ProfileScores, SiteScore};
 use crate::model::site::{SiteDefinition, SiteSource};
@@ -14,9 +13,7 @@ use crate::model::slo::Class;
 use crate::model::snapshot::{ByController, QueueGroup};
 use crate::resources::Amounts;
 use crate::units::{Micros, Moment};
-use crate::wire::fleet_file::{
-    GONE_SECONDS, LONGEST_GRACE_SECONDS, LinkState, Site, SiteKind, Snapshot, liqo, volumes,
-};
+use crate::wire::fleet_file::{LONGEST_GRACE_SECONDS, LinkState, Site, SiteKind, Snapshot, liqo, volumes};
 use crate::wire::{stated, toleration};
 
 /// The oldest that a fleet file calls anything: a year, in milliseconds.
@@ -33,12 +30,10 @@ pub fn write(snapshot: &Snapshot, now: Moment) -> Value {
         .sites
         .iter()
         .flat_map(|site| site.nodes().map(|node| self::node(node, site, snapshot)));
-    let remembered = snapshot.sites.iter().flat_map(|site| &*site.remembered);
     let mut file = object(json!({
         "ageSeconds": age(snapshot.kubernetes_as_of, now),
         "sites": snapshot.sites.iter().map(|site| self::site(site, now)).collect::<Value>(),
         "nodes": nodes.collect::<Value>(),
-        "rememberedNodes": unless_empty(remembered.map(|node| self::remembered(node, now)).collect()),
         "liqo": snapshot.offloadings.as_ref().map(|offloadings| liqo::write(offloadings)),
         "profiles": unless_empty(profiles(snapshot, now)),
     }));
@@ -48,25 +43,6 @@ pub fn write(snapshot: &Snapshot, now: Moment) -> Value {
         file[name] = list;
     }
     file
-}
-
-fn remembered(remembered: &RememberedNode, now: Moment) -> Value {
-    let mut node = shape(&remembered.node);
-    if let Some(since) = remembered.gone_since {
-        node[GONE_SECONDS] = age(since, now);
-    }
-    node
-}
-
-/// What a node could hold, and for whom: what is written of one that is gone.
-pub(in crate::wire) fn shape(node: &Node) -> Value {
-    let labels = node.labels.iter().map(|(key, value)| (key.to_owned(), json!(value)));
-    object(json!({
-        "name": &*node.name,
-        "labels": labels.collect::<Value>(),
-        "allocatable": resources(&node.allocatable, node.slots),
-        "taints": unless_empty(node.taints.iter().map(taint).collect()),
-    }))
 }
 
 fn site(site: &Site, now: Moment) -> Value {
@@ -235,6 +211,7 @@ fn node(node: &Node, site: &Site, snapshot: &Snapshot) -> Value {
         "used": resources(&node.used, node.pods),
         "ready": node.ready,
         "unschedulable": node.cordoned,
+        "young": node.young_until.map(|_| true),
         "taints": unless_empty(node.taints.iter().map(taint).collect()),
         "usedByPriority": unless_empty(node.by_priority.iter().map(part).collect()),
         "placeholders": unless_empty(node.placeholders.iter().map(placeholder).collect()),

@@ -68,10 +68,14 @@ pub(super) fn sites(
 /// A site as the file has it, with empty nodes.
 fn seen(site: &SeenSite) -> Site {
     let empty = |node: &Node| Node {
+        name: Arc::clone(&node.name),
+        labels: node.labels.clone(),
+        taints: node.taints.clone(),
+        allocatable: node.allocatable.clone(),
+        slots: node.slots,
         cordoned: node.cordoned,
         ready: node.ready,
-        taints: node.taints.clone(),
-        ..node.shape()
+        ..Node::default()
     };
     Site {
         definition: Arc::clone(&site.definition),

@@ -44,6 +44,7 @@ pub(super) fn outcome(
     }
     let wan = Wan::open(fixture.runtime)?;
     let config = config(scenario, &wan);
+    fixture.count_replicas(scenario.replicas as usize)?;
     let replicas = (0..scenario.replicas).map(|i| fixture.live_edgeward_as(&format!("replica-{i}"), &config));
     let replicas = replicas.collect::<Result<Vec<_>>>()?;
     let (balancer, authorities) = Balancer::before(fixture, &replicas)?;
@@ -98,7 +99,7 @@ fn config(scenario: &Scenario, wan: &Wan<'_>) -> Value {
         }
         stated
     });
-    json!({"sites": sites.collect::<Vec<_>>(), "replicas": scenario.replicas})
+    json!({"sites": sites.collect::<Vec<_>>()})
 }
 
 /// A call of the API server, so long after the beginning.

@@ -20,12 +20,17 @@ fn gpu() -> Value {
     gpu
 }
 
-/// The fleet without the cloud's node, which is remembered.
-fn gone() -> Value {
+/// The fleet without the cloud's node.
+fn without_cloud_node() -> Value {
     let mut fleet = fleet();
-    let mut node = fleet["nodes"].as_array_mut().unwrap().pop().unwrap();
-    node["goneSeconds"] = json!(60);
-    fleet["rememberedNodes"] = json!([node]);
+    fleet["nodes"].as_array_mut().unwrap().pop();
+    fleet
+}
+
+/// The cloud's node is young and has no GPUs yet.
+fn young() -> Value {
+    let mut fleet = super::fleet(0);
+    fleet["nodes"][1]["young"] = json!(true);
     fleet
 }
 
@@ -47,7 +52,7 @@ fn with_wan(wan: Value) -> Value {
 /// Every way in which the cloud can be away, and how it is told.
 fn aways() -> [(Value, &'static str); 6] {
     [
-        (gone(), "node gone"),
+        (young(), "new node"),
         (not_ready(), "node NotReady"),
         (with(fleet(), "/nodes/1/unschedulable", json!(true)), "node cordoned"),
         (with_wan(json!({"reachable": false})), "WAN unreachable"),
@@ -117,23 +122,42 @@ fn what_only_a_cloud_could_hold_waits_for_it_past_its_limit() {
 }
 
 #[test]
-fn without_memory_a_node_that_is_gone_never_was() {
-    let mut forgotten = gone();
-    forgotten["rememberedNodes"][0]["goneSeconds"] = json!(3_600);
+fn old_node_that_lacks_the_resource_is_not_waited_for() {
     let config = Config::default();
     let expected = ["edge: edge_too_large", "edge: released_timeout"];
-    assert_eq!(fates(&forgotten, &gpu(), &config), expected);
-    // Nor could any hold it whose shape is too small.
-    let mut small = gone();
-    small["rememberedNodes"][0]["allocatable"]["nvidia.com/gpu"] = json!(0);
-    assert_eq!(fates(&small, &gpu(), &config), expected);
-    // Nor one with a taint that does not pass.
-    let mut tainted = gone();
-    tainted["rememberedNodes"][0]["taints"] = json!([{"key": "reserved", "effect": "NoSchedule"}]);
+    assert_eq!(fates(&super::fleet(0), &gpu(), &config), expected);
+    // A young node that lacks it is away; so is one that lacks a label or keeps a taint that it starts with.
+    assert_eq!(fates(&young(), &gpu(), &config), ["held_site_away"; 2]);
+    let tainted = with(
+        fleet(),
+        "/nodes/1/taints",
+        json!([{"key": "starts", "effect": "NoSchedule"}]),
+    );
     assert_eq!(fates(&tainted, &gpu(), &config), expected);
-    let refusal = with_verdict(&gone(), &gpu(), &config, |verdict| verdict.sites[1].refusals[0].clone());
-    assert_eq!(refusal.code, RefusalCode::NoMatchingNode);
-    assert_eq!(refusal.numbers["rememberedNodes"], 1);
+    let tainted = with(tainted, "/nodes/1/young", json!(true));
+    assert_eq!(fates(&tainted, &gpu(), &config), ["held_site_away"; 2]);
+    let labelled = with(gpu(), "/spec/nodeSelector", json!({"disk": "tape"}));
+    assert_eq!(fates(&fleet(), &labelled, &config)[0], "passthrough_no_site_matches");
+    assert_eq!(fates(&young(), &labelled, &config)[0], "cloud: cloud_pinned_by_pod");
+    // At the edge, age does not matter.
+    let edge = with(super::fleet(0), "/nodes/0/young", json!(true));
+    assert_eq!(fates(&edge, &gpu(), &config), expected);
+}
+
+#[test]
+fn cloud_without_nodes_is_waited_for_until_the_limit() {
+    let config = Config::default();
+    let empty = without_cloud_node();
+    assert_eq!(
+        fates(&empty, &gpu(), &config),
+        ["held_site_away", "edge: released_timeout"]
+    );
+    assert_eq!(said(&empty, &gpu()), ["held until a site is back: cloud (no node)"]);
+    // Not by a pod that the edge could hold, may not leave the edge, or may not be held.
+    assert_eq!(fates(&empty, &pod(json!({})), &config)[0], "edge: edge_no_slo_target");
+    let tied = with(gpu(), "/spec/hostNetwork", json!(true));
+    assert_eq!(fates(&empty, &tied, &config)[0], "edge: edge_too_large");
+    assert_eq!(fates(&empty, &gpu(), &unheld())[0], "edge: edge_too_large");
 }
 
 #[test]
@@ -158,12 +182,10 @@ fn a_cloud_that_is_there_and_full_is_waited_for_until_the_limit() {
         ["held_no_capacity", "cloud: released_timeout"]
     );
     // A healthy WAN and a node that is too small are no cloud that is there for it.
-    let mut mixed = gone();
-    mixed["nodes"]
-        .as_array_mut()
-        .unwrap()
-        .push(super::fleet(0)["nodes"][1].clone());
-    mixed["nodes"][1]["name"] = json!("c2");
+    let mut mixed = not_ready();
+    let mut small = super::fleet(0)["nodes"][1].clone();
+    small["name"] = json!("c2");
+    mixed["nodes"].as_array_mut().unwrap().push(small);
     assert_eq!(fates(&mixed, &gpu(), &config), ["held_site_away"; 2]);
 }
 
@@ -172,7 +194,7 @@ fn what_may_not_be_held_is_placed_in_the_cloud_at_once() {
     let mut impatient = Config::default();
     impatient.holding.on_no_capacity = OnNoCapacity::Edge;
     let mut other_classes = Config::default();
-    other_classes.holding.classes[Class::Latency] = false;
+    other_classes.holding.limits[Class::Latency] = Micros(0);
     for (away, why) in aways() {
         for config in [&impatient, &other_classes, &unheld()] {
             let expected = ["cloud: cloud_best_effort", "cloud: released_cloud"];
@@ -188,10 +210,10 @@ fn what_may_not_be_held_is_placed_in_the_cloud_at_once() {
 fn an_old_view_of_the_cluster_sends_nothing_to_the_edge_that_could_not_run_there() {
     let config = Config::default();
     let stale = |fleet: Value| with(fleet, "/ageSeconds", json!(61));
-    assert_eq!(fates(&stale(gone()), &gpu(), &config), ["held_site_away"; 2]);
+    assert_eq!(fates(&stale(not_ready()), &gpu(), &config), ["held_site_away"; 2]);
     let [arriving, _] = fates(&stale(fleet()), &gpu(), &config);
     assert_eq!(arriving, "held_no_capacity");
-    let [arriving, _] = fates(&stale(gone()), &gpu(), &unheld());
+    let [arriving, _] = fates(&stale(not_ready()), &gpu(), &unheld());
     assert_eq!(arriving, "cloud: cloud_best_effort");
 }
 
@@ -218,10 +240,19 @@ fn a_pod_that_pins_itself_to_a_cloud_that_is_away_gets_its_placement() {
             [format!("Pending until its site is back: cloud ({why})")]
         );
     }
+    // Also in a cloud without nodes, if the pod names the labels of that.
+    let empty = without_cloud_node();
+    assert_eq!(fates(&empty, &pinned, &config)[0], "cloud: cloud_pinned_by_pod");
+    assert_eq!(
+        said(&empty, &pinned),
+        ["Pending until its site is back: cloud (no node)"]
+    );
     let to_edge = with(gpu(), "/spec/nodeSelector", json!({"disk": "ssd"}));
-    assert_eq!(fates(&gone(), &to_edge, &config)[0], "edge: edge_pinned_by_pod");
+    assert_eq!(fates(&not_ready(), &to_edge, &config)[0], "edge: edge_pinned_by_pod");
     let nowhere = with(gpu(), "/spec/nodeSelector", json!({"disk": "tape"}));
-    assert_eq!(fates(&gone(), &nowhere, &config)[0], "passthrough_no_site_matches");
+    for fleet in [not_ready(), empty] {
+        assert_eq!(fates(&fleet, &nowhere, &config)[0], "passthrough_no_site_matches");
+    }
 
     // Of several clouds, one that could hold it, and rather one that is there.
     let mut two = two_clouds();

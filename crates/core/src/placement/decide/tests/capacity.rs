@@ -144,7 +144,7 @@ pub(super) fn with_reserved<T>(
 }
 
 #[test]
-fn a_share_is_of_what_is_free_where_the_pod_fits() {
+fn half_of_what_is_free_counts_where_the_pod_fits() {
     // Free are 1, 3 and 2 cores; of GPUs, none, 1 and 2; of slots 110, 4 and 110.
     let node = |name: &str, used: &str, pods: u32, gpus: u32| {
         json!({"name": name, "labels": {"node.role/edge": "true"},
@@ -155,11 +155,8 @@ fn a_share_is_of_what_is_free_where_the_pod_fits() {
         "sites": [{"name": "edge", "kind": "edge"}],
         "nodes": [node("a", "3", 0, 0), node("b", "1", 106, 1), node("c", "2", 0, 2)],
     });
-    let is_within = |fleet: &Value, share: u32, asked: Value, kept: Value| {
-        let config = Config {
-            reservation_share: Permille(share),
-            ..Config::default()
-        };
+    let is_within = |fleet: &Value, asked: Value, kept: Value| {
+        let config = Config::default();
         let mut snapshot = testkit::snapshot(fleet);
         if let Some(measured) = kept["measured"].as_i64() {
             snapshot.sites[0].free.cpu = Some(Millicores(measured));
@@ -180,34 +177,24 @@ fn a_share_is_of_what_is_free_where_the_pod_fits() {
         candidates(&workload, &snapshot, &config).are_within_share(&kept, "edge", &workload, &config)
     };
     let small = || json!({"cpu": "100m"});
-    for (share, asked, within, beyond) in [
-        (500, small(), json!({"cpu": 3000}), json!({"cpu": 3001})),
-        (250, small(), json!({"cpu": 1500}), json!({"cpu": 1501})),
-        (1000, small(), json!({"cpu": 6000}), json!({"cpu": 6001})),
-        (0, json!({}), json!({}), json!({"pods": 1})),
+    for (asked, within, beyond) in [
+        (small(), json!({"cpu": 3000}), json!({"cpu": 3001})),
         // Nodes on which it does not fit have nothing for it.
-        (500, json!({"cpu": "1500m"}), json!({"cpu": 2500}), json!({"cpu": 2501})),
-        (500, json!({"cpu": "2500m"}), json!({"cpu": 1500}), json!({"cpu": 1501})),
+        (json!({"cpu": "1500m"}), json!({"cpu": 2500}), json!({"cpu": 2501})),
+        (json!({"cpu": "2500m"}), json!({"cpu": 1500}), json!({"cpu": 1501})),
         // Whatever it does not ask for is no matter.
-        (500, json!({}), json!({"cpu": 9000, "pods": 112}), json!({"pods": 113})),
-        (500, json!({"cpu": "2500m"}), json!({"pods": 2}), json!({"pods": 3})),
-        (500, json!({"example.com/gpu": 1}), json!({"gpu": 1}), json!({"gpu": 2})),
+        (json!({}), json!({"cpu": 9000, "pods": 112}), json!({"pods": 113})),
+        (json!({"cpu": "2500m"}), json!({"pods": 2}), json!({"pods": 3})),
+        (json!({"example.com/gpu": 1}), json!({"gpu": 1}), json!({"gpu": 2})),
         // Less than the nodes have was measured to be free.
         (
-            500,
             small(),
             json!({"cpu": 1000, "measured": 2000}),
             json!({"cpu": 1001, "measured": 2000}),
         ),
     ] {
-        assert!(
-            is_within(&fleet, share, asked.clone(), within.clone()),
-            "{share} {asked} {within}"
-        );
-        assert!(
-            !is_within(&fleet, share, asked.clone(), beyond.clone()),
-            "{share} {asked} {beyond}"
-        );
+        assert!(is_within(&fleet, asked.clone(), within.clone()), "{asked} {within}");
+        assert!(!is_within(&fleet, asked.clone(), beyond.clone()), "{asked} {beyond}");
     }
     // What placeholders keep for it is free.
     let kept_warm = with(
@@ -216,8 +203,8 @@ fn a_share_is_of_what_is_free_where_the_pod_fits() {
         json!([{"priority": -10, "graceSeconds": 0, "used": {"cpu": "2", "pods": 1}}]),
     );
     let kept_warm = with(kept_warm, "/nodes/0/used/pods", json!(1));
-    assert!(is_within(&kept_warm, 500, small(), json!({"cpu": 4000})));
-    assert!(!is_within(&kept_warm, 500, small(), json!({"cpu": 4001})));
+    assert!(is_within(&kept_warm, small(), json!({"cpu": 4000})));
+    assert!(!is_within(&kept_warm, small(), json!({"cpu": 4001})));
 }
 
 #[test]

@@ -261,16 +261,10 @@ fn data_that_is_away_is_waited_for_and_nothing_else_will_do() {
     let lost = with(fleet(), "/sites/1/wan", json!({"reachable": false}));
     assert_eq!(fates(&lost, &pod, &config), ["held_site_away"; 2]);
     let mut gone = fleet();
-    let mut node = gone["nodes"].as_array_mut().unwrap().remove(2);
+    gone["nodes"].as_array_mut().unwrap().remove(2);
     assert_eq!(fates(&gone, &pod, &config), ["held_site_away"; 2]);
     let warning = "held until there is a node with the data of claim there";
     with_verdict(&gone, &pod, &config, |verdict| assert_eq!(verdict.warnings, [warning]));
-    node["goneSeconds"] = json!(60);
-    gone["rememberedNodes"] = json!([node]);
-    assert_eq!(fates(&gone, &pod, &config), ["held_site_away"; 2]);
-    with_verdict(&gone, &pod, &config, |verdict| {
-        assert_eq!(verdict.warnings, ["held until a site is back: cloud (node gone)"]);
-    });
     // Its nodes are full: until its limit.
     let full = with(fleet(), "/nodes/2/used", json!({"cpu": 4, "pods": 4}));
     assert_eq!(
@@ -285,7 +279,6 @@ fn data_that_is_away_is_waited_for_and_nothing_else_will_do() {
     let mut impatient = Config::default();
     impatient.holding.on_no_capacity = OnNoCapacity::Edge;
     assert_eq!(fates(&lost, &pod, &impatient)[0], "cloud: cloud_data");
-    gone["rememberedNodes"] = json!([]);
     assert_eq!(fates(&gone, &pod, &impatient)[0], "passthrough_no_site_matches");
 }
 
@@ -452,7 +445,7 @@ proptest! {
                 };
                 affinities.iter().all(is_at)
             };
-            prop_assert!(affinities.is_empty() || site.shapes().any(matches), "{:?}", verdict.reason);
+            prop_assert!(affinities.is_empty() || site.nodes().any(matches), "{:?}", verdict.reason);
             let node = verdict.node.and_then(|id| site.nodes().find(|node| node.id == id));
             prop_assert!(node.is_none_or(matches));
         }

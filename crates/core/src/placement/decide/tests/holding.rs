@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::config::{ForeignGates, OnNoCapacity};
+use crate::config::OnNoCapacity;
 use crate::model::node::Termination;
 use crate::model::slo::{Class, PerClass};
 
@@ -78,7 +78,7 @@ fn a_pod_without_room_is_held_unless_waiting_is_not_for_it() {
     assert_eq!(arriving(&sandboxed, &own), "held_no_capacity");
 
     let mut config = Config::default();
-    config.holding.classes[Class::Latency] = false;
+    config.holding.limits[Class::Latency] = Micros(0);
     assert_eq!(outcome_with(&full, &web, &config), "edge: edge_wan_unreachable");
     let mut config = Config::default();
     config.holding.on_no_capacity = OnNoCapacity::Edge;
@@ -293,16 +293,9 @@ fn the_gates_of_others_are_waited_for() {
     assert_eq!(arriving(&fleet(0), &gated(&["kueue"])), "held_foreign_gate");
     assert_eq!(arriving(&fleet(0), &gated(&["kueue", GATE])), "held_foreign_gate");
     assert_eq!(arriving(&fleet(0), &gated(&[GATE])), "held_no_capacity");
-    let mut config = Config::default();
-    config.holding.foreign_gates = ForeignGates::PassThrough;
-    assert_eq!(
-        outcome_with(&fleet(0), &gated(&["kueue"]), &config),
-        "passthrough_foreign_gate"
-    );
-    assert_eq!(
-        outcome_with(&fleet(0), &gated(&["kueue", GATE]), &config),
-        "held_foreign_gate"
-    );
+    // A process that could not release the pod decides it at once.
+    let decided = outcome_with(&fleet(0), &gated(&["kueue"]), &unheld());
+    assert_eq!(decided, "edge: edge_no_slo_target");
 }
 
 #[test]

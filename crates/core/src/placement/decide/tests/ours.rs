@@ -62,7 +62,7 @@ fn pods_that_are_not_ours() {
             ),
         ),
         (
-            "passthrough_foreign_gate",
+            "edge: edge_no_slo_target",
             with(
                 web.clone(),
                 "/spec/schedulingGates",
@@ -165,14 +165,10 @@ fn a_recent_placement_of_ours_is_repeated() {
         )
     };
     let (queue, ours) = ("queue.example/admission", "scheduling.example.io/awaiting-capacity");
-    for foreign_gates in [ForeignGates::Wait, ForeignGates::PassThrough] {
-        let mut config = Config::default();
-        config.holding.foreign_gates = foreign_gates;
-        let outcome = |pod: Value| outcome_with(&fleet(0), &pod, &config);
-        assert_eq!(outcome(gated(&[queue])), "passthrough_reinvocation");
-        assert_eq!(outcome(gated(&[ours])), "held_no_capacity");
-        assert_eq!(outcome(gated(&[queue, ours])), "held_foreign_gate");
-    }
+    let outcome = |pod: Value| outcome_with(&fleet(0), &pod, &Config::default());
+    assert_eq!(outcome(gated(&[queue])), "passthrough_reinvocation");
+    assert_eq!(outcome(gated(&[ours])), "held_no_capacity");
+    assert_eq!(outcome(gated(&[queue, ours])), "held_foreign_gate");
 }
 
 #[test]

@@ -185,7 +185,7 @@ fn labelled(mut fleet: Value) -> Value {
 
 /// What is configured that may decide about a pod with sites.
 fn configs() -> impl Strategy<Value = Config> {
-    use crate::config::{ForeignGates, Holding, InvalidSlo, OnNoCapacity, SitePolicy};
+    use crate::config::{Holding, InvalidSlo, OnNoCapacity, SitePolicy};
     let flags = (
         any::<bool>(),
         any::<bool>(),
@@ -194,15 +194,14 @@ fn configs() -> impl Strategy<Value = Config> {
         prop::bool::weighted(0.8),
     );
     (flags, prop::sample::select(SitePolicy::ALL.to_vec()), 0_u32..11).prop_map(
-        |((holds, waits, is_denied, has_classes, enable_offload), site_policy, headroom)| Config {
+        |((holds, can_release, is_denied, has_limits, enable_offload), site_policy, headroom)| Config {
             holding: Holding {
                 on_no_capacity: if holds { OnNoCapacity::Hold } else { OnNoCapacity::Edge },
-                foreign_gates: if waits {
-                    ForeignGates::Wait
-                } else {
-                    ForeignGates::PassThrough
+                can_release,
+                limits: match has_limits {
+                    true => Holding::default().limits,
+                    false => crate::model::slo::PerClass::default(),
                 },
-                classes: crate::model::slo::PerClass([has_classes; 3]),
                 ..Holding::default()
             },
             invalid_slo: if is_denied { InvalidSlo::Deny } else { InvalidSlo::Warn },

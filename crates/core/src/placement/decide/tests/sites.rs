@@ -3,8 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::config::{ForeignGates, OnNoCapacity, SitePolicy};
-use crate::model::slo::PerClass;
+use crate::config::{OnNoCapacity, SitePolicy};
 use crate::placement::explain::{FULL_BYTES, SHORT_BYTES, explain};
 
 /// The edge in `eu`, a near cloud in `us` and a far one in `eu`.
@@ -78,7 +77,6 @@ fn what_its_sites_do_not_take_now_is_held_for_them_and_placed_there_at_its_limit
     let never = Config {
         holding: Holding {
             on_no_capacity: OnNoCapacity::Edge,
-            classes: PerClass::default(),
             ..Holding::default()
         },
         ..Config::default()
@@ -175,14 +173,7 @@ fn what_would_let_a_pod_go_undecided_does_not_where_it_has_sites() {
         "/spec/schedulingGates",
         json!([{"name": "example.com/gate"}]),
     );
-    let passing = Config {
-        holding: Holding {
-            foreign_gates: ForeignGates::PassThrough,
-            ..Holding::default()
-        },
-        ..Config::default()
-    };
-    assert_eq!(outcome_with(&fleet, &gated, &passing), "held_foreign_gate");
+    assert_eq!(outcome_with(&fleet, &gated, &Config::default()), "held_foreign_gate");
     let no_edge = without_node(fleet.clone(), 0);
     assert_eq!(outcome(&no_edge, &pod_for("edge")), "held_site_away");
     assert_eq!(outcome(&no_edge, &pod_for("edge,far")), "far: cloud_edge_not_in_sites");

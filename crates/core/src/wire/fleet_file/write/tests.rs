@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::config::Config;
 use crate::model::liqo::{self, ApiServerStatus, Offloading, OffloadingPhase, Offloadings};
-use crate::model::node::NodeId;
+use crate::model::node::{NodeId, YOUNG};
 use crate::model::remote_room::Bound;
 use crate::model::site::SiteDefinition;
 use crate::placement::decide::decide;
@@ -71,28 +71,17 @@ fn full() -> impl Strategy<Value = Vec<FullFrom>> {
 fn snapshot(step: i64) -> impl Strategy<Value = Snapshot> {
     let closed = vec(("shop|infra", "u[1-3]", 1_u64..9), 0..3);
     let odd = vec((0_i64..3_000_000_000, 0_i64..50), 4);
-    let gone = option::weighted(0.3, moment(step));
-    let site = (link(step), (closed, full()), odd, any::<bool>(), gone);
+    let site = (link(step), (closed, full()), odd, any::<bool>());
     (testkit::fleet(), vec(site, 4), moment(step), option::of(offloadings())).prop_map(|(file, seen, as_of, liqo)| {
         let mut snapshot = testkit::snapshot(&file);
         snapshot.offloadings = liqo.map(Arc::new);
         snapshot.kubernetes_as_of = as_of;
         let edge_selector = snapshot.sites[0].definition.selector.clone();
-        let definitions: Vec<_> = snapshot.sites.iter().map(|site| Arc::clone(&site.definition)).collect();
-        for (site, (link, (closed, full), odd, claimed_twice, gone)) in snapshot.sites.iter_mut().zip(seen) {
+        for (site, (link, (closed, full), odd, claimed_twice)) in snapshot.sites.iter_mut().zip(seen) {
             if site.kind() == SiteKind::Cloud {
                 site.link = link;
                 site.api_server = claimed_twice.then_some(ApiServerStatus::Error);
                 site.full = Arc::new(full);
-                let claims = |node: &Node| {
-                    let carries = |other: &&Arc<SiteDefinition>| node.labels.contain(other.selector());
-                    definitions.iter().filter(carries).count()
-                };
-                let lost = site.nodes.first().filter(|node| gone.is_some() && claims(node) == 1);
-                if let Some(node) = lost.map(|node| Arc::new(node.shape())) {
-                    site.remembered = Arc::new(vec![RememberedNode { node, gone_since: gone }]);
-                    site.nodes.edit(|nodes| drop(nodes.remove(0)));
-                }
             }
             for (namespace, controller, pods) in closed {
                 let (closed, pods_of) = (Arc::make_mut(&mut site.closed), Arc::make_mut(&mut site.pods_of));
@@ -113,6 +102,7 @@ fn snapshot(step: i64) -> impl Strategy<Value = Snapshot> {
             let used = |node: &mut Node, (amount, scalar): (i64, i64)| {
                 node.used.cpu = Millicores(node.used.cpu.0.saturating_add(amount));
                 node.used.memory = Bytes(node.used.memory.0.saturating_add(amount << 10));
+                node.young_until = (scalar % 3 == 0).then(|| NOW.moment.after(YOUNG));
                 node.used.scalars = vec![("example.com/gpu".into(), scalar)];
                 let is_free = |(key, _): &(String, String)| node.labels.get(key).is_none();
                 if claimed_twice && edge_selector.iter().all(is_free) {
