@@ -211,7 +211,6 @@ fn reviewer(clock: Clock, metrics: &Arc<Metrics>) -> Reviewer {
         shared: Arc::new(shared),
         metrics: Arc::clone(metrics),
         clock,
-        recording: None,
         log_limit: LogLimit::new(clock),
     }
 }

@@ -2,5 +2,4 @@
 
 pub mod logs;
 pub mod metrics;
-pub mod recording;
 pub mod traces;

@@ -32,7 +32,6 @@ use edgeward_core::units::{Micros, Moment, Now};
 use tokio::sync::{mpsc, watch as channel};
 
 use crate::instruments::metrics::Metrics;
-use crate::instruments::recording::Recording;
 use crate::platform::blocking::blocking;
 use crate::platform::clock::Clock;
 
@@ -55,7 +54,6 @@ const BACKLOG: usize = 1024;
 pub struct Changes {
     sender: mpsc::Sender<(Now, Change)>,
     clock: Clock,
-    recording: Option<Arc<Recording>>,
 }
 
 impl Changes {
@@ -63,19 +61,6 @@ impl Changes {
     pub async fn send(&self, change: Change) {
         // Without an observer, the process is ending.
         let _ = self.sender.send((self.clock.now(), change)).await;
-    }
-
-    /// The same for a change that was read from this object. Whoever stops waiting has recorded nothing: the texts are in the
-    /// order of the changes.
-    async fn send_object(&self, change: Change, text: &str) {
-        let at = self.clock.now();
-        let Ok(place) = self.sender.reserve().await else {
-            return;
-        };
-        if let Some(recording) = &self.recording {
-            recording.object(&change, text);
-        }
-        place.send((at, change));
     }
 
     /// Sends what may be left out when the observer is behind.
@@ -95,8 +80,8 @@ pub struct Observer {
 }
 
 impl Observer {
-    /// An observer, and where to send it changes, whose objects may be recorded.
-    pub fn new(clock: Clock, metrics: Arc<Metrics>, recording: Option<Arc<Recording>>) -> (Self, Changes) {
+    /// An observer, and where to send it changes.
+    pub fn new(clock: Clock, metrics: Arc<Metrics>) -> (Self, Changes) {
         let (sender, changes) = mpsc::channel(BACKLOG);
         let observer = Self {
             changes,
@@ -105,12 +90,7 @@ impl Observer {
             plans: channel::Sender::default(),
             backstop_reports: channel::Sender::default(),
         };
-        let changes = Changes {
-            sender,
-            clock,
-            recording,
-        };
-        (observer, changes)
+        (observer, Changes { sender, clock })
     }
 
     /// What is to be done about held pods, always the newest.
@@ -203,53 +183,20 @@ fn seconds_before(now: Now, age: Micros) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use edgeward_core::engine::{Journal, SharedState, Step};
-    use edgeward_core::model::node::Node;
-    use futures::FutureExt as _;
+    use edgeward_core::engine::SharedState;
 
     use super::*;
-    use crate::testkit::LongSteps;
-
-    #[tokio::test]
-    async fn a_change_that_was_not_sent_leaves_no_text_in_a_recording() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("run.jsonl");
-        let recording = Arc::new(Recording::create(&path).unwrap());
-        let (sender, mut received) = mpsc::channel(1);
-        let changes = Changes {
-            sender,
-            clock: Clock::start(),
-            recording: Some(Arc::clone(&recording)),
-        };
-        let node = |name: &str| {
-            let name = name.into();
-            Change::Node(Box::new(Node {
-                name,
-                ..Node::default()
-            }))
-        };
-        changes.send(Change::Replicas(1)).await;
-        // Sites change, and its watch is dropped while the observer is behind.
-        let waiting = changes.send_object(node("a"), r#"{"kind":"a"}"#);
-        assert!(waiting.now_or_never().is_none());
-        received.recv().await.unwrap();
-        changes.send_object(node("b"), r#"{"kind":"b"}"#).await;
-        let (at, change) = received.recv().await.unwrap();
-        let shared = SharedState::default().with_journal(Some(recording as Arc<dyn Journal>));
-        Engine::new(Arc::default(), Arc::new(shared)).apply(&change, at);
-        let written = std::fs::read_to_string(&path).unwrap();
-        assert!(written.contains(r#"{"node":{"kind":"b"}}"#), "{written}");
-    }
+    use crate::testkit::hold_ledger;
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
     async fn while_a_plan_is_made_the_only_worker_has_time_for_others() {
-        let (plans, mut ends) = LongSteps::new(|step| matches!(step, Step::Prepare(_)));
-        let shared = SharedState::default().with_journal(Some(plans));
-        let engine = Engine::new(Arc::default(), Arc::new(shared));
-        let (observer, changes) = Observer::new(Clock::start(), Arc::default(), None);
+        let shared = Arc::<SharedState>::default();
+        let had_turn = hold_ledger(&shared);
+        let engine = Engine::new(Arc::default(), shared);
+        let (observer, changes) = Observer::new(Clock::start(), Arc::default());
         // Tasks run on the worker; this function does not.
         tokio::spawn(observer.run(engine, |_| {}));
-        changes.send(Change::Replicas(1)).await;
-        assert_eq!(ends.recv().await, Some(Ok(())));
+        changes.send(Change::WatchAlive(Kind::Nodes)).await;
+        assert!(had_turn.await.unwrap());
     }
 }

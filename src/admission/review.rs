@@ -30,7 +30,6 @@ use serde_json::value::RawValue;
 use crate::admission::{ORDINARY_BODY, Responder};
 use crate::instruments::logs::LogLimit;
 use crate::instruments::metrics::Metrics;
-use crate::instruments::recording::Recording;
 use crate::instruments::traces::Attributes;
 use crate::platform::clock::Clock;
 
@@ -98,15 +97,13 @@ pub struct Reviewer {
     pub metrics: Arc<Metrics>,
     /// The process's clock.
     pub clock: Clock,
-    /// Where pods are recorded, with what is decided about them.
-    pub recording: Option<Arc<Recording>>,
     /// Bounds the lines about pods that are not decided.
     pub log_limit: LogLimit,
 }
 
 impl Reviewer {
     /// Answers one AdmissionReview in JSON with the bytes of the AdmissionReview response. Cost: one pass over the
-    /// body, two where it is [large](ORDINARY_BODY), recorded or no creation of a pod, three where it is none of these and its pod cannot be
+    /// body, two where it is [large](ORDINARY_BODY) or no creation of a pod, three where it is neither and its pod cannot be
     /// read; and one over the nodes. Logs one line for a pod that is decided, and some for others. Reserves, counts and logs nothing if
     /// somebody else answers already.
     ///
@@ -115,11 +112,10 @@ impl Reviewer {
     pub fn review(&self, body: &[u8], responder: &Responder) -> Result<Vec<u8>, NotAReview> {
         // What cannot be read is read again; of a large body that would take long.
         if body.len() <= ORDINARY_BODY
-            && self.recording.is_none()
             && let Ok(mut request) = Request::<Pod<'_>>::read(body)
             && let Some(pod) = request.object.take().filter(|_| request.is_pod_create())
         {
-            return Ok(self.decide(&request, pod, None, responder));
+            return Ok(self.decide(&request, pod, responder));
         }
         let request = Request::<&RawValue>::read(body)?;
         let Some(object) = request.object.filter(|_| request.is_pod_create()) else {
@@ -132,7 +128,7 @@ impl Reviewer {
             return Ok(response.bytes());
         };
         let error = match Pod::from_json(object.get()) {
-            Ok(pod) => return Ok(self.decide(&request, pod, Some(object.get()), responder)),
+            Ok(pod) => return Ok(self.decide(&request, pod, responder)),
             Err(error) => error,
         };
         // What serde found instead is a piece of the pod: for whoever sent it, not for the log.
@@ -151,14 +147,8 @@ impl Reviewer {
         Ok(response.bytes())
     }
 
-    /// Answers the review of this pod, of which `text` is recorded.
-    fn decide<O>(
-        &self,
-        request: &Request<'_, O>,
-        mut pod: Pod<'_>,
-        text: Option<&str>,
-        responder: &Responder,
-    ) -> Vec<u8> {
+    /// Answers the review of this pod.
+    fn decide<O>(&self, request: &Request<'_, O>, mut pod: Pod<'_>, responder: &Responder) -> Vec<u8> {
         // One version for the whole review.
         let config = self.config.load();
         let namespace = Cow::Borrowed(request.namespace());
@@ -169,9 +159,6 @@ impl Reviewer {
             id: DecisionId(uuid::Uuid::new_v4().as_u128()),
             now: self.clock.now(),
         };
-        if let (Some(recording), Some(text)) = (&self.recording, text) {
-            recording.review(context.id, &workload.namespace, text);
-        }
         let (read, mut is_ours) = (Snapshots::default(), false);
         let verdict = self.shared.review(&read, &workload, context, || {
             is_ours = responder.claim();

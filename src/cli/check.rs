@@ -146,7 +146,6 @@ impl Check {
             sites: installed.0,
             policies: installed.1,
             profiles: installed.2,
-            recreates: found.config.backstop.recreate,
             has_data: can_have_data(&found.config),
             certificates: behind.iter().find_map(Behind::self_managed),
             webhook: &self.webhook,

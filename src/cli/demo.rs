@@ -64,7 +64,6 @@ async fn play() -> anyhow::Result<()> {
         shared: Arc::clone(&shared),
         metrics: Arc::clone(&metrics),
         clock,
-        recording: None,
         log_limit: LogLimit::new(clock),
     };
     let server = Server::start(ServeOptions {

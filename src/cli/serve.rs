@@ -62,10 +62,6 @@ pub(super) struct Serve {
     #[arg(long)]
     debug_endpoints: bool,
 
-    /// Write to this file what the engine is asked, for tests.
-    #[arg(long, value_name = "FILE", hide = true, conflicts_with = "fleet")]
-    record: Option<PathBuf>,
-
     /// Send a span for each request to this OpenTelemetry collector: OTLP over HTTP, in JSON, such as
     /// http://otel-collector:4318/v1/traces. The API server's traceparent says which ones.
     #[arg(long, value_name = "URL", env = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")]
@@ -115,7 +111,6 @@ impl Serve {
             certificate,
             client_ca,
             debug_endpoints: self.debug_endpoints,
-            record: self.record,
             traces: self.traces.filter(|url| !url.is_empty()),
             shutdown_delay: Duration::from_secs(self.shutdown_delay),
         };

@@ -6,7 +6,7 @@ use edgeward_core::model::workload::Workload;
 use edgeward_core::placement::decide::decide;
 use edgeward_core::placement::room::Room;
 use edgeward_core::placement::verdict::Reason;
-use edgeward_core::units::{Micros, Now};
+use edgeward_core::units::Now;
 use jiff::Timestamp;
 
 use crate::inspect::Connection;
@@ -106,10 +106,6 @@ fn judge(seen: &Seen, config: &Config, undecided: &Undecided<'_>, now: Now) -> V
                     .to_owned(),
             );
         }
-        if workload.controller.is_some() && config.loop_guard.pause > Micros(0) {
-            let paused = Reason::LoopGuard;
-            possible.push(format!("{} ({})", words(paused, config), paused.as_str()));
-        }
         possible.push(
             "edgeward did not answer, which lets the pod through (failurePolicy: Ignore), or passed it through; \
              warnings and its log say which"
@@ -161,10 +157,6 @@ fn words(reason: Reason, config: &Config) -> String {
         Reason::Mirror => "it is the mirror of a static pod".to_owned(),
         Reason::ShadowPod => "it is the shadow of another Liqo cluster's pod".to_owned(),
         Reason::ExcludedNamespace => "its namespace is excluded by the configuration".to_owned(),
-        Reason::LoopGuard => {
-            "pods of its controller failed over and over, and were left alone for a while when it was created"
-                .to_owned()
-        }
         other => other.as_str().replace('_', " "),
     }
 }
@@ -265,15 +257,9 @@ mod tests {
                      placed it, cannot be told from its spec); or ";
         let silent = "edgeward did not answer, which lets the pod through (failurePolicy: Ignore), or passed it through; \
                       warnings and its log say which";
-        let mut metadata = json!({"annotations": {"slo.example.io/class": "batch"}});
+        let metadata = json!({"annotations": {"slo.example.io/class": "batch"}});
         let found = causes_of(seen(), metadata.clone(), None, true, false);
         assert_eq!(found, [format!("{named}{silent}")]);
-        metadata["ownerReferences"] =
-            json!([{"apiVersion": "batch/v1", "kind": "Job", "name": "all", "uid": "u1", "controller": true}]);
-        let paused = "pods of its controller failed over and over, and were left alone for a while when it was created \
-                      (passthrough_loop_guard); or ";
-        let found = causes_of(seen(), metadata.clone(), None, true, false);
-        assert_eq!(found, [format!("{named}{paused}{silent}")]);
-        assert_eq!(causes(seen(), metadata, None), [format!("{paused}{silent}")]);
+        assert_eq!(causes(seen(), metadata, None), [silent]);
     }
 }

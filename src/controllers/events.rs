@@ -19,7 +19,7 @@ use kube::{Api, Client, Error};
 
 use crate::instruments::logs::LogLimit;
 pub use configuration::follow;
-pub use decision::{PodEvent, PodReason, bounds, in_words, loop_paused};
+pub use decision::{PodEvent, PodReason, bounds, in_words};
 pub use recorder::{Events, Recorder};
 
 /// Who reports.

@@ -1,4 +1,4 @@
-//! One version of a pod: read, patched or deleted.
+//! One version of a pod: read or patched.
 
 use std::time::Duration;
 
@@ -6,7 +6,6 @@ use futures::io::{copy, sink};
 use http::header::CONTENT_TYPE;
 use http::{Method, Request};
 use k8s_openapi::api::core::v1::Pod as PodObject;
-use kube::api::{DeleteParams, Preconditions};
 use kube::{Api, Client};
 
 use edgeward_core::placement::patch::Operation;
@@ -19,10 +18,10 @@ const READING: Duration = Duration::from_secs(5);
 /// How many bytes arrive in a second, at the least.
 const BYTES_PER_SECOND: usize = 1024 * 1024;
 
-/// What came of a patch, or of a deletion.
+/// What came of a patch.
 #[derive(Debug)]
 pub(super) enum Outcome {
-    /// The pod is changed, or deleted.
+    /// The pod is changed.
     Changed,
     /// The pod is another by now, or gone.
     Outdated,
@@ -75,20 +74,6 @@ impl Version<'_> {
                 Outcome::Outdated
             }
             _ => not_taken(error),
-        }
-    }
-
-    /// Deletes the pod, if it still is this version of the one with this uid.
-    pub(super) async fn delete(self, client: &Client, uid: &str) -> Outcome {
-        let pods: Api<PodObject> = Api::namespaced(client.clone(), self.namespace);
-        let params = DeleteParams::default().preconditions(Preconditions {
-            uid: Some(uid.to_owned()),
-            resource_version: Some(self.resource_version.to_owned()),
-        });
-        match pods.delete(self.name, &params).await {
-            Ok(_) => Outcome::Changed,
-            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Outcome::Outdated,
-            Err(error) => not_taken(error),
         }
     }
 

@@ -32,7 +32,7 @@ mod wan;
 pub use configuration::ConfigurationMetrics;
 pub use controllers::{ControllerMetrics, EventResult};
 pub use declaration::{Description, Kind};
-pub use guards::{Found, GuardMetrics, RecreationOutcome};
+pub use guards::{Found, GuardMetrics};
 pub use prometheus::PrometheusMetrics;
 pub use spans::{SpanMetrics, SpanResult};
 pub use tls::{Kept, TlsCa, TlsMaterial, TlsMetrics};
@@ -309,7 +309,6 @@ impl Metrics {
         if let Some(shared) = self.shared.get() {
             let snapshot = shared.snapshot();
             self.fleet.revision.set(count(snapshot.revision));
-            self.guards.paused_controllers(snapshot.paused.iter().count());
             SiteMetrics::new(&mut now).show(&snapshot);
             wan::LinkMetrics::new(&mut now).show(&snapshot);
             let ledger = shared.ledger();

@@ -8,7 +8,7 @@ use edgeward_core::cluster::cache::Kind;
 use edgeward_core::config::Config;
 use edgeward_core::engine::Effect;
 
-use crate::controllers::events::{Events, PodEvent, loop_paused};
+use crate::controllers::events::{Events, PodEvent};
 use crate::instruments::logs::LogLimit;
 use crate::instruments::metrics::Metrics;
 use crate::platform::clock::Clock;
@@ -36,20 +36,6 @@ impl EffectHandler {
                 }
             }
             Effect::Decided(decision) => self.events.decided(*decision),
-            Effect::Paused(closed) => {
-                if let Some(held_back) = self.log_limit.due("paused") {
-                    tracing::warn!(
-                        namespace = &*closed.namespace,
-                        controller = &*closed.controller,
-                        failures = closed.failures,
-                        pause_s = closed.pause.0 / 1_000_000,
-                        held_back,
-                        "pods of a controller fail over and over; they are left as they are for a while"
-                    );
-                }
-                self.metrics.guards.paused();
-                self.events.record(loop_paused(&closed, now()));
-            }
             Effect::HeldByAnotherDomain(pod) => {
                 let keys = &self.config.load().keys;
                 self.events.record(PodEvent::another_domain(*pod, keys, now()));
@@ -91,12 +77,11 @@ mod tests {
     use std::time::Duration;
 
     use edgeward_core::cluster::cache::NodeFault;
-    use edgeward_core::guard::loop_guard::Loop;
     use edgeward_core::model::decision_id::DecisionId;
     use edgeward_core::model::pod_record::{Decided, OtherDomainPod};
     use edgeward_core::model::site::SiteKind;
     use edgeward_core::resources::Amounts;
-    use edgeward_core::units::{Micros, Moment};
+    use edgeward_core::units::Moment;
     use edgeward_core::wire::pod::ObservedDecision;
     use http::{Request, Response};
     use http_body_util::BodyExt as _;
@@ -132,7 +117,7 @@ mod tests {
         let (clock, metrics) = (Clock::start(), Arc::<Metrics>::default());
         let config = Arc::new(ArcSwap::from_pointee(Config::default()));
         let client = Client::new(service, "default");
-        let (recorder, events) = Recorder::new(client, Arc::clone(&config), clock, Arc::clone(&metrics));
+        let (recorder, events) = Recorder::new(client, clock, Arc::clone(&metrics));
         let (leads, leadership) = Leadership::new(clock);
         leads.send_replace(Some(Moment(i64::MAX)));
         tokio::spawn(async move {
@@ -197,19 +182,6 @@ mod tests {
             },
         })));
         is_written(&written, "PlacedCloud").await;
-
-        handler.handle(Effect::Paused(Loop {
-            namespace: "shop".into(),
-            controller: "Robot r2".into(),
-            pod: "camera".into(),
-            uid: "u2".into(),
-            decision: None,
-            failures: 11,
-            pause: Micros::from_secs(300),
-        }));
-        is_written(&written, "LoopGuard").await;
-        assert!(log.text().contains("pods of a controller fail over and over"));
-        assert!(metrics.encode().contains("edgeward_loop_guard_pauses_total 1\n"));
 
         handler.handle(Effect::HeldByAnotherDomain(Box::new(OtherDomainPod {
             namespace: "shop".into(),

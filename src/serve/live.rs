@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use arc_swap::ArcSwap;
 use edgeward_core::cluster::cache::Kind;
 use edgeward_core::config::Config;
-use edgeward_core::engine::{Engine, Journal, SharedState};
+use edgeward_core::engine::{Engine, SharedState};
 use edgeward_core::placement::policy::Policies;
 use edgeward_core::queue::Plan;
 use tokio::sync::watch;
@@ -19,7 +19,6 @@ use crate::controllers::lease::{Election, Leadership};
 use crate::controllers::status::{self, Views};
 use crate::instruments::logs::LogLimit;
 use crate::instruments::metrics::Metrics;
-use crate::instruments::recording::Recording;
 use crate::platform::clock::Clock;
 use crate::platform::thread::Thread;
 use crate::serve::effects::EffectHandler;
@@ -48,13 +47,11 @@ pub(super) async fn view(
     clock: Clock,
     metrics: &Arc<Metrics>,
     readiness: &Readiness,
-    recording: Option<Arc<Recording>>,
 ) -> anyhow::Result<View> {
     // What the tasks share.
     let metrics = || Arc::clone(metrics);
-    let journal = recording.clone().map(|recording| recording as Arc<dyn Journal>);
-    let shared = Arc::new(SharedState::default().with_journal(journal));
-    let (observer, changes) = Observer::new(clock, metrics(), recording);
+    let shared = Arc::new(SharedState::default());
+    let (observer, changes) = Observer::new(clock, metrics());
     let plans = observer.plans();
     let cluster = Cluster::infer(changes.clone()).await?;
     let client = cluster.client();
@@ -70,7 +67,7 @@ pub(super) async fn view(
     let profiles = PerformanceProfiles::new(client.clone(), metrics(), clock, changes.clone());
     let profiles_evaluated = profiles.evaluated();
     let (election, leadership) = Election::new(client.clone(), &service.namespace, &service.name, clock, metrics());
-    let (recorder, events) = Recorder::new(client.clone(), Arc::clone(&config), clock, metrics());
+    let (recorder, events) = Recorder::new(client.clone(), clock, metrics());
 
     // What must be there first, as `/readyz` lists it.
     let listed = Kind::ALL.map(|kind| (kind, readiness.require(kind.as_str()))).into();
@@ -101,7 +98,6 @@ pub(super) async fn view(
         log_limit: Arc::new(LogLimit::new(clock)),
     };
     let backstop = Backstop {
-        client: client.clone(),
         reports: observer.backstop_reports(),
         config: Arc::clone(&config),
         shared: Arc::clone(&shared),

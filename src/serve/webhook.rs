@@ -18,7 +18,6 @@ use crate::controllers::events;
 use crate::controllers::lease::Leadership;
 use crate::instruments::logs::LogLimit;
 use crate::instruments::metrics::Metrics;
-use crate::instruments::recording::Recording;
 use crate::instruments::traces::Spans;
 use crate::platform::clock::Clock;
 use crate::serve::live::{self, View};
@@ -47,8 +46,6 @@ pub struct Webhook {
     pub client_ca: Option<PathBuf>,
     /// Whether `/debug/…` shows more than the metrics.
     pub debug_endpoints: bool,
-    /// Gets what the engine is asked.
-    pub record: Option<PathBuf>,
     /// Where spans are sent.
     pub traces: Option<String>,
     /// How long to go on serving after being asked to stop.
@@ -88,14 +85,9 @@ impl Webhook {
     pub async fn run(self, metrics: Arc<Metrics>) -> anyhow::Result<()> {
         let (clock, readiness) = (Clock::start(), Readiness::default());
         let (config, versions, configuration_tasks) = self.configuration(clock, &metrics, &readiness).await?;
-        let recording = self.record.as_deref().map(Recording::create).transpose()?;
-        let recording = recording.map(Arc::new);
         let view = match self.fleet {
             Some(path) => view_of_fleet_file(path, &config, clock, &metrics).await?,
-            None => {
-                let (service, recording) = (self.service.clone(), recording.clone());
-                live::view(&versions, &config, service, clock, &metrics, &readiness, recording).await?
-            }
+            None => live::view(&versions, &config, self.service.clone(), clock, &metrics, &readiness).await?,
         };
         metrics.follow(Arc::clone(&view.shared));
         let (tls, certificate_tasks) = self.certificate.open(self.service, view.cluster, clock, &metrics)?;
@@ -117,7 +109,6 @@ impl Webhook {
             shared: view.shared,
             metrics: Arc::clone(&metrics),
             clock,
-            recording,
             log_limit: LogLimit::new(clock),
         };
         let tasks = [view.tasks, configuration_tasks, certificate_tasks];

@@ -125,7 +125,6 @@ mod tests {
         let changes = Changes {
             sender,
             clock: Clock::start(),
-            recording: None,
         };
         let cluster = Cluster::of(Client::new(tower::service_fn(respond), "default"), changes);
         let metrics = Arc::new(Metrics::new());

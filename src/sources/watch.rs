@@ -204,7 +204,7 @@ impl Cluster {
                     }
                     Ok(Event::InitApply(object) | Event::Apply(object)) => {
                         if let Some(change) = read(&object) {
-                            self.changes.send_object(change.into(), object.json()).await;
+                            self.changes.send(change.into()).await;
                         }
                     }
                     Ok(Event::Delete(object)) => {
@@ -482,14 +482,7 @@ mod tests {
     fn changes() -> (Changes, mpsc::Receiver<(edgeward_core::units::Now, Change)>) {
         let (sender, receiver) = mpsc::channel(8);
         let clock = Clock::start();
-        (
-            Changes {
-                sender,
-                clock,
-                recording: None,
-            },
-            receiver,
-        )
+        (Changes { sender, clock }, receiver)
     }
 
     /// An API server that ends every watch, and answers 410 to whoever wants to go on.

@@ -23,13 +23,11 @@ const REFUSED: &str = "denied request: edgeward may ";
 /// With edgeward's token and by hand: each change that it never makes is refused by a policy, and each that it makes is taken, also
 /// beside a webhook that labels what is updated. Whoever operates the cluster may do as before.
 pub(crate) fn to_what_it_does(fixture: &Fixture<'_>) -> Result<()> {
-    fixture.allow_recreation()?;
     fixture.allow_self_management(&fixture.home()?)?;
     let by_hand = ByHand::new(fixture)?;
     table::pods(fixture, &by_hand)?;
-    table::deletions(fixture, &by_hand)?;
     table::registration(fixture, &by_hand)?;
-    for policy in ["pods", "deletions", "registration"] {
+    for policy in ["pods", "registration"] {
         eventually("its expressions are checked", BOUND, || {
             let policy = fixture
                 .kubectl
@@ -66,12 +64,6 @@ impl<'s, 'run> ByHand<'s, 'run> {
     pub(crate) fn patch_pod(&self, name: &str, operations: &Value) -> Result<Value> {
         let namespace = &self.fixture.namespace;
         self.patch(&format!("/api/v1/namespaces/{namespace}/pods/{name}"), operations)
-    }
-
-    /// Deletes a pod.
-    pub(crate) fn delete_pod(&self, namespace: &str, name: &str) -> Result<Value> {
-        let path = format!("/api/v1/namespaces/{namespace}/pods/{name}");
-        self.send(Request::delete(path).body(Vec::new())?)
     }
 
     fn send(&self, request: Request<Vec<u8>>) -> Result<Value> {

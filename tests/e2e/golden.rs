@@ -2,12 +2,11 @@
 //!
 //! What differs from run to run is masked as `<key>`. `EDGEWARD_BLESS=1` writes the files again.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::{env, fs};
 
 use anyhow::{Context, Result, bail, ensure};
 use edgeward_harness::checkout::workspace;
-use serde_json::{Value, json};
 
 /// Keys whose value is another one in every run.
 const VOLATILE: [&str; 14] = [
@@ -55,18 +54,6 @@ fn is_recording() -> Result<bool> {
         "EDGEWARD_BLESS is set with CI=true: nothing is recorded there"
     );
     Ok(is_recording)
-}
-
-/// Keeps what an edgeward with this configuration was asked, for a test of the engine, if goldens are written again.
-pub(crate) fn keep_run(config: &Value, recording: &Path) -> Result<()> {
-    let run = fs::read_to_string(recording).with_context(|| recording.display().to_string())?;
-    ensure!(run.lines().count() > 50, "only {} steps", run.lines().count());
-    if is_recording()? {
-        let path = golden("run").with_extension("jsonl");
-        let text = format!("{}\n{run}", json!({ "config": config }));
-        fs::write(&path, text).with_context(|| path.display().to_string())?;
-    }
-    Ok(())
 }
 
 fn golden(name: &str) -> PathBuf {

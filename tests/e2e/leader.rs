@@ -2,7 +2,6 @@
 
 pub(crate) mod backstop;
 pub(crate) mod events;
-pub(crate) mod loop_guard;
 pub(crate) mod lost_lease;
 
 use std::time::Instant;

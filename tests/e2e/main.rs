@@ -30,7 +30,7 @@ use crate::configuration::{custom_resources, validation};
 use crate::confined::narrow;
 use crate::held::{away, gate, limits, queue, release, sites, starvation, traits};
 use crate::install::{chart, quick_start, upgrade};
-use crate::leader::{backstop, events, loop_guard, lost_lease};
+use crate::leader::{backstop, events, lost_lease};
 use crate::load::{burst, rollout};
 use crate::placement::{connection, constraints, failure, invalid_slo, later_gate, reinvocation, untouched};
 
@@ -57,7 +57,7 @@ const TESTS: &[Test] = &[
     ),
     ("starvation::large_pod_runs", Domain, starvation::large_pod_runs),
     ("data::comes_back_to_its_data", Domain, data::comes_back_to_its_data),
-    ("backstop::finds_and_recreates", Domain, backstop::finds_and_recreates),
+    ("backstop::finds_stuck_pods", Domain, backstop::finds_stuck_pods),
     ("live::silent_connection", Nodes, live::connection::silent_connection),
     ("queue::without_edgeward", Domain, queue::without_edgeward),
     ("live::restart", Domain, live::restart::restart),
@@ -66,7 +66,6 @@ const TESTS: &[Test] = &[
     ("live::cut_connection", Nodes, live::connection::cut_connection),
     ("live::history_is_gone", Nodes, live::connection::history_is_gone),
     ("load::rolling_restart", Domain, load::rolling_restart),
-    ("loop_guard::ends_a_loop", Domain, loop_guard::ends_a_loop),
     ("held::in_queue_order", Domain, held::in_queue_order),
     ("burst::fills_the_edge", Domain, burst::fills_the_edge),
     ("queue::no_later_pod_first", Domain, queue::no_later_pod_first),

@@ -174,23 +174,16 @@ pub(crate) fn folders_are_values(tools: &Tools) -> Result<()> {
         let plain = tools.charted(&of_source(source))?;
         let mut values = of_source(source);
         values["validation"] = json!({"deny": true, "strictSites": true});
-        values["config"]["backstop"]["recreate"] = json!(true);
         values["data"]["enabled"] = json!(true);
         values["config"]["liqo"]["enabled"] = json!("auto");
         let mut by_helm = tools.charted(&values)?;
         let overlay = format!("deploy/overlays/{source}");
-        let folders = [
-            &*overlay,
-            "deploy/recreate",
-            "deploy/data",
-            "deploy/liqo",
-            "webhook/strict-sites",
-        ];
+        let folders = [&*overlay, "deploy/data", "deploy/liqo", "webhook/strict-sites"];
         let mut by_kustomize = tools.kustomized(&folders, &["webhook/deny"], "example.io")?;
         let changed = by_helm.iter().filter(|(key, object)| plain.get(*key) != Some(*object));
-        // The configuration, which has another name, and the Deployment that it is for; the binding, a policy with its own, three
+        // The configuration, which has another name, and the Deployment that it is for; the binding, a policy with its own, two
         // ClusterRoles and their bindings.
-        ensure!(changed.count() == 11, "{source}");
+        ensure!(changed.count() == 9, "{source}");
 
         take_configuration(&mut by_helm)?;
         take_configuration(&mut by_kustomize)?;
@@ -199,7 +192,7 @@ pub(crate) fn folders_are_values(tools: &Tools) -> Result<()> {
             .context("a namespace")?;
         // These folders have no label of their own, which all objects of the chart have.
         for object in by_kustomize.values_mut() {
-            let own = ["edgeward-recreate", "edgeward-data", "edgeward-liqo"];
+            let own = ["edgeward-data", "edgeward-liqo"];
             if own.iter().any(|name| object["metadata"]["name"] == *name) {
                 object["metadata"]["labels"] = json!({"app.kubernetes.io/name": "edgeward"});
             }
@@ -308,31 +301,30 @@ pub(crate) fn excluded_namespaces_are_not_judged(tools: &Tools) -> Result<()> {
 /// are an operator's own with kustomize.
 pub(crate) fn less_is_a_value(tools: &Tools) -> Result<()> {
     let mut values = least();
-    values["config"]["backstop"]["recreate"] = json!(true);
     values["confinement"]["enabled"] = json!(false);
     values["rights"]["namespaces"] = json!(["shop"]);
     let mut by_helm = tools.charted(&values)?;
-    let folders = ["deploy/overlays/cert-manager", "deploy/recreate"];
-    let mut by_kustomize = tools.kustomized(&folders, &["deploy/unconfined", "deploy/narrow"], "example.io")?;
-    for role in ["edgeward-pods", "edgeward-recreate"] {
-        let binding = by_helm.remove(&format!("RoleBinding shop/{role}")).context(role)?;
-        let expected = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role});
-        let subjects = json!([{"kind": "ServiceAccount", "name": "edgeward", "namespace": NAMESPACE}]);
-        ensure!(
-            binding["roleRef"] == expected && binding["subjects"] == subjects,
-            "{binding:#}"
-        );
-        ensure!(by_helm.contains_key(&format!("ClusterRole /{role}")), "{role}");
-        ensure!(!by_helm.contains_key(&format!("ClusterRoleBinding /{role}")), "{role}");
-    }
+    let mut by_kustomize = tools.kustomized(
+        &["deploy/overlays/cert-manager"],
+        &["deploy/unconfined", "deploy/narrow"],
+        "example.io",
+    )?;
+    let role = "edgeward-pods";
+    let binding = by_helm.remove(&format!("RoleBinding shop/{role}")).context(role)?;
+    let expected = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role});
+    let subjects = json!([{"kind": "ServiceAccount", "name": "edgeward", "namespace": NAMESPACE}]);
+    ensure!(
+        binding["roleRef"] == expected && binding["subjects"] == subjects,
+        "{binding:#}"
+    );
+    ensure!(by_helm.contains_key(&format!("ClusterRole /{role}")));
+    ensure!(!by_helm.contains_key(&format!("ClusterRoleBinding /{role}")));
     ensure!(!by_helm.keys().any(|key| key.contains("/edgeward-confine-")));
     take_configuration(&mut by_helm)?;
     take_configuration(&mut by_kustomize)?;
     by_kustomize
         .remove(&format!("Namespace /{NAMESPACE}"))
         .context("a namespace")?;
-    let recreate = by_kustomize.get_mut("ClusterRole /edgeward-recreate");
-    recreate.context("a role")?["metadata"]["labels"] = json!({"app.kubernetes.io/name": "edgeward"});
     ensure_same(&by_helm, &by_kustomize)
 }
 

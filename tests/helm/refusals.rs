@@ -37,10 +37,6 @@ pub(crate) fn wrong_values_are_named(tools: &Tools) -> Result<()> {
             json!({"networkPolicy": {"metricsFrom": [{"ipBlock": {"cidr": "10.0.0.1"}}]}}),
             "/networkPolicy/metricsFrom/0/ipBlock/cidr",
         ),
-        (
-            json!({"config": {"backstop": {"recreate": "yes"}}}),
-            "/config/backstop/recreate",
-        ),
         (json!({"replicas": 0}), "/replicas"),
         (json!({"rights": {"namespaces": ["Shop"]}}), "/rights/namespaces/0"),
         (json!({"domain": "Example"}), "/domain"),

@@ -136,7 +136,6 @@ fn the_manifests_are_those_of_kustomize() {
         "deploy/data",
         "deploy/liqo",
         "deploy/monitoring",
-        "deploy/recreate",
         "webhook/base",
         "webhook/strict-sites",
     ];

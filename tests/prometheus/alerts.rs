@@ -99,7 +99,6 @@ const WELL: &[(&str, &str)] = &[
     (r#"edgeward_backstop_pods{finding="misplaced"}"#, "0x60"),
     (r#"edgeward_backstop_pods{finding="undecided"}"#, "0x60"),
     (r#"edgeward_backstop_pods{finding="bound"}"#, "4x60"),
-    ("edgeward_loop_guard_pauses_total", "2x60"),
     ("edgeward_reservations_expired_total", "0+1x60"),
     (r#"edgeward_events_total{reason="Held",result="written"}"#, "0+1x60"),
     (r#"edgeward_events_total{reason="Held",result="dropped"}"#, "0x60"),
@@ -361,10 +360,6 @@ const CASES: &[Case] = &[
     (
         &[(r#"edgeward_backstop_pods{finding="bound"}"#, "4x50 5x10")],
         &["EdgewardPodsSlippedPast"],
-    ),
-    (
-        &[("edgeward_loop_guard_pauses_total", "2x50 3x10")],
-        &["EdgewardLoopGuard"],
     ),
     (
         &[("edgeward_reservations_expired_total", "0+40x60")],

@@ -3,7 +3,6 @@
 //! Each setting is declared in `settings.rs`, of which `docs/configuration.md` is made.
 
 mod declaration;
-mod guards;
 mod holding;
 mod liqo;
 pub mod map;
@@ -15,7 +14,6 @@ pub mod sites;
 
 pub use declaration::{Assumed, Kind, Setting};
 use declaration::{Read, read_words};
-pub use guards::{Backstop, LoopGuard};
 pub use holding::{Holding, OnNoCapacity};
 pub use liqo::{Enabled, LiqoSettings, RuntimeClassName};
 pub use probing::Probing;
@@ -76,12 +74,6 @@ pub struct Config {
     pub queue_model: QueueModel,
     /// The Prometheus server that is asked for more, if any.
     pub prometheus: Option<Prometheus>,
-    /// Whether each pod that is kept at the edge gets an Event.
-    pub placed_edge_events: bool,
-    /// What is done about pods that kube-scheduler finds no node for.
-    pub backstop: Backstop,
-    /// When the pods of a controller are left as they are.
-    pub loop_guard: LoopGuard,
 }
 
 /// A `spec.priority`.
@@ -171,9 +163,6 @@ impl Default for Config {
             models: PerClass([model(500, 20), model(1_000, 50), model(2_000, 100)]),
             queue_model: QueueModel::Waiting,
             prometheus: None,
-            placed_edge_events: false,
-            backstop: Backstop::default(),
-            loop_guard: LoopGuard::default(),
         }
     }
 }
@@ -375,9 +364,6 @@ mod tests {
             "reservationTTL": "0s",
             "models": {"batch": {"alpha": 0.25, "beta": 7}},
             "queueModel": "pending",
-            "placedEdgeEvents": true,
-            "backstop": {"recreate": true},
-            "loopGuard": {"failuresPerMinute": 3, "pause": "30s"},
         }))
         .unwrap();
         assert_eq!(config.keys.decision_id, "scheduling.acme.dev/decision-id");
@@ -426,15 +412,6 @@ mod tests {
             }
         );
         assert_eq!(config.queue_model, QueueModel::Pending);
-        assert!(config.placed_edge_events);
-        assert!(config.backstop.recreate);
-        assert_eq!(
-            config.loop_guard,
-            LoopGuard {
-                failures_per_minute: 3,
-                pause: Micros::from_secs(30)
-            }
-        );
 
         let config = Config::read(&json!({"waitForTerminating": 0})).unwrap();
         assert_eq!(config.holding.wait_for_terminating, PerClass::default());
@@ -457,15 +434,12 @@ mod tests {
                 "telemetryCacheTTL": "soon",
                 "reservationTTL": "25h",
                 "models": {"quick": {}, "batch": {"alpha": -1}},
-                "backstop": {"recreate": "yes", "delete": true},
-                "loopGuard": {"failuresPerMinute": 0, "pause": "2d"},
                 "thresholds": {},
             })),
             [
                 "thresholds: is not a field here; there are domain, excludedNamespaces, sites, liqo, sitePolicy, probing, enableOffload, \
                  invalidSlo, onNoCapacity, holdLimits, waitForTerminating, headroomBelow, maxPriority, explain, \
-                 rttThresholdMs, lossThresholdPct, telemetryCacheTTL, reservationTTL, models, queueModel, prometheus, \
-                 placedEdgeEvents, backstop, loopGuard",
+                 rttThresholdMs, lossThresholdPct, telemetryCacheTTL, reservationTTL, models, queueModel, prometheus",
                 "domain: \"Example\" is not a DNS domain such as example.io of at most 200 characters",
                 "excludedNamespaces[1]: \"Team_B\" is not the name of a namespace: lower-case letters, digits and `-`, \
                  at most 63",
@@ -492,10 +466,6 @@ mod tests {
                 "reservationTTL: \"25h\" is not a duration from 0s to 24h, such as 60s or 1m30s",
                 "models.batch.alpha: -1 is not a number from 0 to 1000 with at most three decimals",
                 "models.quick: is not a class; there are latency, throughput, batch",
-                "backstop.delete: is not a field here; there are recreate",
-                "backstop.recreate: \"yes\" is not true or false",
-                "loopGuard.failuresPerMinute: 0 is not a whole number from 1 to 1000",
-                "loopGuard.pause: \"2d\" is not a duration from 0s to 24h, such as 60s or 1m30s",
             ]
         );
     }

@@ -5,7 +5,6 @@
 //! in the same order give the same results, in a process, in a test and in a simulation.
 
 mod change;
-mod journal;
 mod other_domains;
 mod shared_state;
 
@@ -16,7 +15,6 @@ use crate::cluster::cache::{Cache, Kind, NodeFault};
 use crate::cluster::volumes::VolumeCache;
 use crate::config::Config;
 use crate::guard::backstop::{Backstop, BackstopReport};
-use crate::guard::loop_guard::{Loop, LoopGuard};
 use crate::model::decision_id::DecisionId;
 use crate::model::link::Link;
 use crate::model::node::NodeId;
@@ -33,7 +31,6 @@ use crate::units::{Moment, Now};
 use crate::wire::pod::ObservedDecision;
 
 pub use change::Change;
-pub use journal::{Journal, Step, account};
 use other_domains::OtherDomains;
 pub use shared_state::{DecisionContext, SharedState, Snapshots};
 
@@ -48,8 +45,6 @@ pub enum Effect {
     Listed(Kind),
     /// A decision is seen on a pod for the first time.
     Decided(Box<ObservedDecision>),
-    /// The pods of this controller fail over and over; from now on they are left as they are for a while.
-    Paused(Loop),
     /// A pod is seen behind the gate of another domain.
     HeldByAnotherDomain(Box<OtherDomainPod>),
     /// Whether there are pods behind gates of other domains, and how many of each domain that was not reported before.
@@ -76,16 +71,6 @@ pub struct Publication {
     pub effects: Vec<Effect>,
 }
 
-/// A snapshot that is not published yet.
-#[derive(Debug)]
-pub struct Draft {
-    snapshot: Snapshot,
-    /// The cache that was replaced: open reservations are on its nodes.
-    replaced: Option<Cache>,
-    plan: Option<Plan>,
-    report: Option<BackstopReport>,
-}
-
 /// Folds changes into the cache and publishes snapshots of it. The only writer of the snapshot of a cluster.
 #[derive(Debug)]
 pub struct Engine {
@@ -99,7 +84,6 @@ pub struct Engine {
     /// How many reservations had come to nothing when the last plan was made.
     freed: u64,
     backstop: Backstop,
-    loop_guard: LoopGuard,
     volumes: VolumeCache,
     profiles: Arc<Profiles>,
     other_domains: OtherDomains,
@@ -107,8 +91,6 @@ pub struct Engine {
     links: BTreeMap<String, Option<Link>>,
     /// The sites whose first round of probes was over last.
     probed: Option<Arc<Config>>,
-    /// Whether a list of pods is under way: what it shows first need not be new.
-    is_listing_pods: bool,
     /// The kinds that were reported as listed.
     listed: BTreeSet<Kind>,
     /// The faults of nodes that were reported last.
@@ -127,13 +109,11 @@ impl Engine {
             waitlist: Waitlist::default(),
             freed: 0,
             backstop: Backstop::default(),
-            loop_guard: LoopGuard::default(),
             volumes: VolumeCache::default(),
             profiles: Arc::default(),
             other_domains: OtherDomains::default(),
             links: BTreeMap::new(),
             probed: None,
-            is_listing_pods: false,
             listed: BTreeSet::new(),
             faults: vec![],
             effects: vec![],
@@ -155,17 +135,16 @@ impl Engine {
         let of_waitlist = self.cache.is_complete().then(|| self.waitlist.next_change()).flatten();
         let of_ledger = (!self.waitlist.is_empty()).then(|| self.shared.ledger().next_expiry());
         let of_backstop = self.backstop.next_change().filter(|_| self.cache.is_complete());
-        let others = [of_backstop, self.cache.next_change(), self.loop_guard.next_change()];
-        let all = [of_waitlist, of_ledger.flatten()].into_iter().chain(others);
-        all.flatten().min()
+        let all = [of_waitlist, of_ledger.flatten(), of_backstop, self.cache.next_change()];
+        all.into_iter().flatten().min()
     }
 
     /// Something was seen at this time. Cost: as much as it changes.
     pub fn apply(&mut self, change: &Change, at: Now) {
-        let reserved_node = self.update_ledger(change, at);
+        let reserved_node = self.update_ledger(change);
         match change {
             Change::Pod(pod) => self.apply_pod(pod, at),
-            Change::PodGone(uid) => self.delete_pod(uid, at.moment),
+            Change::PodGone(uid) => self.delete_pod(uid),
             Change::Namespace(name, false) => self.backstop.opted_out(name),
             Change::Settings(config) => {
                 self.config = Arc::clone(config);
@@ -173,8 +152,6 @@ impl Engine {
             }
             Change::Sites(config) => self.begin_sites(config),
             Change::FirstRound(config) => self.probed = Some(Arc::clone(config)),
-            Change::ListBegan(Kind::Pods) => self.is_listing_pods = true,
-            Change::ListEnded(Kind::Pods) => self.is_listing_pods = false,
             Change::Volumes(change) => self.volumes.apply(change, at.moment),
             Change::Link(site, link) => drop(self.links.insert(site.clone(), *link)),
             Change::Profiles(profiles) => self.profiles = Arc::clone(profiles),
@@ -190,20 +167,17 @@ impl Engine {
             self.waitlist.retain(is_there);
             self.other_domains.retain(is_there);
             self.backstop.retain(is_there);
-            self.loop_guard.retain(is_there);
         }
     }
 
     /// What a change means for reservations, in one step: no decision is made in the middle of it. Returns the node of the one
     /// that a pod confirms.
-    fn update_ledger(&mut self, change: &Change, at: Now) -> Option<NodeId> {
+    fn update_ledger(&mut self, change: &Change) -> Option<NodeId> {
         let is_about_pods = matches!(change, Change::Pod(_) | Change::PodGone(_));
         if !is_about_pods && !matches!(change, Change::Settings(_) | Change::Replicas(_)) {
-            self.shared.record(Step::Apply(change, at));
             return None;
         }
         let mut ledger = self.shared.ledger();
-        self.shared.record(Step::Apply(change, at));
         match change {
             Change::Pod(pod) => return self.confirm(&mut ledger, pod),
             Change::PodGone(uid) => ledger.forget_release(uid),
@@ -218,20 +192,16 @@ impl Engine {
         self.effects.extend(self.first_seen(pod, at));
         self.effects.extend(self.other_domains.apply(pod));
         self.backstop.apply(pod, at.moment);
-        let is_new = !self.is_listing_pods && !self.cache.has_seen(&pod.uid);
-        let closed = self.loop_guard.apply(pod, is_new, self.config.loop_guard, at.moment);
-        self.effects.extend(closed.map(Effect::Paused));
         match &pod.held {
             Some(held) => self.waitlist.apply(Arc::clone(held), at),
             None => self.waitlist.delete(&pod.uid),
         }
     }
 
-    fn delete_pod(&mut self, uid: &str, at: Moment) {
+    fn delete_pod(&mut self, uid: &str) {
         self.waitlist.delete(uid);
         self.other_domains.delete(uid);
         self.backstop.delete(uid);
-        self.loop_guard.delete(uid, self.config.loop_guard, at);
     }
 
     /// Other sites are to be used. Until everything was counted by them, the snapshot is of the old ones.
@@ -319,27 +289,19 @@ impl Engine {
         Some(format!("a site is back: {sites}"))
     }
 
-    /// Publishes a snapshot as of now: [`Self::prepare`] and [`Self::commit`] in one.
+    /// Publishes a snapshot as of now, with the claims of the plan that is made on it where one is due; until then, decisions
+    /// are made on the one before. Confirmed reservations are marked with the revision that shows their pods, so that a review
+    /// never counts both and never neither; they are dropped here.
     pub fn publish(&mut self, now: Now) -> Publication {
-        let draft = self.prepare(now);
-        self.commit(draft)
-    }
-
-    /// A snapshot as of now, with the claims of the plan that is made on it where one is due. Decisions go on meanwhile on the
-    /// one before.
-    pub fn prepare(&mut self, now: Now) -> Draft {
         let replaced = self.change_over();
         let mut snapshot = self.cache.publish(now.moment);
-        self.loop_guard.expire(self.config.loop_guard, now.moment);
-        snapshot.paused = self.loop_guard.paused();
         // They rank sites that would do, and a held pod has none: no plan is made for them.
         snapshot.profiles = Arc::clone(&self.profiles);
         let (volumes, are_others) = self.volumes.publish(self.config.telemetry_ttl, now.moment);
         snapshot.volumes = volumes;
         snapshot.awaits_volumes = snapshot.sites.iter().any(|site| site.definition.can_have_data())
             && self.volumes.is_awaited(self.config.telemetry_ttl, now.moment);
-        let before = self.shared.snapshot();
-        if are_others || (&snapshot.paused, snapshot.awaits_volumes) != (&before.paused, before.awaits_volumes) {
+        if are_others || snapshot.awaits_volumes != self.shared.snapshot().awaits_volumes {
             self.waitlist.reconsider();
         }
         let report = self
@@ -347,23 +309,11 @@ impl Engine {
             .is_complete()
             .then(|| self.backstop.report(&self.cache, now.moment));
         let plan = self.plan(&mut snapshot, replaced.as_ref(), now);
-        Draft {
-            snapshot,
-            replaced,
-            plan,
-            report: report.flatten(),
-        }
-    }
-
-    /// Publishes what was prepared last. Confirmed reservations are marked with the revision that shows their pods, so that a
-    /// review never counts both and never neither; they are dropped here.
-    pub fn commit(&mut self, draft: Draft) -> Publication {
-        let revision = draft.snapshot.revision;
+        let revision = snapshot.revision;
         // No review comes between: it decides and reserves under this lock.
         let mut ledger = self.shared.ledger();
-        self.shared.record(Step::Commit);
-        let before = self.shared.set_snapshot(Arc::new(draft.snapshot));
-        if let Some(old) = &draft.replaced {
+        let before = self.shared.set_snapshot(Arc::new(snapshot));
+        if let Some(old) = &replaced {
             self.renumber(&mut ledger, old);
         }
         ledger.published(revision);
@@ -376,8 +326,8 @@ impl Engine {
         let new = listed.filter(|kind| self.listed.insert(*kind));
         self.effects.extend(new.map(Effect::Listed));
         Publication {
-            plan: draft.plan,
-            report: draft.report,
+            plan,
+            report: report.flatten(),
             effects: std::mem::take(&mut self.effects),
         }
     }
@@ -393,7 +343,6 @@ impl Engine {
     fn plan(&mut self, snapshot: &mut Snapshot, replaced: Option<&Cache>, now: Now) -> Option<Plan> {
         let ledger = {
             let mut ledger = self.shared.ledger();
-            self.shared.record(Step::Prepare(now));
             ledger.expire(now.moment);
             if !self.cache.is_complete() {
                 return None;

@@ -1,4 +1,3 @@
 //! What becomes of pods after they were created.
 
 pub mod backstop;
-pub mod loop_guard;

@@ -71,8 +71,6 @@ pub(crate) struct Pod {
     pub(crate) deleted: Option<Micros>,
     /// Whether its work was done.
     pub(crate) finished: bool,
-    /// Whether it ends for the sake of others.
-    pub(crate) disrupted: bool,
     /// Since when it is held, if it is; it was held for so long.
     pub(crate) held: Micros,
     /// Why it is held.
@@ -106,7 +104,6 @@ impl Pod {
             ends: Micros(0),
             deleted: None,
             finished: false,
-            disrupted: false,
             held: Micros(0),
             reason: "",
             refused: None,

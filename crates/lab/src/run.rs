@@ -438,13 +438,12 @@ impl<'s> Run<'s> {
     }
 
     /// Somebody deletes a pod. On a node it takes its time to terminate.
-    fn delete(&mut self, number: PodNumber, disrupted: bool) {
+    fn delete(&mut self, number: PodNumber) {
         let pod = &mut self.pods[number];
         if pod.deleted.is_some() || matches!(pod.phase, Phase::Finished | Phase::Gone) {
             return;
         }
         pod.deleted = Some(self.now);
-        pod.disrupted = disrupted;
         pod.version += 1;
         let is_active = pod.is_active();
         let is_cut_off = pod.node.is_some_and(|node| self.nodes[node].failed);
@@ -534,7 +533,7 @@ impl<'s> Run<'s> {
     fn evict(&mut self, failure: usize) {
         for node in self.failure(failure).nodes {
             for pod in self.nodes[*node].pods.clone() {
-                self.delete(pod, true);
+                self.delete(pod);
             }
         }
     }

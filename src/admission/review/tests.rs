@@ -23,7 +23,6 @@ fn reviewer(config: Config) -> Reviewer {
         config: Arc::new(ArcSwap::from_pointee(config)),
         metrics: Arc::new(Metrics::new()),
         clock: Clock::start(),
-        recording: None,
         log_limit: LogLimit::new(Clock::start()),
     }
 }

@@ -27,8 +27,6 @@ enum Scope {
     Policies,
     /// Where the definition of PerformanceProfile is installed.
     Profiles,
-    /// As `Pods`, where the backstop may have pods created again.
-    Recreation,
     /// Where a cloud can have data.
     Data,
     /// Of the Secret that edgeward keeps, where it does.
@@ -45,8 +43,8 @@ struct Need([&'static str; 2], &'static [&'static str], Scope, &'static str);
 
 const VIEW: &[&str] = &["list", "watch"];
 
-/// Those of docs/live-view.md and, of the ConfigMap, the backstop and certificates, docs/operations.md.
-const NEEDS: [Need; 22] = [
+/// Those of docs/live-view.md and, of the ConfigMap and certificates, docs/operations.md.
+const NEEDS: [Need; 21] = [
     Need(["", "nodes"], VIEW, Scope::Everywhere, "it decides nothing without"),
     Need(["", "pods"], VIEW, Scope::Everywhere, "it decides nothing without"),
     Need(
@@ -128,12 +126,6 @@ const NEEDS: [Need; 22] = [
         "no site is preferred, and no profile says why it is not accepted, without",
     ),
     Need(
-        ["", "pods"],
-        &["delete"],
-        Scope::Recreation,
-        "the backstop has no pod created again without",
-    ),
-    Need(
         ["", "persistentvolumeclaims"],
         VIEW,
         Scope::Data,
@@ -183,8 +175,6 @@ pub(super) struct Installation<'i> {
     pub(super) policies: bool,
     /// Whether PerformanceProfile is installed.
     pub(super) profiles: bool,
-    /// `backstop.recreate` of the configuration.
-    pub(super) recreates: bool,
     /// Whether a site in use can have data.
     pub(super) has_data: bool,
     /// The Secret that edgeward keeps its certificates in, if it does.
@@ -210,7 +200,6 @@ impl Installation<'_> {
             Scope::Sites => everywhere(self.sites),
             Scope::Policies => everywhere(self.policies),
             Scope::Profiles => everywhere(self.profiles),
-            Scope::Recreation => everywhere(self.recreates),
             Scope::Data => everywhere(self.has_data),
             Scope::Certificates => self.certificates.map(|of| (Some(&*of.namespace), Some(&*of.name))),
             Scope::NewCertificates => self.certificates.map(|of| (Some(&*of.namespace), None)),
@@ -272,7 +261,7 @@ async fn held_against_needs(
             Err(error) => return vec![unknown(user, &error)],
         };
         let lacking = lacks(need, &refused, user, namespace, name);
-        match installation.opted_in.filter(|_| need.is_about_single_pods()) {
+        match installation.opted_in.filter(|_| need.2 == Scope::Pods) {
             None => findings.push(lacking),
             // It holds no pod yet, and may be given the right where it will.
             Some([]) => findings.push(Finding {
@@ -300,13 +289,6 @@ async fn held_against_needs(
         ));
     }
     findings
-}
-
-impl Need {
-    /// Whether it is of use in single namespaces.
-    fn is_about_single_pods(&self) -> bool {
-        matches!(self.2, Scope::Pods | Scope::Recreation)
-    }
 }
 
 /// Whose rights are asked for.
@@ -466,7 +448,6 @@ mod tests {
         let mut expected = documented(include_str!("../../../docs/live-view.md"), "kind: ClusterRole");
         const OPERATIONS: &str = include_str!("../../../docs/operations.md");
         expected.extend(documented(OPERATIONS, "[configmaps]"));
-        expected.extend(documented(OPERATIONS, "verbs: [delete]"));
         expected.extend(documented(include_str!("../../../docs/sites.md"), "storageclasses"));
         expected.extend(documented(OPERATIONS, "resourceNames: [edgeward-certificates]"));
         let reviewed = NEEDS.iter().flat_map(|Need([group, resource], verbs, ..)| {

@@ -1,4 +1,3 @@
-use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -8,10 +7,12 @@ use edgeward_core::config::Config;
 use edgeward_core::guard::backstop::Candidate;
 use edgeward_core::keys::Keys;
 use edgeward_core::model::pod_record::StuckPod;
+use edgeward_core::testkit;
+use edgeward_core::units::{Micros, Moment};
 use edgeward_core::wire::pod::Pod;
-use edgeward_core::{config, testkit};
-use http::{Method, Request, Response};
+use http::{Request, Response};
 use http_body_util::BodyExt as _;
+use kube::Client;
 use kube::client::Body;
 use serde_json::{Value, json};
 use tokio::time::timeout;
@@ -22,40 +23,21 @@ use crate::controllers::events::Recorder;
 /// Long enough for a busy machine.
 const BOUND: Duration = Duration::from_secs(30);
 
-/// An API server that keeps what it is asked to delete, and the Events that it is told.
+/// An API server that keeps the Events that it is sent.
 #[derive(Clone, Default)]
 struct Server {
-    deletions: Arc<Mutex<Vec<(String, Value)>>>,
     notes: Arc<Mutex<Vec<String>>>,
-    /// What it answers to the next deletions, 200 to those after.
-    codes: Arc<Mutex<VecDeque<u16>>>,
 }
 
 impl Server {
     async fn answer(self, request: Request<Body>) -> anyhow::Result<Response<Body>> {
-        let (head, body) = request.into_parts();
-        let body: Value = serde_json::from_slice(&body.collect().await?.to_bytes())?;
-        let code = if head.method == Method::DELETE {
-            self.deletions
-                .lock()
-                .unwrap()
-                .push((head.uri.path().to_owned(), body["preconditions"].clone()));
-            self.codes.lock().unwrap().pop_front().unwrap_or(200)
-        } else {
-            let text = |field: &str| body[field].as_str().unwrap_or_default().to_owned();
-            let name = body["regarding"]["name"].as_str().unwrap_or_default();
-            let note = format!("{name}: {}: {}", text("reason"), text("note"));
-            self.notes.lock().unwrap().push(note);
-            201
-        };
-        let answer = match code {
-            201 => body,
-            200 => json!({"kind": "Status", "status": "Success"}),
-            _ => json!({"kind": "Status", "status": "Failure", "message": "no", "reason": "", "code": code}),
-        };
-        Ok(Response::builder()
-            .status(code)
-            .body(Body::from(answer.to_string().into_bytes()))?)
+        let body = request.into_body().collect().await?.to_bytes();
+        let event: Value = serde_json::from_slice(&body)?;
+        let text = |field: &str| event[field].as_str().unwrap_or_default();
+        let name = event["regarding"]["name"].as_str().unwrap_or_default();
+        let note = format!("{name}: {}: {}", text("reason"), text("note"));
+        self.notes.lock().unwrap().push(note);
+        Ok(Response::builder().status(201).body(Body::from(body.to_vec()))?)
     }
 }
 
@@ -64,23 +46,18 @@ struct Replica {
     server: Server,
     reports: watch::Sender<Arc<BackstopReport>>,
     leads: watch::Sender<Option<Moment>>,
-    config: Arc<ArcSwap<Config>>,
     metrics: Arc<Metrics>,
 }
 
 impl Replica {
-    fn start(recreate: bool) -> Self {
+    fn start() -> Self {
         let server = Server::default();
         let answering = server.clone();
         let service = tower::service_fn(move |request| Box::pin(answering.clone().answer(request)));
         let client = Client::new(service, "default");
         let (clock, metrics) = (Clock::start(), Arc::<Metrics>::default());
-        let config = Config {
-            backstop: config::Backstop { recreate },
-            ..Config::default()
-        };
-        let config = Arc::new(ArcSwap::from_pointee(config));
-        let (recorder, events) = Recorder::new(client.clone(), Arc::clone(&config), clock, Arc::clone(&metrics));
+        let config = Arc::new(ArcSwap::from_pointee(Config::default()));
+        let (recorder, events) = Recorder::new(client, clock, Arc::clone(&metrics));
         let fleet = json!({
             "sites": [
                 {"name": "edge", "kind": "edge"},
@@ -93,9 +70,8 @@ impl Replica {
         });
         let (reports, newest) = watch::channel(Arc::default());
         let backstop = Backstop {
-            client,
             reports: newest,
-            config: Arc::clone(&config),
+            config,
             shared: Arc::new(SharedState::new(Arc::new(testkit::snapshot(&fleet)), Micros(0))),
             events,
             clock,
@@ -108,7 +84,6 @@ impl Replica {
             server,
             reports,
             leads,
-            config,
             metrics,
         }
     }
@@ -123,10 +98,6 @@ impl Replica {
         self.leads.send_replace(leads.then_some(Moment(i64::MAX)));
     }
 
-    fn deleted(&self) -> Vec<(String, Value)> {
-        self.server.deletions.lock().unwrap().clone()
-    }
-
     /// Waits until the page of metrics has this line.
     async fn shows(&self, line: &str) {
         let shown = async {
@@ -138,12 +109,10 @@ impl Replica {
     }
 }
 
-/// A pod of this controller; each has ten.
-fn candidate(name: &str, owner: Option<&str>) -> Candidate {
-    let owners = owner.map(|uid| json!([{"kind": "ReplicaSet", "uid": uid, "controller": true}]));
+fn candidate(name: &str) -> Candidate {
     let text = json!({
         "metadata": {
-            "annotations": {"slo.example.io/class": "batch", "slo.example.io/deadlineMs": "60000"}, "ownerReferences": owners,
+            "annotations": {"slo.example.io/class": "batch", "slo.example.io/deadlineMs": "60000"},
         },
         "spec": {"containers": [{"resources": {"requests": {"cpu": "100m"}}}]},
     })
@@ -156,145 +125,47 @@ fn candidate(name: &str, owner: Option<&str>) -> Candidate {
         pod: Arc::new(StuckPod {
             uid: format!("uid-{name}").into(),
             name: name.into(),
-            resource_version: "7".into(),
             workload,
             placement: Arc::default(),
-            is_replaced: owner.is_some(),
             decision: None,
             reason: None,
         }),
         since: Moment(0),
         contribution: Contribution::default(),
-        siblings: 10,
     }
 }
 
 #[tokio::test]
-async fn pods_are_reported_and_deleted_only_where_that_is_wanted() {
-    let replica = Replica::start(false);
-    let all = [
-        candidate("a", Some("one")),
-        candidate("b", Some("two")),
-        candidate("bare", None),
-    ];
+async fn each_finding_is_counted_and_reported_once() {
+    let replica = Replica::start();
+    let mut decided = candidate("b");
+    let pod = Arc::make_mut(&mut decided.pod);
+    pod.decision = Some(edgeward_core::model::decision_id::DecisionId(7));
+    pod.reason = Some("edge_no_capacity".into());
+    let all = [candidate("a"), decided, candidate("c")];
     replica.report(&all);
     replica.lead(true);
-    replica.shows("edgeward_backstop_pods{finding=\"undecided\"} 3").await;
+    replica.shows("edgeward_backstop_pods{finding=\"undecided\"} 2").await;
+    replica.shows("edgeward_backstop_pods{finding=\"misplaced\"} 1").await;
     replica.shows("edgeward_backstop_pods{finding=\"bound\"} 3").await;
     let written = "edgeward_events_total{reason=\"Unschedulable\",result=\"written\"} 3";
     replica.shows(written).await;
-    let notes = replica.server.notes.lock().unwrap().clone();
+    let notes = || replica.server.notes.lock().unwrap().clone();
     assert!(
-        notes[0].starts_with("a: Unschedulable: created without a decision, and kube-scheduler finds no node for it")
-            && notes[0].ends_with("it would be sent to site cloud, where it fits 1 node (cloud_edge_no_capacity)"),
-        "{notes:?}"
+        notes()[0].starts_with("a: Unschedulable: created without a decision, and kube-scheduler finds no node for it")
+            && notes()[0].ends_with("it would be sent to site cloud, where it fits 1 node (cloud_edge_no_capacity)"),
+        "{:?}",
+        notes()
     );
-    assert_eq!(replica.deleted(), []);
+    // Its site is not among those that there are.
+    let sent = "b: Unschedulable: sent to a site that is none any more (edge_no_capacity), and";
+    assert!(notes()[1].starts_with(sent), "{:?}", notes());
 
-    replica.config.rcu(|config| Config {
-        backstop: config::Backstop { recreate: true },
-        ..Config::clone(config)
-    });
-    replica.report(&all);
-    replica
-        .shows("edgeward_backstop_recreations_total{result=\"deleted\"} 2")
-        .await;
-    let expected = ["a", "b"].map(|name| {
-        let preconditions = json!({"uid": format!("uid-{name}"), "resourceVersion": "7"});
-        (format!("/api/v1/namespaces/shop/pods/{name}"), preconditions)
-    });
-    assert_eq!(replica.deleted(), expected);
-    // Nothing is told twice.
     replica.report(&all[2..]);
     replica.shows("edgeward_backstop_pods{finding=\"undecided\"} 1").await;
     replica.shows(written).await;
-    assert_eq!(replica.server.notes.lock().unwrap().len(), 3);
+    assert_eq!(notes().len(), 3);
 
     replica.lead(false);
     replica.shows("edgeward_backstop_pods{finding=\"undecided\"} 0").await;
-    replica.report(&[candidate("c", Some("three"))]);
-    replica.lead(true);
-    replica
-        .shows("edgeward_backstop_recreations_total{result=\"deleted\"} 3")
-        .await;
-}
-
-#[tokio::test]
-async fn a_large_report_is_evaluated_in_parts_and_counted_as_a_whole() {
-    let replica = Replica::start(false);
-    // One in four has a place; the others have none and are not alike.
-    let all: Vec<_> = (0..450)
-        .map(|i| {
-            let mut one = candidate(&format!("p{i:03}"), None);
-            if i % 4 != 0 {
-                let pod = Arc::make_mut(&mut one.pod);
-                pod.workload.priority = i;
-                pod.workload.management = edgeward_core::model::slo::Management::OptedOut;
-            }
-            one
-        })
-        .collect();
-    replica.report(&all);
-    replica.lead(true);
-    for found in [50, 100, 113] {
-        let line = format!("edgeward_backstop_pods{{finding=\"undecided\"}} {found}");
-        replica.shows(&line).await;
-        replica.report(&all);
-    }
-}
-
-#[tokio::test]
-async fn a_pod_that_has_changed_is_looked_at_again() {
-    let replica = Replica::start(true);
-    replica.server.codes.lock().unwrap().extend([409, 404, 200]);
-    replica.lead(true);
-    let one = [candidate("a", Some("one"))];
-    for line in [
-        "result=\"outdated\"} 1",
-        "result=\"outdated\"} 2",
-        "result=\"deleted\"} 1",
-    ] {
-        replica.report(&one);
-        replica
-            .shows(&format!("edgeward_backstop_recreations_total{{{line}"))
-            .await;
-    }
-    // Its owner has lost one now; and one that may not be deleted is not asked for again and again.
-    replica.server.codes.lock().unwrap().push_back(403);
-    replica.report(&[candidate("b", Some("one")), candidate("c", Some("two"))]);
-    replica
-        .shows("edgeward_backstop_recreations_total{result=\"refused\"} 1")
-        .await;
-    replica.report(&[candidate("c", Some("two")), candidate("d", Some("three"))]);
-    replica
-        .shows("edgeward_backstop_recreations_total{result=\"deleted\"} 2")
-        .await;
-    let names: Vec<_> = replica.deleted().into_iter().map(|(path, _)| path).collect();
-    let expected = ["a", "a", "a", "c", "d"].map(|name| format!("/api/v1/namespaces/shop/pods/{name}"));
-    assert_eq!(names, expected);
-}
-
-#[tokio::test]
-async fn no_more_than_a_burst_is_deleted_at_once() {
-    let replica = Replica::start(true);
-    let burst = usize::try_from(BURST).unwrap();
-    let many: Vec<_> = (0..3 * burst)
-        .map(|i| candidate(&format!("p{i}"), Some(&format!("owner-{i}"))))
-        .collect();
-    replica.report(&many);
-    replica.lead(true);
-    replica
-        .shows(&format!(
-            "edgeward_backstop_recreations_total{{result=\"deleted\"}} {burst}"
-        ))
-        .await;
-    // A marker that the next look is over.
-    replica.report(&many[..2 * burst]);
-    replica
-        .shows(&format!(
-            "edgeward_backstop_pods{{finding=\"undecided\"}} {}",
-            2 * burst
-        ))
-        .await;
-    assert!(replica.deleted().len() < 2 * burst, "{}", replica.deleted().len());
 }

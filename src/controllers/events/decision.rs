@@ -2,7 +2,6 @@
 
 use std::fmt::Write as _;
 
-use edgeward_core::guard::loop_guard::Loop;
 use edgeward_core::model::decision_id::DecisionId;
 use edgeward_core::model::site::SiteKind;
 use edgeward_core::model::slo::Slo;
@@ -20,8 +19,6 @@ edgeward_core::words! {
     pub enum PodReason {
         /// It was sent to a cloud.
         PlacedCloud = "PlacedCloud",
-        /// It was kept at the edge. Told only where the configuration says so.
-        PlacedEdge = "PlacedEdge",
         /// A gate of ours keeps it from kube-scheduler.
         Held = "Held",
         /// That gate is gone.
@@ -36,8 +33,6 @@ edgeward_core::words! {
         ReleaseRefused = "ReleaseRefused",
         /// It is behind the gate of another domain than ours.
         GateOfAnotherDomain = "GateOfAnotherDomain",
-        /// Pods of its controller fail over and over, and are left as they are for a while.
-        LoopGuard = "LoopGuard",
     }
 }
 
@@ -45,14 +40,13 @@ impl PodReason {
     /// `type` and `action` of the Event.
     const fn type_and_action(self) -> [&'static str; 2] {
         match self {
-            Self::PlacedCloud | Self::PlacedEdge => ["Normal", "Place"],
+            Self::PlacedCloud => ["Normal", "Place"],
             Self::Held => ["Normal", "Hold"],
             Self::Released => ["Normal", "Release"],
             Self::InvalidSlo => ["Warning", "ReadSlo"],
             Self::SloAtRisk => ["Warning", "Place"],
             Self::Unschedulable => ["Warning", "Recheck"],
             Self::ReleaseRefused | Self::GateOfAnotherDomain => ["Warning", "Release"],
-            Self::LoopGuard => ["Warning", "LeaveAlone"],
         }
     }
 }
@@ -137,10 +131,7 @@ pub(super) fn events_of(observed: &ObservedDecision, now: Timestamp) -> Vec<PodE
             add(PodReason::PlacedCloud, note(observed, &format!("sent to {place}")));
             true
         }
-        ("edge", Some(SiteKind::Edge)) => {
-            add(PodReason::PlacedEdge, note(observed, &format!("kept at {place}")));
-            true
-        }
+        ("edge", Some(SiteKind::Edge)) => true,
         _ => false,
     };
     if !is_placed {
@@ -158,27 +149,6 @@ pub(super) fn events_of(observed: &ObservedDecision, now: Timestamp) -> Vec<PodE
         add(PodReason::SloAtRisk, note(observed, &what));
     }
     events
-}
-
-/// What there is to tell of pods that fail over and over: on the one that was one too many.
-pub fn loop_paused(closed: &Loop, now: Timestamp) -> PodEvent {
-    let Loop {
-        controller, failures, ..
-    } = closed;
-    let note = format!(
-        "within a minute {controller} created {failures} pods in the place of ones that failed or were deleted within 10 s; its \
-         pods are left as they are for {} s (passthrough_loop_guard)",
-        closed.pause.0 / 1_000_000
-    );
-    PodEvent {
-        namespace: closed.namespace.clone(),
-        name: closed.pod.clone(),
-        uid: closed.uid.clone(),
-        reason: PodReason::LoopGuard,
-        decision: closed.decision,
-        at: now,
-        note,
-    }
 }
 
 /// What happened, why in words, and the numbers of the pod and of every site that the pod's annotations have.

@@ -5,14 +5,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
-use edgeward_core::config::Config;
 use edgeward_core::units::{Micros, Moment};
 use edgeward_core::wire::pod::ObservedDecision;
 use kube::Client;
 use tokio::sync::mpsc;
 
-use super::decision::{PodEvent, PodReason, events_of};
+use super::decision::{PodEvent, events_of};
 use super::{Outcome, PAUSE, create};
 use crate::controllers::lease::Leadership;
 use crate::instruments::logs::LogLimit;
@@ -74,7 +72,6 @@ pub struct Recorder {
     waiting: VecDeque<Waiting>,
     bucket: TokenBucket,
     client: Client,
-    config: Arc<ArcSwap<Config>>,
     clock: Clock,
     metrics: Arc<Metrics>,
     log_limit: LogLimit,
@@ -89,9 +86,9 @@ struct Waiting {
 }
 
 impl Recorder {
-    /// A recorder that writes what this configuration wants to be told, and where it is told.
+    /// A recorder, and where it is told.
     #[must_use]
-    pub fn new(client: Client, config: Arc<ArcSwap<Config>>, clock: Clock, metrics: Arc<Metrics>) -> (Self, Events) {
+    pub fn new(client: Client, clock: Clock, metrics: Arc<Metrics>) -> (Self, Events) {
         let (sender, reports) = mpsc::channel(WAITING);
         let events = Events {
             sender,
@@ -102,7 +99,6 @@ impl Recorder {
             waiting: VecDeque::new(),
             bucket: TokenBucket::new(BURST, INTERVAL),
             client,
-            config,
             clock,
             metrics,
             log_limit: LogLimit::new(clock),
@@ -181,9 +177,7 @@ impl Recorder {
             Report::Decided(observed) => events_of(&observed, self.clock.wall()),
             Report::Event(event) => vec![event],
         };
-        let is_placed_edge_told = self.config.load().placed_edge_events;
-        let is_told = |event: &PodEvent| event.reason != PodReason::PlacedEdge || is_placed_edge_told;
-        for event in events.into_iter().filter(is_told) {
+        for event in events {
             if self.waiting.len() >= WAITING
                 && let Some(Waiting { event, .. }) = self.waiting.pop_front()
             {

@@ -71,8 +71,6 @@ fn every_metric_touched() -> String {
     };
     let links = watch::Sender::new(Links::from([("cloud".to_owned(), known)]));
     metrics.wan.follow(links.subscribe(), Clock::start());
-    metrics.guards.recreation(RecreationOutcome::Deleted);
-    metrics.guards.paused();
     metrics.waitlist.change("released_edge", ReleaseOutcome::Changed);
     metrics.configuration.version(7);
     metrics.configuration.faults(["explain"].into_iter());

@@ -152,7 +152,7 @@ impl Server {
 async fn while_it_is_not_installed_only_the_list_of_groups_is_asked_for() {
     let server = Arc::<Server>::default();
     let clock = Clock::start();
-    let (_observer, changes) = crate::sources::Observer::new(clock, Arc::default(), None);
+    let (_observer, changes) = crate::sources::Observer::new(clock, Arc::default());
     let liqo = Liqo::new(server.client(), Arc::default(), clock, changes);
     let state = State::default();
     let becomes = async |is_in_use: bool| {

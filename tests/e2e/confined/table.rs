@@ -3,9 +3,7 @@
 use anyhow::{Context, Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use edgeward_harness::decision::is_unschedulable;
 use edgeward_harness::fixture::{ENTRIES, ENTRY_OF_PODS, Fixture, manifest};
-use edgeward_harness::kubectl::Kubectl;
 use edgeward_harness::pki::Authority;
 use edgeward_harness::test_webhook;
 use edgeward_harness::wait::{BOUND, eventually};
@@ -303,66 +301,6 @@ pub(super) fn pods(fixture: &Fixture<'_>, by_hand: &ByHand<'_, '_>) -> Result<()
     // Or it would never be gone.
     let free = json!([remove("/metadata/finalizers")]).to_string();
     let args = ["patch", "pod", "held", "--type=json", "-p", &free];
-    fixture.kubectl.run(&args, "").map(drop)
-}
-
-/// By what the backstop may delete: pods without a node whose controller creates another.
-pub(super) fn deletions(fixture: &Fixture<'_>, by_hand: &ByHand<'_, '_>) -> Result<()> {
-    let (other, in_other) = fixture.another_namespace("other", json!({}))?;
-    let stuck = |mut workload: Value| {
-        workload["spec"]["template"]["spec"]["nodeSelector"] = json!({"edgeward.test/nowhere": "true"});
-        workload
-    };
-    let deployment = |name: &str| stuck(workloads::deployment(name, 1, workloads::batch()));
-    let mut gated = deployment("gated");
-    gated["spec"]["template"]["spec"]["schedulingGates"] = json!([{"name": GATE}]);
-    let mut opted_out = deployment("opted-out");
-    opted_out["spec"]["template"]["metadata"]["labels"]["scheduling.example.io/managed"] = json!("false");
-    let mut bare = workloads::pod("bare-app", workloads::batch());
-    bare["metadata"]["labels"] = json!({"app": "bare-app"});
-    bare["spec"]["nodeSelector"] = json!({"edgeward.test/nowhere": "true"});
-    for object in [
-        deployment("stuck"),
-        gated,
-        opted_out,
-        bare,
-        stuck(workloads::deployment("unasked", 1, json!({}))),
-        stuck(workloads::job("job", workloads::batch())),
-        workloads::deployment("running", 1, workloads::batch()),
-    ] {
-        fixture.kubectl.create(&object)?;
-    }
-    in_other.create(&deployment("elsewhere"))?;
-
-    let deleted = |kubectl: &Kubectl, namespace: &str, app: &str| {
-        let name = eventually(&format!("{app} is as it will be"), BOUND, || {
-            let pods = kubectl.list("pods", &format!("app={app}"))?;
-            let pod = pods.first().context("there is none")?;
-            let is_ready = match app {
-                "gated" => true,
-                "running" => pod["status"]["phase"] == "Running",
-                _ => is_unschedulable(pod),
-            };
-            ensure!(is_ready, "{}", pod["status"]);
-            Ok(pod["metadata"]["name"].as_str().unwrap_or_default().to_owned())
-        })?;
-        by_hand.delete_pod(namespace, &name)
-    };
-    let here = |app: &str| deleted(&fixture.kubectl, &fixture.namespace, app);
-    for (app, words) in [
-        ("gated", "delete only pods that kube-scheduler has found no node for"),
-        ("running", "delete only pods that kube-scheduler has found no node for"),
-        ("opted-out", "delete only pods that ask for a decision"),
-        ("unasked", "delete only pods that ask for a decision"),
-        ("bare-app", "delete only pods of a ReplicaSet or StatefulSet"),
-        ("job", "delete only pods of a ReplicaSet or StatefulSet"),
-    ] {
-        is_refused(here(app), words).context(app)?;
-    }
-    let elsewhere = deleted(&in_other, &other, "elsewhere");
-    is_refused(elsewhere, "delete pods only in namespaces that opted in")?;
-    here("stuck")?;
-    let args = ["delete", "pod", "--selector=app=running", "--dry-run=server"];
     fixture.kubectl.run(&args, "").map(drop)
 }
 

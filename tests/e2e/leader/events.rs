@@ -7,8 +7,8 @@ use edgeward_harness::wait::{BOUND, eventually};
 use edgeward_harness::workloads;
 use serde_json::{Value, json};
 
-/// With two replicas, after a handover and after a restart, each decision is told once; what stays at the edge is told only on
-/// demand.
+/// With two replicas, after a handover and after a restart, each decision is told once, unless it kept
+/// the pod at the edge.
 pub(crate) fn reported_once(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = Nodes::new(fixture)?;
     nodes.edge_node("edge-0", "1")?;
@@ -72,19 +72,6 @@ pub(crate) fn reported_once(fixture: &Fixture<'_>) -> Result<()> {
     let all = ours(fixture)?;
     ensure!(all.len() == 4, "{all:#?}");
 
-    let mut config = config;
-    config["placedEdgeEvents"] = json!(true);
-    other.set_config(&config)?;
-    eventually("it is read", BOUND, || {
-        // The second since it was started again.
-        let count = other.count("edgeward_config_reloads_total", &[("result", "loaded")])?;
-        ensure!(count == 2, "{count}");
-        Ok(())
-    })?;
-    create(fixture, "nearer", 50, "edge_feasible_slo_met")?;
-    eventually("the edge is told", BOUND, || one(fixture, "nearer", "PlacedEdge"))?;
-    let all = ours(fixture)?;
-    ensure!(all.len() == 5, "{all:#?}");
     Ok(())
 }
 

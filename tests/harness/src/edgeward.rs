@@ -79,18 +79,16 @@ impl<'run> Edgeward<'run> {
         namespace: &str,
         config: &Value,
         authority: &Authority,
-        more: &[String],
     ) -> Result<Self> {
         let tls = tls(dir)?;
         fs::write(tls.join(BUNDLE), &authority.certificate)?;
         let (certificate, key) = authority.server(&[])?.write(&tls, "tls")?;
-        let mut args = vec![
+        let args = vec![
             settings(dir, config)?,
             format!("--namespace={namespace}"),
             option("tls-cert", &certificate),
             option("tls-key", &key),
         ];
-        args.extend_from_slice(more);
         Self::launch(program, dir, args, Some(kubeconfig))?.ready()
     }
 

@@ -233,7 +233,7 @@ impl<'run> Fixture<'run> {
         let dir = self.dir.join(name);
         fs::create_dir_all(&dir)?;
         let kubeconfig = self.plane.edgeward_kubeconfig();
-        Edgeward::start_live(self.program(), &dir, kubeconfig, &self.home()?, config, authority, &[])
+        Edgeward::start_live(self.program(), &dir, kubeconfig, &self.home()?, config, authority)
     }
 
     /// One with the API server behind a proxy.
@@ -243,27 +243,9 @@ impl<'run> Fixture<'run> {
         self.start_live(&self.dir, kubeconfig, config)
     }
 
-    /// One that records what its engine is asked, and where.
-    pub fn recorded_edgeward(&self, config: &Value) -> Result<(Edgeward<'run>, PathBuf)> {
-        let recording = self.dir.join("run.jsonl");
-        let record = format!("--record={}", recording.display());
-        let (kubeconfig, home) = (self.plane.edgeward_kubeconfig(), self.home()?);
-        let authority = Authority::new()?;
-        let edgeward = Edgeward::start_live(
-            self.program(),
-            &self.dir,
-            kubeconfig,
-            &home,
-            config,
-            &authority,
-            &[record],
-        )?;
-        Ok((edgeward, recording))
-    }
-
     fn start_live(&self, dir: &Path, kubeconfig: PathBuf, config: &Value) -> Result<Edgeward<'run>> {
         let home = self.home()?;
-        Edgeward::start_live(self.program(), dir, kubeconfig, &home, config, &Authority::new()?, &[])
+        Edgeward::start_live(self.program(), dir, kubeconfig, &home, config, &Authority::new()?)
     }
 
     /// The namespace of this test's edgewards, where they elect one of them.
@@ -313,12 +295,6 @@ impl<'run> Fixture<'run> {
                 .rights
                 .grant_certificates_in(namespace, &self.plane.kubectl)?,
         );
-        Ok(())
-    }
-
-    /// Lets edgeward have pods created again, as `deploy/recreate` does, for as long as the test goes on.
-    pub fn allow_recreation(&self) -> Result<()> {
-        self.allow(self.plane.rights.grant_recreation(&self.plane.kubectl)?);
         Ok(())
     }
 

@@ -49,8 +49,6 @@ pub(crate) fn users() -> Vec<String> {
 pub(crate) struct Rights {
     /// ServiceAccount, roles and bindings, and the policies about that ServiceAccount.
     objects: Vec<Value>,
-    /// What `deploy/recreate` adds to them.
-    recreation: Vec<Value>,
     /// What `deploy/data` adds to them.
     data: Vec<Value>,
     /// What `certs/self-managed` adds to them.
@@ -76,16 +74,15 @@ impl Rights {
         const KEPT: [&str; 2] = ["rbac.authorization.k8s.io/v1", "admissionregistration.k8s.io/v1"];
         objects
             .retain(|object| object["kind"] == "ServiceAccount" || KEPT.iter().any(|it| object["apiVersion"] == *it));
-        ensure!(objects.len() == 13, "{objects:#?}");
+        ensure!(objects.len() == 11, "{objects:#?}");
         for object in &mut objects {
             *object = under_every_domain(object)?;
         }
-        let recreation = kubectl.render(&workspace().join("deploy/recreate"))?;
         let data = kubectl.render(&workspace().join("deploy/data"))?;
         let certificates = kubectl.render(&workspace().join("certs/self-managed"))?;
         let liqo = kubectl.render(&workspace().join("deploy/liqo"))?;
         // Each is granted in the namespaces of tests instead.
-        let additions = recreation.iter().chain(&data).chain(&certificates);
+        let additions = data.iter().chain(&certificates);
         let mut roles = objects.iter().chain(additions);
         ensure!(
             roles.all(|object| object["kind"] != "Role" || object["metadata"]["namespace"] == NAMESPACE),
@@ -93,7 +90,6 @@ impl Rights {
         );
         Ok(Self {
             objects,
-            recreation,
             data,
             certificates,
             liqo,
@@ -136,11 +132,6 @@ impl Rights {
 
     fn liqo_and_data(&self) -> Vec<Value> {
         [&self.liqo[..], &self.data].concat()
-    }
-
-    /// Adds the right to have pods created again.
-    pub(crate) fn grant_recreation(&self, kubectl: &Kubectl) -> Result<Granted> {
-        Granted::apply(self.recreation.clone(), kubectl.clone())
     }
 
     /// Adds the right to see where data is.
@@ -186,7 +177,7 @@ impl Rights {
     }
 
     fn granted(&self) -> BTreeSet<Right> {
-        let additions = [&self.recreation, &self.data, &self.certificates, &self.liqo];
+        let additions = [&self.data, &self.certificates, &self.liqo];
         granted_by(self.objects.iter().chain(additions.into_iter().flatten()))
     }
 

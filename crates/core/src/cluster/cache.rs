@@ -368,7 +368,6 @@ impl Cache {
             kubernetes_as_of: self.kubernetes_as_of(as_of(Kind::Nodes).min(as_of(Kind::Pods))),
             sites: self.sites.iter().map(|entry| entry.site.clone()).collect(),
             claims: Arc::default(),
-            paused: Arc::default(),
             silent_schedulers: self.silent_schedulers_by_name(),
             volumes: None,
             awaits_volumes: false,

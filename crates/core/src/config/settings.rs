@@ -2,7 +2,6 @@
 //! does. The readers, `docs/configuration.md` and the JSON schema for editors are made of it.
 
 use crate::config::declaration::{Assumed, Kind, Read, Setting, settings};
-use crate::config::guards::{Backstop, LoopGuard};
 use crate::config::holding::OnNoCapacity;
 use crate::config::probing::Probing;
 use crate::config::prometheus::{Input, Prometheus};
@@ -106,13 +105,6 @@ settings! { Config:
         "Which pods stand in a queue: those that wait for room and stand ahead, or all of the class in phase Pending";
     prometheus = "prometheus", Object(&Prometheus::SETTINGS), NONE,
         "A Prometheus server that is [asked for more](prometheus.md)";
-    placed_edge_events = "placedEdgeEvents", Boolean, Value("false"),
-        "Whether each pod that is kept at the edge gets an [Event](operations.md#events) `PlacedEdge` too";
-    backstop = "backstop", Object(&Backstop::SETTINGS), Value("{recreate: false}"),
-        "What is done about pods that slipped past the decision";
-    loop_guard = "loopGuard", Object(&LoopGuard::SETTINGS), Value("{failuresPerMinute: 10, pause: 5m}"),
-        "When and for how long the pods of a controller are [left as they are](operations.md#the-loop-guard) \
-         because they fail over and over";
 }
 
 settings! { LiqoSettings:
@@ -137,19 +129,6 @@ settings! { LinearModel:
         "Milliseconds for each millicore that the pod asks for";
     beta = "beta", Number(0, 86_400_000_000), Words("that of the class"),
         "Milliseconds besides";
-}
-
-settings! { Backstop:
-    recreate = "recreate", Boolean, Value("false"),
-        "Whether pods of ReplicaSets and StatefulSets that kube-scheduler finds no node for, and that another site \
-         would take, are [deleted](operations.md#the-backstop) so that they are created again";
-}
-
-settings! { LoopGuard:
-    failures_per_minute = "failuresPerMinute", Integer(1, 1_000), Value("10"),
-        "How many of its pods may be created in a minute in the place of failed ones";
-    pause = "pause", Duration("0s", "24h"), Value("5m"),
-        "For how long its pods are left as they are when there were more. `0s`: not at all";
 }
 
 settings! { Prometheus:

@@ -3,7 +3,6 @@
 use std::cell::OnceCell;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use super::journal::{Journal, Step};
 use crate::config::Config;
 use crate::model::decision_id::DecisionId;
 use crate::model::pod_record::HeldPod;
@@ -24,7 +23,6 @@ use crate::units::{Micros, Now};
 pub struct SharedState {
     snapshot: RwLock<Arc<Snapshot>>,
     ledger: Mutex<Ledger>,
-    journal: Option<Arc<dyn Journal>>,
 }
 
 /// The snapshots that one decision has read: what its verdict borrows from. Another decision has others.
@@ -53,19 +51,6 @@ impl SharedState {
         Self {
             snapshot: RwLock::new(snapshot),
             ledger: Mutex::new(Ledger::new(reservation_ttl)),
-            journal: None,
-        }
-    }
-
-    /// The same, which writes each step to this journal.
-    #[must_use]
-    pub fn with_journal(self, journal: Option<Arc<dyn Journal>>) -> Self {
-        Self { journal, ..self }
-    }
-
-    pub(super) fn record(&self, step: Step<'_>) {
-        if let Some(journal) = &self.journal {
-            journal.record(step);
         }
     }
 
@@ -103,14 +88,7 @@ impl SharedState {
         ledger.expire(now.moment);
         let room = Room::new(candidates.snapshot, &ledger, queue_key, &workload.namespace);
         let verdict = decide_among(workload, &candidates, &room, config, now);
-        let is_wanted = is_wanted();
-        self.record(Step::Review {
-            id,
-            now,
-            is_wanted,
-            verdict: &verdict,
-        });
-        if is_wanted {
+        if is_wanted() {
             assume_volumes(&mut ledger, workload, &verdict, candidates.snapshot, now);
             if let (Some(site), Some(node)) = (verdict.site(), verdict.node) {
                 let reservation = Reservation::new(id, workload, site.name(), node);
@@ -150,13 +128,6 @@ impl SharedState {
         };
         let room = Room::new(candidates.snapshot, &ledger, queue_key, &workload.namespace);
         let verdict = decide_among(&workload, &candidates, &room, config, now);
-        self.record(Step::Release {
-            id,
-            now,
-            uid: &held.uid,
-            waited,
-            verdict: &verdict,
-        });
         assume_volumes(&mut ledger, &workload, &verdict, candidates.snapshot, now);
         let reservation = verdict.site().zip(verdict.node).map(|(site, node)| Reservation {
             releases: Some(Arc::clone(&held.uid)),
@@ -168,9 +139,7 @@ impl SharedState {
 
     /// Forgets what was reserved under this id: no pod will follow.
     pub fn forget(&self, id: DecisionId, namespace: &str) {
-        let mut ledger = self.ledger();
-        self.record(Step::Forget(id, namespace));
-        ledger.forget(id, namespace);
+        self.ledger().forget(id, namespace);
     }
 
     /// The candidates of the newest snapshot, and the lock under which it stays the newest. They are found before the lock is

@@ -3,7 +3,6 @@
 mod data;
 mod liqo;
 mod minutes;
-mod replay;
 
 use serde_json::json;
 
@@ -177,42 +176,6 @@ fn each_decision_is_reported_once_and_only_where_it_is_new() {
         is("d", Some("edge"))
     );
     assert_eq!(tells(vec![pod("e", ago(1), 6, "none")]), is("e", None));
-}
-
-#[test]
-fn a_loop_is_published_and_reported_once_and_only_of_pods_seen_as_they_are_created() {
-    let shared = Arc::<SharedState>::default();
-    let mut engine = Engine::new(Arc::default(), Arc::clone(&shared));
-    let mut told = vec![];
-    let pod = |i: usize| {
-        let pod = serde_json::json!({
-            "metadata": {
-                "name": i.to_string(), "namespace": "shop", "uid": i.to_string(),
-                "annotations": {"scheduling.example.io/decision-id": "00000000-0000-4000-8000-000000000001"},
-                "ownerReferences": [{"kind": "Robot", "name": "r2", "uid": "r2", "controller": true}],
-            },
-            "spec": {},
-        });
-        record(&pod)
-    };
-    let mut paused_after = |changes: Vec<Change>| {
-        changes.iter().for_each(|change| engine.apply(change, NOW));
-        let effects = engine.publish(NOW).effects.into_iter();
-        told.extend(effects.filter_map(|effect| match effect {
-            Effect::Paused(closed) => Some(closed),
-            _ => None,
-        }));
-        shared.snapshot().paused.get("shop", "r2").is_some()
-    };
-    let comes_and_goes = |i: usize| [pod(i), Change::PodGone(i.to_string().into())];
-    assert!(!paused_after(vec![Change::ListBegan(Kind::Pods)]));
-    assert!(!paused_after((0..50).flat_map(comes_and_goes).collect()));
-    assert!(!paused_after(vec![Change::ListEnded(Kind::Pods)]));
-    assert!(!paused_after((100..111).flat_map(comes_and_goes).collect()));
-    assert!(paused_after(comes_and_goes(111).into()));
-    assert!(paused_after((200..220).flat_map(comes_and_goes).collect()));
-    let names: Vec<_> = told.iter().map(|closed| (&*closed.controller, &*closed.pod)).collect();
-    assert_eq!(names, [("Robot r2", "111")]);
 }
 
 #[test]

@@ -1,12 +1,6 @@
 //! Pods that were created while the webhook was away, and pods that kube-scheduler cannot place where they were sent.
-//!
-//! What was decided cannot be taken back on a pod that exists. But a pod whose owner creates another in its place can be
-//! deleted, and the other is decided by what is there then.
-
-mod recreation;
 
 use std::collections::{BTreeMap, HashMap};
-use std::ops::Range;
 use std::sync::Arc;
 
 use crate::cluster::cache::{Cache, Contribution};
@@ -15,7 +9,7 @@ use crate::model::claims::{Claim, Claims};
 use crate::model::decision_id::DecisionId;
 use crate::model::pod_record::{Phase, PodRecord, StuckPod};
 use crate::model::site::SiteKind;
-use crate::model::snapshot::{ByController, Snapshot};
+use crate::model::snapshot::Snapshot;
 use crate::model::workload::Workload;
 use crate::placement::decide::decide;
 use crate::placement::ledger::Ledger;
@@ -23,16 +17,11 @@ use crate::placement::room::Room;
 use crate::placement::verdict::{Action, Reason};
 use crate::units::{Micros, Moment, Now};
 
-pub use recreation::Recreation;
-
 /// For how long kube-scheduler must have found no node for a pod, as far as we have seen, for it to be a candidate.
 pub const STUCK_AFTER: Micros = Micros::from_secs(30);
 
 /// The shortest time between two reports.
 const PERIOD: Micros = Micros::from_secs(5);
-
-/// How many decisions an evaluation takes at most; of pods with many constraints each can take some milliseconds.
-const BUDGET: usize = 200;
 
 /// Keeps the pods that the backstop is for.
 #[derive(Debug, Default)]
@@ -71,22 +60,6 @@ pub struct Candidate {
     pub since: Moment,
     /// What it adds to the snapshot.
     pub contribution: Contribution,
-    /// How many pods its controller has, as far as they have not ended.
-    pub siblings: u32,
-}
-
-/// A candidate's place in the order in which they are evaluated.
-pub type CandidateKey = (Moment, Arc<str>);
-
-/// What one evaluation has found out.
-#[derive(Debug, Clone)]
-pub struct Evaluation {
-    /// Those that would be sent to another site now.
-    pub findings: Vec<Finding>,
-    /// The candidates that were evaluated, by their place in the report.
-    pub seen: Range<usize>,
-    /// Behind which of them the next evaluation goes on; `None` where this one has come to the end.
-    pub stopped_at: Option<CandidateKey>,
 }
 
 /// A candidate that would be sent to another site now, where it fits.
@@ -158,8 +131,7 @@ impl Backstop {
         self.due
     }
 
-    /// The report, if it is time for that. Cost: a pass over the pods that are kept; over all pods where one of them is a
-    /// candidate that would be replaced.
+    /// The report, if it is time for that. Cost: a pass over the pods that are kept.
     pub fn report(&mut self, cache: &Cache, now: Moment) -> Option<BackstopReport> {
         self.due.filter(|due| *due <= now)?;
         self.reported_at = Some(now);
@@ -171,28 +143,10 @@ impl Backstop {
                 pod: Arc::clone(&stuck.pod),
                 since: stuck.since,
                 contribution: cache.contribution(&stuck.pod.uid).filter(|_| is_ripe)?,
-                siblings: 0,
             })
         };
         let mut candidates: Vec<_> = self.stuck.values().filter_map(candidate).collect();
-        candidates.sort_by(|a, b| a.key().cmp(&b.key()));
-        let mut owners = ByController::default();
-        let replaced = candidates.iter().filter(|candidate| candidate.pod.is_replaced);
-        for candidate in replaced {
-            let workload = &candidate.pod.workload;
-            if let Some(uid) = &workload.controller {
-                owners.entry(&workload.namespace, uid).or_insert(0_u32);
-            }
-        }
-        cache.count_pods_of(&mut owners);
-        for candidate in &mut candidates {
-            let workload = &candidate.pod.workload;
-            let owner = workload.controller.as_deref();
-            candidate.siblings = owner
-                .and_then(|uid| owners.get(&workload.namespace, uid))
-                .copied()
-                .unwrap_or(0);
-        }
+        candidates.sort_by(|a, b| (a.since, &a.pod.uid).cmp(&(b.since, &b.pod.uid)));
         let is_missed = |(namespace, created): &&(Box<str>, jiff::Timestamp)| {
             let since = self.decided_since.get(namespace);
             cache.is_managed(namespace) && since.is_some_and(|since| since < created)
@@ -212,60 +166,41 @@ impl Backstop {
 }
 
 impl BackstopReport {
-    /// Which candidates would be sent to another site now and fit there, beside those before them in this evaluation, which
-    /// begins behind `after`, where the one before it stopped. Nothing is found in a snapshot that is too old to send a pod away on.
-    /// Cost: a decision and a copy of the snapshot for each that is not like one before it which is well where it is; after 200
-    /// of them it stops.
-    pub fn evaluate(
-        &self,
-        after: Option<&CandidateKey>,
-        snapshot: &Snapshot,
-        ledger: &Ledger,
-        config: &Config,
-        now: Now,
-    ) -> Evaluation {
-        let all = self.candidates.len();
+    /// The candidates that would be sent to another site now, each by itself. None in a snapshot that is too old to send a
+    /// pod away on. Cost: a decision and a copy of the snapshot, without its nodes, for each candidate that differs from
+    /// those before it.
+    pub fn evaluate(&self, snapshot: &Snapshot, ledger: &Ledger, config: &Config, now: Now) -> Vec<Finding> {
         if snapshot.is_stale(config.telemetry_ttl, now.moment) {
-            return Evaluation {
-                findings: vec![],
-                seen: 0..all,
-                stopped_at: None,
-            };
+            return vec![];
         }
-        let is_seen = |candidate: &Candidate| after.is_some_and(|after| candidate.key() <= (after.0, &after.1));
-        let begin = Some(self.candidates.partition_point(is_seen)).filter(|begin| *begin < all);
-        let mut seen = begin.unwrap_or(0)..all;
-        let mut claims = Claims::clone(&snapshot.claims);
-        let mut unplaceable: Vec<&Candidate> = vec![];
+        let mut destinations = HashMap::new();
         let mut findings = vec![];
-        for (at, candidate) in self.candidates.iter().enumerate().skip(seen.start) {
-            // Since there was no place for its like, there was only taken from what is left.
-            if unplaceable.iter().any(|other| candidate.is_like(other)) {
-                continue;
-            }
-            if findings.len() + unplaceable.len() == BUDGET {
-                seen.end = at;
-                break;
-            }
-            match candidate.evaluate(snapshot, ledger, &mut claims, config, now) {
-                Some(finding) => findings.push(finding),
-                None => unplaceable.push(candidate),
+        for candidate in &self.candidates {
+            let pod = &*candidate.pod;
+            let kind = (
+                &candidate.contribution,
+                &pod.workload,
+                &pod.placement,
+                &pod.reason,
+                pod.decision.is_some(),
+            );
+            let destination = destinations
+                .entry(kind)
+                .or_insert_with(|| candidate.destination(snapshot, ledger, config, now));
+            if let Some((site, reason, fitting)) = destination.clone() {
+                findings.push(Finding {
+                    candidate: candidate.clone(),
+                    site,
+                    reason,
+                    fitting,
+                });
             }
         }
-        let last = self.candidates[seen.clone()].last().filter(|_| seen.end < all);
-        Evaluation {
-            findings,
-            stopped_at: last.map(|last| (last.since, Arc::clone(&last.pod.uid))),
-            seen,
-        }
+        findings
     }
 }
 
 impl Candidate {
-    fn key(&self) -> (Moment, &Arc<str>) {
-        (self.since, &self.pod.uid)
-    }
-
     /// Whether it is at this site. A pod without a placement that kube-scheduler refuses although it fits a node is at the edge,
     /// where pods go that nobody sends away.
     fn is_at(&self, name: &str, kind: SiteKind) -> bool {
@@ -275,57 +210,26 @@ impl Candidate {
         }
     }
 
-    fn is_like(&self, other: &Self) -> bool {
-        self.contribution == other.contribution
-            && self.pod.reason == other.pod.reason
-            && self.pod.workload == other.pod.workload
-            && self.pod.placement == other.pod.placement
-    }
-
-    /// Where it would be sent if it were created again, unless that is where it is; what it takes there is claimed.
-    fn evaluate(
+    /// Where it would be sent if it were created again, why, and on how many nodes it fits there; `None` if that is where it
+    /// is, or has no room for it.
+    fn destination(
         &self,
         snapshot: &Snapshot,
         ledger: &Ledger,
-        claims: &mut Claims,
         config: &Config,
         now: Now,
-    ) -> Option<Finding> {
+    ) -> Option<(String, Reason, usize)> {
         let snapshot = self.contribution.removed_from(snapshot, &self.pod.workload);
         let workload = self.recreated(&snapshot);
-        let room = Room::beside(
-            &snapshot,
-            ledger,
-            claims,
-            workload.queue_key(&config.priority_caps, None),
-            &workload.namespace,
-        );
+        let queue_key = workload.queue_key(&config.priority_caps, None);
+        let room = Room::new(&snapshot, ledger, queue_key, &workload.namespace);
         let verdict = decide(&workload, &room, config, now);
         let Action::Place(site) = verdict.action else {
             return None;
         };
         let chosen = verdict.chosen().filter(|chosen| chosen.takes_for_sure())?;
-        if self.is_at(site.name(), site.kind()) {
-            return None;
-        }
-        let finding = Finding {
-            candidate: self.clone(),
-            site: site.name().to_owned(),
-            reason: verdict.reason,
-            fitting: chosen.fitting.len(),
-        };
-        let claim = Claim {
-            uid: Arc::clone(&self.pod.uid),
-            // Before whoever is created again.
-            queue_key: workload.queue_key(&config.priority_caps, Some((jiff::Timestamp::MIN, &self.pod.uid))),
-            site: site.name().into(),
-            amount: workload.request.clone(),
-            has_room: true,
-        };
-        if let Some(node) = verdict.node {
-            claims.add(node, claim);
-        }
-        Some(finding)
+        let moves = !self.is_at(site.name(), site.kind());
+        moves.then(|| (site.name().to_owned(), verdict.reason, chosen.fitting.len()))
     }
 
     /// The pod as its owner would create it.

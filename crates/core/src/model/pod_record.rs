@@ -28,8 +28,6 @@ pub struct PodRecord {
     pub namespace: Box<str>,
     /// Uid of its controller.
     pub controller: Option<Box<str>>,
-    /// Kind and name of its controller, for people.
-    pub controller_name: Option<Box<str>>,
     /// When it was created, to the second.
     pub created: Option<jiff::Timestamp>,
     /// `spec.schedulerName`; `None` where it is not the name of a scheduler.
@@ -56,8 +54,6 @@ pub struct PodRecord {
     pub finished: Option<Finished>,
     /// Whether it is being deleted, and by when it is to be gone, to the second, if that can be read.
     pub terminating: Option<Option<jiff::Timestamp>>,
-    /// Whether it ends for the sake of others, by preemption or eviction.
-    pub disrupted: bool,
     /// Whether a scheduling gate keeps it from kube-scheduler.
     pub gated: bool,
     /// Whether it has begun on its node.
@@ -101,11 +97,10 @@ impl PodRecord {
             .other_domain_pod
             .as_ref()
             .map_or(0, |pod| pod.domain.len() + self.uid.len());
-        // The namespace for the queue and the loop guard, the controller for the cache and the loop guard.
         BOOKKEEPING
             + heap::block(self.name.len())
-            + 2 * heap::block(self.namespace.len())
-            + 2 * heap::block(controller)
+            + heap::block(self.namespace.len())
+            + heap::block(controller)
             + heap::block(other_domain)
             + scheduler.map_or(0, |name| heap::block(name.len()) + SCHEDULER_BYTES)
             + self.request.heap_bytes()
@@ -152,7 +147,7 @@ pub struct OtherDomainPod {
 }
 
 /// Where a pod may run by its spec, our own placement included.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Placement {
     /// nodeSelector and required node affinity.
     pub constraints: NodeConstraints<'static>,
@@ -188,14 +183,10 @@ pub struct StuckPod {
     pub uid: Arc<str>,
     /// `metadata.name`.
     pub name: Box<str>,
-    /// `metadata.resourceVersion`: what is found out holds for this version.
-    pub resource_version: Box<str>,
     /// What it asks for, but for constraints and tolerations.
     pub workload: Workload<'static>,
     /// These, the placement that it carries included.
     pub placement: Arc<Placement>,
-    /// Whether it is controlled by a ReplicaSet or a StatefulSet, which creates another in its place.
-    pub is_replaced: bool,
     /// The decision that it carries.
     pub decision: Option<DecisionId>,
     /// Why it was decided like that, by its annotation.

@@ -13,7 +13,6 @@ use super::scores::Profiles;
 use super::site::{SiteDefinition, SiteKind};
 use super::slo::{Class, PerClass};
 use super::volumes::Volumes;
-use super::workload::Workload;
 use crate::resources::Amounts;
 use crate::units::{Bytes, Micros, Millicores, Moment};
 
@@ -28,8 +27,6 @@ pub struct Snapshot {
     pub sites: Vec<Site>,
     /// Room that held pods claim.
     pub claims: Arc<Claims>,
-    /// Controllers whose pods are left as they are for a while, and until when.
-    pub paused: Arc<ByController<Moment>>,
     /// How many pods take no room because their scheduler says nothing, by its name. Those of schedulers that were never heard
     /// of are under the empty one.
     pub silent_schedulers: Arc<BTreeMap<Box<str>, u64>>,
@@ -46,22 +43,12 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Whether the pods of this one's controller are left as they are at this moment. Cost: a search.
-    pub fn is_paused(&self, workload: &Workload<'_>, now: Moment) -> bool {
-        let until = |uid: &str| self.paused.get(&workload.namespace, uid);
-        workload
-            .controller
-            .as_deref()
-            .and_then(until)
-            .is_some_and(|until| now < *until)
-    }
-
     /// Whether anything is known of the controller with this uid that decides whether there is a place for its pods; how many it has
     /// at each site only decides which. Cost: two searches for each site.
     pub fn knows_controller(&self, namespace: &str, uid: &str) -> bool {
         let is_known_at =
             |site: &Site| site.observed_of.get(namespace, uid).is_some() || site.closed.get(namespace, uid).is_some();
-        self.paused.get(namespace, uid).is_some() || self.sites.iter().any(is_known_at)
+        self.sites.iter().any(is_known_at)
     }
 
     /// How far Liqo has come with offloading this namespace to a cloud of this snapshot: the worst of the clusters behind its

@@ -355,10 +355,6 @@ fn bypass(workload: &Workload<'_>, room: &Room<'_, '_>, config: &Config, now: No
         (workload.shadow, Reason::ShadowPod),
         (workload.management == Management::OptedOut, Reason::OptedOut),
         (workload.intent.is_none(), Reason::NotManaged),
-        (
-            workload.sites().is_none() && room.snapshot.is_paused(workload, now.moment),
-            Reason::LoopGuard,
-        ),
     ];
     let bypass = bypasses
         .into_iter()

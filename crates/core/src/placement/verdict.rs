@@ -100,8 +100,6 @@ words! {
         EdgeSiteMissing = "passthrough_edge_site_missing",
         /// No site can satisfy the pod's own constraints.
         NoSiteMatches = "passthrough_no_site_matches",
-        /// Of a controller whose pods fail over and over.
-        LoopGuard = "passthrough_loop_guard",
         /// Already carries a placement of ours, made a moment ago.
         Reinvocation = "passthrough_reinvocation",
         /// Not the creation of a pod, or not a pod that can be read.

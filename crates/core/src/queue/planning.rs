@@ -51,10 +51,6 @@ impl<'p> Planning<'p> {
     pub(super) fn consider(&mut self, entry: &Entry, workload: &'p Workload<'static>, queue_key: QueueKey) -> bool {
         let pod = &entry.pod;
         self.comparisons = self.comparisons.saturating_add(PER_POD);
-        if workload.sites().is_none() && self.snapshot.is_paused(workload, self.now.moment) {
-            self.step(entry, PlanAction::RemoveGate(Reason::LoopGuard));
-            return true;
-        }
         if pod.has_other_gates {
             self.update_reason(entry, Reason::HeldForeignGate);
             return true;

@@ -421,33 +421,6 @@ fn queue_key(waitlist: &Waitlist, name: &str) -> QueueKey {
 }
 
 #[test]
-fn pods_of_a_paused_controller_lose_their_gate_whoever_else_holds_them() {
-    let owned = |name: &str, uid: &str| {
-        let mut pod = held(name, 100, 5, 9).document();
-        pod["metadata"]["ownerReferences"] = json!([{"kind": "Robot", "uid": uid, "controller": true}]);
-        pod
-    };
-    let mut queued = owned("queued", "r2");
-    queued["spec"]["schedulingGates"] = json!([{"name": "queue"}, {"name": GATE}]);
-    let mut waitlist = Waitlist::default();
-    for document in [owned("alone", "r2"), queued, owned("other", "c3")] {
-        waitlist.apply(read(&document), NOW);
-    }
-    let mut snapshot = testkit::snapshot(&fleet(&[0]));
-    let until = NOW.moment.after(Micros(1));
-    Arc::make_mut(&mut snapshot.paused)
-        .entry("shop", "r2")
-        .insert_entry(until);
-    let plan = waitlist.plan(&snapshot, &Ledger::default(), &Config::default(), |_| true, NOW);
-    let expected = [
-        ("alone".to_owned(), PlanAction::RemoveGate(Reason::LoopGuard)),
-        ("other".to_owned(), PlanAction::Release),
-        ("queued".to_owned(), PlanAction::RemoveGate(Reason::LoopGuard)),
-    ];
-    assert_eq!(steps(&plan).into_iter().collect::<BTreeMap<_, _>>(), expected.into());
-}
-
-#[test]
 fn a_plan_stands_until_something_can_change_it() {
     let fleet = fleet(&[0]);
     let (mut waitlist, _) = plan(&[held("fits", 400, 5, 1), held("waits", 700, 5, 1)], &fleet);

@@ -82,7 +82,7 @@ impl Run<'_> {
         leaving
             .into_iter()
             .chain(replaced)
-            .for_each(|number| self.delete(number, false));
+            .for_each(|number| self.delete(number));
         for _ in 0..created {
             let first_of = self.deployments[service].opened.pop_front();
             let work = Work::Replica {

@@ -204,7 +204,7 @@ impl Run<'_> {
             self.nodes[node].nominated.push(number);
             for victim in victims {
                 self.measure.preempted += 1;
-                self.delete(victim, true);
+                self.delete(victim);
             }
         }
     }

@@ -78,9 +78,9 @@ fn each_decision_is_reported_as_what_it_is() {
     for (reason, kind, gated, expected) in [
         ("cloud_edge_no_capacity", CLOUD, false, &["PlacedCloud"][..]),
         ("cloud_best_effort", CLOUD, false, &["PlacedCloud", "SloAtRisk"]),
-        ("edge_feasible_slo_met", EDGE, false, &["PlacedEdge"]),
-        ("edge_best_effort", EDGE, false, &["PlacedEdge", "SloAtRisk"]),
-        ("edge_fail_soft", EDGE, false, &["PlacedEdge", "SloAtRisk"]),
+        ("edge_feasible_slo_met", EDGE, false, &[]),
+        ("edge_best_effort", EDGE, false, &["SloAtRisk"]),
+        ("edge_fail_soft", EDGE, false, &["SloAtRisk"]),
         ("held_no_capacity", None, true, &["Held"]),
         // With its own selector it looks like a pod of the edge.
         ("held_foreign_gate", EDGE, true, &["Held"]),
@@ -141,10 +141,10 @@ fn an_invalid_slo_is_reported_with_every_fault() {
     let told = events_of(&observed, Timestamp::MAX);
     assert_eq!(
         told.iter().map(|event| event.reason).collect::<Vec<_>>(),
-        [PodReason::PlacedEdge, PodReason::InvalidSlo]
+        [PodReason::InvalidSlo]
     );
     for fault in ["slo.example.io/deadlineMs: \"-5\"", "slo.example.io/priority: \"11\""] {
-        assert!(told[1].note.contains(fault), "{}", told[1].note);
+        assert!(told[0].note.contains(fault), "{}", told[0].note);
     }
 }
 

@@ -11,6 +11,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::*;
+use crate::controllers::events::PodReason;
 
 /// Long enough for a busy machine.
 const BOUND: Duration = Duration::from_secs(30);
@@ -58,8 +59,7 @@ impl Replica {
         let server = server.clone();
         let service = tower::service_fn(move |request| Box::pin(server.clone().answer(request)));
         let (clock, metrics) = (Clock::start(), Arc::<Metrics>::default());
-        let config = Arc::new(ArcSwap::from_pointee(Config::default()));
-        let (recorder, events) = Recorder::new(Client::new(service, "default"), config, clock, Arc::clone(&metrics));
+        let (recorder, events) = Recorder::new(Client::new(service, "default"), clock, Arc::clone(&metrics));
         let (leads, leadership) = Leadership::new(clock);
         tokio::spawn(recorder.run(leadership));
         Self { events, metrics, leads }
@@ -167,13 +167,12 @@ async fn too_many_are_dropped_and_counted() {
 
 #[tokio::test]
 async fn a_full_queue_drops_what_comes() {
-    let config = Arc::new(ArcSwap::from_pointee(Config::default()));
     let client = Client::new(
         tower::service_fn(|_| std::future::pending::<anyhow::Result<Response<Body>>>()),
         "default",
     );
     let metrics = Arc::<Metrics>::default();
-    let (recorder, events) = Recorder::new(client, config, Clock::start(), Arc::clone(&metrics));
+    let (recorder, events) = Recorder::new(client, Clock::start(), Arc::clone(&metrics));
     (0..WAITING + 3).for_each(|i| events.record(event(&i.to_string())));
     let counted = r#"edgeward_events_total{reason="PlacedCloud",result="dropped"} 3"#;
     assert!(metrics.encode().contains(counted), "{}", metrics.encode());
@@ -182,12 +181,11 @@ async fn a_full_queue_drops_what_comes() {
 
 #[tokio::test]
 async fn what_waited_too_long_is_forgotten() {
-    let config = Arc::new(ArcSwap::from_pointee(Config::default()));
     let client = Client::new(
         tower::service_fn(|_| std::future::pending::<anyhow::Result<Response<Body>>>()),
         "default",
     );
-    let (mut recorder, _events) = Recorder::new(client, config, Clock::start(), Arc::default());
+    let (mut recorder, _events) = Recorder::new(client, Clock::start(), Arc::default());
     recorder.take(Report::Event(event("old")));
     let now = recorder.clock.moment();
     recorder.forget(now);

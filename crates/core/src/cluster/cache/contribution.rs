@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use crate::cluster::cache::Cache;
-use crate::cluster::cache::entry::{PodEntry, SchedulingState};
+use crate::cluster::cache::entry::SchedulingState;
 use crate::model::slo::Class;
-use crate::model::snapshot::{ByController, Snapshot};
+use crate::model::snapshot::Snapshot;
 use crate::model::workload::Workload;
 
 /// What a pod that charges nothing, because kube-scheduler has refused it, adds to the queues of its site.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Contribution {
     /// The site whose selector it carries.
     pub site: Option<Box<str>>,
@@ -71,20 +71,5 @@ impl Cache {
             waits: unbound.is_in_queue(),
             group: pod.counted.group(),
         })
-    }
-
-    /// Counts the pods of each of these controllers that have not ended. Cost: a pass over all pods, if there is any.
-    pub fn count_pods_of(&self, controllers: &mut ByController<u32>) {
-        if controllers.is_empty() {
-            return;
-        }
-        let is_there =
-            |pod: &&PodEntry| pod.phase != crate::model::pod_record::Phase::Finished && pod.terminating.is_none();
-        for pod in self.pods.values().map(Box::as_ref).filter(is_there) {
-            let Some(uid) = &pod.controller else { continue };
-            if let Some(count) = controllers.get(&pod.namespace, uid).copied() {
-                controllers.entry(&pod.namespace, uid).insert_entry(count + 1);
-            }
-        }
     }
 }

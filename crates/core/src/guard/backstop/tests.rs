@@ -153,8 +153,8 @@ impl Fixture {
             moment: self.now,
             wall: jiff::Timestamp::UNIX_EPOCH,
         };
-        let look = report.evaluate(None, &snapshot, &Ledger::default(), &self.config, now);
-        look.findings
+        let findings = report.evaluate(&snapshot, &Ledger::default(), &self.config, now);
+        findings
             .iter()
             .map(|found| (found.candidate.pod.name.to_string(), found.site.clone()))
             .collect()
@@ -264,24 +264,12 @@ fn a_pod_is_left_where_it_is_no_worse_than_elsewhere() {
     };
     let found = |moment| {
         report
-            .evaluate(None, &snapshot, &Ledger::default(), &fixture.config, at(moment))
-            .findings
+            .evaluate(&snapshot, &Ledger::default(), &fixture.config, at(moment))
             .len()
     };
     assert_eq!(
         [found(fixture.now), found(fixture.now.after(Micros::from_secs(61)))],
         [1, 0]
-    );
-    // Somebody paused its controller.
-    let mut paused = snapshot.clone();
-    Arc::make_mut(&mut paused.paused)
-        .entry("shop", "rs")
-        .insert_entry(Moment(i64::MAX));
-    assert!(
-        report
-            .evaluate(None, &paused, &Ledger::default(), &fixture.config, at(fixture.now))
-            .findings
-            .is_empty()
     );
 }
 
@@ -355,56 +343,6 @@ fn without_a_placement_the_edge_is_where_a_pod_stands() {
 }
 
 #[test]
-fn no_place_is_found_twice() {
-    let mut fixture = Fixture::new();
-    fixture
-        .cache
-        .apply_node(node::from_json(&node("c", "cloud", "1").to_string()).unwrap());
-    for uid in ["a", "b", "c", "d"] {
-        fixture.see(&unschedulable(pod(uid, 400)));
-    }
-    fixture.see(&unschedulable(pod("small", 150)));
-    fixture.wait(30);
-    assert_eq!(
-        fixture.found(),
-        is(&[("a", "cloud"), ("b", "cloud"), ("small", "cloud")])
-    );
-}
-
-#[test]
-fn only_pods_that_are_replaced_say_so() {
-    let mut fixture = Fixture::new();
-    let owned = |uid: &str, api_version: &str, kind: &str| {
-        unschedulable(with(
-            pod(uid, 100),
-            "/metadata/ownerReferences",
-            json!([owner(api_version, kind)]),
-        ))
-    };
-    fixture.see(&owned("rs", "apps/v1", "ReplicaSet"));
-    fixture.see(&owned("sts", "apps/v1", "StatefulSet"));
-    fixture.see(&owned("job", "batch/v1", "Job"));
-    fixture.see(&owned("like", "acme.dev/v1", "ReplicaSet"));
-    let bare = with(pod("bare", 100), "/metadata/ownerReferences", json!([]));
-    fixture.see(&unschedulable(bare.clone()));
-    let mut loose = owner("apps/v1", "ReplicaSet");
-    loose["controller"] = json!(false);
-    fixture.see(&unschedulable(with(bare, "/metadata/uid", "loose".into())));
-    fixture.wait(30);
-    let (report, _) = fixture.report();
-    let mut replaced: Vec<_> = report
-        .candidates
-        .iter()
-        .filter(|candidate| candidate.pod.is_replaced)
-        .map(|candidate| (&*candidate.pod.name, candidate.siblings))
-        .collect();
-    replaced.sort_unstable();
-    // The filler is of the same owner.
-    assert_eq!(replaced, [("rs", 5), ("sts", 5)]);
-    assert_eq!(report.candidates.len(), 6);
-}
-
-#[test]
 fn bound_without_a_decision_counts_once_others_were_decided() {
     let mut fixture = Fixture::new();
     let at = |pod: Value, second: u32| {
@@ -475,45 +413,6 @@ fn bound_without_a_decision_counts_once_others_were_decided() {
     assert_eq!(fixture.report().0.bound, 1);
     fixture.see(&with(other, "/status/phase", "Failed".into()));
     assert_eq!(fixture.report().0.bound, 0);
-}
-
-#[test]
-fn a_look_takes_so_many_decisions_and_the_next_one_goes_on() {
-    let mut fixture = Fixture::new();
-    let name = |i: usize| format!("p{i:03}");
-    // Each asks for another amount, so that no two are alike; none fits the cloud but the last.
-    let count = 2 * BUDGET + 50;
-    for i in 0..count {
-        let millicores = if i + 1 == count { 500 } else { 200_000 + i };
-        fixture.see(&unschedulable(pod(&name(i), u32::try_from(millicores).unwrap())));
-    }
-    fixture.wait(30);
-    let (mut report, snapshot) = fixture.report();
-    let now = Now {
-        moment: fixture.now,
-        wall: jiff::Timestamp::UNIX_EPOCH,
-    };
-    let look = |report: &BackstopReport, after: Option<&CandidateKey>| {
-        report.evaluate(after, &snapshot, &Ledger::default(), &fixture.config, now)
-    };
-    let first = look(&report, None);
-    assert_eq!((first.findings.len(), first.seen), (0, 0..BUDGET));
-    // Who comes and goes meanwhile is in nobody's way, and neither is the one at which it stopped.
-    report.candidates.drain(BUDGET - 10..BUDGET);
-    let second = look(&report, first.stopped_at.as_ref());
-    assert_eq!((second.findings.len(), second.seen), (0, BUDGET - 10..2 * BUDGET - 10));
-    let third = look(&report, second.stopped_at.as_ref());
-    assert_eq!((third.findings.len(), third.seen), (1, 2 * BUDGET - 10..count - 10));
-    assert_eq!(third.stopped_at, None);
-    // All that were left are gone: it begins again.
-    report.candidates.truncate(BUDGET);
-    assert_eq!(look(&report, second.stopped_at.as_ref()).seen, 0..BUDGET);
-
-    // What is alike is decided once.
-    let like = report.candidates[0].clone();
-    report.candidates = vec![like; 2 * BUDGET];
-    let all = look(&report, None);
-    assert_eq!((all.seen, all.stopped_at), (0..2 * BUDGET, None));
 }
 
 #[test]

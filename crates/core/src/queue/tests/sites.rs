@@ -72,7 +72,6 @@ proptest! {
         holds in any::<bool>(),
         limit in 0_u64..700,
         site_policy in prop::sample::select(SitePolicy::ALL.to_vec()),
-        is_paused in prop::bool::weighted(0.1),
     ) {
         let mut config = Config { site_policy, ..Config::default() };
         if !holds {
@@ -80,9 +79,6 @@ proptest! {
         }
         config.holding.limits = PerClass([Micros::from_secs(limit); 3]);
         let mut snapshot = labelled(fleet);
-        if is_paused {
-            Arc::make_mut(&mut snapshot.paused).entry("shop", "u").insert_entry(NOW.moment.after(Micros(1)));
-        }
         let mut waitlist = Waitlist::default();
         pods.iter().for_each(|pod| waitlist.apply(read(&document(pod)), NOW));
         let plan = waitlist.plan(&snapshot, &Ledger::default(), &config, |_| true, NOW);

@@ -204,11 +204,7 @@ pub(super) struct Metadata<'a> {
 #[serde(rename_all = "camelCase")]
 pub(super) struct OwnerReference<'a> {
     #[serde(borrow, default)]
-    pub(super) api_version: Text<'a>,
-    #[serde(default)]
     pub(super) kind: Text<'a>,
-    #[serde(default)]
-    pub(super) name: Text<'a>,
     pub(super) uid: Option<Text<'a>>,
     pub(super) controller: Option<bool>,
 }

@@ -15,7 +15,7 @@ use crate::model::slo::Management;
 use crate::model::workload::Workload;
 use crate::resources::{Amounts, ResourceNames};
 use crate::wire::counted;
-use crate::wire::pod::fields::{Condition, Container, ContainerStatus, OwnerReference, Quantities, Resources, Status};
+use crate::wire::pod::fields::{Condition, Container, ContainerStatus, Quantities, Resources, Status};
 use crate::wire::pod::refusal::missing;
 use crate::wire::pod::{Pod, ResourceList, Text};
 
@@ -175,14 +175,9 @@ impl<'a> Pod<'a> {
             return None;
         }
         workload.intent.as_ref()?;
-        let is_replaced = |owner: &OwnerReference<'_>| {
-            owner.api_version == "apps/v1" && (owner.kind == "ReplicaSet" || owner.kind == "StatefulSet")
-        };
         Some(StuckPod {
             uid: (&*record.uid).into(),
             name: record.name.clone(),
-            resource_version: start(self.resource_version()?, LONGEST_NAME).into(),
-            is_replaced: self.controller().is_some_and(is_replaced),
             decision: record.decision.as_deref().and_then(DecisionId::parse),
             reason: self
                 .annotation(&keys.reason)
@@ -214,7 +209,6 @@ impl<'a> Pod<'a> {
 
     fn record_with(&self, status: &Status<'a>, keys: &Keys) -> Option<PodRecord> {
         let metadata = self.metadata.as_ref()?;
-        let owner = self.controller();
         let text = |text: &Option<Text<'a>>| {
             let text = text.as_deref().filter(|text| !text.is_empty())?;
             Some(Box::<str>::from(start(text, LONGEST_NAME)))
@@ -235,10 +229,6 @@ impl<'a> Pod<'a> {
                 .controller_uid()
                 .filter(|uid| !uid.is_empty())
                 .map(|uid| (&**uid).into()),
-            controller_name: owner.map(|owner| {
-                let [kind, name] = [&owner.kind, &owner.name].map(|text| start(text, LONGEST_NAME));
-                format!("{kind} {name}").into()
-            }),
             created: metadata.creation_timestamp.as_deref().and_then(|at| at.parse().ok()),
             scheduler: self.scheduler().map(Box::from),
             nominated: text(&status.nominated_node_name),
@@ -254,7 +244,6 @@ impl<'a> Pod<'a> {
             failed: status.phase.as_deref() == Some("Failed"),
             finished: self.finished_with(status),
             terminating: metadata.deletion_timestamp.as_deref().map(|at| at.parse().ok()),
-            disrupted: status.is_disrupted(),
             gated: self.gates().next().is_some(),
             start: match node {
                 Some(_) if phase == Phase::Pending => status.start(&request),
@@ -339,12 +328,6 @@ impl<'a> Status<'a> {
     fn is_resize_infeasible(&self) -> bool {
         let pending = self.condition("PodResizePending");
         pending.and_then(|condition| condition.reason.as_deref()) == Some("Infeasible")
-    }
-
-    /// Whether it makes room for another pod, is evicted or loses its node: whoever ends it says so first.
-    fn is_disrupted(&self) -> bool {
-        let condition = self.condition("DisruptionTarget");
-        condition.is_some_and(|condition| condition.status == "True")
     }
 
     /// The condition by which a scheduler says that it found no node, or failed.

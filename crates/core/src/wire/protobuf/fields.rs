@@ -124,9 +124,7 @@ const OBJECT_META: &[Field] = &[
 
 const OWNER_REFERENCE: &[Field] = &[
     text(1, "kind"),
-    text(3, "name"),
     text(4, "uid"),
-    text(5, "apiVersion"),
     pointer(6, "controller", Form::Flag),
 ];
 

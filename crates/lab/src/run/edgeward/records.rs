@@ -129,7 +129,6 @@ impl Records {
         PodRecord {
             name: (*uid).into(),
             uid: uid.into(),
-            controller_name: Some(format!("{kind} {controller}").into()),
             controller: Some(controller.into()),
             created: Some(created(pod)),
             node: node.map(Into::into),
@@ -146,7 +145,6 @@ impl Records {
                     duration: Micros::from_secs(ended - started),
                 }),
             terminating: pod.deleted.map(|at| clock(at).wall.checked_add(GRACE).ok()),
-            disrupted: pod.disrupted,
             start: Start::Begun,
             unschedulable: pod.refused.filter(|_| node.is_none()).map(|_| 1),
             undecided: form.undecided && pod.decision.is_none(),

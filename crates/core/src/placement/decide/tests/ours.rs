@@ -1,11 +1,8 @@
 //! Whether a pod is ours, and whether it says what it wants.
 
-use std::sync::Arc;
-
 use serde_json::{Value, json};
 
 use super::*;
-use crate::units::Moment;
 
 #[test]
 fn pods_that_are_not_ours() {
@@ -93,32 +90,6 @@ fn pods_that_are_not_ours() {
         outcome_with(&fleet(0), &web, &excluded),
         "passthrough_excluded_namespace"
     );
-}
-
-#[test]
-fn pods_of_a_paused_controller_are_left_as_they_are_until_the_pause_is_over() {
-    let owned = with(
-        pod(json!({})),
-        "/metadata/ownerReferences",
-        json!([{"kind": "Robot", "uid": "r2", "controller": true}]),
-    );
-    let decided = |pod: &Value, namespace: &str, uid: &str, until: Moment| {
-        let config = Config::default();
-        let mut snapshot = testkit::snapshot(&fleet(0));
-        let paused = Arc::make_mut(&mut snapshot.paused);
-        paused.entry(namespace, uid).insert_entry(until);
-        let text = pod.to_string();
-        let pod = Pod::from_json(&text).unwrap();
-        let workload = pod.workload("shop".into(), &config.keys);
-        decide(&workload, &Room::of(&snapshot), &config, NOW).reason.as_str()
-    };
-    let soon = NOW.moment.after(Micros(1));
-    assert_eq!(decided(&owned, "shop", "r2", soon), "passthrough_loop_guard");
-    let placed = "edge_no_slo_target";
-    assert_eq!(decided(&owned, "shop", "r2", NOW.moment), placed);
-    assert_eq!(decided(&owned, "shop", "c3", soon), placed);
-    assert_eq!(decided(&owned, "till", "r2", soon), placed);
-    assert_eq!(decided(&pod(json!({})), "shop", "r2", soon), placed);
 }
 
 #[test]

@@ -240,22 +240,17 @@ proptest! {
         policy in prop::option::weighted(0.3, demands()),
         config in configs(),
         held in prop::option::of(0_u64..700),
-        is_paused in prop::bool::weighted(0.1),
     ) {
         use crate::placement::verdict::Reason;
         let is_allowed = |site: &str| own.1(site) && policy.is_none_or(|(_, allows)| allows(site));
         let is_unreadable = [Some(own.0), policy.map(|(text, _)| text)].into_iter().flatten().any(|text| text.is_empty() || text == "region in (eu");
-        let mut snapshot = testkit::snapshot(&labelled(fleet));
+        let snapshot = testkit::snapshot(&labelled(fleet));
         let text = with_sites(pod, Some(own.0), policy.map(|(text, _)| text)).to_string();
         let pod = Pod::from_json(&text).unwrap();
         let mut workload = pod.workload("shop".into(), &config.keys);
         workload.held = held.map(Micros::from_secs);
         if held.is_some() {
             workload.gates = vec![(*config.keys.gate).into()];
-        }
-        if is_paused {
-            workload.controller = Some("u".into());
-            std::sync::Arc::make_mut(&mut snapshot.paused).entry("shop", "u").insert_entry(NOW.moment.after(Micros(1)));
         }
         let verdict = decide(&workload, &Room::of(&snapshot), &config, NOW);
         let reason = verdict.reason;
