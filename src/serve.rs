@@ -13,14 +13,12 @@ use anyhow::{Context as _, anyhow};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::admission::server::REVIEWS_AT_A_TIME;
 use crate::admission::{Answer, Connections, Phase, server};
 use crate::instruments::metrics::Metrics;
 use crate::instruments::traces::Spans;
 use crate::platform::clock::Clock;
 use crate::tls::{self, Certificates};
 
-mod debug;
 mod effects;
 mod health;
 mod live;
@@ -28,7 +26,6 @@ mod readiness;
 mod supervision;
 mod webhook;
 
-pub use debug::Debug;
 pub use readiness::{Readiness, Requirement};
 pub use supervision::Task;
 pub use webhook::{CertificateSource, ConfigurationSource, Webhook};
@@ -68,8 +65,6 @@ pub struct ServeOptions<A> {
     pub readiness: Readiness,
     /// The process's clocks.
     pub clock: Clock,
-    /// What `/debug/…` shows beside `/metrics`; nothing is there without.
-    pub debug: Option<Debug>,
     /// Where requests are traced. Its exporter ends when the last of them was answered.
     pub spans: Option<Spans>,
     /// How long to go on serving after being asked to stop; see [`DEFAULT_SHUTDOWN_DELAY`].
@@ -103,7 +98,6 @@ impl Server {
             metrics,
             readiness,
             clock,
-            debug,
             spans,
             shutdown_delay,
             tasks,
@@ -122,7 +116,7 @@ impl Server {
 
         let mut supervisor = Supervisor::default();
         let connections = Connections::of_admission(clock, Arc::clone(&metrics));
-        let router = server::router(answer, Arc::clone(&metrics), readiness.phase(), clock, spans)?;
+        let router = server::router(answer, Arc::clone(&metrics), readiness.phase(), clock, spans);
         let listener = server::listen(
             admission_socket,
             tls,
@@ -132,7 +126,7 @@ impl Server {
             clock,
         );
         supervisor.spawn(Task::endless(ADMISSION, listener));
-        supervisor.spawn(health::serve(health_socket, readiness.clone(), metrics, clock, debug)?);
+        supervisor.spawn(health::serve(health_socket, readiness.clone(), metrics, clock)?);
         let loaded = move || awaited.into_iter().for_each(Requirement::met);
         supervisor.spawn(Task::endless(CERTIFICATE, certificates.follow(loaded)));
         for task in tasks {
@@ -277,12 +271,11 @@ pub async fn serve<A: Answer>(options: ServeOptions<A>) -> anyhow::Result<()> {
     }
 }
 
-/// The threads that serve connections and decide reviews: as many as there are [reviews at a time](REVIEWS_AT_A_TIME), and two besides,
-/// left free by reviews that never end. No more on a large machine: each keeps memory of its own.
-pub const WORKERS: usize = REVIEWS_AT_A_TIME + 2;
+/// The threads that serve connections. A larger machine has no more of them, because each keeps memory of its own.
+const WORKERS: usize = 4;
 
-/// The Tokio runtime that a server needs, with its [workers](WORKERS): files, plans and logs have threads of their own. One review that never
-/// ends keeps the runtime from being dropped, so a process that ends shuts it down in the background.
+/// The Tokio runtime that a server needs. A review that never ends keeps the runtime from being dropped, so a process that
+/// ends shuts it down in the background.
 ///
 /// # Errors
 /// The system gives no threads.

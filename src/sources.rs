@@ -140,9 +140,6 @@ impl Observer {
     }
 
     fn apply(&self, engine: &mut Engine, change: &Change, at: Now) {
-        if let Change::Replicas(ready) = change {
-            self.metrics.view.replicas(*ready);
-        }
         engine.apply(change, at);
     }
 
@@ -165,7 +162,7 @@ impl Observer {
             self.backstop_reports.send_replace(Arc::new(report));
         }
         let (view, cache) = (&self.metrics.view, engine.cache());
-        view.cache(cache.pods(), cache.faults().count());
+        view.cached_pods(cache.pods());
         for kind in Kind::ALL {
             if let Some(at) = cache.last_event(kind) {
                 view.last_event(kind, seconds_before(now, now.moment.since(at)));

@@ -12,14 +12,11 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use edgeward_core::units::Micros;
 use jiff::Timestamp;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject as _;
 use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert, ServerConfig};
 use rustls::sign::CertifiedKey;
 use tokio::sync::watch;
-use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-use crate::instruments::metrics::{Metrics, Reload, TlsCa, TlsMaterial};
+use crate::instruments::metrics::{Metrics, Reload, TlsMaterial};
 use crate::platform::clock::Clock;
 use crate::platform::files;
 use crate::platform::files::{Unreadable, Watch};
@@ -53,12 +50,6 @@ const OVER: Duration = Duration::from_secs(60);
 
 /// How often it is said that an authority of clients has expired.
 const EXPIRED: Duration = Duration::from_secs(3_600);
-
-/// The file beside a certificate with the authority that signed it, as cert-manager and the overlay `files` write it.
-const CA: &str = "ca.crt";
-
-/// How often that is read: it changes once in years.
-const CA_READ: Duration = Duration::from_secs(60);
 
 /// How often a certificate that is not valid yet is tried again.
 const EARLY: Duration = Duration::from_secs(1);
@@ -158,7 +149,7 @@ pub struct Certificates {
 /// What may replace the certificate.
 #[derive(Debug)]
 enum Origin {
-    Files(Watch, PathBuf),
+    Files(Watch),
     Made,
     Secret(watch::Receiver<Option<Arc<Contents>>>, Service, Authorities),
 }
@@ -177,7 +168,7 @@ impl Certificates {
                     key: key.clone(),
                     fault,
                 })?;
-                (Some(pair), None, Origin::Files(watch, cert.with_file_name(CA)))
+                (Some(pair), None, Origin::Files(watch))
             }
             Source::SelfSigned { directory, service } => {
                 let made = self_signed::make(service, clock.wall())?;
@@ -221,7 +212,7 @@ impl Certificates {
             path: client_ca.to_owned(),
             fault,
         })?;
-        announce_client_ca(&authorities, &self.metrics);
+        announce_client_ca(&authorities);
         let clients = Arc::new(Clients(ArcSwap::from_pointee(authorities)));
         Ok(Self {
             clients: Some((clients, watch)),
@@ -281,9 +272,9 @@ impl Certificates {
         } = self;
         let renew = async {
             match origin {
-                Origin::Files(watch, ca) => {
+                Origin::Files(watch) => {
                     loaded();
-                    tokio::join!(follow_files(watch, &current, clock, &metrics), follow_ca(&ca, &metrics));
+                    follow_files(watch, &current, clock, &metrics).await;
                 }
                 Origin::Made => loaded(),
                 Origin::Secret(contents, service, authorities) => {
@@ -338,28 +329,6 @@ async fn follow_files(mut watch: Watch, current: &Current, clock: Clock, metrics
             }
         }
     }
-}
-
-/// Shows when the authority in this file ends, for ever.
-async fn follow_ca(path: &Path, metrics: &Metrics) {
-    loop {
-        show_ca(path, metrics).await;
-        tokio::time::sleep(CA_READ).await;
-    }
-}
-
-/// Shows when the authority in this file ends, the last of several; nothing where there is no such file.
-async fn show_ca(path: &Path, metrics: &Metrics) {
-    let bytes = tokio::fs::read(path).await.unwrap_or_default();
-    let end = last_end(&bytes).map(Timestamp::as_second);
-    metrics.tls.ca_not_after(TlsCa::Serving, end);
-}
-
-/// When the last of the certificates in this PEM is over; those that cannot be read do not count.
-fn last_end(pem: &[u8]) -> Option<Timestamp> {
-    let certificates = CertificateDer::pem_slice_iter(pem).filter_map(Result::ok);
-    let ends = certificates.filter_map(|der| Some(validity(&X509Certificate::from_der(&der).ok()?.1).1));
-    ends.max()
 }
 
 async fn follow_secret(
@@ -419,12 +388,6 @@ async fn follow_secret(
 
 /// Whether there is a leaf to serve, which is served from now on if it `may` be, and what cannot be used.
 fn take_stored(stored: Stored, may: bool, current: &Current, metrics: &Metrics) -> (bool, Vec<(&'static str, Fault)>) {
-    for (of, authority) in [(TlsCa::Serving, &stored.authority), (TlsCa::Next, &stored.next)] {
-        let ends = authority
-            .as_ref()
-            .map(|authority| authority.certificate.ends.as_second());
-        metrics.tls.ca_not_after(of, ends);
-    }
     let is_usable = stored.leaf.is_some();
     if let Some(pair) = stored.leaf.filter(|pair| may && !current.is(pair)) {
         current.take_over(pair, "certificate loaded", metrics);
@@ -446,7 +409,7 @@ async fn follow_client_ca(mut watch: Watch, clients: &Clients, clock: Clock, met
         };
         match ClientCa::from_contents(&contents, clock.wall()) {
             Ok(authorities) => {
-                announce_client_ca(&authorities, metrics);
+                announce_client_ca(&authorities);
                 clients.0.store(Arc::new(authorities));
                 metrics.tls.reload(OF, Reload::Loaded);
             }
@@ -458,10 +421,8 @@ async fn follow_client_ca(mut watch: Watch, clients: &Clients, clock: Clock, met
     }
 }
 
-fn announce_client_ca(authorities: &ClientCa, metrics: &Metrics) {
-    let ends = authorities.not_after();
-    metrics.tls.ca_not_after(TlsCa::Clients, Some(ends.as_second()));
-    tracing::info!(not_after = %ends, "only clients with a certificate may connect");
+fn announce_client_ca(authorities: &ClientCa) {
+    tracing::info!(not_after = %authorities.not_after(), "only clients with a certificate may connect");
 }
 
 /// Clients of such an authority are refused.

@@ -1,8 +1,6 @@
 //! One AdmissionReview: bytes in, bytes out.
 //!
-//! The request is read into structs of our own that borrow from the body and name only the fields used; the response
-//! is written from a struct of our own, its patch as base64 (not as the list of integers that a generic byte vector
-//! becomes).
+//! The request is read into structs of our own that borrow from the body and name only the fields used.
 
 use std::borrow::Cow;
 use std::ops::Deref;
@@ -38,9 +36,6 @@ const KIND: &str = "AdmissionReview";
 
 /// The attribute of a span that has the reason code.
 const REASON: &str = "edgeward.reason";
-
-/// Room in bytes for an ordinary answer without its patch, and for the JSON of an ordinary patch.
-const ORDINARY_ANSWER: usize = 1_500;
 
 /// The longest warning that clients show whole.
 pub const WARNING_CHARS: usize = 120;
@@ -490,9 +485,11 @@ struct Response<'a> {
     warnings: Vec<String>,
     #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "as_map")]
     audit_annotations: Vec<(&'static str, &'a str)>,
-    /// The JSONPatch; empty where there is none.
-    #[serde(skip)]
-    patch: Vec<u8>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    patch_type: Option<&'static str>,
+    /// The JSONPatch in base64. The API server refuses a patch without its type and a type without its patch.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    patch: Option<String>,
 }
 
 fn as_map<S: Serializer>(pairs: &[(&'static str, &str)], serializer: S) -> Result<S::Ok, S::Error> {
@@ -513,7 +510,8 @@ impl<'a> Response<'a> {
             status: None,
             warnings: vec![],
             audit_annotations: vec![],
-            patch: vec![],
+            patch_type: None,
+            patch: None,
         }
     }
 
@@ -524,9 +522,10 @@ impl<'a> Response<'a> {
 
     fn patch(&mut self, operations: &[Add]) {
         if !operations.is_empty() {
-            self.patch.reserve(ORDINARY_ANSWER);
             // Operations are plain strings and maps, which always serialise.
-            let _ = serde_json::to_writer(&mut self.patch, operations);
+            let patch = serde_json::to_vec(operations).unwrap_or_default();
+            self.patch_type = Some("JSONPatch");
+            self.patch = Some(STANDARD.encode(patch));
         }
     }
 
@@ -538,7 +537,6 @@ impl<'a> Response<'a> {
         self.audit_annotations.push((key, value));
     }
 
-    /// The API server refuses a patch without its type and a type without its patch.
     fn bytes(&self) -> Vec<u8> {
         #[derive(Serialize)]
         #[serde(rename_all = "camelCase")]
@@ -553,22 +551,7 @@ impl<'a> Response<'a> {
             response: self,
         };
         // Strings, booleans and maps of strings: nothing here can fail to serialise.
-        let mut bytes = Vec::with_capacity(ORDINARY_ANSWER + self.patch.len() / 3 * 4);
-        let _ = serde_json::to_writer(&mut bytes, &envelope);
-        if !self.patch.is_empty() {
-            // Put before the braces that end it: serde would look for what to escape in base64, where nothing is.
-            const END: &[u8] = b"}}";
-            debug_assert!(bytes.ends_with(END));
-            bytes.truncate(bytes.len() - END.len());
-            bytes.extend_from_slice(br#","patchType":"JSONPatch","patch":""#);
-            let (begin, length) = (bytes.len(), self.patch.len().div_ceil(3) * 4);
-            bytes.resize(begin + length, 0);
-            // There is as much room as it takes, so this cannot fail.
-            let _ = STANDARD.encode_slice(&self.patch, &mut bytes[begin..]);
-            bytes.push(b'"');
-            bytes.extend_from_slice(END);
-        }
-        bytes
+        serde_json::to_vec(&envelope).unwrap_or_default()
     }
 }
 

@@ -5,7 +5,6 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::thread;
 use std::time::Duration;
 
 use axum::Router;
@@ -17,8 +16,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use rustls::{AlertDescription, ServerConfig};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::runtime::Handle;
-use tokio::sync::{Mutex, Semaphore, watch};
+use tokio::sync::{Semaphore, watch};
 use tokio::time::{Sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
@@ -33,8 +31,8 @@ use crate::admission::{Answer, Phase, Responder, body};
 use crate::instruments::logs::LogLimit;
 use crate::instruments::metrics::{HandshakeFailure, Metrics};
 use crate::instruments::traces::{Attributes, Spans};
+use crate::platform::blocking::aside;
 use crate::platform::clock::Clock;
-use crate::tls::ALPN;
 
 /// Where reviews are posted.
 pub const PATH: &str = "/mutate";
@@ -42,13 +40,9 @@ pub const PATH: &str = "/mutate";
 /// The longest a handshake may take; the API server gives up after as long.
 pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How many reviews are decided at the same time; the others wait, until their deadline at most. The same on any machine: each takes
-/// memory, and so does each [worker](crate::serve::WORKERS) that has decided one. Where there are fewer cores, the system shares them out, so that
-/// a short review passes a few long ones.
+/// How many reviews are decided at the same time; the others wait, until their deadline at most. It does not grow with the
+/// number of cores, because each review takes memory.
 pub const REVIEWS_AT_A_TIME: usize = 4;
-
-/// How often somebody looks whether a review lasts.
-const ATTENDED_EVERY: Duration = Duration::from_millis(20);
 
 /// What a handler shares.
 struct Endpoint<A> {
@@ -60,10 +54,8 @@ struct Endpoint<A> {
     spans: Option<Spans>,
     /// [`REVIEWS_AT_A_TIME`]; never closed.
     slots: Arc<Semaphore>,
-    /// For the one of a large body that is read at a time; never closed.
+    /// For the one large body that is decided at a time; never closed.
     large: Arc<Semaphore>,
-    /// The same for those that are answered without an opinion, which wait for no review.
-    overdue: Mutex<()>,
     /// For bodies, in bytes.
     room: Arc<Semaphore>,
     clients: Clients,
@@ -82,56 +74,33 @@ struct Endpoint<A> {
 /// | with the body, [`BODIES_LIMIT`](crate::admission::BODIES_LIMIT) would be exceeded | 503; no body up to [`ORDINARY_BODY`](crate::admission::ORDINARY_BODY) |
 ///
 /// A review that panics, is not decided within its `timeout` or comes before everything needed is there is answered
-/// "allowed, no patch". At most [`REVIEWS_AT_A_TIME`] are decided, and keep as many of the runtime's workers busy; one that overruns
-/// its `timeout` runs to its end there and keeps its slot for so long. Of those with more than
-/// [`ORDINARY_BODY`](crate::admission::ORDINARY_BODY) one is decided at a time, so that what is made of them takes memory once. While draining every answer carries `Connection: close`, so that the client's next request goes to
-/// another replica.
-///
-/// # Errors
-/// The system gives no thread.
+/// "allowed, no patch". At most [`REVIEWS_AT_A_TIME`] are decided at the same time; one that overruns its `timeout` keeps its
+/// slot until it ends. Bodies of more than [`ORDINARY_BODY`](crate::admission::ORDINARY_BODY) are decided one at a time,
+/// because what is made of them takes memory. While draining every answer carries `Connection: close`, so that the client's
+/// next request goes to another replica.
 pub fn router<A: Answer>(
     answer: Arc<A>,
     metrics: Arc<Metrics>,
     phase: watch::Receiver<Phase>,
     clock: Clock,
     spans: Option<Spans>,
-) -> io::Result<Router> {
-    let slots = Arc::new(Semaphore::new(REVIEWS_AT_A_TIME));
-    attend(&slots)?;
+) -> Router {
     let endpoint = Arc::new(Endpoint {
         answer,
         metrics,
         phase,
         clock,
         spans,
-        slots,
+        slots: Arc::new(Semaphore::new(REVIEWS_AT_A_TIME)),
         large: Arc::new(Semaphore::new(1)),
-        overdue: Mutex::new(()),
         room: body::room(),
         clients: Clients::new(clock),
     });
-    Ok(Router::new()
+    Router::new()
         .route(PATH, post(mutate::<A>))
         .fallback(async || (StatusCode::NOT_FOUND, "reviews are posted to /mutate\n"))
         .layer(middleware::from_fn_with_state(Arc::clone(&endpoint), finish::<A>))
-        .with_state(endpoint))
-}
-
-/// One of the runtime's workers waits for the network and for timers, the others for tasks. Where that one decides a review itself,
-/// none of the others takes its place until it is woken: while a review lasts, a thread of its own wakes one. Source: tokio's issue
-/// 4730. It ends with the slots, none of which is taken yet.
-fn attend(slots: &Arc<Semaphore>) -> io::Result<()> {
-    let (all, slots, runtime) = (slots.available_permits(), Arc::downgrade(slots), Handle::current());
-    let watch = move || {
-        while let Some(slots) = slots.upgrade() {
-            if slots.available_permits() < all {
-                runtime.spawn(async {});
-            }
-            drop(slots);
-            thread::sleep(ATTENDED_EVERY);
-        }
-    };
-    thread::Builder::new().name("reviews".to_owned()).spawn(watch).map(drop)
+        .with_state(endpoint)
 }
 
 /// Serves `router` over TLS. Never ends; dropped, it drops every connection: wait until `connections` are at rest. (A
@@ -223,16 +192,10 @@ async fn answer<A: Answer>(
     responder: &Arc<Responder>,
     mut deadline: Pin<&mut Sleep>,
 ) -> Response {
-    let no_opinion = async |why| {
-        let _alone = match body.is_large() {
-            true => Some(endpoint.overdue.lock().await),
-            false => None,
-        };
-        no_opinion(&*endpoint.answer, &body, why, responder)
-    };
+    let no_opinion = |why| no_opinion(&*endpoint.answer, &body, why, responder);
     let phase = *endpoint.phase.borrow();
     if phase == Phase::NotReady {
-        return no_opinion(NoOpinion::NotReady).await;
+        return no_opinion(NoOpinion::NotReady);
     }
     let mut review = pin!(review(endpoint, Arc::clone(&body), Arc::clone(responder)));
     let answered = tokio::select! {
@@ -240,7 +203,7 @@ async fn answer<A: Answer>(
         answered = &mut review => answered,
         () = &mut deadline => {
             if responder.claim() {
-                return no_opinion(NoOpinion::Deadline).await;
+                return no_opinion(NoOpinion::Deadline);
             }
             // Decided in this very moment, and about to arrive.
             review.await
@@ -248,14 +211,12 @@ async fn answer<A: Answer>(
     };
     match answered {
         Ok(answered) => respond(answered),
-        Err(why) => no_opinion(why).await,
+        Err(why) => no_opinion(why),
     }
 }
 
-/// Waits for a slot, and before that for the end of the one before it if its body is large, and has the review decided in a
-/// task of its own: mostly by the same worker at once, while the [others](crate::serve::tokio_runtime) serve connections and
-/// notice deadlines, one of them [woken](attend) for that. A panic is caught there. Once it has its slot, it keeps it to its end,
-/// whether or not anybody waits for the answer.
+/// Waits for a slot, and has the review decided [aside](crate::platform::blocking::aside), where a panic is caught. The
+/// review keeps its slot until it ends, even after the deadline.
 async fn review<A: Answer>(
     endpoint: &Endpoint<A>,
     body: Arc<Buffered>,
@@ -267,7 +228,7 @@ async fn review<A: Answer>(
     };
     let slot = Arc::clone(&endpoint.slots).acquire_owned().await;
     let answer = Arc::clone(&endpoint.answer);
-    let review = tokio::spawn(async move {
+    let review = aside(move || {
         let _turns = (alone, slot);
         answer.review(&body, &responder)
     });
@@ -329,15 +290,7 @@ impl Handshakes {
         };
         let timed_out = |_| Err(io::ErrorKind::TimedOut.into());
         let accepted = timeout(HANDSHAKE_TIMEOUT, handshake).await.unwrap_or_else(timed_out);
-        match &accepted {
-            Ok(stream) => {
-                let protocol = stream.get_ref().1.alpn_protocol();
-                self.metrics
-                    .connection(if protocol == Some(ALPN) { "http/1.1" } else { "none" });
-            }
-            Err(error) => self.failed(error),
-        }
-        accepted
+        accepted.inspect_err(|error| self.failed(error))
     }
 
     fn failed(&self, error: &io::Error) {

@@ -57,10 +57,6 @@ pub(super) struct Serve {
     #[arg(long, env = "POD_NAMESPACE", default_value = "edgeward-system")]
     namespace: String,
 
-    /// Show what decisions read at /debug/view (a fleet file), /debug/ledger and /debug/plan, beside the metrics: names of
-    /// nodes, namespaces and pods, for whoever reaches that port.
-    #[arg(long)]
-    debug_endpoints: bool,
 
     /// Send a span for each request to this OpenTelemetry collector: OTLP over HTTP, in JSON, such as
     /// http://otel-collector:4318/v1/traces. The API server's traceparent says which ones.
@@ -110,7 +106,6 @@ impl Serve {
             configuration,
             certificate,
             client_ca,
-            debug_endpoints: self.debug_endpoints,
             traces: self.traces.filter(|url| !url.is_empty()),
             shutdown_delay: Duration::from_secs(self.shutdown_delay),
         };

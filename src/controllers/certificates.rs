@@ -31,7 +31,6 @@ use tokio::time::timeout;
 
 use super::lease::{Leadership, Term};
 use super::pod_patch::words;
-use crate::instruments::metrics::{Kept, Metrics};
 use crate::platform::clock::Clock;
 use crate::tls::{Authority, Contents, Fault, Pem, Service, Stored, bundle, served, stored};
 use pace::Pace;
@@ -67,8 +66,6 @@ pub struct Certificates {
     pub lives: Lives,
     /// The process's clock.
     pub clock: Clock,
-    /// Where writes and failures are counted.
-    pub metrics: Arc<Metrics>,
 }
 
 /// What is known from one step to the next. Whoever leads again knows nothing, and waits longer for it.
@@ -97,7 +94,7 @@ impl Once {
 /// What became of a step.
 enum Outcome {
     /// Something was written; who else had written that object last.
-    Wrote(Kept, Option<String>),
+    Wrote(Option<String>),
     /// Something has to come first.
     Waits,
     /// There is nothing to do.
@@ -153,8 +150,7 @@ impl Certificates {
         loop {
             let stepped = timeout(TIMEOUT, self.step(&mut known, term)).await;
             match stepped.unwrap_or_else(|_| bail_out()) {
-                Ok(Outcome::Wrote(what, rival)) => {
-                    self.metrics.tls.kept(what);
+                Ok(Outcome::Wrote(rival)) => {
                     known.hindrance = Once::default();
                     // Somebody else may want the same object otherwise.
                     let pause = known.pace.wrote(self.clock.moment());
@@ -170,7 +166,6 @@ impl Certificates {
                 Ok(Outcome::Waits) => {}
                 Ok(Outcome::Rests) => known.hindrance = Once::default(),
                 Err(error) => {
-                    self.metrics.tls.kept(Kept::Nothing);
                     let is_skewed = error.is::<Skewed>();
                     known.hindrance.say(format!("{error:#}"), |error| match is_skewed {
                         true => tracing::error!(error, "the certificates are not renewed"),
@@ -265,7 +260,7 @@ impl Certificates {
                 };
                 self.write_bundles(configuration, &wanted).await?;
                 tracing::info!(webhook = self.webhook, cas = ?wanted.iter().map(BTreeSet::len).collect::<Vec<_>>(), "wrote caBundle");
-                return Ok(Outcome::Wrote(Kept::CaBundle, rival(&configuration.metadata)));
+                return Ok(Outcome::Wrote(rival(&configuration.metadata)));
             }
             Step::NewAuthority => ("made a CA", stored::put_authority(&mut contents, authority()?)),
             Step::NewNext => ("made the next CA", stored::put_next(&mut contents, authority()?)),
@@ -287,7 +282,7 @@ impl Certificates {
         let rival = secret.as_ref().and_then(|secret| rival(&secret.metadata));
         self.write_secret(&secrets, secret, contents).await?;
         tracing::info!(secret = self.secret, "{done}");
-        Ok(Outcome::Wrote(Kept::Secret, rival))
+        Ok(Outcome::Wrote(rival))
     }
 
     /// What we make by a wrong clock may be valid for nobody else, and what has expired by it may not have for others.

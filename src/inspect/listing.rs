@@ -122,8 +122,8 @@ pub async fn list_and_probe(
     let (mut listing, links) = tokio::try_join!(list(connection, config, clock), async {
         Ok(probe::first_round(config, clock, metrics).await)
     })?;
-    for (site, known) in links {
-        listing.cache.set_link(&site, known.link);
+    for (site, link) in links {
+        listing.cache.set_link(&site, link);
     }
     Ok(listing)
 }

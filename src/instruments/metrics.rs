@@ -1,29 +1,28 @@
-//! What we measure. One registry per process, handed around by `Arc`; no global statics, so a test can hold two.
+//! Prometheus metrics: one registry per process, handed around by `Arc`, so that a test can hold two.
 //!
-//! A group declares its metrics by `metrics!`, from which each is registered and with which `docs/metrics.md` is compared.
-//! What is known anyway, of sites, links and the configuration, is read when the page is asked for. Label sets are closed:
-//! every value is a `&'static str` of ours or a name from the configuration, never anything a pod brings along.
+//! Label sets are closed: each value is a `&'static str` of ours or a name from the configuration, never part of a pod.
+//! `docs/metrics.md` describes every metric; a test compares it with what is registered.
 
+use std::borrow::Cow;
 use std::fmt;
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, OnceLock};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use edgeward_core::engine::SharedState;
 use edgeward_core::words;
 use prometheus_client::encoding::text;
 use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
-use prometheus_client::registry::Registry;
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::{Metric, Registry};
 
 mod configuration;
 mod controllers;
-mod declaration;
 mod guards;
-mod prometheus;
 mod sites;
-mod spans;
 mod tls;
 mod view;
 mod waitlist;
@@ -31,107 +30,40 @@ mod wan;
 
 pub use configuration::ConfigurationMetrics;
 pub use controllers::{ControllerMetrics, EventResult};
-pub use declaration::{Description, Kind};
 pub use guards::{Found, GuardMetrics};
-pub use prometheus::PrometheusMetrics;
-pub use spans::{SpanMetrics, SpanResult};
-pub use tls::{Kept, TlsCa, TlsMaterial, TlsMetrics};
+pub use tls::{TlsMaterial, TlsMetrics};
 pub use view::ViewMetrics;
 pub use waitlist::{ReleaseOutcome, UNREAD, WaitlistMetrics};
-pub use wan::WanMetrics;
+pub use wan::ProbeMetrics;
 
-use declaration::{Counters, Metric, Version, metrics};
 use sites::SiteMetrics;
+use wan::LinkMetrics;
 
 /// `Content-Type` of what [`Metrics::encode`] returns.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-metrics! {
-    struct RequestMetrics {
-        reviews: Counters<4> = "edgeward_reviews_total" ["verdict", "reason", "class", "site"]
-            "Admission reviews answered, by verdict, reason code, workload class and chosen site";
-        review_duration: Histogram = "edgeward_review_duration_seconds" []
-            "Time from a complete request body to the answer's bytes";
-        connections: Counters<1> = "edgeward_connections_total" ["protocol"]
-            "TLS handshakes completed on the admission port, by negotiated application protocol (none: the client offered none)";
-        connections_refused: Counters<1> = "edgeward_connections_refused_total" ["port"]
-            "Connections closed because too many were open, by port: one that was never answered with success, or the new one where there is none";
-        handshake_failures: Counters<1> = "edgeward_tls_handshake_failures_total" ["cause"]
-            "Connections to the admission port that ended before a handshake was complete (rejected: the client refused our certificate, most often a wrong caBundle; client: it showed none that --client-ca vouches for)";
-        http_errors: Counters<1> = "edgeward_http_errors_total" ["code"]
-            "Requests to the admission port that were answered with an HTTP error, by status code";
-    }
-}
-
-metrics! {
-    struct FleetMetrics {
-        revision: Gauge = "edgeward_fleet_revision" []
-            "Revision of the fleet snapshot that decisions read, 0 before the first";
-        reloads: Counters<1> = "edgeward_fleet_reloads_total" ["result"]
-            "Changes of the fleet file, by what became of them (anything but loaded keeps the old fleet)";
-    }
-}
-
-metrics! {
-    struct ReservationMetrics {
-        open: Gauge = "edgeward_reservations" []
-            "Reservations whose pod has not been seen yet";
-        expired: Counter = "edgeward_reservations_expired_total" []
-            "Reservations whose pod was not seen in time";
-        beyond_share: Gauge = "edgeward_reservations_beyond_share" []
-            "Reservations whose pod has not been seen yet that count for their own namespace alone, which has more than its share";
-    }
-}
-
-metrics! {
-    struct ProcessMetrics {
-        ready: Gauge = "edgeward_ready" []
-            "1 while this replica is ready, else 0";
-        log_lines_dropped: Counter = "edgeward_log_lines_dropped_total" []
-            "Log lines that standard error did not take, or not fast enough";
-        _build_info: Version = "edgeward_build_info" ["version"]
-            "The version that is running";
-    }
-}
-
-/// Every metric there is, in the order of the documentation.
-pub fn list() -> impl Iterator<Item = Description> {
-    let groups = [
-        &RequestMetrics::LIST[..],
-        &TlsMetrics::LIST,
-        &FleetMetrics::LIST,
-        &SiteMetrics::LIST,
-        &ViewMetrics::LIST,
-        &WaitlistMetrics::LIST,
-        &ReservationMetrics::LIST,
-        &wan::LinkMetrics::LIST,
-        &wan::ProbeMetrics::LIST,
-        &wan::EndpointMetrics::LIST,
-        &configuration::VersionMetrics::LIST,
-        &configuration::ReloadMetrics::LIST,
-        &configuration::FaultMetrics::LIST,
-        &configuration::GateMetrics::LIST,
-        &PrometheusMetrics::LIST,
-        &ControllerMetrics::LIST,
-        &GuardMetrics::LIST,
-        &SpanMetrics::LIST,
-        &ProcessMetrics::LIST,
-    ];
-    groups.into_iter().flatten().copied()
-}
-
-/// Upper bounds of the review histogram in seconds: 50 µs, where a review should be, to 1 s, the webhook's timeout.
+/// Upper bounds of the review histogram in seconds: from 50 µs, where a review should be, to 1 s, the webhook's timeout.
 const REVIEW_BUCKETS: [f64; 14] = [
     50e-6, 100e-6, 200e-6, 500e-6, 1e-3, 2e-3, 5e-3, 10e-3, 25e-3, 50e-3, 100e-3, 250e-3, 500e-3, 1.0,
 ];
 
-/// There is one: of reviews.
-impl Metric for Histogram {
-    const KIND: Kind = Kind::Histogram;
+/// Label names with their values.
+type Labels<const N: usize> = [(&'static str, Cow<'static, str>); N];
 
-    fn register(of: &'static Description, registry: &mut Registry) -> Self {
-        of.register(registry, Self::new(REVIEW_BUCKETS))
-    }
+/// Counters that `N` labels tell apart.
+type Counters<const N: usize> = Family<Labels<N>, Counter>;
+
+/// Gauges that `N` labels tell apart.
+type Gauges<const N: usize> = Family<Labels<N>, Gauge>;
+
+/// Fractional gauges that `N` labels tell apart.
+type Decimals<const N: usize> = Family<Labels<N>, Gauge<f64, AtomicU64>>;
+
+/// Registers a new metric. The encoder appends `_total` to the names of counters.
+fn register<M: Metric + Default + Clone>(registry: &mut Registry, name: &str, help: &str) -> M {
+    let metric = M::default();
+    registry.register(name, help, metric.clone());
+    metric
 }
 
 words! {
@@ -139,7 +71,7 @@ words! {
     pub enum Reload {
         /// It is in use.
         Loaded = "loaded",
-        /// It was read and found wanting; the old content stays in use.
+        /// It has faults; the old content stays in use.
         Refused = "refused",
         /// It could not be read; the old content stays in use.
         Unreadable = "unreadable",
@@ -147,7 +79,7 @@ words! {
 }
 
 words! {
-    /// Why a connection to the admission port never became one: the label `cause`.
+    /// Why a handshake on the admission port failed: the label `cause`.
     pub enum HandshakeFailure {
         /// The client refused our certificate: its CA bundle, the name it expects, or its clock differ from ours.
         Rejected = "rejected",
@@ -157,38 +89,44 @@ words! {
         Closed = "closed",
         /// The handshake took too long.
         Timeout = "timeout",
-        /// The client showed no certificate, or none that counts here.
+        /// The client showed no certificate, or none that `--client-ca` vouches for.
         Client = "client",
     }
 }
 
-/// The process's metrics. Every method is safe from any thread, and every one that counts costs well under a microsecond.
+/// The process's metrics. Every method may be called from any thread; each that counts takes well under a microsecond.
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
+    /// Taken while a page is written: some gauges are filled just before.
+    page: Mutex<()>,
     shared: OnceLock<Arc<SharedState>>,
-    requests: RequestMetrics,
+    reviews: Counters<4>,
+    review_duration: Histogram,
+    connections_refused: Counters<1>,
+    handshake_failures: Counters<1>,
+    http_errors: Counters<1>,
+    sites: SiteMetrics,
+    links: LinkMetrics,
+    reservations: Gauge,
+    reservations_expired: Counter,
+    prometheus_queries: Counters<2>,
+    ready: Gauge,
+    log_lines_dropped: Counter,
     /// Certificates.
     pub tls: TlsMetrics,
-    fleet: FleetMetrics,
-    /// What the live view holds.
+    /// The live view.
     pub view: ViewMetrics,
-    /// Held pods.
+    /// Gated pods.
     pub waitlist: WaitlistMetrics,
-    reservations: ReservationMetrics,
-    /// What probes say of the WAN.
-    pub wan: WanMetrics,
-    /// What becomes of the configuration.
+    /// WAN probes.
+    pub probes: ProbeMetrics,
+    /// The configuration.
     pub configuration: ConfigurationMetrics,
-    /// What becomes of the questions that a Prometheus server is asked.
-    pub prometheus: PrometheusMetrics,
-    /// What the writers to the API server do.
+    /// Writers to the API server.
     pub controllers: ControllerMetrics,
-    /// What becomes of pods after they were created.
+    /// What becomes of pods after their creation.
     pub guards: GuardMetrics,
-    /// What becomes of spans.
-    pub spans: SpanMetrics,
-    process: ProcessMetrics,
 }
 
 impl Default for Metrics {
@@ -198,44 +136,65 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// A registry with every metric of [`list`], all at zero.
+    /// A registry with every metric, all at zero.
     #[must_use]
     pub fn new() -> Self {
         let mut registry = Registry::default();
         let to = &mut registry;
+        let review_duration = Histogram::new(REVIEW_BUCKETS);
+        let help = "Time from a complete request body to the answer's bytes";
+        to.register("edgeward_review_duration_seconds", help, review_duration.clone());
+        let version = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
+        to.register("edgeward_build", "Version that is running", version);
         let metrics = Self {
+            page: Mutex::default(),
             shared: OnceLock::new(),
-            requests: RequestMetrics::new(to),
+            reviews: register(to, "edgeward_reviews", "Admission reviews answered"),
+            review_duration,
+            connections_refused: register(
+                to,
+                "edgeward_connections_refused",
+                "Connections closed because a port had too many",
+            ),
+            handshake_failures: register(to, "edgeward_tls_handshake_failures", "TLS handshakes that failed"),
+            http_errors: register(to, "edgeward_http_errors", "Reviews answered with an HTTP error"),
+            sites: SiteMetrics::new(to),
+            links: LinkMetrics::new(to),
+            reservations: register(
+                to,
+                "edgeward_reservations",
+                "Reservations whose pod has not been seen yet",
+            ),
+            reservations_expired: register(
+                to,
+                "edgeward_reservations_expired",
+                "Reservations whose pod was not seen in time",
+            ),
+            prometheus_queries: register(to, "edgeward_prometheus_queries", "Queries to the Prometheus server"),
+            ready: register(to, "edgeward_ready", "1 while this replica is ready, else 0"),
+            log_lines_dropped: register(
+                to,
+                "edgeward_log_lines_dropped",
+                "Log lines that standard error did not take",
+            ),
             tls: TlsMetrics::new(to),
-            fleet: FleetMetrics::new(to),
             view: ViewMetrics::new(to),
             waitlist: WaitlistMetrics::new(to),
-            reservations: ReservationMetrics::new(to),
-            wan: WanMetrics::new(to),
+            probes: ProbeMetrics::new(to),
             configuration: ConfigurationMetrics::new(to),
-            prometheus: PrometheusMetrics::new(to),
             controllers: ControllerMetrics::new(to),
             guards: GuardMetrics::new(to),
-            spans: SpanMetrics::new(to),
-            process: ProcessMetrics::new(to),
             registry,
         };
         // A counter that is absent until it first counts hides its first increase from `rate()`.
-        metrics.tls.start_at_zero();
-        metrics.waitlist.start_at_zero();
-        metrics.guards.start_at_zero();
-        metrics.spans.start_at_zero();
-        for result in Reload::ALL {
-            metrics.fleet.reloads.of([result.as_str().into()]);
-        }
         for cause in HandshakeFailure::ALL {
-            metrics.requests.handshake_failures.of([cause.as_str().into()]);
+            metrics.failures_of(cause);
         }
         metrics
     }
 
-    /// One review was answered. `verdict`, `reason` and `class` come from enums, `site` from the configuration
-    /// (empty when the verdict names none); `elapsed` runs from the complete body to the answer's bytes.
+    /// Counts an answered review. `verdict`, `reason` and `class` come from enums, `site` from the configuration (empty
+    /// when the verdict names none); `elapsed` runs from the complete body to the answer's bytes.
     pub fn review(
         &self,
         verdict: &'static str,
@@ -244,60 +203,66 @@ impl Metrics {
         site: &str,
         elapsed: Duration,
     ) {
-        let labels = [verdict.into(), reason.into(), class.into(), site.to_owned().into()];
-        self.requests.reviews.of(labels).inc();
-        self.requests.review_duration.observe(elapsed.as_secs_f64());
+        let labels = [
+            ("verdict", verdict.into()),
+            ("reason", reason.into()),
+            ("class", class.into()),
+            ("site", site.to_owned().into()),
+        ];
+        self.reviews.get_or_create(&labels).inc();
+        self.review_duration.observe(elapsed.as_secs_f64());
     }
 
-    /// A TLS handshake on the admission port completed with this application protocol, `none` if the client
-    /// offered none.
-    pub fn connection(&self, protocol: &'static str) {
-        self.requests.connections.of([protocol.into()]).inc();
-    }
-
-    /// A connection to this port was closed because too many were open.
+    /// Counts a connection to this port that was closed because too many were open.
     pub fn connection_refused(&self, port: &'static str) {
-        self.requests.connections_refused.of([port.into()]).inc();
+        self.connections_refused.get_or_create(&[("port", port.into())]).inc();
     }
 
-    /// A connection to the admission port ended before its handshake was complete.
+    /// Counts a handshake on the admission port that failed.
     pub fn handshake_failure(&self, cause: HandshakeFailure) {
-        self.requests.handshake_failures.of([cause.as_str().into()]).inc();
+        self.failures_of(cause).inc();
     }
 
-    /// A request to the admission port was answered with this HTTP status, 400 or above.
+    fn failures_of(&self, cause: HandshakeFailure) -> Counter {
+        self.handshake_failures
+            .get_or_create_owned(&[("cause", cause.as_str().into())])
+    }
+
+    /// Counts a request to the admission port that was answered with this HTTP status, 400 or above.
     pub fn http_error(&self, code: u16) {
-        self.requests.http_errors.of([code.to_string().into()]).inc();
+        self.http_errors
+            .get_or_create(&[("code", code.to_string().into())])
+            .inc();
     }
 
-    /// What is shown of snapshot and reservations is read here when it is asked for. Only the first such place counts.
+    /// Counts a query by its name in the configuration, or `profile`, and its result.
+    pub fn prometheus_query(&self, query: &'static str, result: &'static str) {
+        let labels = [("query", query.into()), ("result", result.into())];
+        self.prometheus_queries.get_or_create(&labels).inc();
+    }
+
+    /// Reads snapshot and reservations from there for every page. Only the first call counts.
     pub fn follow(&self, shared: Arc<SharedState>) {
         // There is one in a process.
         let _ = self.shared.set(shared);
     }
 
-    /// The fleet file changed.
-    pub fn fleet_reload(&self, result: Reload) {
-        self.fleet.reloads.of([result.as_str().into()]).inc();
-    }
-
-    /// Whether this replica is ready.
+    /// Says whether this replica is ready.
     pub fn ready(&self, is_ready: bool) {
-        self.process.ready.set(is_ready.into());
+        self.ready.set(is_ready.into());
     }
 
-    /// So many log lines were lost.
+    /// Counts log lines that were lost.
     pub fn log_lines_dropped(&self, lines: usize) {
-        let lines = u64::try_from(lines).unwrap_or(u64::MAX);
-        self.process.log_lines_dropped.inc_by(lines);
+        self.log_lines_dropped.inc_by(u64::try_from(lines).unwrap_or(u64::MAX));
     }
 
-    /// Everything, in the OpenMetrics text format; see [`CONTENT_TYPE`]. Cost: a pass over all nodes.
+    /// Every metric, in the OpenMetrics text format; see [`CONTENT_TYPE`]. Cost: a pass over all nodes.
     #[must_use]
     pub fn encode(&self) -> String {
         let mut out = String::with_capacity(8 * 1024);
-        // Writing into a String cannot fail; should an encoder do so all the same, a cut-off page without its
-        // `# EOF` is refused by the scraper, which is the truth.
+        // Writing into a String cannot fail. If an encoder fails all the same, the scraper refuses the page, which
+        // lacks its `# EOF`.
         if let Err(error) = self.write(&mut out) {
             tracing::error!(%error, "metrics could not be encoded");
         }
@@ -305,22 +270,17 @@ impl Metrics {
     }
 
     fn write(&self, out: &mut String) -> fmt::Result {
-        let mut now = Registry::default();
+        let _alone = self.page.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(shared) = self.shared.get() {
             let snapshot = shared.snapshot();
-            self.fleet.revision.set(count(snapshot.revision));
-            SiteMetrics::new(&mut now).show(&snapshot);
-            wan::LinkMetrics::new(&mut now).show(&snapshot);
+            self.sites.show(&snapshot);
+            self.links.show(&snapshot);
             let ledger = shared.ledger();
-            self.reservations.open.set(count(ledger.open()));
-            self.reservations.beyond_share.set(count(ledger.beyond_share()));
-            let expired = self.reservations.expired.inner();
+            self.reservations.set(count(ledger.open()));
+            let expired = self.reservations_expired.inner();
             expired.store(ledger.expired(), Ordering::Relaxed);
         }
-        self.wan.show(&mut now);
-        self.configuration.show(&mut now);
-        text::encode_registry(out, &self.registry)?;
-        text::encode(out, &now)
+        text::encode(out, &self.registry)
     }
 }
 

@@ -2,16 +2,13 @@
 //!
 //! Whether a request is traced is for the API server to say, which passes on its own span in `traceparent`; one that says
 //! nothing of traces begins a trace of its own. A request never waits for a collector: its span goes to a queue, and is
-//! dropped and counted where that is full. [`Exporter`] sends what is in it.
-
-use std::sync::Arc;
+//! dropped where that is full. [`Exporter`] sends what is in it.
 
 use http::{HeaderMap, StatusCode};
 use jiff::Timestamp;
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
-use crate::instruments::metrics::{Metrics, SpanResult};
 use crate::platform::clock::Clock;
 
 mod export;
@@ -29,7 +26,6 @@ pub type Attributes = Vec<(&'static str, String)>;
 pub struct Spans {
     queue: mpsc::Sender<Span>,
     clock: Clock,
-    metrics: Arc<Metrics>,
 }
 
 /// A span of the past.
@@ -63,10 +59,10 @@ impl Spans {
     ///
     /// # Errors
     /// There can be no client for the URL, which is not of `http` or `https`.
-    pub fn new(url: &str, clock: Clock, metrics: Arc<Metrics>) -> anyhow::Result<(Self, Exporter)> {
+    pub fn new(url: &str, clock: Clock) -> anyhow::Result<(Self, Exporter)> {
         let (queue, spans) = mpsc::channel(QUEUE);
-        let exporter = Exporter::new(url, spans, Arc::clone(&metrics))?;
-        Ok((Self { queue, clock, metrics }, exporter))
+        let exporter = Exporter::new(url, spans)?;
+        Ok((Self { queue, clock }, exporter))
     }
 
     /// A request with these headers has come. `None` if its trace is not sampled.
@@ -97,9 +93,8 @@ impl Spans {
             status,
             attributes,
         };
-        if self.queue.try_send(span).is_err() {
-            self.metrics.spans.count(SpanResult::Dropped, 1);
-        }
+        // Dropped where the queue is full.
+        let _ = self.queue.try_send(span);
     }
 }
 
@@ -123,15 +118,9 @@ mod tests {
 
     const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 
-    fn spans(clock: Clock) -> (Spans, mpsc::Receiver<Span>, Arc<Metrics>) {
+    fn spans(clock: Clock) -> (Spans, mpsc::Receiver<Span>) {
         let (queue, sent) = mpsc::channel(1);
-        let metrics = Arc::new(Metrics::new());
-        let spans = Spans {
-            queue,
-            clock,
-            metrics: Arc::clone(&metrics),
-        };
-        (spans, sent, metrics)
+        (Spans { queue, clock }, sent)
     }
 
     fn headers(traceparent: &str) -> HeaderMap {
@@ -176,7 +165,7 @@ mod tests {
 
     #[test]
     fn who_is_traced_is_the_callers_word() {
-        let (spans, ..) = spans(Clock::start());
+        let (spans, _) = spans(Clock::start());
         let begin = |traceparent: &str| spans.begin(&headers(traceparent));
         assert!(begin(&format!("00-{TRACE}-00f067aa0ba902b7-00")).is_none());
         let called = begin(&format!("00-{TRACE}-00f067aa0ba902b7-01")).unwrap();
@@ -188,16 +177,11 @@ mod tests {
 
     #[test]
     fn nobody_waits_for_room_in_the_queue() {
-        let (spans, mut sent, metrics) = spans(Clock::start());
+        let (spans, mut sent) = spans(Clock::start());
         for _ in 0..3 {
             let begun = spans.begin(&HeaderMap::new()).unwrap();
             spans.end(begun, StatusCode::OK, vec![]);
         }
         assert!(sent.try_recv().is_ok() && sent.try_recv().is_err());
-        assert!(
-            metrics
-                .encode()
-                .contains("edgeward_spans_total{result=\"dropped\"} 2\n")
-        );
     }
 }

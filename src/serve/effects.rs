@@ -40,8 +40,7 @@ impl EffectHandler {
                 let keys = &self.config.load().keys;
                 self.events.record(PodEvent::another_domain(*pod, keys, now()));
             }
-            Effect::OtherDomains { any, new } => {
-                self.metrics.configuration.other_domains(any);
+            Effect::OtherDomains(new) => {
                 let domain = &*self.config.load().keys.domain;
                 for (gate_domain, pods) in new {
                     let Some(held_back) = self.log_limit.due("other domain") else {
@@ -191,16 +190,8 @@ mod tests {
         })));
         is_written(&written, "GateOfAnotherDomain").await;
 
-        let gates = "edgeward_gates_of_another_domain 1\n";
-        let new = vec![("acme.dev".into(), 2)];
-        handler.handle(Effect::OtherDomains { any: true, new });
-        assert!(metrics.encode().contains(gates));
+        handler.handle(Effect::OtherDomains(vec![("acme.dev".into(), 2)]));
         assert!(log.text().contains("pods are behind the gate of another domain"));
-        handler.handle(Effect::OtherDomains {
-            any: false,
-            new: vec![],
-        });
-        assert!(!metrics.encode().contains(gates));
 
         handler.handle(Effect::SitesInUse(vec!["edge".to_owned(), "cloud".to_owned()]));
         assert!(log.text().contains("other sites are in use sites=\"edge cloud\""));

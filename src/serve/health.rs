@@ -1,4 +1,4 @@
-//! `/livez`, `/readyz` and `/metrics`, perhaps `/debug/…`, which answer whatever reviews are doing.
+//! `/livez`, `/readyz` and `/metrics`, which answer whatever reviews are doing.
 
 use std::sync::Arc;
 
@@ -17,7 +17,6 @@ use crate::instruments::metrics;
 use crate::instruments::metrics::Metrics;
 use crate::platform::clock::Clock;
 use crate::platform::thread::Thread;
-use crate::serve::debug::Debug;
 use crate::serve::readiness::Readiness;
 use crate::serve::{HEALTH, Task};
 
@@ -27,14 +26,12 @@ pub(super) fn serve(
     readiness: Readiness,
     metrics: Arc<Metrics>,
     clock: Clock,
-    debug: Option<Debug>,
 ) -> anyhow::Result<Task> {
     let context = || format!("the {HEALTH} has no thread");
     // A socket belongs to the runtime in which it was made.
     let socket = socket.into_std().with_context(context)?;
     let thread = Arc::new(Thread::start("health").with_context(context)?);
-    let debug = debug.map(Debug::router).unwrap_or_default();
-    let service = router(readiness, Arc::clone(&metrics)).merge(debug);
+    let service = router(readiness, Arc::clone(&metrics));
     let listener = async move {
         let socket = TcpListener::from_std(socket)?;
         let connections = Connections::new(admission::HEALTH, clock, metrics);

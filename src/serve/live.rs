@@ -8,8 +8,6 @@ use edgeward_core::cluster::cache::Kind;
 use edgeward_core::config::Config;
 use edgeward_core::engine::{Engine, SharedState};
 use edgeward_core::placement::policy::Policies;
-use edgeward_core::queue::Plan;
-use tokio::sync::watch;
 
 use crate::admission::Phase;
 use crate::controllers::backstop::Backstop;
@@ -34,7 +32,6 @@ pub(super) struct View {
     pub(super) policies: Arc<ArcSwap<Policies>>,
     /// The cluster that is watched, and who leads there; `None` of a fleet file.
     pub(super) cluster: Option<(Cluster, Leadership)>,
-    pub(super) plans: watch::Receiver<Arc<Plan>>,
     pub(super) tasks: Vec<Task>,
 }
 
@@ -108,7 +105,7 @@ pub(super) async fn view(
     let views = Views {
         seen: sites_seen,
         shared: Arc::clone(&shared),
-        plans: plans.clone(),
+        plans,
     };
     let engine = {
         let (mut versions, shared) = (versions.clone(), Arc::clone(&shared));
@@ -180,7 +177,6 @@ pub(super) async fn view(
         shared,
         policies: policies_in_use,
         cluster: Some((cluster, leadership)),
-        plans,
         tasks,
     })
 }

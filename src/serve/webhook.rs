@@ -21,7 +21,7 @@ use crate::instruments::metrics::Metrics;
 use crate::instruments::traces::Spans;
 use crate::platform::clock::Clock;
 use crate::serve::live::{self, View};
-use crate::serve::{Debug, Readiness, ServeOptions, Task};
+use crate::serve::{Readiness, ServeOptions, Task};
 use crate::sources;
 use crate::sources::configuration::{self, Configuration, Versions};
 use crate::sources::namespaced_name::NamespacedName;
@@ -44,8 +44,6 @@ pub struct Webhook {
     pub certificate: CertificateSource,
     /// PEM file with the authorities of which clients must have a certificate.
     pub client_ca: Option<PathBuf>,
-    /// Whether `/debug/…` shows more than the metrics.
-    pub debug_endpoints: bool,
     /// Where spans are sent.
     pub traces: Option<String>,
     /// How long to go on serving after being asked to stop.
@@ -86,19 +84,14 @@ impl Webhook {
         let (clock, readiness) = (Clock::start(), Readiness::default());
         let (config, versions, configuration_tasks) = self.configuration(clock, &metrics, &readiness).await?;
         let view = match self.fleet {
-            Some(path) => view_of_fleet_file(path, &config, clock, &metrics).await?,
+            Some(path) => view_of_fleet_file(path, &config, clock).await?,
             None => live::view(&versions, &config, self.service.clone(), clock, &metrics, &readiness).await?,
         };
         metrics.follow(Arc::clone(&view.shared));
         let (tls, certificate_tasks) = self.certificate.open(self.service, view.cluster, clock, &metrics)?;
-        let debug = self.debug_endpoints.then(|| Debug {
-            shared: Arc::clone(&view.shared),
-            plans: view.plans,
-            clock,
-        });
         let (spans, exporter) = match self.traces {
             Some(url) => {
-                let (spans, exporter) = Spans::new(&url, clock, Arc::clone(&metrics)).context("--traces")?;
+                let (spans, exporter) = Spans::new(&url, clock).context("--traces")?;
                 (Some(spans), Some(Task::graceful("traces", exporter.run())))
             }
             None => (None, None),
@@ -121,7 +114,6 @@ impl Webhook {
             metrics,
             readiness,
             clock,
-            debug,
             spans,
             shutdown_delay: self.shutdown_delay,
             tasks: tasks.into_iter().flatten().chain(exporter).collect(),
@@ -199,7 +191,6 @@ impl CertificateSource {
             webhook: webhook.clone(),
             lives,
             clock,
-            metrics: Arc::clone(metrics),
         };
         let tasks = vec![
             Task::endless(
@@ -225,20 +216,13 @@ impl CertificateSource {
     }
 }
 
-async fn view_of_fleet_file(
-    path: PathBuf,
-    config: &Arc<ArcSwap<Config>>,
-    clock: Clock,
-    metrics: &Arc<Metrics>,
-) -> anyhow::Result<View> {
-    let file = FleetFile::open(path, Arc::clone(config), clock, Arc::clone(metrics)).await?;
+async fn view_of_fleet_file(path: PathBuf, config: &Arc<ArcSwap<Config>>, clock: Clock) -> anyhow::Result<View> {
+    let file = FleetFile::open(path, Arc::clone(config), clock).await?;
     Ok(View {
         config: Arc::clone(config),
         shared: file.shared(),
         policies: Arc::default(),
         cluster: None,
-        // Nobody is held.
-        plans: watch::channel(Arc::default()).1,
         tasks: vec![Task::endless("fleet file", file.follow())],
     })
 }

@@ -14,7 +14,6 @@ use edgeward_core::wire::fleet_file;
 use serde_json::Value;
 use tokio::time::MissedTickBehavior;
 
-use crate::instruments::metrics::{Metrics, Reload};
 use crate::platform::clock::Clock;
 use crate::platform::files::Watch;
 use crate::platform::{files, yaml};
@@ -30,7 +29,6 @@ pub struct FleetFile {
     watch: Watch,
     config: Arc<ArcSwap<Config>>,
     clock: Clock,
-    metrics: Arc<Metrics>,
     document: Value,
     /// The configuration that judged it.
     judge: Arc<Config>,
@@ -45,12 +43,7 @@ impl FleetFile {
     ///
     /// # Errors
     /// The file cannot be read, or is no fleet file: then every fault is named.
-    pub async fn open(
-        path: PathBuf,
-        config: Arc<ArcSwap<Config>>,
-        clock: Clock,
-        metrics: Arc<Metrics>,
-    ) -> anyhow::Result<Self> {
+    pub async fn open(path: PathBuf, config: Arc<ArcSwap<Config>>, clock: Clock) -> anyhow::Result<Self> {
         let (watch, contents) = Watch::open(vec![path.clone()], files::POLL).await?;
         let read_at = clock.moment();
         let judge = config.load_full();
@@ -62,7 +55,6 @@ impl FleetFile {
             watch,
             config,
             clock,
-            metrics,
             document,
             judge,
             read,
@@ -77,7 +69,7 @@ impl FleetFile {
     }
 
     /// Publishes every change of the file, and what a change of the thresholds makes of its links, for ever. A file that cannot be read, or has faults, leaves the last good
-    /// fleet in place and is logged and counted.
+    /// fleet in place and is logged.
     pub async fn follow(mut self) {
         let mut refresh = tokio::time::interval(REFRESH);
         refresh.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -85,10 +77,7 @@ impl FleetFile {
             tokio::select! {
                 changed = self.watch.changed() => match changed {
                     Ok(contents) => self.replace(&contents),
-                    Err(error) => {
-                        self.metrics.fleet_reload(Reload::Unreadable);
-                        tracing::warn!(%error, "fleet file cannot be read; the last good one stays");
-                    }
+                    Err(error) => tracing::warn!(%error, "fleet file cannot be read; the last good one stays"),
                 },
                 _ = refresh.tick() => self.judge_again(),
             }
@@ -104,16 +93,12 @@ impl FleetFile {
             Ok((document, snapshot)) => {
                 self.document = document;
                 self.publish(snapshot, read_at);
-                self.metrics.fleet_reload(Reload::Loaded);
                 tracing::info!(revision = self.read.revision, "fleet file loaded");
             }
-            Err(error) => {
-                self.metrics.fleet_reload(Reload::Refused);
-                tracing::warn!(
-                    error = format!("{error:#}"),
-                    "fleet file refused; the last good one stays"
-                );
-            }
+            Err(error) => tracing::warn!(
+                error = format!("{error:#}"),
+                "fleet file refused; the last good one stays"
+            ),
         }
     }
 
@@ -154,7 +139,10 @@ fn parse(
 
 #[cfg(test)]
 mod tests {
+    use tracing::instrument::WithSubscriber as _;
+
     use super::*;
+    use crate::testkit::Log;
     use edgeward_core::model::link::LinkState;
 
     const FLEET: &str = "sites: [{name: edge, kind: edge}]\nnodes: []\n";
@@ -177,21 +165,20 @@ mod tests {
             std::fs::rename(directory.path().join("new"), &path).unwrap();
         };
         write(FLEET);
-        let metrics = Arc::new(Metrics::new());
+        let log = Log::default();
+        let to_log = log.clone();
+        let subscriber = tracing_subscriber::fmt().with_writer(move || to_log.clone()).finish();
         let clock = Clock::start();
-        let file = FleetFile::open(path.clone(), Arc::default(), clock, Arc::clone(&metrics))
-            .await
-            .unwrap();
+        let file = FleetFile::open(path.clone(), Arc::default(), clock).await.unwrap();
         let shared = file.shared();
-        let follow = tokio::spawn(file.follow());
+        let follow = tokio::spawn(file.follow().with_subscriber(subscriber));
 
         write("sites: [{name: here, kind: edge}]");
         eventually("the new site", || shared.snapshot().sites[0].name() == "here").await;
         assert_eq!(shared.snapshot().revision, 2);
 
         write("sites: []");
-        let refused = |page: String| page.contains("edgeward_fleet_reloads_total{result=\"refused\"} 1");
-        eventually("the refusal", || refused(metrics.encode())).await;
+        eventually("the refusal", || log.text().contains("fleet file refused")).await;
         assert_eq!(shared.snapshot().sites[0].name(), "here");
 
         // A file does not age: it is published again, as old as it says.
@@ -207,7 +194,7 @@ mod tests {
         let wan = "{name: cloud, kind: cloud, wan: {rttMs: 80, lossPct: 0}}";
         std::fs::write(&path, format!("sites: [{{name: edge, kind: edge}}, {wan}]")).unwrap();
         let config = Arc::<ArcSwap<Config>>::default();
-        let opened = FleetFile::open(path, Arc::clone(&config), Clock::start(), Arc::default()).await;
+        let opened = FleetFile::open(path, Arc::clone(&config), Clock::start()).await;
         let file = opened.unwrap();
         let shared = file.shared();
         let state = || shared.snapshot().sites[1].link.map(|link| link.state);
@@ -226,7 +213,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("fleet.yaml");
         std::fs::write(&path, "sites: [{name: 1}, {kind: 2}]").unwrap();
-        let opened = FleetFile::open(path, Arc::default(), Clock::start(), Arc::default()).await;
+        let opened = FleetFile::open(path, Arc::default(), Clock::start()).await;
         let error = opened.unwrap_err().to_string();
         for fault in [
             "sites[0].name: 1 is not",

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use edgeward_core::cluster::wan::{LinkHealth, Links, RUN, SiteLink};
+use edgeward_core::cluster::wan::{LinkHealth, Links, RUN};
 use edgeward_core::config::{Config, Probing};
 use edgeward_core::engine::Change;
 use edgeward_core::model::endpoint::Endpoint;
@@ -109,8 +109,9 @@ async fn send_links(links: &mut watch::Receiver<Links>, config: &Config, changes
     let known = links.borrow_and_update().clone();
     for site in clouds(config) {
         let known = known.get(&site.name).filter(|_| !site.probes.is_empty());
-        let link = known.and_then(|known| known.link);
-        changes.send(Change::Link(site.name.clone(), link)).await;
+        changes
+            .send(Change::Link(site.name.clone(), known.copied().flatten()))
+            .await;
     }
 }
 
@@ -133,12 +134,10 @@ impl Probers {
     /// No probers yet. Each outcome is judged by the thresholds of that moment.
     #[must_use]
     pub fn new(thresholds: watch::Receiver<Thresholds>, clock: Clock, metrics: Arc<Metrics>) -> Self {
-        let links = watch::Sender::default();
-        metrics.wan.follow(links.subscribe(), clock);
         Self {
             icmp: Arc::default(),
             thresholds,
-            links,
+            links: watch::Sender::default(),
             clock,
             metrics,
         }
@@ -160,7 +159,7 @@ impl Probers {
     #[must_use]
     pub fn prober(&self, site: &str, endpoints: Vec<Endpoint>, probing: Probing) -> Prober {
         for endpoint in &endpoints {
-            self.metrics.wan.endpoint(site, &endpoint.to_string());
+            self.metrics.probes.endpoint(site, &endpoint.to_string());
         }
         let (health, resolving) = (LinkHealth::new(endpoints.len()), vec![false; endpoints.len()]);
         let targets = endpoints
@@ -297,7 +296,7 @@ impl Prober {
 
         let name = self.targets[endpoint].endpoint().to_string();
         let lost = outcome.err().map(|lost| lost.cause);
-        self.metrics.wan.probed(&self.site, &name, lost);
+        self.metrics.probes.probed(&self.site, &name, lost);
         self.publish();
     }
 
@@ -331,17 +330,8 @@ impl Prober {
     }
 
     fn publish(&self) {
-        let endpoints = self.targets.iter().enumerate();
-        let endpoints = endpoints.map(|(endpoint, target)| {
-            let statistics = self.health.statistics(endpoint).copied().unwrap_or_default();
-            (target.endpoint().clone(), statistics)
-        });
-        let site_link = SiteLink {
-            link: self.health.link(),
-            endpoints: endpoints.collect(),
-        };
         self.links.send_modify(|links| {
-            links.insert(self.site.clone(), site_link);
+            links.insert(self.site.clone(), self.health.link());
         });
     }
 }

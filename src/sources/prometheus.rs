@@ -36,7 +36,6 @@ pub(super) const REOPEN: Duration = Duration::from_secs(15);
 pub async fn follow(mut versions: Versions, clock: Clock, metrics: Arc<Metrics>, changes: Changes) {
     let mut in_use = Some(versions.next().await);
     while let Some(config) = in_use {
-        metrics.prometheus.forget();
         let asking = ask_by(&config, clock, &metrics, &changes);
         in_use = versions.until_other(&config, |_, _| false, asking).await;
     }
@@ -134,7 +133,7 @@ impl QueryRunner {
         loop {
             let asked = self.ask(query).await;
             let outcome = asked.as_ref().err().map_or(Outcome::Ok, |failure| failure.outcome);
-            self.metrics.prometheus.asked(query.input.as_str(), outcome.as_str());
+            self.metrics.prometheus_query(query.input.as_str(), outcome.as_str());
             let name = query.input.as_str();
             match asked {
                 _ if outcome == before => {}
@@ -163,10 +162,6 @@ impl QueryRunner {
             Ok((status, body)) => read(query.input, staleness, status, &body, &self.config.sites, received.wall),
             Err(failure) => (vec![], Err(failure)),
         };
-        if let Some(youngest) = readings.iter().map(|reading| reading.age).min() {
-            let at = received.wall.as_microsecond().saturating_sub_unsigned(youngest.0);
-            self.metrics.prometheus.sample(query.input, at as f64 / 1e6);
-        }
         self.telemetry.send_modify(|telemetry| {
             for Reading { measurement, age } in readings {
                 let as_of = received.moment.before(age).min(asked_at);

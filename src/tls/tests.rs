@@ -123,26 +123,3 @@ async fn what_is_served_is_told_by_its_authority() {
     assert_eq!(seen(Some(&over), early, &[&old], &name).await, Serves::Other);
     assert_eq!(seen(None, now, &[&ours], &name).await, Serves::Nothing);
 }
-
-#[tokio::test]
-async fn the_authority_beside_the_files_is_shown_until_it_ends() {
-    let metrics = Metrics::new();
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join(CA);
-    let shown = async || {
-        show_ca(&path, &metrics).await;
-        let page = metrics.encode();
-        let mut lines = page.lines();
-        let end = lines.find_map(|line| line.strip_prefix("edgeward_tls_ca_not_after_seconds{ca=\"serving\"} "));
-        end.map(|end| end.parse::<i64>().unwrap())
-    };
-    assert_eq!(shown().await, None);
-    let now = Timestamp::now();
-    let made = |hours| Authority::make(&service(), now, SignedDuration::from_hours(hours)).unwrap();
-    let bundle = format!("{}{}", made(24).certificate, made(48).certificate);
-    std::fs::write(&path, bundle).unwrap();
-    let end = shown().await.unwrap() - now.as_second();
-    assert!((47 * 3_600..=48 * 3_600).contains(&end), "{end}");
-    std::fs::write(&path, "no certificate").unwrap();
-    assert_eq!(shown().await, None);
-}

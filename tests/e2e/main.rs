@@ -32,7 +32,7 @@ use crate::held::{away, gate, limits, queue, release, sites, starvation, traits}
 use crate::install::{chart, quick_start, upgrade};
 use crate::leader::{backstop, events, lost_lease};
 use crate::load::{burst, rollout};
-use crate::placement::{connection, constraints, failure, invalid_slo, later_gate, reinvocation, untouched};
+use crate::placement::{constraints, failure, invalid_slo, later_gate, reinvocation, untouched};
 
 /// What `cargo xtask test` runs, each by the name it is listed under, and with what it needs. Those that take longest are listed
 /// first.
@@ -195,7 +195,6 @@ const TESTS: &[Test] = &[
         Nodes,
         configuration::live_view_waits_for_it,
     ),
-    ("connection::speaks_http_1_1", Nodes, connection::speaks_http_1_1),
     (
         "certificates::shown_by_the_api_server",
         Nodes,

@@ -1,7 +1,6 @@
 //! The three scenarios of the first design: pods of a Deployment and of a Job go where the fleet says, and
 //! kube-scheduler binds them there.
 
-pub(crate) mod connection;
 pub(crate) mod constraints;
 pub(crate) mod failure;
 pub(crate) mod fleet;

@@ -9,7 +9,6 @@ mod cli;
 mod client;
 mod configuration;
 mod custom_resources;
-mod debug;
 mod deployment;
 mod documentation;
 mod golden;

@@ -81,7 +81,7 @@ impl Observed {
 }
 
 fn of_cloud(links: &Links) -> Option<Link> {
-    links.get("cloud").and_then(|site| site.link)
+    links.get("cloud").copied().flatten()
 }
 
 /// 20 ms is healthy, 150 ms is not, and neither is believed for less than the dwell time.

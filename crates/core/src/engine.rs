@@ -47,13 +47,8 @@ pub enum Effect {
     Decided(Box<ObservedDecision>),
     /// A pod is seen behind the gate of another domain.
     HeldByAnotherDomain(Box<OtherDomainPod>),
-    /// Whether there are pods behind gates of other domains, and how many of each domain that was not reported before.
-    OtherDomains {
-        /// Whether there are any.
-        any: bool,
-        /// Each domain that is new, with its pods.
-        new: Vec<(Box<str>, usize)>,
-    },
+    /// Domains whose gates pods carry though they are not ours, with the number of pods. Each domain is reported once.
+    OtherDomains(Vec<(Box<str>, usize)>),
     /// The sites of these names are in use from now on.
     SitesInUse(Vec<String>),
     /// A node carries the selectors of several sites.

@@ -15,7 +15,6 @@ use tower::ServiceExt as _;
 use super::*;
 use crate::admission::{BODIES_LIMIT, BODY_LIMIT, ORDINARY_BODY};
 use crate::platform::clock::Clock;
-use crate::serve::tokio_runtime;
 use crate::tls::{Certificates, Service, Source};
 
 /// Says which way it was asked; `review` does what the test wants first.
@@ -50,7 +49,7 @@ fn harness_of(answer: impl Answer) -> Harness {
     let metrics = Arc::new(Metrics::new());
     let (phase, receiver) = watch::channel(Phase::Serving);
     Harness {
-        router: router(Arc::new(answer), Arc::clone(&metrics), receiver, Clock::start(), None).expect("a thread"),
+        router: router(Arc::new(answer), Arc::clone(&metrics), receiver, Clock::start(), None),
         metrics,
         phase,
     }
@@ -82,11 +81,6 @@ fn review(uri: &str, body: impl Into<Body>) -> Request {
         .header(CONTENT_TYPE, "application/json")
         .body(body.into())
         .expect("a request")
-}
-
-/// A review that lasts keeps a worker busy, and the runtime of a test has one.
-fn on_the_servers_runtime(test: impl Future<Output = ()>) {
-    tokio_runtime().expect("threads").block_on(test);
 }
 
 #[tokio::test]
@@ -246,73 +240,65 @@ fn until(released: Receiver<()>, claimed: Sender<bool>) -> impl Fn(&Responder) +
     }
 }
 
-#[test]
-fn an_overdue_review_is_answered_once_and_without_an_opinion() {
-    on_the_servers_runtime(async {
-        let ((release, released), (claimed, claims)) = (channel(), channel());
-        let harness = harness(until(released, claimed));
-        let answered = harness.send(review("/mutate?timeout=100ms", "{}")).await;
-        drop(release);
-        let (status, _, body) = answered;
-        assert_eq!((status, body.as_str()), (StatusCode::OK, "no opinion: Deadline"));
-        assert!(!claims.recv().expect("it ran to its end"), "it was answered already");
-        let (_, _, body) = harness.post("{}").await;
-        assert_eq!(body, "reviewed");
-        assert!(claims.recv().expect("it ran to its end"));
-    });
+#[tokio::test]
+async fn an_overdue_review_is_answered_once_and_without_an_opinion() {
+    let ((release, released), (claimed, claims)) = (channel(), channel());
+    let harness = harness(until(released, claimed));
+    let answered = harness.send(review("/mutate?timeout=100ms", "{}")).await;
+    drop(release);
+    let (status, _, body) = answered;
+    assert_eq!((status, body.as_str()), (StatusCode::OK, "no opinion: Deadline"));
+    assert!(!claims.recv().expect("it ran to its end"), "it was answered already");
+    let (_, _, body) = harness.post("{}").await;
+    assert_eq!(body, "reviewed");
+    assert!(claims.recv().expect("it ran to its end"));
 }
 
 /// Whoever notices a timer waits for the network and the other timers, too.
-#[test]
-fn a_review_by_the_worker_that_notices_timers_keeps_no_deadline_waiting() {
-    on_the_servers_runtime(async {
-        let ((release, released), (claimed, _claims)) = (channel(), channel());
-        let harness = harness(until(released, claimed));
-        let posted = tokio::spawn(async move {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-            harness.send(review("/mutate?timeout=100ms", "{}")).await.2
-        });
-        assert_eq!(posted.await.expect("joined"), "no opinion: Deadline");
-        drop(release);
+#[tokio::test]
+async fn a_review_by_the_worker_that_notices_timers_keeps_no_deadline_waiting() {
+    let ((release, released), (claimed, _claims)) = (channel(), channel());
+    let harness = harness(until(released, claimed));
+    let posted = tokio::spawn(async move {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        harness.send(review("/mutate?timeout=100ms", "{}")).await.2
     });
+    assert_eq!(posted.await.expect("joined"), "no opinion: Deadline");
+    drop(release);
 }
 
-#[test]
-fn a_review_that_claimed_its_answer_before_the_deadline_is_waited_for() {
-    on_the_servers_runtime(async {
-        let (claimed, claims) = channel();
-        let harness = harness(move |responder| {
-            let _ = claimed.send(responder.claim());
-            // Past the deadline, which finds the answer claimed.
-            while responder.elapsed() < Duration::from_millis(100) {
-                std::thread::yield_now();
-            }
-        });
-        let (_, _, body) = harness.send(review("/mutate?timeout=100ms", "{}")).await;
-        let claimed = claims.recv().expect("it ran");
-        assert_eq!(body, if claimed { "reviewed" } else { "no opinion: Deadline" });
-    });
-}
-
-#[test]
-fn reviews_without_a_slot_are_answered_in_time_and_served_again_afterwards() {
-    on_the_servers_runtime(async {
-        let ((release, released), (claimed, claims)) = (channel(), channel());
-        let harness = harness(until(released, claimed));
-        for _ in 0..=REVIEWS_AT_A_TIME {
-            let (_, _, body) = harness.send(review("/mutate?timeout=20ms", "{}")).await;
-            assert_eq!(body, "no opinion: Deadline");
+#[tokio::test]
+async fn a_review_that_claimed_its_answer_before_the_deadline_is_waited_for() {
+    let (claimed, claims) = channel();
+    let harness = harness(move |responder| {
+        let _ = claimed.send(responder.claim());
+        // Past the deadline, which finds the answer claimed.
+        while responder.elapsed() < Duration::from_millis(100) {
+            std::thread::yield_now();
         }
-        drop(release);
-        let (_, _, body) = harness.post("{}").await;
-        assert_eq!(body, "reviewed");
-        let answered = claims.iter().take(REVIEWS_AT_A_TIME + 1).filter(|claimed| *claimed);
-        assert_eq!(
-            answered.count(),
-            1,
-            "one more than had a slot, and only the last was in time"
-        );
     });
+    let (_, _, body) = harness.send(review("/mutate?timeout=100ms", "{}")).await;
+    let claimed = claims.recv().expect("it ran");
+    assert_eq!(body, if claimed { "reviewed" } else { "no opinion: Deadline" });
+}
+
+#[tokio::test]
+async fn reviews_without_a_slot_are_answered_in_time_and_served_again_afterwards() {
+    let ((release, released), (claimed, claims)) = (channel(), channel());
+    let harness = harness(until(released, claimed));
+    for _ in 0..=REVIEWS_AT_A_TIME {
+        let (_, _, body) = harness.send(review("/mutate?timeout=20ms", "{}")).await;
+        assert_eq!(body, "no opinion: Deadline");
+    }
+    drop(release);
+    let (_, _, body) = harness.post("{}").await;
+    assert_eq!(body, "reviewed");
+    let answered = claims.iter().take(REVIEWS_AT_A_TIME + 1).filter(|claimed| *claimed);
+    assert_eq!(
+        answered.count(),
+        1,
+        "one more than had a slot, and only the last was in time"
+    );
 }
 
 /// Tells when it begins a large review, which lasts until the test drops the other end.
@@ -335,28 +321,26 @@ impl Answer for LargeLasts {
     }
 }
 
-#[test]
-fn large_reviews_are_decided_one_at_a_time_and_ordinary_ones_pass_them() {
-    on_the_servers_runtime(async {
-        let ((release, released), (begun, mut begins)) = (channel(), unbounded_channel());
-        let released = Mutex::new(released);
-        let harness = Arc::new(harness_of(LargeLasts { begun, released }));
-        let post = |uri: &'static str, size: usize| {
-            let harness = Arc::clone(&harness);
-            tokio::spawn(async move { harness.send(review(uri, vec![b' '; size])).await.2 })
-        };
-        let large: Vec<_> = (0..2).map(|_| post("/mutate?timeout=30s", ORDINARY_BODY + 1)).collect();
-        begins.recv().await.expect("one begins");
-        assert_eq!(post("/mutate", ORDINARY_BODY).await.expect("joined"), "reviewed");
-        let overdue = post("/mutate?timeout=20ms", ORDINARY_BODY + 1);
-        assert_eq!(overdue.await.expect("joined"), "no opinion: Deadline");
-        assert!(begins.try_recv().is_err(), "the second waits");
-        drop(release);
-        for large in large {
-            assert_eq!(large.await.expect("joined"), "reviewed");
-        }
-        begins.recv().await.expect("the second began");
-    });
+#[tokio::test]
+async fn large_reviews_are_decided_one_at_a_time_and_ordinary_ones_pass_them() {
+    let ((release, released), (begun, mut begins)) = (channel(), unbounded_channel());
+    let released = Mutex::new(released);
+    let harness = Arc::new(harness_of(LargeLasts { begun, released }));
+    let post = |uri: &'static str, size: usize| {
+        let harness = Arc::clone(&harness);
+        tokio::spawn(async move { harness.send(review(uri, vec![b' '; size])).await.2 })
+    };
+    let large: Vec<_> = (0..2).map(|_| post("/mutate?timeout=30s", ORDINARY_BODY + 1)).collect();
+    begins.recv().await.expect("one begins");
+    assert_eq!(post("/mutate", ORDINARY_BODY).await.expect("joined"), "reviewed");
+    let overdue = post("/mutate?timeout=20ms", ORDINARY_BODY + 1);
+    assert_eq!(overdue.await.expect("joined"), "no opinion: Deadline");
+    assert!(begins.try_recv().is_err(), "the second waits");
+    drop(release);
+    for large in large {
+        assert_eq!(large.await.expect("joined"), "reviewed");
+    }
+    begins.recv().await.expect("the second began");
 }
 
 #[tokio::test]
@@ -450,9 +434,4 @@ async fn accepted_connections_have_nodelay() {
     };
     let (_client, server) = tokio::join!(connect, accept);
     assert!(server.get_ref().0.nodelay().expect("get"));
-    assert!(
-        metrics
-            .encode()
-            .contains("edgeward_connections_total{protocol=\"none\"} 1")
-    );
 }

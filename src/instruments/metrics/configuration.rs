@@ -1,112 +1,64 @@
-//! What becomes of the configuration. Its faults are named as in the log.
+//! Metrics of the configuration.
 
-use std::collections::HashSet;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
-use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::counter::Counter;
 use prometheus_client::registry::Registry;
 
-use crate::instruments::metrics::Reload;
-use crate::instruments::metrics::declaration::{Counters, Gauges, metrics};
+use crate::instruments::metrics::{Counters, Gauges, Reload, register};
 
-/// How many places a faulty configuration adds to the series, whatever it holds.
-const FAULT_PATHS: usize = 32;
-
-metrics! {
-    pub(super) struct VersionMetrics {
-        info: Gauges<1> = "edgeward_config_info" ["version"]
-            "Always 1; the version, a hash of its content, of the configuration in use (absent while it is the default)";
-    }
-}
-
-metrics! {
-    pub(super) struct ReloadMetrics {
-        reloads: Counters<1> = "edgeward_config_reloads_total" ["result"]
-            "Versions of the configuration seen, by what became of them (anything but loaded keeps the old one)";
-    }
-}
-
-metrics! {
-    pub(super) struct FaultMetrics {
-        faults: Gauges<1> = "edgeward_config_faults" ["path"]
-            "Faults of the newest version of the configuration, by place; none while it is in use";
-    }
-}
-
-metrics! {
-    pub(super) struct GateMetrics {
-        others: Gauge = "edgeward_gates_of_another_domain" []
-            "Whether pods carry a gate like ours of another domain (1): nobody releases them, unless another edgeward has that domain";
-    }
-}
+/// How many series the faults of a configuration make at most.
+const FAULTS: usize = 32;
 
 /// The metrics of the configuration.
 #[derive(Debug)]
 pub struct ConfigurationMetrics {
-    reloads: ReloadMetrics,
-    gates: GateMetrics,
-    known: Mutex<Known>,
-}
-
-/// What is shown when it is asked for.
-#[derive(Debug, Default)]
-struct Known {
-    /// The version in use.
-    version: Option<u64>,
-    /// Where the faults of the newest version are.
-    faults: Vec<String>,
+    info: Gauges<1>,
+    reloads: Counters<1>,
+    faults: Gauges<1>,
 }
 
 impl ConfigurationMetrics {
-    pub(super) fn new(registry: &mut Registry) -> Self {
-        let reloads = ReloadMetrics::new(registry);
+    pub(super) fn new(to: &mut Registry) -> Self {
+        let metrics = Self {
+            info: register(
+                to,
+                "edgeward_config_info",
+                "Always 1; the version of the configuration in use",
+            ),
+            reloads: register(to, "edgeward_config_reloads", "Versions of the configuration seen"),
+            faults: register(
+                to,
+                "edgeward_config_faults",
+                "Faults of the newest version of the configuration",
+            ),
+        };
         for result in Reload::ALL {
-            reloads.reloads.of([result.as_str().into()]);
+            metrics.reloads(result);
         }
-        let gates = GateMetrics::new(registry);
-        let known = Mutex::default();
-        Self { reloads, gates, known }
+        metrics
     }
 
-    /// A version was seen.
+    /// Counts a version that was seen.
     pub fn reload(&self, result: Reload) {
-        self.reloads.reloads.of([result.as_str().into()]).inc();
+        self.reloads(result).inc();
     }
 
-    /// This version is in use.
+    fn reloads(&self, result: Reload) -> Counter {
+        self.reloads.get_or_create_owned(&[("result", result.as_str().into())])
+    }
+
+    /// Names the version in use, a hash of its content.
     pub fn version(&self, version: u64) {
-        self.known().version = Some(version);
+        self.info.clear();
+        let version = format!("{version:016x}").into();
+        self.info.get_or_create(&[("version", version)]).set(1);
     }
 
-    /// Where the faults of the newest version are; empty when it is in use. The first 32 places are told apart, those of
-    /// the rest are `...`.
+    /// Shows where the first faults of the newest version are; none while it is in use.
     pub fn faults<'p>(&self, paths: impl Iterator<Item = &'p str>) {
-        self.known().faults = paths.map(str::to_owned).collect();
-    }
-
-    /// Whether pods carry the gate of another domain than that in use.
-    pub fn other_domains(&self, some: bool) {
-        self.gates.others.set(some.into());
-    }
-
-    /// Registers what is known now.
-    pub(super) fn show(&self, registry: &mut Registry) {
-        let (versions, of_paths) = (VersionMetrics::new(registry), FaultMetrics::new(registry));
-        let known = self.known();
-        if let Some(version) = known.version {
-            versions.info.of([format!("{version:016x}").into()]).set(1);
+        self.faults.clear();
+        for path in paths.take(FAULTS) {
+            self.faults.get_or_create(&[("path", path.to_owned().into())]).inc();
         }
-        let mut told = HashSet::new();
-        for path in known.faults.iter().map(String::as_str) {
-            let is_told = told.len() < FAULT_PATHS || told.contains(path);
-            let path = if is_told { path } else { "..." };
-            told.insert(path);
-            of_paths.faults.of([path.to_owned().into()]).inc();
-        }
-    }
-
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -117,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn faults_are_named_until_they_are_repaired_and_never_without_bound() {
+    fn faults_are_shown_until_repaired_and_bounded() {
         let metrics = Metrics::new();
         let faults = || -> Vec<String> {
             let page = metrics.encode();
@@ -132,8 +84,7 @@ mod tests {
         assert_eq!(found, ["\"explain\"} 1", "\"sites\"} 2"]);
         let paths: Vec<String> = (0..100).map(|i| format!("key{i}")).collect();
         metrics.configuration.faults(paths.iter().map(String::as_str));
-        assert_eq!(faults().len(), FAULT_PATHS + 1);
-        assert!(faults().contains(&"\"...\"} 68".to_owned()));
+        assert_eq!(faults().len(), FAULTS);
         metrics.configuration.faults(std::iter::empty());
         assert!(faults().is_empty());
     }

@@ -1,18 +1,16 @@
-//! What the writers to the API server do.
+//! Metrics of the writers to the API server.
 
 use edgeward_core::words;
 use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
 
-use crate::instruments::metrics::declaration::{Counters, metrics};
+use crate::instruments::metrics::{Counters, register};
 
-metrics! {
-    /// The metrics of the controllers.
-    pub struct ControllerMetrics {
-        leader: Gauge = "edgeward_leader" []
-            "1 while this replica holds the Lease for certain, else 0";
-        events: Counters<2> = "edgeward_events_total" ["reason", "result"]
-            "Kubernetes Events on pods, by reason and what became of them";
-    }
+/// The metrics of the controllers.
+#[derive(Debug)]
+pub struct ControllerMetrics {
+    leader: Gauge,
+    events: Counters<2>,
 }
 
 words! {
@@ -30,13 +28,21 @@ words! {
 }
 
 impl ControllerMetrics {
-    /// Whether this replica holds the Lease.
+    pub(super) fn new(to: &mut Registry) -> Self {
+        Self {
+            leader: register(to, "edgeward_leader", "1 while this replica holds the Lease, else 0"),
+            events: register(to, "edgeward_events", "Kubernetes Events on pods"),
+        }
+    }
+
+    /// Says whether this replica holds the Lease.
     pub fn leader(&self, is_held: bool) {
         self.leader.set(is_held.into());
     }
 
-    /// An Event of this reason came to this.
+    /// Counts an Event of this reason.
     pub fn event(&self, reason: &'static str, result: EventResult) {
-        self.events.of([reason.into(), result.as_str().into()]).inc();
+        let labels = [("reason", reason.into()), ("result", result.as_str().into())];
+        self.events.get_or_create(&labels).inc();
     }
 }

@@ -1,33 +1,37 @@
-//! What becomes of pods after they were created.
+//! Metrics of what becomes of pods after their creation.
 
-use crate::instruments::metrics::count;
-use crate::instruments::metrics::declaration::{Gauges, metrics};
+use prometheus_client::registry::Registry;
 
-metrics! {
-    /// The metrics of the backstop.
-    pub struct GuardMetrics {
-        found: Gauges<1> = "edgeward_backstop_pods" ["finding"]
-            "Pods that the backstop finds: Unschedulable for 30 s though another site would take them (misplaced, or undecided where they carry no decision), and bound without a decision (bound)";
+use crate::instruments::metrics::{Gauges, count, register};
+
+/// The metrics of the backstop.
+#[derive(Debug)]
+pub struct GuardMetrics {
+    found: Gauges<1>,
     }
 }
 
 /// How many pods the backstop finds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Found {
-    /// Decided, stuck, and welcome at another site.
+    /// Decided and Unschedulable, while another site would take them.
     pub misplaced: usize,
-    /// The same without a decision.
+    /// Undecided and Unschedulable, while another site would take them.
     pub undecided: usize,
     /// Bound without a decision.
     pub bound: usize,
 }
 
 impl GuardMetrics {
-    pub(super) fn start_at_zero(&self) {
-        self.found(Found::default());
+    pub(super) fn new(to: &mut Registry) -> Self {
+        let metrics = Self {
+            found: register(to, "edgeward_backstop_pods", "Pods that the backstop finds"),
+        };
+        metrics.found(Found::default());
+        metrics
     }
 
-    /// So many pods are found now.
+    /// Shows how many pods are found now.
     pub fn found(&self, found: Found) {
         let values = [
             ("misplaced", found.misplaced),
@@ -35,7 +39,9 @@ impl GuardMetrics {
             ("bound", found.bound),
         ];
         for (finding, pods) in values {
-            self.found.of([finding.into()]).set(count(pods));
+            self.found
+                .get_or_create(&[("finding", finding.into())])
+                .set(count(pods));
         }
     }
 }

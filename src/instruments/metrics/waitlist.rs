@@ -1,24 +1,20 @@
-//! Held pods, and what becomes of them.
+//! Metrics of gated pods.
 
 use edgeward_core::placement::verdict::Reason;
 use edgeward_core::words;
+use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
 
-use crate::instruments::metrics::count;
-use crate::instruments::metrics::declaration::{Counters, metrics};
+use crate::instruments::metrics::{Counters, count, register};
 
-metrics! {
-    /// The metrics of the waitlist.
-    pub struct WaitlistMetrics {
-        held: Gauge = "edgeward_held_pods" []
-            "Pods that carry our scheduling gate";
-        oldest: Gauge = "edgeward_held_oldest_timestamp_seconds" []
-            "Since when the pod is held that is held longest, not counting those that wait for gates of others or for a site, in seconds since the Unix epoch; 0 while none is";
-        unread: Gauge = "edgeward_held_oversized_pods" []
-            "Held pods whose constraints are more than is kept of a pod: they have no place in the release plan, and are decided when they may be held no longer";
-        changes: Counters<2> = "edgeward_held_pod_changes_total" ["reason", "result"]
-            "Patches of held pods: releases, and new reasons to go on waiting; `unread` where the pod could not be read, or had changed";
-    }
+/// The metrics of gated pods.
+#[derive(Debug)]
+pub struct WaitlistMetrics {
+    held: Gauge,
+    oldest: Gauge,
+    unread: Gauge,
+    changes: Counters<2>,
 }
 
 /// The label `reason` where a pod was not read, so that nothing was decided about it.
@@ -37,23 +33,40 @@ words! {
 }
 
 impl WaitlistMetrics {
-    pub(super) fn start_at_zero(&self) {
+    pub(super) fn new(to: &mut Registry) -> Self {
+        let oldest = "edgeward_held_oldest_timestamp_seconds";
+        let metrics = Self {
+            held: register(to, "edgeward_held_pods", "Pods that carry our scheduling gate"),
+            oldest: register(to, oldest, "Since when the oldest of them is held, in Unix seconds"),
+            unread: register(
+                to,
+                "edgeward_held_oversized_pods",
+                "Held pods that are not in the release plan",
+            ),
+            changes: register(to, "edgeward_held_pod_changes", "Patches of held pods"),
+        };
         for reason in [Reason::ReleasedEdge, Reason::ReleasedCloud, Reason::ReleasedTimeout] {
             for result in [ReleaseOutcome::Changed, ReleaseOutcome::Refused] {
-                self.changes.of([reason.as_str().into(), result.as_str().into()]);
+                metrics.changes(reason.as_str(), result);
             }
         }
+        metrics
     }
 
-    /// So many pods are held, so many of them without a place in the plan, and the first of them since this second.
+    /// Shows how many pods are held, how many of them have no place in the plan, and since when the first is held.
     pub fn held(&self, pods: usize, unread: usize, oldest: Option<i64>) {
         self.held.set(count(pods));
         self.unread.set(count(unread));
         self.oldest.set(oldest.unwrap_or(0));
     }
 
-    /// A patch for this reason came to this.
+    /// Counts a patch for this reason.
     pub fn change(&self, reason: &'static str, outcome: ReleaseOutcome) {
-        self.changes.of([reason.into(), outcome.as_str().into()]).inc();
+        self.changes(reason, outcome).inc();
+    }
+
+    fn changes(&self, reason: &'static str, outcome: ReleaseOutcome) -> Counter {
+        let labels = [("reason", reason.into()), ("result", outcome.as_str().into())];
+        self.changes.get_or_create_owned(&labels)
     }
 }

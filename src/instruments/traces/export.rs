@@ -1,6 +1,5 @@
 //! Spans to a collector, by OTLP over HTTP in its JSON form.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
@@ -10,7 +9,6 @@ use rustls::crypto::aws_lc_rs;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use crate::instruments::metrics::{Metrics, SpanResult};
 use crate::instruments::traces::Span;
 
 /// How many spans one request to the collector has at most.
@@ -32,11 +30,10 @@ pub struct Exporter {
     client: Client,
     url: Url,
     spans: mpsc::Receiver<Span>,
-    metrics: Arc<Metrics>,
 }
 
 impl Exporter {
-    pub(super) fn new(url: &str, spans: mpsc::Receiver<Span>, metrics: Arc<Metrics>) -> anyhow::Result<Self> {
+    pub(super) fn new(url: &str, spans: mpsc::Receiver<Span>) -> anyhow::Result<Self> {
         // The error says that there is one already, which is what was wanted.
         let _ = aws_lc_rs::default_provider().install_default();
         let url: Url = url.parse().with_context(|| format!("{url:?} is no URL"))?;
@@ -50,7 +47,6 @@ impl Exporter {
             client: client.build()?,
             url,
             spans,
-            metrics,
         })
     }
 
@@ -67,12 +63,6 @@ impl Exporter {
             // Those that have arrived are in the batch.
             let _ = tokio::time::timeout(GATHERED, gather).await;
             let sent = self.send(&batch).await;
-            let result = if sent.is_ok() {
-                SpanResult::Exported
-            } else {
-                SpanResult::Lost
-            };
-            self.metrics.spans.count(result, batch.len() as u64);
             batch.clear();
             if let (Err(error), false) = (&sent, is_told) {
                 tracing::warn!(

@@ -86,7 +86,6 @@ pub(crate) fn self_managed(fixture: &Fixture<'_>) -> Result<()> {
     let rest: Vec<_> = replicas.iter().map(|replica| replica.admission().port()).collect();
     home.lead_to(&rest)?;
     eventually("it is not called any more", BOUND, || load.calls(fixture, rest.len()))?;
-    let hand_shaken = handshakes(&leader)?;
     leader.kill()?;
     drop(leader);
     let last_ca = eventually("another leader goes on to the end", 2 * ROTATION, || {
@@ -106,23 +105,17 @@ pub(crate) fn self_managed(fixture: &Fixture<'_>) -> Result<()> {
     let creations = load.end()?;
     let rejected =
         |replica: &Edgeward<'_>| replica.count("edgeward_tls_handshake_failures_total", &[("cause", "rejected")]);
-    let mut connections = hand_shaken;
     for replica in &replicas {
         ensure!(rejected(replica)? == 0, "an API server did not trust what it was shown");
         ensure!(replica.count("edgeward_tls_reloads_total", &[("result", "loaded")])? >= 3);
-        connections += handshakes(replica)?;
     }
-    ensure!(
-        connections > creations as u64 / 2,
-        "{connections} handshakes for {creations} pods"
-    );
     let failed_open: usize = fixture
         .creations(&fixture.namespace)?
         .iter()
         .map(|creation| creation.failed_open())
         .sum();
     ensure!(failed_open == 0, "{failed_open}");
-    println!("self-managed: {creations} pods, {connections} handshakes, 0 failed and 0 undecided");
+    println!("self-managed: {creations} pods, 0 failed and 0 undecided");
 
     home.empty_bundles()?;
     eventually("what was removed is there again", BOUND, || {
@@ -149,10 +142,6 @@ pub(crate) fn self_managed(fixture: &Fixture<'_>) -> Result<()> {
     let mut load = Load::start(fixture)?;
     load.goes_on()?;
     load.end().map(drop)
-}
-
-fn handshakes(replica: &Edgeward<'_>) -> Result<u64> {
-    replica.count("edgeward_connections_total", &[])
 }
 
 fn cas(bundle: &str) -> usize {

@@ -122,12 +122,10 @@ fn all_bound(fixture: &Fixture<'_>, count: usize) -> Result<Vec<Value>> {
 
 /// Fails unless the edge is charged with these pods, and nothing else.
 fn charges(edgeward: &Edgeward<'_>, pods: &[Value]) -> Result<()> {
-    let expected = pods.iter().map(millicores).sum::<u64>() as f64 / 1_000.0;
-    let charged = edgeward.metric("edgeward_site_charged_cpu_cores", &[("site", "edge")])?;
-    ensure!(
-        (charged - expected).abs() < 1e-6,
-        "{charged} cores charged, not {expected}"
-    );
+    let charged = pods.iter().map(millicores).sum::<u64>();
+    let expected = (NODES as u64 * NODE_MILLICORES - charged) as f64 / 1_000.0;
+    let free = edgeward.metric("edgeward_site_free_cpu_cores", &[("site", "edge")])?;
+    ensure!((free - expected).abs() < 1e-6, "{free} cores free, not {expected}");
     Ok(())
 }
 

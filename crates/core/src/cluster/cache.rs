@@ -368,7 +368,6 @@ impl Cache {
             kubernetes_as_of: self.kubernetes_as_of(as_of(Kind::Nodes).min(as_of(Kind::Pods))),
             sites: self.sites.iter().map(|entry| entry.site.clone()).collect(),
             claims: Arc::default(),
-            silent_schedulers: self.silent_schedulers_by_name(),
             volumes: None,
             awaits_volumes: false,
             has_placeholders: !self.nodes_of_placeholders.is_empty(),
@@ -381,16 +380,6 @@ impl Cache {
     /// each was ever heard of, and the number of pods.
     pub fn silent_schedulers(&self) -> impl Iterator<Item = (Option<&str>, bool, usize)> {
         self.unbound_pods.schedulers.silent()
-    }
-
-    /// The same as snapshots have it: the names of those that were never heard of are anybody's.
-    fn silent_schedulers_by_name(&self) -> Arc<BTreeMap<Box<str>, u64>> {
-        let mut by_name = BTreeMap::<Box<str>, u64>::new();
-        for (name, is_known, pods) in self.silent_schedulers() {
-            let name = name.filter(|_| is_known).unwrap_or_default();
-            *by_name.entry(name.into()).or_default() += pods as u64;
-        }
-        Arc::new(by_name)
     }
 
     /// Nodes that are young no more lack for good what they lack.

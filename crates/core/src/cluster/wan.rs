@@ -8,9 +8,8 @@ mod window;
 use std::collections::BTreeMap;
 
 pub use health::{DWELL, LinkHealth};
-pub use window::{JUDGED_FROM, RoundTrips, Statistics, WINDOW, Window};
+pub use window::{JUDGED_FROM, WINDOW, Window};
 
-use crate::model::endpoint::Endpoint;
 use crate::model::link::Link;
 use crate::words;
 
@@ -18,17 +17,8 @@ use crate::words;
 /// decision.
 pub const RUN: usize = 5;
 
-/// What is known of the links, by site.
-pub type Links = BTreeMap<String, SiteLink>;
-
-/// What probes say of one site.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SiteLink {
-    /// What a decision reads; `None` until the first round is over.
-    pub link: Option<Link>,
-    /// The numbers of each endpoint, in the order of the configuration.
-    pub endpoints: Vec<(Endpoint, Statistics)>,
-}
+/// The link to each probed site; `None` until its first round of probes is over.
+pub type Links = BTreeMap<String, Option<Link>>;
 
 words! {
     /// Why a probe counts as lost.

@@ -1,5 +1,5 @@
-//! Pods behind the gate of another domain than ours: held when the configuration had that one, most likely. Nobody releases
-//! them, so the domain in use counts as a fault of the configuration for as long as there are any.
+//! Pods behind the gate of another domain than ours: most likely gated when the configuration had that one. Edgeward does not
+//! release them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -47,7 +47,7 @@ impl OtherDomains {
         self.changed |= self.pods.len() < before;
     }
 
-    /// Whether there are such pods, with each domain that is new, and how many are of it; `None` while nothing has changed.
+    /// Each domain that is new, with the number of its pods; `None` where none is.
     pub(super) fn report(&mut self) -> Option<Effect> {
         if !std::mem::take(&mut self.changed) {
             return None;
@@ -58,9 +58,8 @@ impl OtherDomains {
         }
         domains = domains.into_iter().take(MAX_REPORTED).collect();
         let new = domains.iter().filter(|(domain, _)| !self.reported.contains(**domain));
-        let new = new.map(|(domain, pods)| (Box::from(*domain), *pods)).collect();
+        let new: Vec<_> = new.map(|(domain, pods)| (Box::from(*domain), *pods)).collect();
         self.reported = domains.into_keys().map(Box::from).collect();
-        let any = !self.pods.is_empty();
-        Some(Effect::OtherDomains { any, new })
+        (!new.is_empty()).then_some(Effect::OtherDomains(new))
     }
 }

@@ -27,9 +27,6 @@ pub struct Snapshot {
     pub sites: Vec<Site>,
     /// Room that held pods claim.
     pub claims: Arc<Claims>,
-    /// How many pods take no room because their scheduler says nothing, by its name. Those of schedulers that were never heard
-    /// of are under the empty one.
-    pub silent_schedulers: Arc<BTreeMap<Box<str>, u64>>,
     /// Where pods' data is; `None` where no cloud can have any, or not all of it is known yet.
     pub volumes: Option<Arc<Volumes>>,
     /// Whether a cloud can have data, and it will soon be known where it is.

@@ -77,17 +77,6 @@ pub struct Charge<'l> {
     pub priority: i32,
 }
 
-/// A reservation that nobody has confirmed.
-#[derive(Debug, Clone, Copy)]
-pub struct OpenReservation<'l> {
-    /// What is reserved.
-    pub reservation: &'l Reservation,
-    /// As of when it is held.
-    pub since: Moment,
-    /// Whether it counts for its own namespace alone.
-    pub is_beyond_share: bool,
-}
-
 /// The open reservations. Equal after equal calls.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ledger {
@@ -425,28 +414,9 @@ impl Ledger {
         [of_reservations, of_volumes].into_iter().flatten().min()
     }
 
-    /// The reservations that nobody has confirmed, the oldest first. Cost of each: two searches.
-    pub fn open_reservations(&self) -> impl Iterator<Item = OpenReservation<'_>> {
-        self.by_age.iter().filter_map(|(since, id)| {
-            let entry = self.open_entry(*id)?;
-            Some(OpenReservation {
-                reservation: &entry.reservation,
-                since: *since,
-                is_beyond_share: entry.is_beyond_share,
-            })
-        })
-    }
-
     /// How many reservations nobody has confirmed.
     pub fn open(&self) -> usize {
         self.unconfirmed.len()
-    }
-
-    /// How many of these count for their own namespace alone. Cost: a pass over the open reservations.
-    pub fn beyond_share(&self) -> usize {
-        let entries = self.nodes.values().flat_map(OnNode::entries);
-        let is_beyond = |entry: &&Entry| entry.is_beyond_share && entry.shown_in.is_none();
-        entries.filter(is_beyond).count()
     }
 
     fn charge<'l>(&self, entry: &'l Entry, revision: u64, namespace: &str) -> Option<Charge<'l>> {

@@ -117,7 +117,6 @@ fn snapshot(root: Field<'_>, config: &Config, now: Moment) -> Option<Snapshot> {
         kubernetes_as_of: now.before(seconds(&age)),
         sites,
         claims: Arc::default(),
-        silent_schedulers: Arc::default(),
         offloadings: liqo_field.is_present().then(|| Arc::new(liqo::read(&liqo_field))),
         volumes: volumes::read([&claims, &volumes, &classes]).map(Arc::new),
         awaits_volumes: false,

@@ -402,8 +402,11 @@ fn of(scheduler: &str, pod: Value) -> Value {
 }
 
 fn silent(fixture: &mut Fixture) -> Vec<String> {
-    let silent = fixture.publish().silent_schedulers;
-    silent.iter().map(|(name, pods)| format!("{name}: {pods}")).collect()
+    fixture.publish();
+    let silent = fixture.cache.silent_schedulers();
+    silent
+        .map(|(name, is_known, pods)| format!("{}: {pods}", name.filter(|_| is_known).unwrap_or_default()))
+        .collect()
 }
 
 #[test]

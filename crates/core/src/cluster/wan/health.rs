@@ -1,7 +1,7 @@
 //! Whether a link is good enough, without flapping.
 
 use crate::cluster::wan::RUN;
-use crate::cluster::wan::window::{JUDGED_FROM, Statistics, Window};
+use crate::cluster::wan::window::{JUDGED_FROM, Window};
 use crate::model::link::{Link, LinkState, Thresholds};
 use crate::units::{Micros, Moment};
 
@@ -82,19 +82,13 @@ impl LinkHealth {
     /// measurement. `None` before an endpoint has had [`RUN`] outcomes.
     #[must_use]
     pub fn link(&self) -> Option<Link> {
-        let statistics = &self.paths.get(self.best)?.statistics;
+        let best = self.paths.get(self.best)?;
         Some(Link {
             state: self.state?,
-            rtt: statistics.round_trips.map(|round_trips| round_trips.decision),
-            loss: statistics.loss,
-            as_of: statistics.last_outcome?,
+            rtt: best.rtt,
+            loss: best.window.loss(),
+            as_of: best.last_outcome?,
         })
-    }
-
-    /// The numbers of one endpoint.
-    #[must_use]
-    pub fn statistics(&self, endpoint: usize) -> Option<&Statistics> {
-        self.paths.get(endpoint).map(|path| &path.statistics)
     }
 
     /// Whether so many probes of this endpoint were lost in a row that it counts as silent.
@@ -153,16 +147,18 @@ struct Path {
     answers: usize,
     /// Losses since the last answer.
     losses: usize,
-    statistics: Statistics,
+    /// Of the window, or of the last window that held an answer.
+    rtt: Option<Micros>,
+    /// When the last probe was answered or lost.
+    last_outcome: Option<Moment>,
 }
 
 impl Path {
     fn record(&mut self, outcome: Option<Micros>, at: Moment) {
         self.window.push(outcome);
-        self.statistics.last_outcome = Some(at);
+        self.last_outcome = Some(at);
         if outcome.is_some() {
             (self.answers, self.losses) = (self.answers.saturating_add(1), 0);
-            self.statistics.last_answer = Some(at);
         } else {
             (self.answers, self.losses) = (0, self.losses.saturating_add(1));
         }
@@ -175,9 +171,7 @@ impl Path {
             Reach::Unknown if self.window.probes() >= RUN => self.reach = Reach::Answering,
             _ => {}
         }
-        self.statistics.probes = self.window.probes();
-        self.statistics.loss = self.window.loss();
-        self.statistics.round_trips = self.window.round_trips().or(self.statistics.round_trips);
+        self.rtt = self.window.rtt().or(self.rtt);
     }
 }
 

@@ -303,7 +303,6 @@ fn who_never_creates_what_was_reserved_keeps_no_more_than_half_from_others() {
         assert_eq!(found(&cluster, id, "shop", 400), edge());
         assert_eq!(found(&cluster, id + 1, "shop", 400), edge());
         assert_eq!(found(&cluster, id + 2, "shop", 400), cloud());
-        assert_eq!(cluster.shared.ledger().beyond_share(), 1);
         // The other half and what was reserved beyond the first are free for another namespace.
         assert_eq!(found(&cluster, id + 3, "bank", 600), edge());
         cluster.shared.forget(DecisionId(id + 3), "bank");
@@ -340,10 +339,9 @@ fn a_scheduler_that_says_nothing_takes_no_room_after_30_s_if_another_goes_on() {
         cluster.engine.publish(cluster.now);
     };
     let silent = |cluster: &Cluster| {
-        let silent = &cluster.shared.snapshot().silent_schedulers;
+        let silent = cluster.engine.cache().silent_schedulers();
         silent
-            .iter()
-            .map(|(name, pods)| format!("{name}: {pods}"))
+            .map(|(name, _, pods)| format!("{}: {pods}", name.unwrap_or_default()))
             .collect::<Vec<_>>()
     };
     let mut id = 0;
@@ -359,7 +357,7 @@ fn a_scheduler_that_says_nothing_takes_no_room_after_30_s_if_another_goes_on() {
     publish(&mut cluster);
     assert_eq!(
         (goes(&cluster).as_deref(), silent(&cluster)),
-        (Some("edge"), vec![": 1".into()])
+        (Some("edge"), vec!["ghost: 1".into()])
     );
     // It has bound a pod; the next one is on its way.
     cluster.sees(&record(&pod_of("ghost", "ghost", bound("cloud-0"))));

@@ -6,6 +6,19 @@ use crate::units::Millicores;
 
 const TTL: Micros = Micros::from_secs(3);
 
+impl Ledger {
+    /// The reservations that nobody has confirmed.
+    fn open_entries(&self) -> impl Iterator<Item = &Entry> {
+        let entries = self.nodes.values().flat_map(OnNode::entries);
+        entries.filter(|entry| entry.shown_in.is_none())
+    }
+
+    /// How many of these count for their own namespace alone.
+    fn beyond_share(&self) -> usize {
+        self.open_entries().filter(|entry| entry.is_beyond_share).count()
+    }
+}
+
 fn cpu(millicores: i64) -> Amounts {
     Amounts {
         cpu: Millicores(millicores),

@@ -450,7 +450,10 @@ impl Fixture {
             .map(|(_, _, pods)| pods)
             .sum();
         assert_eq!(closed, closing);
-        assert_eq!(snapshot.silent_schedulers.values().sum::<u64>(), in_vain);
+        assert_eq!(
+            cache.silent_schedulers().map(|(.., pods)| pods as u64).sum::<u64>(),
+            in_vain
+        );
     }
 
     /// Whether the pod fits the node beside all others, by first principles.

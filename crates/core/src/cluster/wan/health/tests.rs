@@ -81,7 +81,7 @@ fn before_fifty_probes_loss_is_not_judged() {
     assert_eq!(link.link().loss, Some(Permille(800)));
     link.rounds(44, [Some(20)]);
     assert_eq!(
-        (link.health.statistics(0).unwrap().probes, link.state()),
+        (link.health.paths[0].window.probes(), link.state()),
         (49, Some(LinkState::Healthy))
     );
     // The fiftieth.
@@ -178,8 +178,6 @@ fn five_losses_are_unreachable_at_once_and_keep_the_numbers() {
     assert_eq!(link.changes, [(10, LinkState::Healthy), (20, LinkState::Unreachable)]);
     // Also when no answer is left in the window.
     link.rounds(2 * WINDOW, [None]);
-    let statistics = link.health.statistics(0).unwrap();
-    assert_eq!(statistics.last_answer, Some(Moment(10_000_000)));
     assert_eq!(
         link.link(),
         Link {
@@ -202,9 +200,11 @@ fn five_answers_end_that_and_begin_a_new_window() {
     assert_eq!(link.state(), Some(LinkState::Unreachable));
     link.round([Some(30)]);
     assert_eq!(link.state(), Some(LinkState::Healthy));
-    let statistics = link.health.statistics(0).unwrap();
-    assert_eq!((statistics.probes, statistics.loss), (5, Some(Permille(0))));
-    assert_eq!(statistics.round_trips.unwrap().mean, Micros::from_millis(30));
+    assert_eq!(link.health.paths[0].window.probes(), 5);
+    assert_eq!(
+        (link.link().loss, link.link().rtt),
+        (Some(Permille(0)), Some(Micros::from_millis(30)))
+    );
     // It is judged like a new one: by its RTT, from the threshold on.
     link.rounds(5, [None]).rounds(5, [Some(95)]);
     assert_eq!(link.state(), Some(LinkState::Healthy));
@@ -321,7 +321,7 @@ proptest! {
             // Probes so far apart that every state has lasted long enough.
             health.record(0, outcome.map(Micros::from_millis), Moment(k as i64 * 30_000_000), THRESHOLDS);
             let Some(link) = health.link() else { continue };
-            let judged = health.statistics(0).unwrap().probes >= JUDGED_FROM;
+            let judged = health.paths[0].window.probes() >= JUDGED_FROM;
             let loss = link.loss.filter(|_| judged).unwrap_or_default();
             let rtt = link.rtt.unwrap_or_default();
             match link.state {
