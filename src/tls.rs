@@ -18,7 +18,6 @@ use tokio::sync::watch;
 
 use crate::instruments::metrics::{Metrics, Reload, TlsMaterial};
 use crate::platform::clock::Clock;
-use crate::platform::files;
 use crate::platform::files::{Unreadable, Watch};
 
 mod authorities;
@@ -162,7 +161,7 @@ impl Certificates {
     pub async fn load(source: &Source, clock: Clock, metrics: Arc<Metrics>) -> Result<Self, Error> {
         let (pair, ca_bundle, origin) = match source {
             Source::Files { cert, key } => {
-                let (watch, contents) = Watch::open(vec![cert.clone(), key.clone()], files::POLL).await?;
+                let (watch, contents) = Watch::open(vec![cert.clone(), key.clone()]).await?;
                 let pair = Pair::from_contents(&contents, clock.wall()).map_err(|fault| Error::Refused {
                     cert: cert.clone(),
                     key: key.clone(),
@@ -206,7 +205,7 @@ impl Certificates {
     /// # Errors
     /// The file cannot be read or holds no usable authority.
     pub async fn only_for(self, client_ca: &Path) -> Result<Self, Error> {
-        let opened = Watch::open(vec![client_ca.to_owned()], files::POLL).await;
+        let opened = Watch::open(vec![client_ca.to_owned()]).await;
         let (watch, contents) = opened.map_err(Error::ClientCaUnreadable)?;
         let authorities = ClientCa::from_contents(&contents, self.clock.wall()).map_err(|fault| Error::ClientCa {
             path: client_ca.to_owned(),

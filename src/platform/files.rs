@@ -1,28 +1,22 @@
 //! Files that may change while we run: certificates, the fleet, the configuration.
 //!
-//! A mounted Secret or ConfigMap is a directory of symlinks through `..data`, and an update swaps that one symlink;
-//! nothing ever writes to the file itself, so a watch on the file sees nothing. Here the directory is watched, and
-//! because a watch can be lost (the directory is replaced, the file system sends no events) the content is compared
-//! on a timer as well.
+//! A mounted Secret or ConfigMap is a directory of symlinks through `..data`, and an update swaps that one symlink. So the
+//! content is compared now and then, whatever happens to the files themselves.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::pin::Pin;
 use std::time::Duration;
 
-use notify::Watcher as _;
-use tokio::sync::mpsc;
-use tokio::time::{Interval, MissedTickBehavior, Sleep};
+use tokio::time::{Interval, MissedTickBehavior};
 
-/// How often content is compared when no event arrives.
-pub const POLL: Duration = Duration::from_secs(1);
+/// How often content is compared.
+const POLL: Duration = Duration::from_secs(1);
 
-/// How long the directory must be quiet after an event before the files are read: one swap of a mounted volume
-/// gives several events over a few milliseconds, and the first of them still read the old content.
+/// Between two reads of files that are being replaced.
 const SETTLE: Duration = Duration::from_millis(50);
 
-/// A writer that never pauses must not keep us from reading for ever: after this many quiet periods we read anyway.
+/// How many times files are read that are another each time.
 const SETTLE_ROUNDS: u32 = 40;
 
 /// A file could not be read.
@@ -66,59 +60,32 @@ pub fn list(directory: &Path) -> io::Result<Vec<PathBuf>> {
 
 /// A set of files that are read together and belong together, such as a certificate and its key.
 ///
-/// Only hashes are kept, so that a private key does not stay in memory on our account. Dropping it ends the watch.
+/// Only hashes are kept, so that a private key does not stay in memory.
 #[derive(Debug)]
 pub struct Watch {
     paths: Vec<PathBuf>,
-    /// Hash of what the user saw last; `None` when that was an [`Unreadable`].
+    /// Hash of what was returned last; `None` when that was an [`Unreadable`].
     seen: Option<u64>,
-    next: Step,
     poll: Interval,
-    /// Closed where there is nothing that could send.
-    events: mpsc::Receiver<()>,
-    /// Held for its `Drop`; absent where the platform allows no watch, which leaves the poll.
-    _notify: Option<notify::RecommendedWatcher>,
-}
-
-/// What [`Watch::changed`] does next. Kept with its timers between calls, so that a caller who drops the future every
-/// so often loses nothing.
-#[derive(Debug)]
-enum Step {
-    /// Wait for an event or the poll.
-    Wait,
-    /// There was an event: wait until `quiet` passes without another.
-    Settle { quiet: Pin<Box<Sleep>>, rounds_left: u32 },
-    /// Look at the files.
-    Read,
-}
-
-impl Step {
-    fn settle(rounds_left: u32) -> Self {
-        let quiet = Box::pin(tokio::time::sleep(SETTLE));
-        Self::Settle { quiet, rounds_left }
-    }
+    /// Whether the poll has ticked and the files were not read since.
+    is_due: bool,
 }
 
 impl Watch {
-    /// Begins to watch `paths` and reads them once, in that order, so that no change in between is missed. A directory
-    /// stands for the files in it, whatever they are at the time.
-    ///
-    /// `poll` is how often content is compared besides events, [`POLL`] unless there is a reason.
+    /// Reads `paths` once, in that order, and watches them from then on. A directory stands for the files in it, whatever
+    /// they are at the time.
     ///
     /// # Errors
     /// [`Unreadable`] names the first file that cannot be read now.
-    pub async fn open(paths: Vec<PathBuf>, poll: Duration) -> Result<(Self, Contents), Unreadable> {
-        let (events, notify) = watch_directories(&paths);
-        let mut poll = tokio::time::interval(poll);
+    pub async fn open(paths: Vec<PathBuf>) -> Result<(Self, Contents), Unreadable> {
+        let mut poll = tokio::time::interval(POLL);
         poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
         poll.reset();
         let mut watch = Self {
             paths,
             seen: None,
-            next: Step::Wait,
             poll,
-            events,
-            _notify: notify,
+            is_due: false,
         };
         let contents = watch.read_settled().await?;
         watch.seen = Some(hash(&contents));
@@ -130,44 +97,28 @@ impl Watch {
     /// The files are read twice until both reads agree, so a set that is swapped at once is seen at once; files
     /// replaced one after the other may be seen in between, and again when the rest has followed.
     ///
-    /// Cancel-safe: dropping the future and calling again, however often, neither loses a change nor delays it.
+    /// Cancel-safe: dropping the future and calling again, however often, loses no change.
     ///
     /// # Errors
     /// [`Unreadable`] once when files that could be read no longer can. The caller keeps what it has; the next
     /// call waits until they are readable again, and returns them even if nothing else changed.
     pub async fn changed(&mut self) -> Result<Contents, Unreadable> {
         loop {
-            match &mut self.next {
-                Step::Wait => tokio::select! {
-                    Some(()) = self.events.recv() => self.next = Step::settle(SETTLE_ROUNDS),
-                    _ = self.poll.tick() => self.next = Step::Read,
-                },
-                Step::Settle { quiet, rounds_left } => {
-                    quiet.await;
-                    let rounds_left = *rounds_left;
-                    let mut restless = false;
-                    while self.events.try_recv().is_ok() {
-                        restless = true;
-                    }
-                    self.next = match rounds_left.checked_sub(1) {
-                        Some(rounds_left) if restless => Step::settle(rounds_left),
-                        _ => Step::Read,
-                    };
-                }
-                Step::Read => {
-                    let read = self.read_settled().await;
-                    self.next = Step::Wait;
-                    match read {
-                        Ok(contents) => {
-                            let hash = hash(&contents);
-                            if self.seen.replace(hash) != Some(hash) {
-                                return Ok(contents);
-                            }
-                        }
-                        Err(unreadable) if self.seen.take().is_some() => return Err(unreadable),
-                        Err(_) => {}
+            if !self.is_due {
+                self.poll.tick().await;
+                self.is_due = true;
+            }
+            let read = self.read_settled().await;
+            self.is_due = false;
+            match read {
+                Ok(contents) => {
+                    let hash = hash(&contents);
+                    if self.seen.replace(hash) != Some(hash) {
+                        return Ok(contents);
                     }
                 }
+                Err(unreadable) if self.seen.take().is_some() => return Err(unreadable),
+                Err(_) => {}
             }
         }
     }
@@ -228,43 +179,6 @@ async fn expand(path: &Path) -> Result<Vec<PathBuf>, Unreadable> {
     })
 }
 
-/// Watches the directories of `paths`. Where that fails the channel is closed or silent, and the poll remains.
-fn watch_directories(paths: &[PathBuf]) -> (mpsc::Receiver<()>, Option<notify::RecommendedWatcher>) {
-    // One slot: an event only says "look again", and one that finds the slot taken says nothing new.
-    let (sender, receiver) = mpsc::channel(1);
-    let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
-        // Our own reading of the files must not wake us.
-        if event.is_ok_and(|event| event.kind.is_access()) {
-            return;
-        }
-        let _ = sender.try_send(());
-    });
-    let mut watcher = match watcher {
-        Ok(watcher) => watcher,
-        Err(error) => {
-            tracing::warn!(%error, "no file events on this system, files are polled instead");
-            return (receiver, None);
-        }
-    };
-    let mut directories: Vec<&Path> = paths.iter().map(|path| directory(path)).collect();
-    directories.sort_unstable();
-    directories.dedup();
-    for directory in directories {
-        if let Err(error) = watcher.watch(directory, notify::RecursiveMode::NonRecursive) {
-            tracing::warn!(directory = %directory.display(), %error, "cannot be watched, its files are polled instead");
-        }
-    }
-    (receiver, Some(watcher))
-}
-
-fn directory(path: &Path) -> &Path {
-    match path.parent() {
-        _ if path.is_dir() => path,
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    }
-}
-
 fn hash(contents: &Contents) -> u64 {
     let mut hasher = DefaultHasher::new();
     contents.hash(&mut hasher);
@@ -280,8 +194,6 @@ mod tests {
 
     /// Before a test gives up; none passes or fails by less.
     const TIMEOUT: Duration = Duration::from_secs(60);
-    const NEVER: Duration = Duration::from_secs(3600);
-
     /// Publishes `files` the way kubelet does: a new directory, then one rename of the `..data` symlink.
     fn publish(volume: &Path, generation: u32, files: &[(&str, &str)]) {
         let data = volume.join(format!("..generation_{generation}"));
@@ -306,30 +218,12 @@ mod tests {
             .collect()
     }
 
-    /// Swaps a volume three times; `silence` is done to the watch first.
-    async fn sees_swaps(poll: Duration, silence: impl FnOnce(&mut Watch)) {
-        let volume = tempfile::tempdir().expect("tempdir");
-        publish(volume.path(), 1, &[("a", "a1"), ("b", "b1")]);
-        let paths = vec![volume.path().join("a"), volume.path().join("b")];
-        let (mut watch, contents) = Watch::open(paths, poll).await.expect("readable");
-        assert_eq!(text(contents), ["a1", "b1"]);
-        silence(&mut watch);
-        for generation in 2..5 {
-            let (a, b) = (format!("a{generation}"), format!("b{generation}"));
-            publish(volume.path(), generation, &[("a", &a), ("b", &b)]);
-            let changed = tokio::time::timeout(TIMEOUT, watch.changed()).await.expect("seen");
-            assert_eq!(text(changed.expect("readable")), [a, b]);
-        }
-    }
-
     #[tokio::test]
     async fn a_directory_is_whatever_files_are_in_it() {
         let volume = tempfile::tempdir().expect("tempdir");
         publish(volume.path(), 1, &[("b", "b1"), ("a", "a1")]);
         fs::create_dir(volume.path().join("lost+found")).expect("create");
-        let (mut watch, contents) = Watch::open(vec![volume.path().to_owned()], NEVER)
-            .await
-            .expect("readable");
+        let (mut watch, contents) = Watch::open(vec![volume.path().to_owned()]).await.expect("readable");
         assert_eq!(contents[0].path, volume.path().join("a"));
         assert_eq!(text(contents), ["a1", "b1"]);
 
@@ -347,53 +241,24 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_data_swap_is_seen_by_its_events() {
-        sees_swaps(NEVER, |_| {}).await;
-    }
-
-    #[tokio::test]
-    async fn a_data_swap_is_seen_where_no_event_arrives() {
-        let (_sender, silent) = mpsc::channel(1);
-        sees_swaps(Duration::from_millis(5), |watch| watch.events = silent).await;
-    }
-
-    #[tokio::test]
-    async fn a_data_swap_is_seen_where_nothing_can_be_watched() {
-        sees_swaps(Duration::from_millis(5), |watch| {
-            watch._notify = None;
-            watch.events = mpsc::channel(1).1;
-        })
-        .await;
-    }
-
-    /// Drops the future over and over, sooner than a poll or a quiet period passes.
-    async fn changed_in_glimpses(watch: &mut Watch) -> Vec<String> {
-        let glimpses = async {
-            loop {
-                if let Ok(changed) = tokio::time::timeout(SETTLE / 3, watch.changed()).await {
-                    return text(changed.expect("readable"));
-                }
-            }
-        };
-        tokio::time::timeout(TIMEOUT, glimpses).await.expect("seen")
-    }
-
-    #[tokio::test]
     async fn a_caller_who_keeps_dropping_the_future_misses_nothing() {
-        for (poll, with_events) in [(NEVER, true), (SETTLE, false)] {
-            let volume = tempfile::tempdir().expect("tempdir");
-            publish(volume.path(), 1, &[("a", "a1")]);
-            let (mut watch, _) = Watch::open(vec![volume.path().join("a")], poll)
-                .await
-                .expect("readable");
-            if !with_events {
-                watch._notify = None;
-            }
-            for generation in 2..4 {
-                let content = format!("a{generation}");
-                publish(volume.path(), generation, &[("a", &content)]);
-                assert_eq!(changed_in_glimpses(&mut watch).await, [content]);
-            }
+        let volume = tempfile::tempdir().expect("tempdir");
+        publish(volume.path(), 1, &[("a", "a1"), ("b", "b1")]);
+        let paths = vec![volume.path().join("a"), volume.path().join("b")];
+        let (mut watch, _) = Watch::open(paths).await.expect("readable");
+        for generation in 2..4 {
+            let (a, b) = (format!("a{generation}"), format!("b{generation}"));
+            publish(volume.path(), generation, &[("a", &a), ("b", &b)]);
+            // Drops it over and over, sooner than the poll ticks.
+            let glimpses = async {
+                loop {
+                    if let Ok(changed) = tokio::time::timeout(SETTLE, watch.changed()).await {
+                        return text(changed.expect("readable"));
+                    }
+                }
+            };
+            let seen = tokio::time::timeout(TIMEOUT, glimpses).await.expect("seen");
+            assert_eq!(seen, [a, b]);
         }
     }
 
@@ -402,9 +267,7 @@ mod tests {
         let directory = tempfile::tempdir().expect("tempdir");
         let path = directory.path().join("fleet.yaml");
         fs::write(&path, "one").expect("write");
-        let (mut watch, _) = Watch::open(vec![path.clone()], Duration::from_millis(5))
-            .await
-            .expect("readable");
+        let (mut watch, _) = Watch::open(vec![path.clone()]).await.expect("readable");
         fs::remove_file(&path).expect("remove");
         let error = watch.changed().await.expect_err("gone");
         assert_eq!(error.path, path);
@@ -418,9 +281,7 @@ mod tests {
         let directory = tempfile::tempdir().expect("tempdir");
         let path = directory.path().join("tls.crt");
         fs::write(&path, "one").expect("write");
-        let (mut watch, _) = Watch::open(vec![path.clone()], Duration::from_millis(5))
-            .await
-            .expect("readable");
+        let (mut watch, _) = Watch::open(vec![path.clone()]).await.expect("readable");
         watch.again();
         assert_eq!(text(watch.changed().await.expect("readable")), ["one"]);
         watch.again();
@@ -432,13 +293,7 @@ mod tests {
     async fn a_missing_file_at_the_start_is_named() {
         let directory = tempfile::tempdir().expect("tempdir");
         let path = directory.path().join("tls.crt");
-        let error = Watch::open(vec![path.clone()], POLL).await.expect_err("missing");
+        let error = Watch::open(vec![path.clone()]).await.expect_err("missing");
         assert!(error.to_string().starts_with(&path.display().to_string()), "{error}");
-    }
-
-    #[test]
-    fn a_bare_file_name_is_watched_in_the_current_directory() {
-        assert_eq!(directory(Path::new("fleet.yaml")), Path::new("."));
-        assert_eq!(directory(Path::new("/etc/fleet.yaml")), Path::new("/etc"));
     }
 }

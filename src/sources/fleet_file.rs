@@ -44,7 +44,7 @@ impl FleetFile {
     /// # Errors
     /// The file cannot be read, or is no fleet file: then every fault is named.
     pub async fn open(path: PathBuf, config: Arc<ArcSwap<Config>>, clock: Clock) -> anyhow::Result<Self> {
-        let (watch, contents) = Watch::open(vec![path.clone()], files::POLL).await?;
+        let (watch, contents) = Watch::open(vec![path.clone()]).await?;
         let read_at = clock.moment();
         let judge = config.load_full();
         let (document, read) = parse(&path, &contents, &judge, read_at)?;

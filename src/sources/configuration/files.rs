@@ -23,7 +23,7 @@ impl Files {
     /// # Errors
     /// There is nothing to read, or it has faults: then every one is named.
     pub async fn open(path: PathBuf, mut configuration: Configuration) -> anyhow::Result<Self> {
-        let (watch, contents) = Watch::open(vec![path.clone()], files::POLL).await?;
+        let (watch, contents) = Watch::open(vec![path.clone()]).await?;
         let outcome = configuration.offer(version(&contents), || read_contents(&path, &contents));
         outcome.map_err(|faults| yaml::faulty(&path.display().to_string(), &faults))?;
         Ok(Self {

@@ -48,7 +48,7 @@ impl Connection {
         let (watch, contents) = if paths.is_empty() {
             (None, vec![])
         } else {
-            let (watch, contents) = Watch::open(paths, files::POLL).await?;
+            let (watch, contents) = Watch::open(paths).await?;
             (Some(watch), contents)
         };
         let client = Arc::new(ArcSwap::from_pointee(files.client(contents)?));
