@@ -155,7 +155,7 @@ impl Observer {
             let age = plan.oldest.map(|since| now.moment.since(since));
             self.metrics
                 .waitlist
-                .held(plan.held, plan.unread, age.map(|age| seconds_before(now, age)));
+                .held(plan.held, age.map(|age| seconds_before(now, age)));
             self.plans.send_replace(Arc::new(plan));
         }
         if let Some(report) = publication.report {

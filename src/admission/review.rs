@@ -12,20 +12,19 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use edgeward_core::config::Config;
 use edgeward_core::engine::{DecisionContext, SharedState, Snapshots};
-use edgeward_core::excerpt::LONGEST_NAME;
+use edgeward_core::excerpt::{LONGEST_NAME, excerpt};
 use edgeward_core::model::decision_id::DecisionId;
 use edgeward_core::model::workload::Workload;
 use edgeward_core::placement::patch::{Add, Stamp, patch};
 use edgeward_core::placement::policy::Policies;
 use edgeward_core::placement::verdict::{Action, Estimate, Reason, Verdict};
 use edgeward_core::units::Micros;
-use edgeward_core::wire::counted;
 use edgeward_core::wire::pod::{Pod, Text};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
-use crate::admission::{ORDINARY_BODY, Responder};
+use crate::admission::Responder;
 use crate::instruments::logs::LogLimit;
 use crate::instruments::metrics::Metrics;
 use crate::instruments::traces::Attributes;
@@ -36,6 +35,13 @@ const KIND: &str = "AdmissionReview";
 
 /// The attribute of a span that has the reason code.
 const REASON: &str = "edgeward.reason";
+
+/// The most commas that the JSON text of a pod may have. A comma stands for an element of a list or for a field, which takes up to 500
+/// bytes of memory once it is read: `{},` may be a container.
+const MAX_COMMAS: usize = 50_000;
+
+/// The bytes of serde's message that are shown: it quotes texts of any length.
+const SHOWN_ERROR: usize = 512;
 
 /// The longest warning that clients show whole.
 pub const WARNING_CHARS: usize = 120;
@@ -97,22 +103,14 @@ pub struct Reviewer {
 }
 
 impl Reviewer {
-    /// Answers one AdmissionReview in JSON with the bytes of the AdmissionReview response. Cost: one pass over the
-    /// body, two where it is [large](ORDINARY_BODY) or no creation of a pod, three where it is neither and its pod cannot be
-    /// read; and one over the nodes. Logs one line for a pod that is decided, and some for others. Reserves, counts and logs nothing if
-    /// somebody else answers already.
+    /// Answers one AdmissionReview in JSON with the bytes of the AdmissionReview response. Cost: two passes over the body and one over
+    /// the nodes. Logs one line for a pod that is decided, and some for others. Reserves, counts and logs nothing if somebody else
+    /// answers already.
     ///
     /// # Errors
     /// The body is not an AdmissionReview with a request.
     pub fn review(&self, body: &[u8], responder: &Responder) -> Result<Vec<u8>, NotAReview> {
-        // What cannot be read is read again; of a large body that would take long.
-        if body.len() <= ORDINARY_BODY
-            && let Ok(mut request) = Request::<Pod<'_>>::read(body)
-            && let Some(pod) = request.object.take().filter(|_| request.is_pod_create())
-        {
-            return Ok(self.decide(&request, pod, responder));
-        }
-        let request = Request::<&RawValue>::read(body)?;
+        let request = Request::read(body)?;
         let Some(object) = request.object.filter(|_| request.is_pod_create()) else {
             let response = self.untouched(
                 &request,
@@ -122,28 +120,27 @@ impl Reviewer {
             );
             return Ok(response.bytes());
         };
-        let error = match Pod::from_json(object.get()) {
+        let text = object.get();
+        if text.bytes().filter(|byte| *byte == b',').count() > MAX_COMMAS {
+            let why = format!("has more than {MAX_COMMAS} list elements and fields");
+            let mut response = self.untouched(&request, Reason::TooLarge, &why, responder);
+            response.warn(&format!("not placed: the pod {why}"));
+            return Ok(response.bytes());
+        }
+        let error = match Pod::from_json(text) {
             Ok(pod) => return Ok(self.decide(&request, pod, responder)),
-            Err(error) => error,
+            Err(error) => excerpt(error, SHOWN_ERROR),
         };
-        // What serde found instead is a piece of the pod: for whoever sent it, not for the log.
-        let (reason, fault) = match &error {
-            counted::Error::TooMany(_) => (Reason::TooLarge, format!("has {error}")),
-            counted::Error::Json(at) => (
-                Reason::NotAPodCreate,
-                format!("cannot be read at column {} of line {}", at.column(), at.line()),
-            ),
-        };
-        let mut response = self.untouched(&request, reason, &fault, responder);
-        response.warn(&match reason {
-            Reason::TooLarge => format!("not placed: the pod has {error}"),
-            _ => format!("edgeward could not read the pod, which was left as it is: {error}"),
-        });
+        // serde's message quotes the pod: it is for the author of the pod, not for the log.
+        let mut response = self.untouched(&request, Reason::NotAPodCreate, "cannot be read", responder);
+        response.warn(&format!(
+            "edgeward could not read the pod, which was left as it is: {error}"
+        ));
         Ok(response.bytes())
     }
 
     /// Answers the review of this pod.
-    fn decide<O>(&self, request: &Request<'_, O>, mut pod: Pod<'_>, responder: &Responder) -> Vec<u8> {
+    fn decide(&self, request: &Request<'_>, mut pod: Pod<'_>, responder: &Responder) -> Vec<u8> {
         // One version for the whole review.
         let config = self.config.load();
         let namespace = Cow::Borrowed(request.namespace());
@@ -182,7 +179,7 @@ impl Reviewer {
     /// # Errors
     /// The body is not an AdmissionReview with a request.
     pub fn no_opinion(&self, body: &[u8], why: NoOpinion, elapsed: Duration) -> Result<Vec<u8>, NotAReview> {
-        let request = Request::<&RawValue>::read(body)?;
+        let request = Request::read(body)?;
         self.count(Action::PassThrough, why.reason(), "none", elapsed);
         let reason = why.reason().as_str();
         if let Some(held_back) = self.log_limit.due(reason) {
@@ -201,9 +198,9 @@ impl Reviewer {
     }
 
     /// The answer to a review that there is nothing to decide about, or too much.
-    fn untouched<'r, O>(
+    fn untouched<'r>(
         &self,
-        request: &'r Request<'r, O>,
+        request: &'r Request<'r>,
         reason: Reason,
         why: &str,
         responder: &Responder,
@@ -232,7 +229,7 @@ impl Reviewer {
     }
 
     /// The one line per decision. Names and numbers only: what a pod contains is nobody's business here.
-    fn log<O>(&self, request: &Request<'_, O>, pod: &Pod<'_>, workload: &Workload<'_>, verdict: &Verdict<'_>) {
+    fn log(&self, request: &Request<'_>, pod: &Pod<'_>, workload: &Workload<'_>, verdict: &Verdict<'_>) {
         let held_back = match kind_of_line(request, verdict).map(|kind| self.log_limit.due(kind)) {
             Some(None) => return,
             due => due.flatten(),
@@ -293,8 +290,8 @@ fn class(workload: &Workload<'_>) -> &'static str {
     }
 }
 
-fn respond<'a, O>(
-    request: &'a Request<'a, O>,
+fn respond<'a>(
+    request: &'a Request<'a>,
     workload: &'a Workload<'a>,
     verdict: &'a Verdict<'a>,
     operations: &[Add],
@@ -333,7 +330,7 @@ fn respond<'a, O>(
 
 /// The kind of line, where lines about reviews like this are bounded. They are not where a pod is decided: each is a line,
 /// but for a dry run, after which there is no pod.
-fn kind_of_line<O>(request: &Request<'_, O>, verdict: &Verdict<'_>) -> Option<&'static str> {
+fn kind_of_line(request: &Request<'_>, verdict: &Verdict<'_>) -> Option<&'static str> {
     match verdict.action {
         // Who writes such pods does not hide the line of an answer that was too late.
         Action::PassThrough if verdict.reason == Reason::Deadline => Some("too many comparisons"),
@@ -343,7 +340,7 @@ fn kind_of_line<O>(request: &Request<'_, O>, verdict: &Verdict<'_>) -> Option<&'
 }
 
 /// The same for a trace.
-fn attributes<O>(request: &Request<'_, O>, workload: &Workload<'_>, verdict: &Verdict<'_>) -> Attributes {
+fn attributes(request: &Request<'_>, workload: &Workload<'_>, verdict: &Verdict<'_>) -> Attributes {
     let of = |name, value: &str| (name, value.to_owned());
     let mut attributes = vec![
         of("edgeward.review.uid", &request.uid),
@@ -392,19 +389,19 @@ impl<'de: 'a, 'a> Deserialize<'de> for Name<'a> {
 
 /// The fields of an AdmissionReview that are read.
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase", bound(deserialize = "O: Deserialize<'de>"))]
-struct Review<'a, O> {
+#[serde(rename_all = "camelCase")]
+struct Review<'a> {
     #[serde(borrow, default)]
     api_version: Name<'a>,
     #[serde(default)]
     kind: Name<'a>,
-    request: Option<Request<'a, O>>,
+    request: Option<Request<'a>>,
 }
 
-/// `AdmissionReview.request`, whose object is read as an `O`: a [`Pod`], or the text of anything.
+/// `AdmissionReview.request`.
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase", bound(deserialize = "O: Deserialize<'de>"))]
-pub(crate) struct Request<'a, O> {
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Request<'a> {
     #[serde(borrow, default)]
     uid: Name<'a>,
     resource: Option<Resource<'a>>,
@@ -414,7 +411,7 @@ pub(crate) struct Request<'a, O> {
     namespace: Option<Name<'a>>,
     dry_run: Option<bool>,
     /// What is created.
-    pub(crate) object: Option<O>,
+    pub(crate) object: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
@@ -425,7 +422,7 @@ struct Resource<'a> {
     resource: Name<'a>,
 }
 
-impl<'a, O: Deserialize<'a>> Request<'a, O> {
+impl<'a> Request<'a> {
     /// Reads the request of an AdmissionReview.
     pub(crate) fn read(body: &'a [u8]) -> Result<Self, NotAReview> {
         let refuse = |reason: String| Err(NotAReview(shorten(&reason)));
@@ -436,10 +433,9 @@ impl<'a, O: Deserialize<'a>> Request<'a, O> {
         let Ok(body) = str::from_utf8(body) else {
             return refuse("not an AdmissionReview: the body is not UTF-8".into());
         };
-        // It has no list or map of which anything is read but in the object.
-        let review: Review<'a, O> = match counted::from_str(body, counted::LIMIT) {
+        let review: Review<'a> = match serde_json::from_str(body) {
             Ok(review) => review,
-            Err(error) => return refuse(format!("not an AdmissionReview: {error}")),
+            Err(error) => return refuse(format!("not an AdmissionReview: {}", excerpt(error, SHOWN_ERROR))),
         };
         if &*review.api_version != API_VERSION || &*review.kind != KIND {
             let (found, kind) = (review.api_version.0, review.kind.0);
@@ -451,9 +447,7 @@ impl<'a, O: Deserialize<'a>> Request<'a, O> {
             None => refuse("the AdmissionReview has no request".into()),
         }
     }
-}
 
-impl<O> Request<'_, O> {
     /// Whether nothing is to be stored.
     fn is_dry_run(&self) -> bool {
         self.dry_run.unwrap_or(false)

@@ -8,7 +8,6 @@ use clap::{Args, ValueEnum};
 use edgeward_core::cluster::cache::Cache;
 use edgeward_core::model::liqo::ApiServerStatus;
 use edgeward_core::model::node::Node;
-use edgeward_core::model::pod_record::HeldPod;
 use edgeward_core::model::site::SiteKind;
 use edgeward_core::model::slo::Class;
 use edgeward_core::model::snapshot::{Site, Snapshot};
@@ -75,11 +74,8 @@ impl Fleet {
             }
             let config = inspect::sites_in_use(connection, config).await?;
             let (config, _) = inspect::with_discovered(config, liqo.as_ref());
-            let Listing {
-                mut cache,
-                held,
-                volumes,
-            } = inspect::list_and_probe(connection, &config, clock, &metrics).await?;
+            let Listing { mut cache, volumes, .. } =
+                inspect::list_and_probe(connection, &config, clock, &metrics).await?;
             for fault in cache.faults() {
                 tracing::warn!(
                     node = &*fault.node,
@@ -96,7 +92,7 @@ impl Fleet {
                 Ok(profiles) => snapshot.profiles = profiles,
                 Err(error) => tracing::warn!("not taken into account: {}", sentence(&error)),
             }
-            Ok((snapshot, silent(&cache) + &oversized(&cache, &held), now))
+            Ok((snapshot, silent(&cache), now))
         })?;
         super::print(&match self.output {
             Output::Table => table(&snapshot, now) + &others,
@@ -192,18 +188,6 @@ fn silent(cache: &Cache) -> String {
         let _ = writeln!(text, "silent: {} schedulers more; {pods} wait for them", rest.len());
     }
     if text.is_empty() { text } else { format!("\n{text}") }
-}
-
-/// A line for the held pods that no plan gives room.
-fn oversized(cache: &Cache, held: &[Arc<HeldPod>]) -> String {
-    let is_oversized = |pod: &&Arc<HeldPod>| pod.workload.is_none() && cache.is_managed(&pod.namespace);
-    match held.iter().filter(is_oversized).count() {
-        0 => String::new(),
-        pods => format!(
-            "\noversized: {pods} held, in no plan: their constraints are more than is kept of a pod; each is decided by itself when it \
-             may be held no longer\n"
-        ),
-    }
 }
 
 fn site_row(site: &Site, now: Moment) -> [String; 9] {

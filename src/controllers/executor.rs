@@ -217,7 +217,16 @@ impl Executor {
     async fn settle(&self, step: Step, text: Result<String, Outcome>) -> Result<Option<Change>, Outcome> {
         let (shared, config, clock) = (Arc::clone(&self.shared), self.config.load_full(), self.clock);
         let text = text?;
-        blocking(move || change(&step, &text, &shared, &config, clock.now())).await
+        blocking(move || {
+            let Ok(pod) = Pod::from_json(&text) else {
+                return Ok(None);
+            };
+            if pod.resource_version() != Some(&step.pod.resource_version) {
+                return Err(Outcome::Outdated);
+            }
+            Ok(change_of(&pod, &step, &shared, &config, clock.now()))
+        })
+        .await
     }
 
     fn act(
@@ -378,40 +387,6 @@ fn is_overdue(step: &Step, config: &Config, now: Moment) -> bool {
     now.since(step.since) >= step.pod.longest(config)
 }
 
-/// What to change on the pod of which this is the text; `None` if there is nothing to change after all.
-///
-/// # Errors
-/// It is another version by now.
-fn change(
-    step: &Step,
-    text: &str,
-    shared: &Arc<SharedState>,
-    config: &Config,
-    now: Now,
-) -> Result<Option<Change>, Outcome> {
-    let (pod, is_whole) = match Pod::from_json(text) {
-        Ok(pod) => (pod, true),
-        Err(_) => match Pod::in_part(text) {
-            Ok(pod) => (pod, false),
-            Err(_) => return Ok(None),
-        },
-    };
-    if pod.resource_version() != Some(&step.pod.resource_version) {
-        return Err(Outcome::Outdated);
-    }
-    let keys = &config.keys;
-    // Nobody knows what it says of its sites and traits, so nobody lets it go.
-    let may_be_restricted = || keys.restrictions().iter().any(|key| text.contains(key));
-    Ok(match (step.action, is_whole) {
-        (PlanAction::Release, false) if may_be_restricted() => None,
-        // What nobody reads is decided by nobody: it goes where kube-scheduler puts it, when it may be held no longer.
-        (PlanAction::Release, false) => unplaced(patch::remove_gate(&pod, &config.keys), Reason::ReleasedTimeout),
-        // Its annotations are not known.
-        (PlanAction::UpdateReason(_), false) => None,
-        _ => change_of(&pod, step, shared, config, now),
-    })
-}
-
 fn unplaced(operations: Option<Vec<Operation>>, reason: Reason) -> Option<Change> {
     Some(Change {
         operations: operations?,
@@ -421,6 +396,7 @@ fn unplaced(operations: Option<Vec<Operation>>, reason: Reason) -> Option<Change
     })
 }
 
+/// What to change on the pod; `None` if there is nothing to change after all.
 fn change_of(pod: &Pod<'_>, step: &Step, shared: &Arc<SharedState>, config: &Config, now: Now) -> Option<Change> {
     let held = &step.pod;
     let id = DecisionId(uuid::Uuid::new_v4().as_u128());

@@ -106,7 +106,8 @@ impl Ungate<'_> {
     /// The pod, if it carries our gate. One that cannot be read may; it is found out when it is released.
     fn target(&self, json: &str) -> anyhow::Result<Option<Target>> {
         let gate = &self.keys.gate;
-        let is_gated = Pod::in_part(json).map_or_else(|_| json.contains(&**gate), |pod| pod.gate(gate).is_some());
+        let pod = Pod::without_long_constraints(json);
+        let is_gated = pod.map_or_else(|_| json.contains(&**gate), |pod| pod.gate(gate).is_some());
         if !is_gated {
             return Ok(None);
         }
@@ -119,7 +120,7 @@ impl Ungate<'_> {
     }
 
     fn other_domain(&self, json: &str) -> Option<String> {
-        let pod = Pod::in_part(json).ok()?;
+        let pod = Pod::without_long_constraints(json).ok()?;
         pod.gates()
             .find_map(|gate| self.keys.other_domain(gate))
             .map(str::to_owned)
@@ -172,7 +173,7 @@ impl Ungate<'_> {
                 Ok(None) => return Freed::Failed("there is no such pod".to_owned()),
                 Err(error) => return Freed::Failed(words(error)),
             };
-            let pod = match Pod::in_part(&text) {
+            let pod = match Pod::without_long_constraints(&text) {
                 Ok(pod) => pod,
                 Err(error) => return Freed::Failed(format!("it cannot be read: {error}")),
             };

@@ -146,13 +146,7 @@ fn undecided() -> [Kind; 6] {
             "/request/operation",
             json!("UPDATE"),
         ),
-        kind(
-            "untouched",
-            "why",
-            "cannot be read at column",
-            "/request/object",
-            json!("a pod"),
-        ),
+        kind("untouched", "why", "cannot be read", "/request/object", json!("a pod")),
     ];
     let mut dry_run: Value = serde_json::from_str(&kinds[3].review).expect("a review");
     dry_run["request"]["dryRun"] = json!(true);

@@ -64,12 +64,7 @@ impl Keys {
         }
     }
 
-    /// Annotations that say where alone a pod may run, whatever else it says.
-    pub fn restrictions(&self) -> [&str; 4] {
-        [&self.sites, &self.policy_sites, &self.traits, &self.policy_traits]
-    }
-
-    /// Those of them that are a policy's, whatever the pod has.
+    /// Whether this annotation is one that says where alone a pod may run by its policy, whatever the pod has.
     pub fn is_of_policy(&self, key: &str) -> bool {
         key == self.policy_sites || key == self.policy_traits
     }

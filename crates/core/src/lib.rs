@@ -54,7 +54,6 @@ pub mod document;
 pub mod engine;
 pub mod excerpt;
 pub mod guard;
-pub mod heap;
 pub mod keys;
 pub mod model;
 pub mod placement;

@@ -44,7 +44,7 @@ const COMPARISON_NANOSECONDS: usize = 50;
 const PLAN_SHARE: usize = 4;
 
 impl HeldPod {
-    /// Its place in the queue; `None` where it has none, for what it asks for is not kept.
+    /// Its place in the queue; `None` if what it asks for is not kept.
     pub fn queue_key(&self, config: &Config) -> Option<QueueKey> {
         Some(self.queue_key_of(self.workload.as_ref()?, config))
     }
@@ -132,8 +132,6 @@ pub struct Plan {
     pub oldest: Option<Moment>,
     /// How many decisions it took; a plan that goes on counts its own.
     pub decisions: usize,
-    /// Held pods of opted-in namespaces that have no place in it, for what they ask for is not kept.
-    pub unread: usize,
 }
 
 impl PlanAction {
@@ -394,10 +392,8 @@ impl Waitlist {
             let is_managed = is_managed(&entry.pod.namespace);
             (!is_managed, entry.pod.created, &entry.pod.uid)
         });
-        let mut managed_unread = 0;
         for entry in unread {
             if is_managed(&entry.pod.namespace) {
-                managed_unread += 1;
                 planning.consider_unread(entry);
             } else if entry.is_unmanaged(&is_managed, now.moment) {
                 planning.step(entry, PlanAction::RemoveGate(Reason::NotManaged));
@@ -429,7 +425,6 @@ impl Waitlist {
             held: self.pods.len(),
             oldest: ours.map(|entry| entry.since).min(),
             decisions,
-            unread: managed_unread,
         }
     }
 }

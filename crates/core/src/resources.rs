@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::heap;
 use crate::units::{Bytes, Millicores, Quantity};
 
 /// Resource names to exact quantities.
@@ -75,11 +74,6 @@ impl<'a> FromIterator<(Cow<'a, str>, Quantity)> for ResourceList<'a> {
 /// Source: `component-helpers/resource.IsSupportedPodLevelResource`.
 pub fn is_pod_level(name: &str) -> bool {
     matches!(name, "cpu" | "memory") || name.starts_with("hugepages-")
-}
-
-/// Whether every node has this resource.
-pub fn is_native(name: &str) -> bool {
-    matches!(name, "cpu" | "memory" | "ephemeral-storage")
 }
 
 /// Whether kube-scheduler compares this resource beside CPU, memory and ephemeral storage.
@@ -201,31 +195,6 @@ impl Amounts {
     /// Drops the names of which the amount is zero: a pod may list any number of them.
     pub fn forget_zeros(&mut self) {
         self.scalars.retain(|(_, amount)| *amount != 0);
-    }
-
-    /// How much memory is allocated for them.
-    pub fn heap_bytes(&self) -> usize {
-        let names = self.scalars.iter().map(|(name, _)| heap::block(name.len()));
-        heap::list(&self.scalars) + names.sum::<usize>()
-    }
-
-    /// Keeps as many of the extended resources that are asked for as take no more memory than this, in the order of their
-    /// names. Returns whether there are others. CPU, memory and ephemeral storage stay.
-    pub fn keep(&mut self, bytes: usize) -> bool {
-        if self.heap_bytes() <= bytes {
-            return false;
-        }
-        self.forget_zeros();
-        let all = self.scalars.len();
-        let mut rest = bytes.saturating_sub(heap::block(1));
-        let kept = self.scalars.iter().take_while(|(name, _)| {
-            let takes = size_of::<(Box<str>, i64)>() + heap::block(name.len());
-            rest.checked_sub(takes).inspect(|left| rest = *left).is_some()
-        });
-        let kept = kept.count();
-        self.scalars.truncate(kept);
-        self.scalars.shrink_to_fit();
-        kept < all
     }
 
     /// `self` minus `other`, resource by resource of `self`.

@@ -1,6 +1,5 @@
 //! The only readers and writers of documents: pods, nodes, volumes, fleet files.
 
-pub mod counted;
 pub mod fleet_file;
 pub mod liqo;
 pub mod liqo_objects;

@@ -6,7 +6,6 @@ use anyhow::{Context as _, bail};
 use edgeward_core::keys::Keys;
 use edgeward_core::model::workload::Workload;
 use edgeward_core::wire::pod::Pod;
-use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use crate::admission::review::Request;
@@ -97,7 +96,7 @@ fn of_pod(pod: &Value, source: &str, keys: &Keys) -> Subject {
 
 fn of_admission_review(document: &Value, source: &str) -> anyhow::Result<Subject> {
     let text = document.to_string();
-    let request = Request::<&RawValue>::read(text.as_bytes()).with_context(|| source.to_owned())?;
+    let request = Request::read(text.as_bytes()).with_context(|| source.to_owned())?;
     let object = request.object.filter(|_| request.is_pod_create());
     let object = object.with_context(|| format!("{source}: the request is not the creation of a pod"))?;
     Ok(Subject {

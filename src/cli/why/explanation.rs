@@ -234,9 +234,9 @@ impl Explanation {
             let Queue { ahead, held, .. } = queue;
             lines.push(match ahead {
                 Some(ahead) => format!("{ahead} of {held} held pods are given room before it"),
-                None => "in no plan: its constraints are more than is kept of a pod; it is decided by itself when it may be held no \
-                         longer"
-                    .to_owned(),
+                None => {
+                    "in no plan: its constraints are longer than 4 KiB; it is decided alone at its limit".to_owned()
+                }
             });
             lines.extend(
                 queue

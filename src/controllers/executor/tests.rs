@@ -382,33 +382,6 @@ async fn who_is_read_slowly_keeps_nobody_waiting() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_is_not_read_whole_loses_the_gate_and_nothing_else() {
-    let answers = Answers {
-        differs: |pod| {
-            let expressions = json!([{"key": "a", "operator": "In", "values": vec!["0"; 20_000]}]);
-            let terms = json!({"nodeSelectorTerms": [{"matchExpressions": expressions}]});
-            pod["spec"]["affinity"] =
-                json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}});
-        },
-        ..Answers::patch(200)
-    };
-    let server = Server::start(answers.clone(), vec![(held_pod(0), PlanAction::Release)]);
-    let patches = server.patched_within(10).await;
-    let [(0, patch)] = &*patches else { panic!("{patches:?}") };
-    let operations = |operation: &str| {
-        let all = patch.as_array().unwrap().iter();
-        all.filter(|found| found["op"] == operation).count()
-    };
-    assert_eq!((operations("remove"), operations("add")), (1, 0), "{patch}");
-    assert_eq!(server.counted("released_timeout", "changed"), Some(1));
-    assert_eq!(server.shared.ledger().open(), 0);
-    // Nobody knows its annotations.
-    let action = PlanAction::UpdateReason(Reason::HeldForeignGate);
-    let server = Server::start(answers, vec![(held_pod(0), action)]);
-    assert!(server.patched_within(10).await.is_empty());
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_pod_in_no_order_is_decided_by_what_is_read() {
     let of = |is_kept: bool| {
         let mut pod = (*held_pod(0)).clone();

@@ -13,7 +13,6 @@ use crate::instruments::metrics::{Counters, count, register};
 pub struct WaitlistMetrics {
     held: Gauge,
     oldest: Gauge,
-    unread: Gauge,
     changes: Counters<2>,
 }
 
@@ -38,11 +37,6 @@ impl WaitlistMetrics {
         let metrics = Self {
             held: register(to, "edgeward_held_pods", "Pods that carry our scheduling gate"),
             oldest: register(to, oldest, "Since when the oldest of them is held, in Unix seconds"),
-            unread: register(
-                to,
-                "edgeward_held_oversized_pods",
-                "Held pods that are not in the release plan",
-            ),
             changes: register(to, "edgeward_held_pod_changes", "Patches of held pods"),
         };
         for reason in [Reason::ReleasedEdge, Reason::ReleasedCloud, Reason::ReleasedTimeout] {
@@ -53,10 +47,9 @@ impl WaitlistMetrics {
         metrics
     }
 
-    /// Shows how many pods are held, how many of them have no place in the plan, and since when the first is held.
-    pub fn held(&self, pods: usize, unread: usize, oldest: Option<i64>) {
+    /// Shows how many pods are held, and since when the first is held.
+    pub fn held(&self, pods: usize, oldest: Option<i64>) {
         self.held.set(count(pods));
-        self.unread.set(count(unread));
         self.oldest.set(oldest.unwrap_or(0));
     }
 

@@ -8,8 +8,6 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::heap;
-
 /// Labels of a node, sorted by key. Clones share them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Labels(Arc<[(Box<str>, Box<str>)]>);
@@ -65,14 +63,6 @@ impl NodeConstraints<'_> {
             affinity: self.affinity.map(|terms| each_owned(terms, Term::into_owned)),
             volumes: self.volumes,
         }
-    }
-
-    /// How much memory is allocated for them.
-    pub fn heap_bytes(&self) -> usize {
-        let of_pair = |(key, value): &(Cow<'_, str>, Cow<'_, str>)| heap::text(key) + heap::text(value);
-        heap::list(&self.selector)
-            + self.selector.iter().map(of_pair).sum::<usize>()
-            + self.affinity.as_ref().map_or(0, Term::heap_bytes)
     }
 
     /// How many comparisons a match against one node takes at most.
@@ -189,18 +179,6 @@ impl Term<'_> {
             expressions: each_owned(self.expressions, Requirement::into_owned),
             fields: each_owned(self.fields, Requirement::into_owned),
         }
-    }
-
-    /// How much memory is allocated for these, their list included.
-    pub fn heap_bytes(list: &Vec<Self>) -> usize {
-        let of_requirement = |requirement: &Requirement<'_>| {
-            let values = requirement.values.iter().map(heap::text).sum::<usize>();
-            heap::text(&requirement.key) + heap::text(&requirement.text) + heap::list(&requirement.values) + values
-        };
-        let of_requirements =
-            |list: &Vec<Requirement<'_>>| heap::list(list) + list.iter().map(of_requirement).sum::<usize>();
-        let of_term = |term: &Self| of_requirements(&term.expressions) + of_requirements(&term.fields);
-        heap::list(list) + list.iter().map(of_term).sum::<usize>()
     }
 
     /// Whether a node of this name and these labels matches.
@@ -441,24 +419,6 @@ impl Toleration<'_> {
             effect: owned(self.effect),
             seconds: self.seconds,
         }
-    }
-
-    /// How much memory is allocated for these, their list included.
-    pub fn heap_bytes(list: &Vec<Self>) -> usize {
-        let texts = |toleration: &Self| {
-            let Self {
-                key,
-                operator,
-                value,
-                effect,
-                ..
-            } = toleration;
-            [key, operator, value, effect]
-                .into_iter()
-                .map(heap::text)
-                .sum::<usize>()
-        };
-        heap::list(list) + list.iter().map(texts).sum::<usize>()
     }
 
     /// Whether it tolerates `taint`.

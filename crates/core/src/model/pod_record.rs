@@ -10,7 +10,6 @@ use super::decision_id::DecisionId;
 use super::remote_room::Start;
 use super::slo::{Class, Slo, SloFault};
 use super::workload::Workload;
-use crate::heap;
 use crate::resources::Amounts;
 use crate::units::Micros;
 
@@ -77,61 +76,12 @@ pub struct PodRecord {
     pub undecided: bool,
 }
 
-/// The most bytes that are kept of a pod that has no node or waits behind our gate, whatever its manifest holds.
-pub const MAX_KEPT: usize = 4096;
+/// The most bytes that the JSON text of nodeSelector, affinity and tolerations may have together in a pod that is kept whole. Of a
+/// pod with more, its request and its nodeSelector are kept.
+pub const MAX_CONSTRAINTS: usize = 4096;
 
-/// What of that is for a pod whatever its manifest holds: its places in the tables of cache, queue and guards, where they are
-/// emptiest, the structs in them, and its uid.
-pub const BOOKKEEPING: usize = 2048;
-
-/// What a scheduler's name takes beside itself that only one pod carries.
-const SCHEDULER_BYTES: usize = 544;
-
-impl PodRecord {
-    /// How many bytes are kept of it at most: by the cache, and by the queue or the backstop if these keep `workload` with the
-    /// constraints and tolerations of the placement, and these texts.
-    pub fn kept_bytes<'t>(&self, workload: Option<&Workload<'_>>, texts: impl IntoIterator<Item = &'t str>) -> usize {
-        let controller = self.controller.as_deref().map_or(0, str::len);
-        let scheduler = self.scheduler.as_deref().filter(|name| *name != DEFAULT_SCHEDULER);
-        let other_domain = self
-            .other_domain_pod
-            .as_ref()
-            .map_or(0, |pod| pod.domain.len() + self.uid.len());
-        BOOKKEEPING
-            + heap::block(self.name.len())
-            + heap::block(self.namespace.len())
-            + heap::block(controller)
-            + heap::block(other_domain)
-            + scheduler.map_or(0, |name| heap::block(name.len()) + SCHEDULER_BYTES)
-            + self.request.heap_bytes()
-            + self.placement.as_ref().map_or(0, |placement| placement.heap_bytes())
-            + workload.map_or(0, Workload::heap_bytes)
-            + texts.into_iter().map(|text| heap::block(text.len())).sum::<usize>()
-    }
-
-    /// Drops what is too much to be kept beside these texts: node affinity in any case, then tolerations, then what no node has.
-    pub(crate) fn reduce<'t>(&mut self, texts: impl IntoIterator<Item = &'t str>) {
-        let Some(mut placement) = self.placement.take().map(Arc::unwrap_or_clone) else {
-            return;
-        };
-        let others = self.kept_bytes(None, texts) - self.request.heap_bytes();
-        let rest = MAX_KEPT.saturating_sub(others);
-        placement.is_oversized = true;
-        placement.constraints.affinity = None;
-        if placement.heap_bytes() + self.request.heap_bytes() > rest {
-            placement.tolerations = vec![];
-        }
-        let mut is_nowhere = false;
-        if placement.heap_bytes() > rest {
-            placement.constraints.selector = vec![];
-            is_nowhere = true;
-        }
-        is_nowhere |= self.request.keep(rest - placement.heap_bytes());
-        // An affinity without a term allows no node.
-        placement.constraints.affinity = is_nowhere.then(Vec::new);
-        self.placement = Some(Arc::new(placement));
-    }
-}
+/// The most extended resources that are kept of a pod without a node.
+pub const MAX_RESOURCES: usize = 16;
 
 /// A pod behind the gate of another domain: nobody releases it, unless edgeward runs with that domain, too.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -153,16 +103,6 @@ pub struct Placement {
     pub constraints: NodeConstraints<'static>,
     /// Tolerations.
     pub tolerations: Vec<Toleration<'static>>,
-    /// Whether more is asked for than is kept: node affinity at least, perhaps tolerations, and the selector, which no node
-    /// carries then. What kube-scheduler will do with such a pod is not known.
-    pub is_oversized: bool,
-}
-
-impl Placement {
-    /// How much memory is allocated for it.
-    pub fn heap_bytes(&self) -> usize {
-        self.constraints.heap_bytes() + Toleration::heap_bytes(&self.tolerations)
-    }
 }
 
 /// Where a pod is in its life, as far as charges go.
@@ -217,8 +157,8 @@ pub struct HeldPod {
     pub resource_version: Box<str>,
     /// How many bytes the API server sends of it, or its JSON text has: what reading it takes.
     pub size: usize,
-    /// What it asks for, with [`Workload::held`] not set; `None` where that is not kept: then no plan places the pod, and
-    /// whoever releases it reads it when it is due, and decides it alone.
+    /// What it asks for, with [`Workload::held`] not set. `None` if its constraints are longer than [`MAX_CONSTRAINTS`] or its
+    /// namespace has not opted in: then it has no place in the release plan, and is read and decided alone when its time is over.
     pub workload: Option<Workload<'static>>,
     /// Its class, where it states an SLO.
     pub class: Option<Class>,

@@ -3,7 +3,6 @@
 
 use std::fmt;
 
-use crate::heap;
 use crate::model::constraints::{is_label_key, is_label_value};
 use crate::words;
 
@@ -241,15 +240,6 @@ impl Selector<Box<str>> {
         });
         let expressions: Option<Vec<_>> = expressions.map(|one| parse_expression(one.trim())).collect();
         Some(Self::of_expressions(expressions?))
-    }
-
-    /// How much memory is allocated for it.
-    pub(crate) fn heap_bytes(&self) -> usize {
-        let lists = self.0.iter().map(|(_, requirement)| match &requirement.values {
-            Values::Only(values) | Values::AllBut(values) => heap::list(values),
-        });
-        let texts = self.texts().map(|text| heap::block(text.len()));
-        heap::list(&self.0) + lists.sum::<usize>() + texts.sum::<usize>()
     }
 }
 

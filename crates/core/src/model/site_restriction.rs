@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use crate::heap;
 use crate::model::constraints::is_label_value;
 use crate::model::selector::Selector;
 use crate::model::site::SiteDefinition;
@@ -47,16 +46,6 @@ impl SiteRestriction {
     /// Whether a demand could not be read, so that it allows no site.
     pub fn is_unreadable(&self) -> bool {
         self.0.contains(&Demand::Unreadable)
-    }
-
-    /// How much memory is allocated for it.
-    pub fn heap_bytes(&self) -> usize {
-        let demands = self.0.iter().map(|demand| match demand {
-            Demand::Names(names) => heap::list(names) + names.iter().map(|name| heap::block(name.len())).sum::<usize>(),
-            Demand::Labels(selector) => selector.heap_bytes(),
-            Demand::Unreadable => 0,
-        });
-        heap::list(&self.0) + demands.sum::<usize>()
     }
 }
 

@@ -3,7 +3,6 @@
 use std::fmt;
 
 use crate::excerpt::{LONGEST_NAME, excerpt};
-use crate::heap;
 use crate::keys::Keys;
 use crate::model::constraints::is_subdomain;
 use crate::model::site_restriction::{self, Demand, SiteRestriction};
@@ -102,15 +101,6 @@ impl SloFault {
         }
         self.key.shrink_to_fit();
     }
-
-    /// How much memory is allocated for these, their list included.
-    pub fn heap_bytes(list: &Vec<Self>) -> usize {
-        let texts = |fault: &Self| {
-            let value = fault.value.as_ref().map_or(0, String::capacity);
-            heap::block(fault.key.capacity()) + heap::block(value)
-        };
-        heap::list(list) + list.iter().map(texts).sum::<usize>()
-    }
 }
 
 impl fmt::Display for SloFault {
@@ -162,23 +152,6 @@ impl Intent {
             more_unknown_keys: 0,
             ..self
         }
-    }
-
-    /// How much memory is allocated for it.
-    pub fn heap_bytes(&self) -> usize {
-        let keys = self.unknown_keys.iter().map(|key| heap::block(key.capacity()));
-        let sites = self.sites.as_ref().map_or(0, SiteRestriction::heap_bytes);
-        let traits = self
-            .traits
-            .as_ref()
-            .map_or(0, |traits| heap::block(size_of::<Traits>()) + traits.heap_bytes());
-        let profile = self.profile.as_ref().map_or(0, |profile| heap::block(profile.len()));
-        SloFault::heap_bytes(&self.faults)
-            + heap::list(&self.unknown_keys)
-            + keys.sum::<usize>()
-            + sites
-            + traits
-            + profile
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use crate::heap;
 use crate::model::constraints::Labels;
 use crate::model::node::Node;
 use crate::model::site::SiteDefinition;
@@ -171,13 +170,6 @@ impl Traits {
     /// The names of what is required.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.required.iter().map(|label| name(label))
-    }
-
-    /// How much memory is allocated for them.
-    pub fn heap_bytes(&self) -> usize {
-        let texts =
-            |list: &Vec<Box<str>>| heap::list(list) + list.iter().map(|text| heap::block(text.len())).sum::<usize>();
-        texts(&self.required) + texts(&self.optional)
     }
 }
 

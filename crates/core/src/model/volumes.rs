@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use super::constraints::{Requirement, Term, VolumeAffinity};
 use super::site::{SiteDefinition, SiteKind};
-use crate::heap;
 
 /// The most claims of one pod that are looked up. One with more goes where it would if nothing were known of them.
 pub const MAX_CLAIMS: usize = 16;
@@ -65,18 +64,6 @@ impl VolumeClaim<'_> {
             is_ephemeral: self.is_ephemeral,
             data: self.data,
         }
-    }
-
-    /// How much memory is allocated for these, their list included.
-    pub fn heap_bytes(list: &Vec<Self>) -> usize {
-        let texts = |claim: &Self| {
-            [&claim.name, &claim.class]
-                .into_iter()
-                .flatten()
-                .map(heap::text)
-                .sum::<usize>()
-        };
-        heap::list(list) + list.iter().map(texts).sum::<usize>()
     }
 
     /// Its name, or what stands for it.

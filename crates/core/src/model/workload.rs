@@ -5,7 +5,6 @@ use std::cmp::Reverse;
 
 use super::ties::{LeftBehind, Ties};
 use super::volumes::{VolumeClaim, Whereabouts};
-use crate::heap;
 use crate::keys::Keys;
 use crate::model::constraints::{NodeConstraints, Toleration, each_owned};
 use crate::model::decision_id::DecisionId;
@@ -88,22 +87,6 @@ impl Workload<'_> {
             held: self.held,
             placement: self.placement.map(StatedPlacement::into_owned),
         }
-    }
-
-    /// How much memory is allocated for it.
-    pub fn heap_bytes(&self) -> usize {
-        let placement = self.placement.as_ref();
-        let stated = placement.map_or(0, |stated| heap::text(&stated.decision) + heap::text(&stated.site));
-        heap::text(&self.namespace)
-            + self.request.heap_bytes()
-            + self.constraints.heap_bytes()
-            + Toleration::heap_bytes(&self.tolerations)
-            + VolumeClaim::heap_bytes(&self.claims)
-            + self.intent.as_ref().map_or(0, Intent::heap_bytes)
-            + self.controller.as_ref().map_or(0, heap::text)
-            + heap::list(&self.gates)
-            + self.gates.iter().map(heap::text).sum::<usize>()
-            + stated
     }
 
     /// The names of the claims whose volumes are known, in the order of these.

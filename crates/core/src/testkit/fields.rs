@@ -8,6 +8,7 @@ use serde::de::value::{BorrowedStrDeserializer, Error as Fault, MapDeserializer}
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, forward_to_deserialize_any};
 
+use crate::wire::pod::StringMap;
 use crate::wire::{node, pod, volumes};
 
 /// What is read of a field.
@@ -29,13 +30,22 @@ pub fn read_of(kind: &str) -> Fields {
         "Pod" => [
             read_by::<pod::Pod<'_>>(""),
             read_by::<pod::fields::Status<'_>>("/status"),
+            read_by::<StringMap<'_>>("/spec/nodeSelector"),
+            read_by::<pod::fields::Affinity<'_>>("/spec/affinity"),
+            read_by::<Vec<pod::fields::WireToleration<'_>>>("/spec/tolerations"),
         ]
         .into_iter()
         .flatten()
         .collect(),
         "Node" => read_by::<node::Wire<'_>>(""),
         "PersistentVolumeClaim" => read_by::<volumes::Claim<'_>>(""),
-        "PersistentVolume" => read_by::<volumes::Volume<'_>>(""),
+        "PersistentVolume" => [
+            read_by::<volumes::Volume<'_>>(""),
+            read_by::<pod::NodeSelector<'_>>("/spec/nodeAffinity/required"),
+        ]
+        .into_iter()
+        .flatten()
+        .collect(),
         "StorageClass" => read_by::<volumes::Class<'_>>(""),
         _ => panic!("{kind} is not read here"),
     }

@@ -7,7 +7,6 @@ mod decided;
 pub(crate) mod fields;
 mod finished;
 mod hints;
-mod partial;
 mod record;
 mod refusal;
 
@@ -17,14 +16,13 @@ use crate::excerpt::LONGEST_NAME;
 use crate::keys::Keys;
 use crate::model::constraints::{NodeConstraints, Requirement, Term, Toleration};
 use crate::model::decision_id::DecisionId;
-use crate::model::pod_record::DEFAULT_SCHEDULER;
+use crate::model::pod_record::{DEFAULT_SCHEDULER, MAX_CONSTRAINTS};
 use crate::model::slo::{self, Intent, Management};
 use crate::model::ties::{LeftBehind, Leftover, Tie, Ties};
 use crate::model::volumes::{MAX_CLAIMS, VolumeClaim};
 use crate::model::workload::{StatedPlacement, Workload};
 use crate::resources::{ResourceList, is_pod_level};
 use crate::units::Micros;
-use crate::wire::counted;
 use fields::{Container, NodeSelectorRequirement, Resources, Spec};
 
 pub use decided::ObservedDecision;
@@ -76,9 +74,24 @@ impl<'a> Pod<'a> {
     /// strings with escapes.
     ///
     /// # Errors
-    /// It is no pod, or has more in its lists and maps than [`counted::LIMIT`].
-    pub fn from_json(json: &'a str) -> Result<Self, counted::Error> {
-        counted::from_str(json, counted::LIMIT)
+    /// It is no pod.
+    pub fn from_json(json: &'a str) -> Result<Self, serde_json::Error> {
+        Self::read(json, usize::MAX)
+    }
+
+    /// Reads a pod that exists as [`Self::from_json`] does, but skips affinity and tolerations if they and its nodeSelector have more
+    /// than [`MAX_CONSTRAINTS`] bytes together, and the nodeSelector if it alone has.
+    ///
+    /// # Errors
+    /// It is no pod.
+    pub fn without_long_constraints(json: &'a str) -> Result<Self, serde_json::Error> {
+        Self::read(json, MAX_CONSTRAINTS)
+    }
+
+    fn read(json: &'a str, most: usize) -> Result<Self, serde_json::Error> {
+        let mut pod: Self = serde_json::from_str(json)?;
+        pod.spec.read_constraints(most)?;
+        Ok(pod)
     }
 
     /// The pod's annotations, if the field is there.
@@ -134,7 +147,7 @@ impl<'a> Pod<'a> {
             metadata: self.metadata.is_some(),
             annotations: self.annotations(),
             labels: self.metadata.as_ref().and_then(|metadata| metadata.labels.as_ref()),
-            node_selector: self.spec.node_selector.as_ref(),
+            node_selector: self.spec.constraints.node_selector.as_ref(),
             tolerations: self.spec.tolerations.is_some(),
             scheduling_gates: self.spec.scheduling_gates.is_some(),
             runtime_class: self.spec.names_runtime_class(),
@@ -232,7 +245,7 @@ impl<'a> Pod<'a> {
         }
     }
 
-    /// Its claims for volumes; none where it has more than [`MAX_CLAIMS`].
+    /// Its claims for volumes; none if it has more than [`MAX_CLAIMS`], or one of a name that no object has.
     fn claims(&self) -> Vec<VolumeClaim<'a>> {
         let metadata = self.metadata.as_ref();
         let own_name = metadata.and_then(|metadata| metadata.name.as_deref());
@@ -253,7 +266,13 @@ impl<'a> Pod<'a> {
         };
         let claims = self.spec.volumes.iter().flatten().filter_map(claim);
         let claims: Vec<_> = claims.take(MAX_CLAIMS + 1).collect();
-        if claims.len() > MAX_CLAIMS { vec![] } else { claims }
+        let is_name = |name: &Option<Cow<'_, str>>| name.as_ref().is_none_or(|name| name.len() <= LONGEST_NAME);
+        let are_named = claims.iter().all(|claim| is_name(&claim.name) && is_name(&claim.class));
+        if claims.len() <= MAX_CLAIMS && are_named {
+            claims
+        } else {
+            vec![]
+        }
     }
 
     /// What it says of being managed, and its SLO, by what it has and what it inherited.
@@ -265,7 +284,8 @@ impl<'a> Pod<'a> {
 
     /// `spec.tolerations`.
     pub fn tolerations(&self) -> impl Iterator<Item = &Toleration<'a>> {
-        self.spec.tolerations.iter().flatten().map(|toleration| &toleration.0)
+        let tolerations = self.spec.constraints.tolerations.iter().flatten();
+        tolerations.map(|toleration| &toleration.0)
     }
 
     fn is_mirror(&self) -> bool {
@@ -440,9 +460,22 @@ impl<'a> Spec<'a> {
     }
 
     fn constraints(&self) -> NodeConstraints<'a> {
-        let required = (|| self.affinity.as_ref()?.node_affinity.as_ref()?.required.as_ref())();
+        let required = (|| {
+            self.constraints
+                .affinity
+                .as_ref()?
+                .node_affinity
+                .as_ref()?
+                .required
+                .as_ref()
+        })();
         NodeConstraints {
-            selector: self.node_selector.iter().flat_map(StringMap::cows).collect(),
+            selector: self
+                .constraints
+                .node_selector
+                .iter()
+                .flat_map(StringMap::cows)
+                .collect(),
             volumes: vec![],
             affinity: required.map(|selector| selector.terms().collect()),
         }
@@ -463,7 +496,7 @@ impl<'a> Spec<'a> {
                     .is_some_and(fields::ProjectedSource::has_token)
         };
         let scheduler = self.scheduler_name.as_deref().filter(|name| !name.is_empty());
-        let affinity = self.affinity.as_ref();
+        let affinity = self.constraints.affinity.as_ref();
         let asks_for_token = self.automount_service_account_token == Some(true);
         let found = [
             (

@@ -60,10 +60,7 @@ impl Cache {
         let fits = match unbound.state {
             SchedulingState::WaitsForRoom => false,
             SchedulingState::ClosesSite => true,
-            SchedulingState::Assumed
-            | SchedulingState::New
-            | SchedulingState::WaitsForScheduler
-            | SchedulingState::Oversized => return None,
+            SchedulingState::Assumed | SchedulingState::New | SchedulingState::WaitsForScheduler => return None,
         };
         Some(Contribution {
             site: unbound.site.map(|at| self.sites[at].site.name().into()),

@@ -138,11 +138,6 @@ impl Unbound {
         self.unschedulable.is_some() && self.nominated.is_none()
     }
 
-    /// Whether kube-scheduler does not take it for reasons that are not kept.
-    pub(super) fn is_refused_as_oversized(&self) -> bool {
-        self.placement.is_oversized && self.is_refused()
-    }
-
     /// Whether it waits for room that its site could have.
     pub(super) fn is_in_queue(&self) -> bool {
         self.state == SchedulingState::WaitsForRoom && self.holder.is_some()
@@ -162,9 +157,6 @@ pub(super) enum SchedulingState {
     WaitsForRoom,
     /// It fits a node, and kube-scheduler does not take it: it charges nothing, and closes its site.
     ClosesSite,
-    /// kube-scheduler does not take it, and whether it fits a node is not known, for not all of its constraints are kept: it charges
-    /// nothing, counts in no queue and closes nothing.
-    Oversized,
 }
 
 /// What was known of a pod when it changed.

@@ -266,8 +266,7 @@ impl Cache {
             fits_beside(bound_pods) && (changed.contains(id) || !fits_beside(&entry.bound_when_checked))
         };
         let refused = |key: &&SchedulerKey| {
-            let is_judged = |unbound: &Unbound| unbound.is_refused() && !unbound.placement.is_oversized;
-            let pod = self.unbound(&key.uid).filter(|(_, unbound)| is_judged(unbound));
+            let pod = self.unbound(&key.uid).filter(|(_, unbound)| unbound.is_refused());
             pod.is_some_and(|(pod, unbound)| touched.iter().any(|node| begins_to_fit(pod, unbound, node)))
         };
         let windows = timers.iter().map(|(_, key)| key);
@@ -335,9 +334,6 @@ impl Cache {
         now: Moment,
     ) -> Option<SearchScope<'g>> {
         let (pod, unbound) = self.unbound(&key.uid)?;
-        if unbound.is_refused_as_oversized() {
-            return None;
-        }
         match unbound.node {
             Some(node) => {
                 let is_affected = gained.contains(&node) || lost.contains(&node) || unbound.chance == Some(now);
@@ -356,9 +352,7 @@ impl Cache {
         let Some((pod, unbound)) = self.unbound(&key.uid) else {
             return;
         };
-        let is_oversized = unbound.is_refused_as_oversized();
         let fits = match pod.charged {
-            _ if is_oversized => None,
             // Kept as long as it fits.
             Some(id) if self.takes_beside_itself(id, pod, unbound) => Some(id),
             _ => self.best_node(pod, unbound, scope),
@@ -366,7 +360,6 @@ impl Cache {
         let is_expected = self.unbound_pods.schedulers.is_expected(unbound.scheduler.as_ref());
         let (state, timer) = match (unbound.nominated, fits, unbound.unschedulable) {
             (Some(_), _, _) => (SchedulingState::Assumed, None),
-            _ if is_oversized => (SchedulingState::Oversized, None),
             (None, None, None) => (SchedulingState::New, None),
             (None, Some(_), None) if is_expected => (SchedulingState::Assumed, None),
             (None, Some(_), None) => (SchedulingState::WaitsForScheduler, None),

@@ -1,5 +1,5 @@
 mod events;
-mod oversized;
+mod long_constraints;
 mod witnesses;
 
 use serde_json::{Value, json};

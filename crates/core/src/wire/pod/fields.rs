@@ -93,12 +93,6 @@ impl<'a> StringMap<'a> {
     }
 }
 
-impl<'a> From<Vec<(Text<'a>, Text<'a>)>> for StringMap<'a> {
-    fn from(entries: Vec<(Text<'a>, Text<'a>)>) -> Self {
-        Self(entries)
-    }
-}
-
 /// Reads a map into a list of pairs.
 struct Pairs<K, V>(Vec<(K, V)>);
 
@@ -179,9 +173,6 @@ pub struct Pod<'a> {
     /// Annotations that count as its own: see [`Pod::inherit`].
     #[serde(skip)]
     pub(super) inherited: Vec<(String, String)>,
-    /// Whether fields were left out that others are read of: see [`Pod::in_part`].
-    #[serde(skip)]
-    pub(super) is_partial: bool,
 }
 
 #[derive(Debug, Clone, serde::Deserialize)]
@@ -219,9 +210,12 @@ pub(super) struct Spec<'a> {
     pub(super) resources: Option<Resources<'a>>,
     pub(super) node_name: Option<Text<'a>>,
     pub(super) scheduler_name: Option<Text<'a>>,
-    pub(super) node_selector: Option<StringMap<'a>>,
-    pub(super) affinity: Option<Affinity<'a>>,
-    pub(super) tolerations: Option<Vec<WireToleration<'a>>>,
+    pub(super) node_selector: Option<&'a RawValue>,
+    pub(super) affinity: Option<&'a RawValue>,
+    pub(super) tolerations: Option<&'a RawValue>,
+    /// Read from these three texts: see [`Spec::read_constraints`].
+    #[serde(skip)]
+    pub(super) constraints: Constraints<'a>,
     pub(super) scheduling_gates: Option<Vec<SchedulingGate<'a>>>,
     pub(super) priority: Option<i32>,
     pub(super) preemption_policy: Option<Text<'a>>,
@@ -236,6 +230,37 @@ pub(super) struct Spec<'a> {
     #[serde(rename = "hostIPC")]
     pub(super) host_ipc: Option<bool>,
     pub(super) resource_claims: Option<Vec<IgnoredAny>>,
+}
+
+/// Where a pod may run.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Constraints<'a> {
+    pub(super) node_selector: Option<StringMap<'a>>,
+    pub(super) affinity: Option<Affinity<'a>>,
+    pub(super) tolerations: Option<Vec<WireToleration<'a>>>,
+}
+
+impl Spec<'_> {
+    /// The bytes of the JSON text of its nodeSelector, affinity and tolerations.
+    pub(super) fn constraints_length(&self) -> usize {
+        let texts = [self.node_selector, self.affinity, self.tolerations];
+        texts.into_iter().flatten().map(|text| text.get().len()).sum()
+    }
+
+    /// Reads the three fields if they have at most so many bytes together; else the nodeSelector, if that has.
+    pub(super) fn read_constraints(&mut self, most: usize) -> Result<(), serde_json::Error> {
+        let is_short = |text: &&RawValue| text.get().len() <= most;
+        self.constraints.node_selector = read(self.node_selector.filter(is_short))?;
+        if self.constraints_length() <= most {
+            self.constraints.affinity = read(self.affinity)?;
+            self.constraints.tolerations = read(self.tolerations)?;
+        }
+        Ok(())
+    }
+}
+
+fn read<'a, T: Deserialize<'a>>(text: Option<&'a RawValue>) -> Result<Option<T>, serde_json::Error> {
+    text.map(|text| serde_json::from_str(text.get())).transpose()
 }
 
 #[derive(Debug, Clone, serde::Deserialize)]
@@ -293,7 +318,7 @@ impl<'a> Resources<'a> {
 
 #[derive(Debug, Clone, serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Affinity<'a> {
+pub(crate) struct Affinity<'a> {
     #[serde(borrow)]
     pub(super) node_affinity: Option<NodeAffinity<'a>>,
     pub(super) pod_affinity: Option<IgnoredAny>,
@@ -301,7 +326,7 @@ pub(super) struct Affinity<'a> {
 }
 
 #[derive(Debug, Clone, serde::Deserialize)]
-pub(super) struct NodeAffinity<'a> {
+pub(crate) struct NodeAffinity<'a> {
     #[serde(borrow, rename = "requiredDuringSchedulingIgnoredDuringExecution")]
     pub(super) required: Option<NodeSelector<'a>>,
 }
@@ -380,7 +405,7 @@ pub(super) struct Terminated<'a> {
 
 /// A toleration on the wire; the domain's own type behind it.
 #[derive(Debug, Clone)]
-pub(super) struct WireToleration<'a>(pub(super) Toleration<'a>);
+pub(crate) struct WireToleration<'a>(pub(super) Toleration<'a>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for WireToleration<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

@@ -8,36 +8,31 @@ use crate::excerpt::LONGEST_NAME;
 use crate::keys::Keys;
 use crate::model::decision_id::DecisionId;
 use crate::model::pod_record::{
-    DEFAULT_SCHEDULER, HeldPod, MAX_KEPT, OtherDomainPod, Phase, Placement, PodRecord, StuckPod,
+    DEFAULT_SCHEDULER, HeldPod, MAX_CONSTRAINTS, MAX_RESOURCES, OtherDomainPod, Phase, Placement, PodRecord, StuckPod,
 };
 use crate::model::remote_room::{Bound, POD_SLOT, Start};
 use crate::model::slo::Management;
 use crate::model::workload::Workload;
 use crate::resources::{Amounts, ResourceNames};
-use crate::wire::counted;
-use crate::wire::pod::fields::{Condition, Container, ContainerStatus, Quantities, Resources, Status};
+use crate::wire::pod::fields::{Condition, Container, ContainerStatus, OwnerReference, Quantities, Resources, Status};
 use crate::wire::pod::refusal::missing;
 use crate::wire::pod::{Pod, ResourceList, Text};
 
 /// The longest text that is kept of an annotation of ours.
 const LONGEST_WORD: usize = 64;
 
-/// What is kept of the pod that exists whose JSON this is: of one with more in its lists and maps than is ever read of one
-/// that is placed, what can be read [in part](Pod::in_part). Of what one with a node asks for, the resources that nodes have by
+/// What is kept of the pod that exists whose JSON this is. Of what one with a node asks for, the resources that nodes have by
 /// these names. Reading it takes `size` bytes. `None` for one without uid or namespace, which no API server sends.
 ///
 /// # Errors
-/// It is no pod, or has more in its lists and maps than any API server takes.
+/// It is no pod.
 pub fn read_record(
     json: &str,
     size: usize,
     keys: &Keys,
     names: &ResourceNames,
-) -> Result<Option<PodRecord>, counted::Error> {
-    let mut record = match Pod::from_json(json).and_then(|pod| pod.record(size, keys)) {
-        Err(counted::Error::TooMany(_)) => Pod::in_part(json)?.record(size, keys)?,
-        read => read?,
-    };
+) -> Result<Option<PodRecord>, serde_json::Error> {
+    let mut record = Pod::without_long_constraints(json)?.record(size, keys)?;
     if let Some(record) = record.as_mut().filter(|record| record.node.is_some()) {
         record.request.retain(names);
         // What no node has says nothing of the room for others.
@@ -57,8 +52,8 @@ impl<'a> Pod<'a> {
     /// server sends. Cost: a pass over the status; allocates a few strings, more for a pod without node.
     ///
     /// # Errors
-    /// The status cannot be read, or has more in its lists and maps than [`counted::LIMIT`].
-    pub fn record(&self, size: usize, keys: &Keys) -> Result<Option<PodRecord>, counted::Error> {
+    /// The status cannot be read.
+    pub fn record(&self, size: usize, keys: &Keys) -> Result<Option<PodRecord>, serde_json::Error> {
         let status = self.status()?;
         let Some(mut record) = self.record_with(&status, keys) else {
             return Ok(None);
@@ -71,36 +66,40 @@ impl<'a> Pod<'a> {
         Ok(Some(record))
     }
 
-    /// Completes the record of a pod that has no node or waits behind our gate, with no more than is kept of one. How much that is
-    /// does not depend on its status: what the backstop keeps of it once it is stuck counts from the start.
+    /// Completes the record of a pod that has no node or waits behind our gate.
     fn complete(&self, record: &mut PodRecord, is_held: bool, size: usize, keys: &Keys) {
-        let namespace = record.namespace.clone();
-        let mut workload = self.workload(Cow::Borrowed(&*namespace), keys).into_owned();
-        record.placement = Some(Arc::new(Placement {
+        let workload = self.workload(Cow::Borrowed(&*record.namespace), keys);
+        let mut workload = workload.into_owned();
+        let has_many_resources = workload.request.scalars.len() > MAX_RESOURCES;
+        record.request.scalars.truncate(MAX_RESOURCES);
+        let is_whole = self.spec.constraints_length() <= MAX_CONSTRAINTS && !has_many_resources;
+        let mut placement = Placement {
             constraints: std::mem::take(&mut workload.constraints),
             tolerations: std::mem::take(&mut workload.tolerations),
-            is_oversized: false,
-        }));
-        let version = self
-            .resource_version()
-            .map_or("", |version| start(version, LONGEST_NAME));
-        let reason = self.annotation(&keys.reason).map(|reason| start(reason, LONGEST_WORD));
-        let texts = [version, reason.unwrap_or_default()];
-        let queued = Some(&workload).filter(|workload| is_held || workload.intent.is_some());
-        if self.is_partial || record.kept_bytes(queued, texts) > MAX_KEPT {
-            record.reduce(texts);
+        };
+        if !is_whole {
+            placement.tolerations = vec![];
+            // Nothing says where it may run that kube-scheduler refused. No node has so many labels or resources.
+            let is_nowhere = record.unschedulable.is_some()
+                || has_many_resources
+                || self
+                    .spec
+                    .node_selector
+                    .is_some_and(|text| text.get().len() > MAX_CONSTRAINTS);
+            // An affinity without a term allows no node.
+            placement.constraints.affinity = is_nowhere.then(Vec::new);
         }
-        let whole = record.placement.clone().filter(|placement| !placement.is_oversized);
+        let placement = Arc::new(placement);
+        record.placement = Some(Arc::clone(&placement));
         if is_held {
             record.held = Some(Arc::new(self.held(
                 record,
                 size,
                 workload,
-                whole.as_deref(),
-                texts,
+                is_whole.then_some(&*placement),
                 keys,
             )));
-        } else if let Some(placement) = whole {
+        } else if is_whole {
             record.stuck = self.stuck(record, workload, placement, keys).map(Arc::new);
         }
     }
@@ -120,23 +119,24 @@ impl<'a> Pod<'a> {
         &self,
         record: &PodRecord,
         size: usize,
-        workload: Workload<'static>,
+        mut workload: Workload<'static>,
         whole: Option<&Placement>,
-        [version, reason]: [&str; 2],
         keys: &Keys,
     ) -> HeldPod {
         let mut gates = DefaultHasher::new();
         workload.gates.hash(&mut gates);
+        let has_other_gates = workload.has_other_gates(keys);
+        workload.gates.retain(|gate| **gate == *keys.gate);
         HeldPod {
             uid: (&*record.uid).into(),
             namespace: record.namespace.clone(),
             name: record.name.clone(),
-            resource_version: version.into(),
+            resource_version: start(self.resource_version().unwrap_or_default(), LONGEST_NAME).into(),
             size,
             class: workload.intent.as_ref().map(|intent| intent.slo.class),
             is_restricted: workload.sites().is_some(),
             gates: gates.finish(),
-            has_other_gates: workload.has_other_gates(keys),
+            has_other_gates,
             workload: whole.map(|whole| Workload {
                 constraints: whole.constraints.clone(),
                 tolerations: whole.tolerations.clone(),
@@ -144,7 +144,7 @@ impl<'a> Pod<'a> {
             }),
             created: record.created,
             stated: self.annotation(&keys.timestamp).and_then(|at| at.parse().ok()),
-            reason: self.annotation(&keys.reason).map(|_| reason.into()),
+            reason: self.reason(keys),
         }
     }
 
@@ -179,12 +179,16 @@ impl<'a> Pod<'a> {
             uid: (&*record.uid).into(),
             name: record.name.clone(),
             decision: record.decision.as_deref().and_then(DecisionId::parse),
-            reason: self
-                .annotation(&keys.reason)
-                .map(|reason| start(reason, LONGEST_WORD).into()),
+            reason: self.reason(keys),
             workload,
             placement,
         })
+    }
+
+    /// The beginning of the reason that it carries.
+    fn reason(&self, keys: &Keys) -> Option<Box<str>> {
+        let reason = self.annotation(&keys.reason)?;
+        Some(start(reason, LONGEST_WORD).into())
     }
 
     /// Whether a pod that is behind our gate no more was held, and lost the gate without being decided.
@@ -200,10 +204,10 @@ impl<'a> Pod<'a> {
     }
 
     /// Its status; one that says nothing where there is none.
-    pub(super) fn status(&self) -> Result<Status<'a>, counted::Error> {
+    pub(super) fn status(&self) -> Result<Status<'a>, serde_json::Error> {
         let status = self
             .status
-            .map(|status| counted::from_str::<Option<_>>(status.get(), self.limit()));
+            .map(|status| serde_json::from_str::<Option<_>>(status.get()));
         Ok(status.transpose()?.flatten().unwrap_or_default())
     }
 
@@ -234,8 +238,7 @@ impl<'a> Pod<'a> {
             nominated: text(&status.nominated_node_name),
             priority: self.spec.priority.unwrap_or(0),
             may_preempt: self.spec.may_preempt(),
-            // Of one that is read in part nobody knows whether it states one.
-            placeholder_grace: (intent.is_none() && !self.is_partial).then(|| self.spec.grace()),
+            placeholder_grace: intent.is_none().then(|| self.spec.grace()),
             slo: intent
                 .as_ref()
                 .filter(|intent| intent.class_known)

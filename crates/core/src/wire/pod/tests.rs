@@ -235,35 +235,47 @@ fn what_is_no_pod_says_where() {
 }
 
 #[test]
-fn a_pod_of_too_many_elements_is_not_read() {
-    let pod = |field: &str, element: &str, count: usize| field.replace('#', &vec![element; count].join(","));
-    let is_too_many = |read: Result<(), counted::Error>| matches!(read, Err(counted::Error::TooMany(counted::LIMIT)));
-    let read = |json: &str| Pod::from_json(json).map(drop);
-    for (field, element) in [
-        (r##"{"metadata": {"ownerReferences": [#]}, "spec": {}}"##, "{}"),
-        (r##"{"metadata": {"annotations": {#}}, "spec": {}}"##, r#""":"""#),
-        (r##"{"spec": {"containers": [#]}}"##, "{}"),
-        (r##"{"spec": {"initContainers": [#]}}"##, "{}"),
-        (r##"{"spec": {"tolerations": [#]}}"##, "{}"),
-        (r##"{"spec": {"schedulingGates": [#]}}"##, "{}"),
-        (r##"{"spec": {"volumes": [#]}}"##, "{}"),
-        (r##"{"spec": {"nodeSelector": {#}}}"##, r#""":"""#),
-        (r##"{"spec": {"overhead": {#}}}"##, r#""":0"#),
-    ] {
-        read(&pod(field, element, counted::LIMIT)).unwrap();
-        assert!(is_too_many(read(&pod(field, element, counted::LIMIT + 1))), "{field}");
-    }
+fn long_constraints_of_a_pod_that_exists_are_skipped() {
+    let read = |selector: usize, affinity: usize, tolerations: usize| {
+        let text = |length: usize| "x".repeat(length);
+        let expressions = json!([{"key": "zone", "operator": "In", "values": [text(affinity)]}]);
+        let terms = json!({"nodeSelectorTerms": [{"matchExpressions": expressions}]});
+        let json = json!({"spec": {
+            "nodeSelector": {"disk": text(selector)},
+            "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}},
+            "tolerations": [{"key": text(tolerations)}],
+        }});
+        let json = json.to_string();
+        let workload = |pod: &Pod<'_>| {
+            let workload = pod.workload("ns".into(), &Keys::new("example.io")).into_owned();
+            let NodeConstraints { selector, affinity, .. } = workload.constraints;
+            (selector.len(), affinity.is_some(), workload.tolerations.len())
+        };
+        let whole = Pod::from_json(&json).unwrap();
+        assert_eq!(workload(&whole), (1, true, 1));
+        assert!(whole.parents().tolerations);
+        let length = whole.spec.constraints_length();
+        let found = workload(&Pod::without_long_constraints(&json).unwrap());
+        (length <= MAX_CONSTRAINTS, found)
+    };
+    assert_eq!(read(1, 1, 1), (true, (1, true, 1)));
+    assert_eq!(read(1_000, 1_000, 1_500), (true, (1, true, 1)));
+    assert_eq!(read(1_000, 1_000, 2_500), (false, (1, false, 0)));
+    assert_eq!(read(1, 1_000_000, 1), (false, (1, false, 0)));
+    assert_eq!(read(5_000, 1, 1), (false, (0, false, 0)));
+}
 
-    // A term, its requirement and the values.
-    let affinity = r##"{"spec": {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution":
-        {"nodeSelectorTerms": [{"matchExpressions": [{"values": [#]}]}]}}}}}"##;
-    read(&pod(affinity, r#""""#, counted::LIMIT - 2)).unwrap();
-    assert!(is_too_many(read(&pod(affinity, r#""""#, counted::LIMIT - 1))));
-
-    // What is not read costs nothing, and the status only what is read of it.
-    let status = |json: &str| Pod::from_json(json).unwrap().status().map(drop);
-    let skipped = r##"{"spec": {"containers": [{"env": [#]}]}, "status": {"hostIPs": [#], "conditions": []}}"##;
-    status(&pod(skipped, "{}", 3 * counted::LIMIT)).unwrap();
-    let conditions = r##"{"spec": {}, "status": {"conditions": [#]}}"##;
-    assert!(is_too_many(status(&pod(conditions, "{}", counted::LIMIT + 1))));
+#[test]
+fn claims_that_no_object_can_have_are_not_looked_up() {
+    let claims = |name: String, class: String| {
+        let ephemeral = json!({"volumeClaimTemplate": {"spec": {"storageClassName": class}}});
+        let volumes = json!([{"persistentVolumeClaim": {"claimName": name}}, {"ephemeral": ephemeral}]);
+        let text = json!({"spec": {"volumes": volumes}}).to_string();
+        let pod = Pod::from_json(&text).unwrap();
+        pod.workload("ns".into(), &Keys::new("example.io")).claims.len()
+    };
+    let text = |length| "x".repeat(length);
+    assert_eq!(claims(text(253), text(253)), 2);
+    assert_eq!(claims(text(254), text(1)), 0);
+    assert_eq!(claims(text(1), text(1_000_000)), 0);
 }

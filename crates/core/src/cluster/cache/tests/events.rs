@@ -401,7 +401,6 @@ impl Fixture {
                 SchedulingState::WaitsForScheduler => {
                     assert!(!fitting.is_empty() && pod.charged.is_none() && !is_expected, "{uid}");
                 }
-                SchedulingState::Oversized => panic!("{uid}"),
                 SchedulingState::ClosesSite => {
                     assert!(!fitting.is_empty() && pod.charged.is_none() && !is_retried, "{uid}");
                 }

@@ -1,11 +1,8 @@
-//! Pods of which not all is kept.
+//! Pods with more constraints or resources than are kept.
 
 use proptest::prelude::*;
 
 use super::*;
-use crate::cluster::cache::entry::Unbound;
-use crate::heap;
-use crate::model::pod_record::{BOOKKEEPING, HeldPod, MAX_KEPT, Placement, StuckPod};
 use crate::model::remote_room::Start;
 use crate::placement::decide::decide;
 use crate::placement::room::Room;
@@ -43,8 +40,7 @@ fn apply(fixture: &mut Fixture, pod: &Value) {
 }
 
 #[test]
-fn an_oversized_pod_charges_by_its_request_and_selector_until_it_is_refused() {
-    // Read in whole and kept in part; and read in part.
+fn long_constraints_charge_by_request_and_selector_until_refused() {
     for values in [500, 340_000] {
         let huge = |pod| with(pod, "/spec/affinity", affinity(values));
         let mut fixture = Fixture::new();
@@ -129,20 +125,29 @@ fn a_resource_that_no_node_has_says_nothing_of_the_room_behind_a_node() {
 }
 
 #[test]
-fn what_is_kept_beside_the_manifest_is_bounded() {
-    // A table is least full behind its growth: 7 of 16 places are taken.
-    let place = |bytes: usize| (bytes + 1) * 16 / 7;
-    let shared = |bytes: usize| heap::block(16 + bytes);
-    let uid = shared(36);
-    // An entry of a tree of which half the places are taken.
-    let entry = |bytes: usize| 2 * bytes;
-    let cache = place(24) + heap::block(size_of::<PodEntry>()) + uid + place(16) + entry(32) + entry(40);
-    let unbound = heap::block(size_of::<Unbound>()) + shared(size_of::<Placement>());
-    let backstop = place(16 + 16) + shared(size_of::<StuckPod>()) + uid;
-    let queue = place(16 + 24) + shared(size_of::<HeldPod>()) + uid;
-    let most = cache + queue.max(unbound + backstop);
-    assert!(most <= BOOKKEEPING, "{most}");
-    assert!(BOOKKEEPING - most < 256, "{most}");
+fn of_a_held_or_stuck_pod_with_long_constraints_no_workload_is_kept() {
+    let read = |values: usize, gates: Value| {
+        let mut pod = with(pod("1", 500), "/spec/affinity", affinity(values));
+        pod["metadata"]["resourceVersion"] = "7".into();
+        pod["spec"]["schedulingGates"] = gates;
+        let text = unschedulable(pod, "no").to_string();
+        read_record(&text, text.len(), &Keys::new("example.io"), &names())
+            .unwrap()
+            .unwrap()
+    };
+    let gates = json!([{"name": "scheduling.example.io/awaiting-capacity"}, {"name": "example.com/other"}]);
+    let held = |values| read(values, gates.clone()).held.unwrap();
+    assert!(held(500).workload.is_none() && held(500).has_other_gates);
+    let workload = held(20).workload.clone().unwrap();
+    assert_eq!(
+        (
+            workload.constraints.affinity.map(|terms| terms.len()),
+            workload.gates.len()
+        ),
+        (Some(1), 1)
+    );
+    assert!(read(500, json!([])).stuck.is_none());
+    assert!(read(20, json!([])).stuck.is_some());
 }
 
 proptest! {
@@ -150,24 +155,12 @@ proptest! {
     fn what_is_kept_of_a_pod_is_bounded(pod in testkit::huge_pod()) {
         let text = pod.to_string();
         let record = read_record(&text, text.len(), &Keys::new("example.io"), &names()).unwrap().unwrap();
-        let held = record.held.as_deref().map(|held| (held.workload.clone(), &*held.resource_version, &held.reason));
-        let stuck = record.stuck.as_deref().map(|stuck| (Some(stuck.workload.clone()), "", &stuck.reason));
-        let (mut workload, version, reason) = held.or(stuck).map_or((None, "", ""), |(workload, version, reason)| {
-            (workload, version, reason.as_deref().unwrap_or_default())
-        });
-        // Those of a held pod are not kept by the cache as well.
-        if let Some(workload) = &mut workload {
-            (workload.constraints, workload.tolerations) = Default::default();
-        }
-        let kept = record.kept_bytes(workload.as_ref(), [version, reason]);
-        prop_assert!(kept <= MAX_KEPT || record.node.is_some(), "{kept}");
-        // Less of what is counted is there for one with a node; but its node has its resources, too.
+        let size = |kept: &dyn std::fmt::Debug| format!("{kept:?}").len();
+        prop_assert!(size(&record) < 64 * 1024, "{}", size(&record));
+        // Of a pod with a node, what its node has counts.
         prop_assert!(record.node.is_none() || record.request.scalars.iter().all(|(name, _)| **name == *DEVICE));
-        let request = Pod::in_part(&text).unwrap().request().amounts();
+        let request = Pod::from_json(&text).unwrap().request().amounts();
         prop_assert_eq!((record.request.cpu, record.request.memory), (request.cpu, request.memory));
-        let is_oversized = record.placement.as_ref().is_some_and(|placement| placement.is_oversized);
-        prop_assert!(!is_oversized || record.stuck.is_none());
-        prop_assert!(!is_oversized || record.held.is_none_or(|held| held.workload.is_none()));
     }
 
     #[test]
@@ -189,7 +182,6 @@ proptest! {
         if let Some(placement) = &record.placement {
             prop_assert_eq!(&placement.constraints, &workload.constraints);
             prop_assert_eq!(&placement.tolerations, &workload.tolerations);
-            prop_assert!(!placement.is_oversized);
         }
     }
 }
@@ -199,7 +191,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn oversized_pods_of_others_that_were_refused_change_no_verdict(
+    fn refused_pods_of_others_with_long_constraints_change_no_verdict(
         pods in prop::collection::vec(testkit::pod(), 4),
         used in 0_u32..5_000,
         hostile in prop::collection::vec((0_u32..4_000, any::<bool>(), 100_usize..400), 8),
