@@ -10,7 +10,6 @@ use edgeward_core::engine::Effect;
 
 use crate::controllers::events::{Events, PodEvent};
 use crate::instruments::logs::LogLimit;
-use crate::instruments::metrics::Metrics;
 use crate::platform::clock::Clock;
 use crate::serve::Requirement;
 
@@ -20,7 +19,6 @@ pub(super) struct EffectHandler {
     pub(super) listed: BTreeMap<Kind, Requirement>,
     pub(super) events: Events,
     pub(super) config: Arc<ArcSwap<Config>>,
-    pub(super) metrics: Arc<Metrics>,
     pub(super) clock: Clock,
     /// Bounds the lines about pods and nodes, whose authors can cause them.
     pub(super) log_limit: LogLimit,
@@ -113,10 +111,10 @@ mod tests {
                 anyhow::Ok(response.body(Body::from(body.to_vec()))?)
             })
         });
-        let (clock, metrics) = (Clock::start(), Arc::<Metrics>::default());
+        let clock = Clock::start();
         let config = Arc::new(ArcSwap::from_pointee(Config::default()));
         let client = Client::new(service, "default");
-        let (recorder, events) = Recorder::new(client, clock, Arc::clone(&metrics));
+        let (recorder, events) = Recorder::new(client, clock, Arc::default());
         let (leads, leadership) = Leadership::new(clock);
         leads.send_replace(Some(Moment(i64::MAX)));
         tokio::spawn(async move {
@@ -127,7 +125,6 @@ mod tests {
             listed: [(Kind::Pods, readiness.require("pods"))].into(),
             events,
             config,
-            metrics,
             clock,
             log_limit: LogLimit::new(clock),
         };
@@ -154,7 +151,6 @@ mod tests {
         let _logged = tracing::subscriber::set_default(subscriber);
         let readiness = Readiness::default();
         let (mut handler, written) = handler(&readiness);
-        let metrics = Arc::clone(&handler.metrics);
 
         assert_eq!(readiness.missing(), ["pods"]);
         handler.handle(Effect::Listed(Kind::Nodes));

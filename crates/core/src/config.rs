@@ -70,8 +70,6 @@ pub struct Config {
     pub reservation_ttl: Micros,
     /// Processing time by CPU request, per class.
     pub models: PerClass<LinearModel>,
-    /// Which pods stand in a queue.
-    pub queue_model: QueueModel,
     /// The Prometheus server that is asked for more, if any.
     pub prometheus: Option<Prometheus>,
 }
@@ -90,7 +88,7 @@ words! {
     }
 }
 
-read_words!(InvalidSlo, Explain, QueueModel, SitePolicy);
+read_words!(InvalidSlo, Explain, SitePolicy);
 
 words! {
     /// Which cloud is taken of several that meet the time. Of equals the one with the lowest ETA.
@@ -115,16 +113,6 @@ words! {
         Short = "short",
         /// Every number.
         Full = "full",
-    }
-}
-
-words! {
-    /// Which pods stand in a queue.
-    pub enum QueueModel {
-        /// Pods of the class that wait for room and stand ahead.
-        Waiting = "waiting",
-        /// Every pod of the class in phase Pending.
-        Pending = "pending",
     }
 }
 
@@ -161,7 +149,6 @@ impl Default for Config {
             telemetry_ttl: Micros::from_secs(60),
             reservation_ttl: Micros::from_secs(3),
             models: PerClass([model(500, 20), model(1_000, 50), model(2_000, 100)]),
-            queue_model: QueueModel::Waiting,
             prometheus: None,
         }
     }
@@ -363,7 +350,6 @@ mod tests {
             "telemetryCacheTTL": "2m",
             "reservationTTL": "0s",
             "models": {"batch": {"alpha": 0.25, "beta": 7}},
-            "queueModel": "pending",
         }))
         .unwrap();
         assert_eq!(config.keys.decision_id, "scheduling.acme.dev/decision-id");
@@ -411,7 +397,6 @@ mod tests {
                 beta: Micros(20_000)
             }
         );
-        assert_eq!(config.queue_model, QueueModel::Pending);
 
         let config = Config::read(&json!({"waitForTerminating": 0})).unwrap();
         assert_eq!(config.holding.wait_for_terminating, PerClass::default());
@@ -439,7 +424,7 @@ mod tests {
             [
                 "thresholds: is not a field here; there are domain, excludedNamespaces, sites, liqo, sitePolicy, probing, enableOffload, \
                  invalidSlo, onNoCapacity, holdLimits, waitForTerminating, headroomBelow, maxPriority, explain, \
-                 rttThresholdMs, lossThresholdPct, telemetryCacheTTL, reservationTTL, models, queueModel, prometheus",
+                 rttThresholdMs, lossThresholdPct, telemetryCacheTTL, reservationTTL, models, prometheus",
                 "domain: \"Example\" is not a DNS domain such as example.io of at most 200 characters",
                 "excludedNamespaces[1]: \"Team_B\" is not the name of a namespace: lower-case letters, digits and `-`, \
                  at most 63",

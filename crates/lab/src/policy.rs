@@ -17,8 +17,6 @@ pub enum Policy {
     FirstDesign,
     /// edgeward.
     Edgeward,
-    /// edgeward with `queueModel: pending`.
-    EdgewardPending,
     /// edgeward with the scenario's performance profile, which every managed pod names.
     EdgewardProfile,
     /// edgeward's rules and actions with the true times.
@@ -27,13 +25,12 @@ pub enum Policy {
 
 impl Policy {
     /// All of them.
-    pub const ALL: [Policy; 8] = [
+    pub const ALL: [Policy; 7] = [
         Policy::EdgeOnly,
         Policy::CloudOnly,
         Policy::LeastLoaded,
         Policy::FirstDesign,
         Policy::Edgeward,
-        Policy::EdgewardPending,
         Policy::EdgewardProfile,
         Policy::Clairvoyant,
     ];
@@ -46,7 +43,6 @@ impl Policy {
             Policy::LeastLoaded => "least-loaded",
             Policy::FirstDesign => "first-design",
             Policy::Edgeward => "edgeward",
-            Policy::EdgewardPending => "edgeward-pending",
             Policy::EdgewardProfile => "edgeward-profile",
             Policy::Clairvoyant => "clairvoyant",
         }

@@ -11,7 +11,6 @@ mod scheduling;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use edgeward_core::config::QueueModel;
 use edgeward_core::model::node::Node;
 use edgeward_core::resources::Amounts;
 use edgeward_core::units::Micros;
@@ -200,12 +199,9 @@ impl<'s> Run<'s> {
             Policy::CloudOnly => Placer::Cloud,
             Policy::LeastLoaded => Placer::LeastLoaded,
             Policy::FirstDesign => Placer::FirstDesign(FirstDesign::default()),
-            Policy::Edgeward => Placer::Edgeward(Box::new(Edgeward::new(scenario, None, None))),
-            Policy::EdgewardPending => {
-                Placer::Edgeward(Box::new(Edgeward::new(scenario, Some(QueueModel::Pending), None)))
-            }
+            Policy::Edgeward => Placer::Edgeward(Box::new(Edgeward::new(scenario, None))),
             Policy::EdgewardProfile => {
-                Placer::Edgeward(Box::new(Edgeward::new(scenario, None, scenario.profile.as_ref())))
+                Placer::Edgeward(Box::new(Edgeward::new(scenario, scenario.profile.as_ref())))
             }
             Policy::Clairvoyant => Placer::Clairvoyant(clairvoyant::Clairvoyant::default()),
         };

@@ -8,7 +8,6 @@ use crate::instruments::metrics::{Gauges, count, register};
 #[derive(Debug)]
 pub struct GuardMetrics {
     found: Gauges<1>,
-    }
 }
 
 /// How many pods the backstop finds.

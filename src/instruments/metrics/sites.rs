@@ -11,7 +11,7 @@ pub(super) struct SiteMetrics {
     nodes: Gauges<2>,
     free_cpu: Decimals<1>,
     free_memory: Gauges<1>,
-    queue: Gauges<3>,
+    queue: Gauges<2>,
     closed: Gauges<1>,
     refused: Gauges<1>,
 }
@@ -22,7 +22,7 @@ impl SiteMetrics {
             nodes: register(to, "edgeward_site_nodes", "Nodes of the site"),
             free_cpu: register(to, "edgeward_site_free_cpu_cores", "CPU that charges leave free"),
             free_memory: register(to, "edgeward_site_free_memory_bytes", "Memory that charges leave free"),
-            queue: register(to, "edgeward_queue_pods", "Managed pods that are not running yet"),
+            queue: register(to, "edgeward_queue_pods", "Managed pods that wait for room at the site"),
             closed: register(
                 to,
                 "edgeward_closed_controllers",
@@ -64,17 +64,10 @@ impl SiteMetrics {
             self.nodes.get_or_create(&labels).set(count(nodes));
         }
         for class in Class::ALL {
-            let groups = || site.queues.iter().filter(|group| group.class == class);
-            let waiting: u64 = groups().map(|group| group.waiting).sum();
-            let pending: u64 = groups().map(|group| group.pending).sum();
-            for (state, pods) in [("waiting", waiting), ("pending", pending)] {
-                let labels = [
-                    of_site.clone(),
-                    ("class", class.as_str().into()),
-                    ("state", state.into()),
-                ];
-                self.queue.get_or_create(&labels).set(count(pods));
-            }
+            let of_class = site.queues.iter().filter(|group| group.class == class);
+            let waiting: u64 = of_class.map(|group| group.waiting).sum();
+            let labels = [of_site.clone(), ("class", class.as_str().into())];
+            self.queue.get_or_create(&labels).set(count(waiting));
         }
     }
 }

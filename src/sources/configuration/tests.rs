@@ -171,9 +171,9 @@ async fn versions_are_offered_once_and_the_newest_first() {
 async fn a_bad_one_at_the_start_names_every_fault() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("config.yaml");
-    fs::write(&path, "{explain: loud, queueModel: long}").unwrap();
+    fs::write(&path, "{explain: loud, invalidSlo: long}").unwrap();
     let error = Files::open(path, new().0).await.unwrap_err().to_string();
-    for fault in ["config.yaml:\n", "explain: \"loud\"", "queueModel: \"long\""] {
+    for fault in ["config.yaml:\n", "explain: \"loud\"", "invalidSlo: \"long\""] {
         assert!(error.contains(fault), "{error}");
     }
     let missing = Files::open(directory.path().join("nowhere.yaml"), new().0)

@@ -21,7 +21,7 @@ mod witnesses;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use crate::config::{Config, QueueModel};
+use crate::config::Config;
 use crate::model::link::Link;
 use crate::model::node::{AssumedPods, Node, NodeId};
 use crate::model::priority_caps::PriorityCaps;
@@ -84,8 +84,6 @@ pub struct Cache {
     /// Until when each node counts as young that does so now.
     young: BTreeSet<(Moment, NodeId)>,
     priority_caps: PriorityCaps,
-    /// Whether a pod stands behind those that are pending, room or not.
-    is_queue_of_pending: bool,
     /// Nodes on which there are placeholders.
     nodes_of_placeholders: BTreeSet<NodeId>,
     /// Placeholders have a lower priority than this.
@@ -135,7 +133,6 @@ impl Cache {
             sites: config.sites.iter().map(entry).collect(),
             measured: Measured::new(config),
             priority_caps: config.priority_caps.clone(),
-            is_queue_of_pending: config.queue_model == QueueModel::Pending,
             headroom_below: config.headroom_below.0,
             queues: Queues::new(config),
             ..Self::default()
@@ -334,10 +331,6 @@ impl Cache {
         let (mut gained, mut lost) = (vec![], vec![]);
         for (at, ((entry, queues), displaced)) in self.sites.iter_mut().zip(queues).zip(displaced).enumerate() {
             // At the edge, whoever waits for room waits for nothing else. Elsewhere nobody stands behind a queue who finds room.
-            let is_cloud = entry.site.kind() == SiteKind::Cloud;
-            if self.is_queue_of_pending && is_cloud && entry.site.queues != queues {
-                gained.push(at);
-            }
             if entry.site.displaced != displaced {
                 gained.push(at);
             }

@@ -6,7 +6,7 @@ use crate::config::holding::OnNoCapacity;
 use crate::config::probing::Probing;
 use crate::config::prometheus::{Input, Prometheus};
 use crate::config::site_definition::{LOSS_THRESHOLD, RTT_THRESHOLD};
-use crate::config::{Config, Explain, InvalidSlo, LinearModel, LiqoSettings, QueueModel, SitePolicy};
+use crate::config::{Config, Explain, InvalidSlo, LinearModel, LiqoSettings, SitePolicy};
 use crate::document::Field;
 
 use Assumed::{Required, Value, Words};
@@ -101,8 +101,6 @@ settings! { Config:
         Value("{latency: {alpha: 0.5, beta: 20}, throughput: {alpha: 1, beta: 50}, batch: {alpha: 2, beta: 100}}"),
         "[Processing time](decision.md#5-how-long-it-would-take) in ms: `alpha` · millicores + `beta`. A class or \
          number that is not named keeps its default";
-    queue_model = "queueModel", Word(&QueueModel::WORDS), Value("waiting"),
-        "Which pods stand in a queue: those that wait for room and stand ahead, or all of the class in phase Pending";
     prometheus = "prometheus", Object(&Prometheus::SETTINGS), NONE,
         "A Prometheus server that is [asked for more](prometheus.md)";
 }

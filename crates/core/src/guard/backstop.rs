@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use crate::cluster::cache::{Cache, Contribution};
 use crate::config::Config;
-use crate::model::claims::{Claim, Claims};
 use crate::model::decision_id::DecisionId;
 use crate::model::pod_record::{Phase, PodRecord, StuckPod};
 use crate::model::site::SiteKind;

@@ -254,6 +254,4 @@ pub struct QueueGroup {
     pub slo_priority: u8,
     /// How many wait for room.
     pub waiting: u64,
-    /// How many are in phase Pending, those that wait included.
-    pub pending: u64,
 }

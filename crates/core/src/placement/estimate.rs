@@ -1,6 +1,6 @@
 //! How long the pod would take at a site (section 5 of docs/decision.md).
 
-use crate::config::{Config, QueueModel};
+use crate::config::Config;
 use crate::model::site::SiteKind;
 use crate::model::slo::{Class, Slo};
 use crate::model::snapshot::{Site, Snapshot};
@@ -38,12 +38,7 @@ pub fn eta_of_class(class: Class, site: &Site, config: &Config) -> Option<Micros
     let model = (Micros(model.alpha_us).times(1_000) + model.beta).rescaled(Permille::ONE, site.definition.speed);
     let mean = site.observed[class].unwrap_or(model);
     let groups = site.queues.iter().filter(|group| group.class == class);
-    let ahead: u64 = groups
-        .map(|group| match config.queue_model {
-            QueueModel::Pending => group.pending,
-            QueueModel::Waiting => group.waiting,
-        })
-        .sum();
+    let ahead: u64 = groups.map(|group| group.waiting).sum();
     Some(mean.times(ahead) + mean + wan(class, site)?)
 }
 
@@ -83,14 +78,13 @@ fn model(workload: &Workload<'_>, slo: &Slo, site: &Site, config: &Config) -> Mi
 /// Pods of the class that are served before this one. It is the youngest, so its equals are ahead; but kube-scheduler binds a pod
 /// at once that fits, whoever waits for more.
 fn pods_ahead(workload: &Workload<'_>, slo: &Slo, site: &Site, fits: bool, config: &Config) -> u64 {
+    if fits {
+        return 0;
+    }
     let key = (workload.priority, workload.slo_priority(&config.priority_caps));
-    let groups = site.queues.iter().filter(|group| group.class == slo.class);
-    let ahead = groups.map(|group| match config.queue_model {
-        QueueModel::Pending => group.pending,
-        QueueModel::Waiting if !fits && (group.priority, group.slo_priority) >= key => group.waiting,
-        QueueModel::Waiting => 0,
-    });
-    ahead.sum()
+    let of_class = site.queues.iter().filter(|group| group.class == slo.class);
+    let ahead = of_class.filter(|group| (group.priority, group.slo_priority) >= key);
+    ahead.map(|group| group.waiting).sum()
 }
 
 /// Interactive and steady work crosses the WAN both ways twice, batch once; at the edge there is none.

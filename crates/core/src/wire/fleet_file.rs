@@ -269,22 +269,14 @@ fn link(field: &Field<'_>, thresholds: Thresholds, now: Moment) -> Option<Link> 
 }
 
 fn queue_group(field: &Field<'_>) -> Option<QueueGroup> {
-    let [class, priority, slo_priority, waiting, pending] =
-        field.object(["class", "priority", "sloPriority", "waiting", "pending"])?;
-    let count = |field: &Field<'_>| field.integer(0..=1_000_000).map(|count| count as u64);
-    let waiting = count(&waiting).unwrap_or(0);
-    let stated_pending = count(&pending);
-    if stated_pending.is_some_and(|pending| pending < waiting) {
-        pending.fault("counts those that wait too, and must not be smaller than `waiting`".into());
-    }
+    let [class, priority, slo_priority, waiting] = field.object(["class", "priority", "sloPriority", "waiting"])?;
     Some(QueueGroup {
         class: class.required().word(&Class::BY_WORD)?,
         priority: priority.integer(i64::from(i32::MIN)..=i64::from(i32::MAX)).unwrap_or(0) as i32,
         slo_priority: slo_priority
             .integer(0..=10)
             .map_or(Slo::DEFAULT_PRIORITY, |priority| priority as u8),
-        waiting,
-        pending: stated_pending.unwrap_or(waiting),
+        waiting: waiting.integer(0..=1_000_000).unwrap_or(0) as u64,
     })
 }
 
@@ -539,7 +531,6 @@ mod tests {
             (edge.nodes[0].slots, edge.nodes[0].pods, edge.nodes[0].used.cpu.0),
             (10, 2, 1000)
         );
-        assert_eq!(edge.queues[0].pending, 3);
         assert_eq!(edge.observed[Class::Batch], Some(Micros(7_000)));
         assert_eq!(edge.observed_of.get("shop", "u"), Some(&Micros(8_500)));
         assert_eq!(
@@ -600,7 +591,7 @@ mod tests {
                 {"name": "a", "kind": "edge", "nodeSelector": {"x": "y"}},
                 {"name": "", "kind": "moon", "nodeSelector": {}, "tolerations": [{"operator": "Equal"}],
                  "observedControllerProcMs": [{"namespace": "", "ms": 0}], "measuredFree": {"cpu": -1},
-                 "supports": ["gpu"], "wan": {"reachable": true}, "queues": [{"waiting": 2, "pending": 1}]},
+                 "supports": ["gpu"], "wan": {"reachable": true}, "queues": [{"waiting": 2}]},
             ],
             "nodes": [
                 {"labels": {"node.role/edge": true}, "allocatable": {"cpu": "two"}},
@@ -622,7 +613,6 @@ mod tests {
                 "sites[2].supports[0]: \"gpu\" is not one of persistentVolumeClaim, hostPath, hostNetwork, hostPID, \
                  hostIPC, hostPort, resourceClaims",
                 "sites[2].wan.rttMs: is missing",
-                "sites[2].queues[0].pending: counts those that wait too, and must not be smaller than `waiting`",
                 "sites[2].queues[0].class: is missing",
                 "sites[2].observedControllerProcMs[0].namespace: \"\" is not a non-empty string",
                 "sites[2].observedControllerProcMs[0].controller: is missing",

@@ -3,7 +3,7 @@
 
 pub(crate) mod plot;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use edgeward_core::model::slo::Class;
 
@@ -311,33 +311,21 @@ fn wan(scenario: &Scenario, timeline: &[Tick]) -> Vec<Curve> {
 }
 
 fn reasons(results: &Results) -> String {
-    let policies: Vec<_> = [Policy::Edgeward, Policy::EdgewardPending]
-        .into_iter()
-        .filter_map(|policy| Some((policy, results.runs.get(&policy)?)))
-        .collect();
-    let mut names: Vec<&str> = policies
-        .iter()
-        .flat_map(|(_, runs)| runs.values().flat_map(|run| run.reasons.keys().copied()))
-        .collect();
-    names.sort_unstable();
-    names.dedup();
-    if names.is_empty() {
+    let Some(runs) = results.runs.get(&Policy::Edgeward) else {
         return "<p>edgeward was not among the policies.</p>".to_owned();
-    }
-    let heads: String = policies.iter().map(|(policy, _)| format!("<th>{policy}")).collect();
+    };
+    let names: BTreeSet<&str> = runs.values().flat_map(|run| run.reasons.keys().copied()).collect();
     let rows = names.iter().map(|name| {
-        let cells = policies.iter().map(|(_, runs)| {
-            let counts: Vec<_> = runs
-                .values()
-                .map(|run| run.reasons.get(name).copied().unwrap_or(0) as f64)
-                .collect();
-            format!("<td>{:.1}", estimate(&counts).map_or(0.0, |estimate| estimate.mean))
-        });
-        format!("<tr><th><code>{name}</code>{}", cells.collect::<String>())
+        let counts: Vec<_> = runs
+            .values()
+            .map(|run| run.reasons.get(name).copied().unwrap_or(0) as f64)
+            .collect();
+        let mean = estimate(&counts).map_or(0.0, |estimate| estimate.mean);
+        format!("<tr><th><code>{name}</code><td>{mean:.1}")
     });
     let rows: String = rows.collect();
     let classes = Class::ALL.map(Class::as_str).join(", ");
     format!(
-        "<div class=wide><table><tr><th>reason{heads}{rows}</table></div><p class=note>Classes: {classes}. What a reason means is in docs/decision.md.</p>"
+        "<div class=wide><table><tr><th>reason<th>edgeward{rows}</table></div><p class=note>Classes: {classes}. What a reason means is in docs/decision.md.</p>"
     )
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use edgeward_core::cluster::cache::Kind;
 use edgeward_core::cluster::wan::LinkHealth;
-use edgeward_core::config::{Config, QueueModel};
+use edgeward_core::config::Config;
 use edgeward_core::engine::{Change, DecisionContext, Engine, SharedState, Snapshots};
 use edgeward_core::model::decision_id::DecisionId;
 use edgeward_core::model::node::Node;
@@ -80,14 +80,8 @@ fn clock(now: Micros) -> Now {
 }
 
 impl Edgeward {
-    pub(super) fn new(
-        scenario: &Scenario,
-        queue_model: Option<QueueModel>,
-        profile: Option<&SimulatedProfile>,
-    ) -> Self {
-        let mut config = Config::clone(&scenario.config);
-        config.queue_model = queue_model.unwrap_or(config.queue_model);
-        let config = Arc::new(config);
+    pub(super) fn new(scenario: &Scenario, profile: Option<&SimulatedProfile>) -> Self {
+        let config = Arc::new(Config::clone(&scenario.config));
         let replica = |number: u32| {
             let shared = Arc::new(SharedState::new(Arc::default(), config.reservation_ttl));
             let links = scenario

@@ -15,8 +15,6 @@ pub struct Contribution {
     pub site: Option<Box<str>>,
     /// Whether it fits a node by our arithmetic, so that it waits for something that we do not evaluate.
     pub fits: bool,
-    /// Whether it counts among those that wait for room.
-    waits: bool,
     /// Where it is counted: class, pod priority and SLO priority; `None` where it is not.
     group: Option<(Class, i32, u8)>,
 }
@@ -33,8 +31,7 @@ impl Contribution {
             let is_its = |class, priority, slo_priority| (class, priority, slo_priority) == group;
             let groups = site.queues.iter_mut();
             for queue in groups.filter(|queue| is_its(queue.class, queue.priority, queue.slo_priority)) {
-                queue.pending = queue.pending.saturating_sub(1);
-                queue.waiting = queue.waiting.saturating_sub(u64::from(self.waits));
+                queue.waiting = queue.waiting.saturating_sub(1);
             }
         }
         if let (true, Some(uid)) = (self.fits, workload.controller.as_deref())
@@ -65,7 +62,6 @@ impl Cache {
         Some(Contribution {
             site: unbound.site.map(|at| self.sites[at].site.name().into()),
             fits,
-            waits: unbound.is_in_queue(),
             group: pod.counted.group(),
         })
     }

@@ -181,8 +181,8 @@ pub(super) type Group = (usize, Class, i32, u8);
 /// What a pod was counted as, to be taken back as the same.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Counted {
+    /// Where it waits for room.
     pub(super) group: Option<Group>,
-    pub(super) waits: bool,
     pub(super) closes: Option<usize>,
     /// What it is to the cluster behind a cloud.
     pub(super) remote: Option<(usize, RemoteState)>,

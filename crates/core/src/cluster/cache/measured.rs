@@ -7,7 +7,7 @@ use crate::cluster::cache::entry::PodEntry;
 use crate::cluster::cache::{Cache, Kind};
 use crate::cluster::processing::Processing;
 use crate::cluster::telemetry::Telemetry;
-use crate::config::{Config, Input, Query, QueueModel, SitePolicy};
+use crate::config::{Config, Input, Query, SitePolicy};
 use crate::model::link::{Link, LinkState, Thresholds};
 use crate::model::liqo::{ApiServerStatus, Liqo, RemoteCluster};
 use crate::model::pod_record::{Phase, PodRecord};
@@ -57,7 +57,6 @@ impl Cache {
     pub fn configure(&mut self, config: &Config) {
         self.measured.configure(config);
         self.priority_caps = config.priority_caps.clone();
-        self.is_queue_of_pending = config.queue_model == QueueModel::Pending;
         self.set_headroom_below(config.headroom_below.0);
         self.queues.counts_pods = config.site_policy == SitePolicy::Spread;
         self.queues.outdated = true;

@@ -13,7 +13,8 @@ use crate::model::snapshot::{ByController, QueueGroup};
 /// Counts by site.
 #[derive(Debug, Default)]
 pub(super) struct Queues {
-    groups: BTreeMap<Group, Lengths>,
+    /// Pods that wait for room, by site, class and priorities.
+    waiting: BTreeMap<Group, u64>,
     closed: BTreeMap<usize, ByController<u64>>,
     closed_changed: BTreeSet<usize>,
     /// Sites that were opened to a controller.
@@ -27,12 +28,6 @@ pub(super) struct Queues {
     pub(super) outdated: bool,
 }
 
-#[derive(Debug, Default)]
-struct Lengths {
-    waiting: u64,
-    pending: u64,
-}
-
 impl Queues {
     pub(super) fn new(config: &Config) -> Self {
         Self {
@@ -43,9 +38,7 @@ impl Queues {
 
     fn count(&mut self, counted: Counted, entry: &PodEntry) {
         if let Some(group) = counted.group {
-            let lengths = self.groups.entry(group).or_default();
-            lengths.pending += 1;
-            lengths.waiting += u64::from(counted.waits);
+            *self.waiting.entry(group).or_default() += 1;
         }
         if let (Some(site), Some(controller)) = (counted.closes, &entry.controller) {
             let closed = self.closed.entry(site).or_default();
@@ -61,12 +54,11 @@ impl Queues {
 
     fn uncount(&mut self, counted: Counted, entry: &PodEntry) {
         if let Some(group) = counted.group
-            && let Some(lengths) = self.groups.get_mut(&group)
+            && let Some(pods) = self.waiting.get_mut(&group)
         {
-            lengths.pending -= 1;
-            lengths.waiting -= u64::from(counted.waits);
-            if lengths.pending == 0 {
-                self.groups.remove(&group);
+            *pods -= 1;
+            if *pods == 0 {
+                self.waiting.remove(&group);
             }
         }
         if let (Some(site), Some(controller)) = (counted.closes, &entry.controller) {
@@ -93,13 +85,12 @@ impl Queues {
     /// The queues of each of so many sites.
     pub(super) fn by_site(&self, sites: usize) -> Vec<Vec<QueueGroup>> {
         let mut queues = vec![vec![]; sites];
-        for (&(site, class, priority, slo_priority), lengths) in &self.groups {
+        for (&(site, class, priority, slo_priority), &waiting) in &self.waiting {
             queues[site].push(QueueGroup {
                 class,
                 priority,
                 slo_priority,
-                waiting: lengths.waiting,
-                pending: lengths.pending,
+                waiting,
             });
         }
         queues
@@ -162,19 +153,19 @@ impl Cache {
             && !entry.gated
             && entry.terminating.is_none();
         let state = entry.unbound.as_ref().map(|unbound| unbound.state);
-        let is_ours = entry.is_pending() && self.managed.contains(&entry.namespace);
         let cloud = site.filter(|at| self.sites[*at].site.kind() == SiteKind::Cloud);
         let remote = cloud.and_then(|cloud| Some((cloud, entry.remote_state()?)));
+        let waits = entry.unbound.as_deref().is_some_and(Unbound::is_in_queue)
+            || matches!(remote, Some((_, RemoteState::Witness)));
+        let is_in_queue = waits && entry.is_pending() && self.managed.contains(&entry.namespace);
         Counted {
             group: match (site, entry.slo) {
-                (Some(site), Some((class, stated))) if is_ours => {
+                (Some(site), Some((class, stated))) if is_in_queue => {
                     let slo_priority = self.priority_caps.cap(&entry.namespace, stated);
                     Some((site, class, entry.priority, slo_priority))
                 }
                 _ => None,
             },
-            waits: entry.unbound.as_deref().is_some_and(Unbound::is_in_queue)
-                || matches!(remote, Some((_, RemoteState::Witness))),
             closes: match entry.is_refused_remotely() {
                 true => cloud,
                 false => site.filter(|_| state == Some(SchedulingState::ClosesSite)),

@@ -293,12 +293,6 @@ fn a_pod_that_fits_nowhere_waits_for_room() {
     assert_eq!(fixture.waiting(), 0);
     fixture.node(&edge_node("b", 2000));
     assert_eq!(fixture.waiting(), 1);
-    let pending: u64 = fixture.publish().sites[0]
-        .queues
-        .iter()
-        .map(|group| group.pending)
-        .sum();
-    assert_eq!(pending, 4, "of whatever size; and one is bound");
     let slo_priorities = |fixture: &mut Fixture| -> BTreeSet<u8> {
         let queues = &fixture.publish().sites[0].queues;
         queues.iter().map(|group| group.slo_priority).collect()

@@ -172,7 +172,6 @@ fn queue_group(group: &QueueGroup) -> Value {
         "priority": group.priority,
         "sloPriority": group.slo_priority,
         "waiting": group.waiting,
-        "pending": group.pending,
     })
 }
 

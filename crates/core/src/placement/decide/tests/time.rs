@@ -24,19 +24,11 @@ fn queues_count_the_pods_that_stand_ahead() {
         json!({"class": "latency", "waiting": 1, "priority": -1, "sloPriority": 10})
     ));
     assert!(!is_behind(json!({"class": "batch", "waiting": 9})));
-    assert!(!is_behind(json!({"class": "latency", "pending": 9})));
-    let pending = Config {
-        queue_model: crate::config::QueueModel::Pending,
-        ..Config::default()
-    };
-    let pending_queue = queue(json!({"class": "latency", "pending": 9, "sloPriority": 0}));
-    assert_eq!(queued(&pending_queue, &tight, &pending), "2430");
-    // kube-scheduler binds a pod at once that fits, whoever waits for more; of those that are pending, all count.
+    // kube-scheduler binds a pod that fits at once, also if others wait for more.
     let smaller = with(tight, "/spec/containers/0/resources/requests/cpu", json!("400m"));
     let queue = queue(json!({"class": "latency", "waiting": 9, "sloPriority": 10}));
     assert_eq!(queued(&queue, &smaller, &Config::default()), "0");
     assert_eq!(outcome(&queue, &smaller), "edge: edge_feasible_slo_met");
-    assert_eq!(queued(&queue, &smaller, &pending), "1980");
     assert_eq!(
         outcome_with(&queue, &smaller, &pending),
         "cloud: cloud_edge_deadline_missed"
