@@ -99,16 +99,12 @@ impl Check {
         let mut found = self.installed.read(connection).await?;
         findings.extend(configuration::judge(&found));
         let namespaces = connection.namespaces().await;
-        let mut installed = (false, false, false);
+        let mut are_installed = false;
         let mut sites_are_good = true;
         let mut policies = vec![];
         match custom_resources::ask(connection).await {
             Ok(custom) => {
-                installed = (
-                    custom.sites.is_some(),
-                    custom.policies.is_some(),
-                    custom.profiles.is_some(),
-                );
+                are_installed = custom.sites.is_some() || custom.policies.is_some() || custom.profiles.is_some();
                 findings.extend(custom_resources::judge(
                     &custom,
                     namespaces.as_ref().ok(),
@@ -135,17 +131,16 @@ impl Check {
         let asked = ours.iter().flatten().map(|entry| certificate::ask(connection, entry));
         let behind = join_all(asked).await;
         let home = self.installed.namespace();
-        let survey = liqo::Survey::ask(connection, &found.config).await;
-        let (config, left_out) = inspect::with_discovered(found.config.clone(), survey.objects());
+        let of_liqo = inspect::liqo(connection, &found.config).await;
+        let (config, left_out) = inspect::with_discovered(found.config.clone(), of_liqo.objects.as_ref());
         found.config = config;
         let opted_in = namespaces.as_ref().ok();
         let opted_in = opted_in.map(|all| webhook::opted_in(all, &found.config));
         let installation = rights::Installation {
             home: &home,
             place: &found.place,
-            sites: installed.0,
-            policies: installed.1,
-            profiles: installed.2,
+            custom_resources: are_installed,
+            liqo: of_liqo.objects.is_some() || !of_liqo.unreadable.is_empty(),
             has_data: can_have_data(&found.config),
             certificates: behind.iter().find_map(Behind::self_managed),
             webhook: &self.webhook,
@@ -168,7 +163,6 @@ impl Check {
                     });
                 }
                 let around = certificate::Around {
-                    ours,
                     home: &home,
                     wanted: replicas.wanted,
                     now: clock.wall(),
@@ -203,12 +197,7 @@ impl Check {
             webhooks: &others,
             left_out: &left_out,
         };
-        findings.extend(survey.judge(&reviewed));
-        findings.extend(
-            survey
-                .rights(connection, user, &self.groups, &home, &found.config)
-                .await,
-        );
+        findings.extend(liqo::judge(&of_liqo, &reviewed));
         if !sites_are_good {
             let text = "nodes, held pods and probes are not checked: the Sites have faults";
             findings.push(Finding::warning("nodes", text.to_owned(), None));
@@ -217,7 +206,7 @@ impl Check {
         match inspect::list_and_probe(connection, &found.config, clock, metrics).await {
             Ok(listing) => {
                 findings.extend(replicas.held(&listing.held, &home, &found.config, clock.wall()));
-                findings.extend(picture(listing, survey.objects(), &found, &policies, clock));
+                findings.extend(picture(listing, of_liqo.objects.as_ref(), &found, &policies, clock));
             }
             Err(error) => findings.push(Finding::unknown("sites", &error)),
         }

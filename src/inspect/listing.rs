@@ -50,17 +50,12 @@ pub async fn list(connection: &Connection, config: &Config, clock: Clock) -> any
     let limit = &LogLimit::new(clock);
     let names = &RwLock::default();
     // Of a pod with a node count the resources that nodes have.
-    let nodes = all(connection, Kind::Nodes.as_str(), |node: &Raw<Node>| {
-        read_node(node, names, clock.now(), limit)
-    })
-    .await?;
+    let nodes = all(connection, |node: &Raw<Node>| read_node(node, names, clock.now(), limit)).await?;
     let (pods, namespaces) = tokio::try_join!(
-        all(connection, Kind::Pods.as_str(), |pod: &Raw<Pod>| read_pod(
-            pod, keys, names, limit
+        all(connection, |pod: &Raw<Pod>| read_pod(pod, keys, names, limit)),
+        all(connection, |namespace: &Raw<Namespace>| read_namespace(
+            namespace, keys, limit
         )),
-        all(connection, Kind::Namespaces.as_str(), |namespace: &Raw<Namespace>| {
-            read_namespace(namespace, keys, limit)
-        }),
     )?;
     let mut cache = Cache::new(config);
     let then = asked.before(ASSUMED_AGE);
@@ -89,15 +84,9 @@ pub async fn list(connection: &Connection, config: &Config, clock: Clock) -> any
 
 async fn volumes(connection: &Connection, limit: &LogLimit, now: Moment) -> anyhow::Result<Option<Arc<Volumes>>> {
     let (claims, volumes, classes) = tokio::try_join!(
-        all(connection, VolumeKind::Claims.as_str(), |object| volumes::claim(
-            object, limit
-        )),
-        all(connection, VolumeKind::Volumes.as_str(), |object| volumes::volume(
-            object, limit
-        )),
-        all(connection, VolumeKind::Classes.as_str(), |object| volumes::class(
-            object, limit
-        )),
+        all(connection, |object| volumes::claim(object, limit)),
+        all(connection, |object| volumes::volume(object, limit)),
+        all(connection, |object| volumes::class(object, limit)),
     )?;
     let mut cache = VolumeCache::default();
     for change in claims.into_iter().chain(volumes).chain(classes) {
@@ -128,13 +117,17 @@ pub async fn list_and_probe(
     Ok(listing)
 }
 
-async fn all<K, T>(connection: &Connection, kind: &str, read: impl Fn(&Raw<K>) -> Option<T>) -> anyhow::Result<Vec<T>>
+/// All objects of a kind, each as `read` has it.
+///
+/// # Errors
+/// The API server cannot be reached or does not allow it.
+pub(super) async fn all<K, T>(connection: &Connection, read: impl Fn(&Raw<K>) -> Option<T>) -> anyhow::Result<Vec<T>>
 where
     K: Resource<DynamicType = ()> + 'static,
     Raw<K>: DeserializeOwned,
 {
     let api = Api::<Raw<K>>::all(connection.client.clone());
-    let failure = |error| connection.failure(&format!("cannot list {kind}"), error);
+    let failure = |error| connection.failure(&format!("cannot list {}", K::plural(&())), error);
     let mut parts = list::parts(&api, ListParams::default()).await.map_err(failure)?;
     let mut all = Vec::new();
     while let Some(part) = parts.try_next().await.map_err(failure)? {

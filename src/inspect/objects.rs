@@ -17,6 +17,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::Connection;
+use super::listing::all;
 use crate::api::{PerformanceProfile, Site};
 use crate::instruments::logs::LogLimit;
 use crate::platform::clock::Clock;
@@ -40,9 +41,7 @@ where
     if !is_installed::<K>(&connection.client).await.map_err(failure)? {
         return Ok(None);
     }
-    let api = Api::<Raw<K>>::all(connection.client.clone());
-    let list = api.list(&ListParams::default()).await.map_err(failure)?;
-    Ok(Some(list.items.iter().filter_map(read).collect()))
+    Ok(Some(all(connection, read).await?))
 }
 
 /// This configuration with the sites that are in use at a cluster: those of its Sites, where there are any.

@@ -1,8 +1,6 @@
 //! Whether the API server would believe edgeward: what is shown behind a webhook, and what replicas serve from, held
 //! against `caBundle`.
 
-mod authorities;
-
 use std::cmp::min;
 
 use futures::future::join_all;
@@ -10,7 +8,6 @@ use futures::stream::{self, StreamExt as _};
 use jiff::{SignedDuration, Timestamp};
 use rustls::pki_types::CertificateDer;
 
-use self::authorities::Authorities;
 use super::finding::Finding;
 use super::leader;
 use super::webhook::{host, replace};
@@ -123,8 +120,6 @@ pub(super) async fn ask(connection: &Connection, webhook: &Webhook) -> Behind {
 
 /// What else is known of the installation.
 pub(super) struct Around<'a> {
-    /// Every entry of ours.
-    pub(super) ours: &'a [Webhook],
     /// edgeward's own namespace.
     pub(super) home: &'a str,
     /// How many replicas its Deployment is to have there, where that is known.
@@ -137,14 +132,9 @@ pub(super) fn judge(webhook: &Webhook, behind: &Behind, around: &Around<'_>) -> 
     let entry = &webhook.name;
     let now = around.now;
     let keeper = Keeper::of(webhook, behind);
-    let authorities = Authorities {
-        webhook,
-        behind,
-        around,
-    };
     if webhook.ca_bundle.is_empty() {
         let text = format!("{entry} has no caBundle: the API server believes its own authorities only");
-        let fix = keeper.fix(|| authorities.known());
+        let fix = keeper.fix(|| add_authority(webhook, false));
         return vec![match webhook.target {
             // Nobody else signs for a name like this.
             Target::Service { .. } => Finding::fault(AREA, text, fix),
@@ -155,7 +145,7 @@ pub(super) fn judge(webhook: &Webhook, behind: &Behind, around: &Around<'_>) -> 
         Ok(bundle) => bundle,
         Err(words) => {
             let text = format!("{entry}: caBundle {words}: the API server believes nobody");
-            return vec![Finding::fault(AREA, text, keeper.fix(|| authorities.known()))];
+            return vec![Finding::fault(AREA, text, keeper.fix(|| add_authority(webhook, false)))];
         }
     };
     let (answers, stored) = match behind {
@@ -180,7 +170,8 @@ pub(super) fn judge(webhook: &Webhook, behind: &Behind, around: &Around<'_>) -> 
     let judge = Judge {
         bundle,
         keeper,
-        authorities,
+        webhook,
+        now,
     };
     let mut findings: Vec<_> = answers.iter().map(|answer| judge.answer(answer)).collect();
     if let (true, Target::Service { namespace, .. }) = (answers.is_empty(), &webhook.target) {
@@ -203,7 +194,8 @@ pub(super) fn judge(webhook: &Webhook, behind: &Behind, around: &Around<'_>) -> 
 struct Judge<'w> {
     bundle: Bundle,
     keeper: Keeper<'w>,
-    authorities: Authorities<'w>,
+    webhook: &'w Webhook,
+    now: Timestamp,
 }
 
 impl Judge<'_> {
@@ -215,7 +207,7 @@ impl Judge<'_> {
                     format!("renew what --tls-cert and --tls-key name, for {name}; serve reads them again by itself")
                 };
                 let at = format!("at {address}");
-                self.chain(chain, name, [&at, address], false, || self.keeper.fix(by_hand))
+                self.chain(chain, name, [&at, address], || self.keeper.fix(by_hand))
             }
             Err(words) => {
                 let text =
@@ -246,7 +238,7 @@ impl Judge<'_> {
                 return vec![Finding::warning(AREA, text, None)];
             }
         };
-        let now = self.authorities.around.now;
+        let now = self.now;
         let mut findings = Vec::new();
         if secret.is_self_managed {
             let faults = tls::Stored::read(contents, &stored.service, now).faults;
@@ -262,7 +254,7 @@ impl Judge<'_> {
             Ok(pair) => {
                 let (at, server) = (format!("in {place}"), format!("who serves from {place}"));
                 let name = stored.service.dns_name();
-                self.chain(&pair.key.cert, &name, [&at, &server], true, put)
+                self.chain(&pair.key.cert, &name, [&at, &server], put)
             }
             Err(fault) => {
                 let text = format!(
@@ -281,10 +273,9 @@ impl Judge<'_> {
         chain: &[CertificateDer<'static>],
         name: &str,
         [at, server]: [&str; 2],
-        is_stored: bool,
         renew: impl FnOnce() -> String,
     ) -> Finding {
-        let entry = &self.authorities.webhook.name;
+        let entry = &self.webhook.name;
         let error = match self.bundle.vouches(chain, name) {
             Ok(serving) => return self.believed(serving, &format!("{entry}: that {at}"), name, renew),
             Err(error) => error,
@@ -293,11 +284,7 @@ impl Judge<'_> {
         let fix = match &error {
             // Of an authority in the bundle: another bundle fixes nothing.
             VerificationError::Certificate(_) => renew(),
-            VerificationError::Authority(_) => match self.authorities.of(chain, name) {
-                // Nobody knows its authority: then it may be the certificate.
-                None if is_stored => renew(),
-                source => self.keeper.fix(|| self.authorities.add(source, true)),
-            },
+            VerificationError::Authority(_) => self.keeper.fix(|| add_authority(self.webhook, true)),
         };
         Finding::fault(AREA, text, fix)
     }
@@ -308,13 +295,12 @@ impl Judge<'_> {
             not_after,
             authority_not_after,
         } = serving;
-        let now = self.authorities.around.now;
-        let is_late = |end: Timestamp| end.duration_since(now) < min(LATE, life / 4);
+        let is_late = |end: Timestamp| end.duration_since(self.now) < min(LATE, life / 4);
         // A new leaf of it would help no longer.
         if authority_not_after < not_after && is_late(authority_not_after) {
             let text = format!("{what} is of an authority in caBundle that ends before it, at {authority_not_after}");
-            let add = || self.authorities.add(None, true);
-            return Finding::warning(AREA, text, Some(self.keeper.fix(add)));
+            let fix = self.keeper.fix(|| add_authority(self.webhook, true));
+            return Finding::warning(AREA, text, Some(fix));
         }
         if is_late(not_after) {
             return Finding::warning(AREA, format!("{what} ends at {not_after}"), Some(renew()));
@@ -346,6 +332,25 @@ impl Stored {
              \"{key}\": \"'$(base64 -w0 tls.key)'\"}}}}'"
         )
     }
+}
+
+/// The command that puts the authority in `ca.crt` into an entry's `caBundle`. It `keeps` what is there, because others may be
+/// served by that. Without the file it does nothing.
+fn add_authority(webhook: &Webhook, keeps: bool) -> String {
+    let (old, value) = match keeps {
+        true => (
+            format!(
+                "old=$(kubectl get mutatingwebhookconfiguration {} -o jsonpath='{{.webhooks[{}].clientConfig.caBundle}}') && ",
+                webhook.configuration, webhook.position
+            ),
+            "\"'$( (echo \"$old\" | base64 -d; echo; cat ca.crt) | base64 -w0)'\"",
+        ),
+        false => (String::new(), "\"'$(base64 -w0 ca.crt)'\""),
+    };
+    format!(
+        "test -s ca.crt && {old}{}",
+        replace(webhook, "clientConfig/caBundle", value)
+    )
 }
 
 /// Who brings bundle and certificate. What is patched by hand under a keeper is overwritten, or costs trust.

@@ -1,8 +1,8 @@
-//! Liqo, where it is installed: what edgeward may read of it, and what keeps pods from its clusters.
+//! Liqo, where it is installed: what keeps pods from its clusters.
 
 use std::collections::BTreeMap;
 
-use edgeward_core::config::{Config, Enabled};
+use edgeward_core::config::Config;
 use edgeward_core::model::endpoint::Endpoint;
 use edgeward_core::model::liqo::{ApiServerStatus, OffloadingPhase, Strategy};
 use edgeward_core::model::site::SiteDefinition;
@@ -13,25 +13,12 @@ use super::finding::Finding;
 use super::webhook::shown;
 use crate::cli::installed::Place;
 use crate::inspect;
-use crate::inspect::Connection;
-use crate::inspect::installation::{Labels, Right, Webhook};
+use crate::inspect::installation::{Labels, Webhook};
 
 const AREA: &str = "liqo";
 
-/// Group and plural of what edgeward reads.
-const READ: [[&str; 2]; 5] = [
-    ["core.liqo.io", "foreignclusters"],
-    ["offloading.liqo.io", "virtualnodes"],
-    ["offloading.liqo.io", "namespaceoffloadings"],
-    ["offloading.liqo.io", "namespacemaps"],
-    ["networking.liqo.io", "connections"],
-];
-
 /// The name of the webhook by which Liqo changes pods.
 const POD_WEBHOOK: &str = "pod.mutate.liqo.io";
-
-/// What was read of Liqo, by whoever runs the check.
-pub(super) struct Survey(inspect::Liqo);
 
 /// What it is held against.
 pub(super) struct Reviewed<'r> {
@@ -44,75 +31,7 @@ pub(super) struct Reviewed<'r> {
     pub(super) left_out: &'r [(String, String)],
 }
 
-impl Survey {
-    pub(super) async fn ask(connection: &Connection, config: &Config) -> Self {
-        Self(inspect::liqo(connection, config).await)
-    }
-
-    /// What there is; `None` while Liqo is not in use.
-    pub(super) fn objects(&self) -> Option<&LiqoObjects> {
-        self.0.objects.as_ref()
-    }
-
-    /// Whether edgeward may read Liqo's objects, where there are any.
-    pub(super) async fn rights(
-        &self,
-        connection: &Connection,
-        user: Option<&str>,
-        groups: &[String],
-        home: &str,
-        config: &Config,
-    ) -> Option<Finding> {
-        if self.0.objects.is_none() && self.0.unreadable.is_empty() {
-            return None;
-        }
-        let of_home = || format!("system:serviceaccount:{home}:edgeward");
-        let user = user.map_or_else(of_home, str::to_owned);
-        let mut refused = vec![];
-        for [group, resource] in READ {
-            for verb in ["list", "watch"] {
-                let right = Right {
-                    group,
-                    resource,
-                    verb,
-                    namespace: None,
-                    name: None,
-                };
-                match connection.may(&user, groups, &right).await {
-                    Ok(true) => {}
-                    Ok(false) => refused.push(format!("{verb} {resource}.{group}")),
-                    Err(error) => return Some(Finding::unknown(AREA, &error)),
-                }
-            }
-        }
-        if refused.is_empty() {
-            return Some(Finding::ok(AREA, format!("{user} may read Liqo's objects")));
-        }
-        let refused: Vec<_> = refused.iter().map(String::as_str).collect();
-        let what = shown(&refused);
-        const FIX: &str = "kubectl apply -k deploy/liqo   # or name it in the kustomization that edgeward was installed from; with \
-                           Helm, `--set config.liqo.enabled=auto`";
-        Some(match config.liqo.enabled {
-            Enabled::Always => {
-                let text = format!("{user} may not {what}: no pod goes to a virtual node");
-                Finding::fault(AREA, text, FIX.to_owned())
-            }
-            Enabled::Auto | Enabled::Never => {
-                let text = format!(
-                    "{user} may not {what}: remote clusters are no sites by themselves, and pods may be sent where their \
-                     namespace is not offloaded"
-                );
-                Finding::warning(AREA, text, Some(FIX.to_owned()))
-            }
-        })
-    }
-
-    pub(super) fn judge(&self, reviewed: &Reviewed<'_>) -> Vec<Finding> {
-        judge(&self.0, reviewed)
-    }
-}
-
-fn judge(liqo: &inspect::Liqo, reviewed: &Reviewed<'_>) -> Vec<Finding> {
+pub(super) fn judge(liqo: &inspect::Liqo, reviewed: &Reviewed<'_>) -> Vec<Finding> {
     let unreadable = liqo.unreadable.iter();
     let mut findings: Vec<_> = unreadable.map(|(_, error)| Finding::unknown(AREA, error)).collect();
     let Some(objects) = &liqo.objects else {

@@ -21,12 +21,10 @@ enum Scope {
     Lease,
     /// Of the ConfigMap with the configuration.
     Configuration,
-    /// Where the definition of Site is installed.
-    Sites,
-    /// Where the definition of SloPolicy is installed.
-    Policies,
-    /// Where the definition of PerformanceProfile is installed.
-    Profiles,
+    /// Where definitions of our custom resources are installed.
+    CustomResources,
+    /// Where Liqo is in use.
+    Liqo,
     /// Where a cloud can have data.
     Data,
     /// Of the Secret that edgeward keeps, where it does.
@@ -37,131 +35,122 @@ enum Scope {
     Registration,
 }
 
-/// Rights that are needed together: of which resource of a group, to do what, where, and for what.
+/// Group and plural.
+type Resource = [&'static str; 2];
+
+/// Rights that are needed together: of which resources, to do what, where, and for what.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Need([&'static str; 2], &'static [&'static str], Scope, &'static str);
+struct Need(&'static [Resource], &'static [&'static str], Scope, &'static str);
 
 const VIEW: &[&str] = &["list", "watch"];
 
 /// Those of docs/live-view.md and, of the ConfigMap and certificates, docs/operations.md.
-const NEEDS: [Need; 21] = [
-    Need(["", "nodes"], VIEW, Scope::Everywhere, "it decides nothing without"),
-    Need(["", "pods"], VIEW, Scope::Everywhere, "it decides nothing without"),
+const NEEDS: [Need; 13] = [
     Need(
-        ["", "namespaces"],
+        &[["", "nodes"], ["", "pods"], ["", "namespaces"]],
         VIEW,
         Scope::Everywhere,
         "it decides nothing without",
     ),
     Need(
-        ["", "pods"],
+        &[["", "pods"]],
         &["get", "patch"],
         Scope::Pods,
         "held pods are never released without",
     ),
     Need(
-        ["events.k8s.io", "events"],
+        &[["events.k8s.io", "events"]],
         &["create"],
         Scope::Everywhere,
         "no Event tells of a decision without",
     ),
     Need(
-        ["discovery.k8s.io", "endpointslices"],
+        &[["discovery.k8s.io", "endpointslices"]],
         VIEW,
         Scope::Home,
         "its replicas cannot count each other without",
     ),
     Need(
-        ["coordination.k8s.io", "leases"],
+        &[["coordination.k8s.io", "leases"]],
         &["get", "update"],
         Scope::Lease,
         "nobody leads, and held pods are never released without",
     ),
     Need(
-        ["coordination.k8s.io", "leases"],
+        &[["coordination.k8s.io", "leases"]],
         &["create"],
         Scope::Home,
         "nobody leads, and held pods are never released without",
     ),
     Need(
-        ["", "configmaps"],
+        &[["", "configmaps"]],
         VIEW,
         Scope::Configuration,
         "`serve --config-map` is never ready without",
     ),
     Need(
-        ["edgeward.io", "sites"],
+        &[
+            ["edgeward.io", "sites"],
+            ["edgeward.io", "slopolicies"],
+            ["edgeward.io", "performanceprofiles"],
+        ],
         VIEW,
-        Scope::Sites,
+        Scope::CustomResources,
         "it is never ready without",
     ),
     Need(
-        ["edgeward.io", "sites/status"],
+        &[
+            ["edgeward.io", "sites/status"],
+            ["edgeward.io", "slopolicies/status"],
+            ["edgeward.io", "performanceprofiles/status"],
+        ],
         &["patch"],
-        Scope::Sites,
-        "`kubectl get sites` shows nothing of them without",
+        Scope::CustomResources,
+        "they show no status, and no profile prefers a site, without",
     ),
     Need(
-        ["edgeward.io", "slopolicies"],
-        VIEW,
-        Scope::Policies,
-        "it is never ready without",
-    ),
-    Need(
-        ["edgeward.io", "slopolicies/status"],
-        &["patch"],
-        Scope::Policies,
-        "no policy says why it is not in force without",
-    ),
-    Need(
-        ["edgeward.io", "performanceprofiles"],
-        VIEW,
-        Scope::Profiles,
-        "it is never ready without",
-    ),
-    Need(
-        ["edgeward.io", "performanceprofiles/status"],
-        &["patch"],
-        Scope::Profiles,
-        "no site is preferred, and no profile says why it is not accepted, without",
-    ),
-    Need(
-        ["", "persistentvolumeclaims"],
+        &[
+            ["", "persistentvolumeclaims"],
+            ["", "persistentvolumes"],
+            ["storage.k8s.io", "storageclasses"],
+        ],
         VIEW,
         Scope::Data,
         "pods with claims stay at the edge without",
     ),
     Need(
-        ["", "persistentvolumes"],
-        VIEW,
-        Scope::Data,
-        "pods with claims stay at the edge without",
-    ),
-    Need(
-        ["storage.k8s.io", "storageclasses"],
-        VIEW,
-        Scope::Data,
-        "pods with claims stay at the edge without",
-    ),
-    Need(
-        ["", "secrets"],
+        &[["", "secrets"]],
         &["get", "list", "watch", "update"],
         Scope::Certificates,
         "`serve --self-managed` serves no certificate, or renews none, without",
     ),
     Need(
-        ["", "secrets"],
+        &[["", "secrets"]],
         &["create"],
         Scope::NewCertificates,
         "`serve --self-managed` makes no certificate without",
     ),
     Need(
-        ["admissionregistration.k8s.io", "mutatingwebhookconfigurations"],
+        &[["admissionregistration.k8s.io", "mutatingwebhookconfigurations"]],
         &["get", "list", "watch", "patch"],
         Scope::Registration,
         "`serve --self-managed` cannot tell API servers of its CA without",
     ),
 ];
+
+/// Those of `deploy/liqo`.
+const OF_LIQO: Need = Need(
+    &[
+        ["core.liqo.io", "foreignclusters"],
+        ["offloading.liqo.io", "virtualnodes"],
+        ["offloading.liqo.io", "namespaceoffloadings"],
+        ["offloading.liqo.io", "namespacemaps"],
+        ["networking.liqo.io", "connections"],
+    ],
+    VIEW,
+    Scope::Liqo,
+    "no pod goes to a virtual node, or pods go where their namespace is not offloaded, without",
+);
 
 /// What decides which rights are needed.
 pub(super) struct Installation<'i> {
@@ -169,12 +158,10 @@ pub(super) struct Installation<'i> {
     pub(super) home: &'i str,
     /// Where its configuration is.
     pub(super) place: &'i Place,
-    /// Whether Site is installed.
-    pub(super) sites: bool,
-    /// Whether SloPolicy is installed.
-    pub(super) policies: bool,
-    /// Whether PerformanceProfile is installed.
-    pub(super) profiles: bool,
+    /// Whether a definition of our custom resources is installed.
+    pub(super) custom_resources: bool,
+    /// Whether Liqo is in use.
+    pub(super) liqo: bool,
     /// Whether a site in use can have data.
     pub(super) has_data: bool,
     /// The Secret that edgeward keeps its certificates in, if it does.
@@ -197,9 +184,8 @@ impl Installation<'_> {
                 Place::Map(map) => Some((Some(&map.namespace), Some(&map.name))),
                 Place::Path(_) | Place::Deployment(_) => None,
             },
-            Scope::Sites => everywhere(self.sites),
-            Scope::Policies => everywhere(self.policies),
-            Scope::Profiles => everywhere(self.profiles),
+            Scope::CustomResources => everywhere(self.custom_resources),
+            Scope::Liqo => everywhere(self.liqo),
             Scope::Data => everywhere(self.has_data),
             Scope::Certificates => self.certificates.map(|of| (Some(&*of.namespace), Some(&*of.name))),
             Scope::NewCertificates => self.certificates.map(|of| (Some(&*of.namespace), None)),
@@ -251,31 +237,33 @@ async fn held_against_needs(
     };
     let mut findings = Vec::new();
     let mut is_narrow = false;
-    for need in &NEEDS {
+    for need in NEEDS.iter().chain([&OF_LIQO]) {
         let Some((namespace, name)) = installation.applies(need.2) else {
             continue;
         };
-        let refused = match reviewer.refused(need, namespace, name).await {
-            Ok(refused) if refused.is_empty() => continue,
-            Ok(refused) => refused,
-            Err(error) => return vec![unknown(user, &error)],
-        };
-        let lacking = lacks(need, &refused, user, namespace, name);
-        match installation.opted_in.filter(|_| need.2 == Scope::Pods) {
-            None => findings.push(lacking),
-            // It holds no pod yet, and may be given the right where it will.
-            Some([]) => findings.push(Finding {
-                level: Level::Warning,
-                ..lacking
-            }),
-            Some(opted_in) => match reviewer.refused_in(need, opted_in).await {
-                Ok(found) if found.len() == opted_in.len() => findings.push(lacking),
-                Ok(found) => {
-                    is_narrow = true;
-                    findings.extend(found);
-                }
+        for resource in need.0 {
+            let refused = match reviewer.refused(*resource, need.1, namespace, name).await {
+                Ok(refused) if refused.is_empty() => continue,
+                Ok(refused) => refused,
                 Err(error) => return vec![unknown(user, &error)],
-            },
+            };
+            let lacking = lacks(*resource, need, &refused, user, namespace, name);
+            match installation.opted_in.filter(|_| need.2 == Scope::Pods) {
+                None => findings.push(lacking),
+                // It holds no pod yet, and may be given the right where it will.
+                Some([]) => findings.push(Finding {
+                    level: Level::Warning,
+                    ..lacking
+                }),
+                Some(opted_in) => match reviewer.refused_in(*resource, need, opted_in).await {
+                    Ok(found) if found.len() == opted_in.len() => findings.push(lacking),
+                    Ok(found) => {
+                        is_narrow = true;
+                        findings.extend(found);
+                    }
+                    Err(error) => return vec![unknown(user, &error)],
+                },
+            }
         }
     }
     if findings.is_empty() {
@@ -302,13 +290,13 @@ impl Reviewer<'_> {
     /// The verbs that the user may not.
     async fn refused(
         &self,
-        need: &Need,
+        [group, resource]: Resource,
+        verbs: &[&'static str],
         namespace: Option<&str>,
         name: Option<&str>,
     ) -> anyhow::Result<Vec<&'static str>> {
-        let Need([group, resource], verbs, ..) = need;
         let mut refused = Vec::new();
-        for verb in *verbs {
+        for verb in verbs {
             let right = Right {
                 group,
                 resource,
@@ -324,12 +312,12 @@ impl Reviewer<'_> {
     }
 
     /// What is missing in which of these namespaces.
-    async fn refused_in(&self, need: &Need, namespaces: &[&str]) -> anyhow::Result<Vec<Finding>> {
+    async fn refused_in(&self, resource: Resource, need: &Need, namespaces: &[&str]) -> anyhow::Result<Vec<Finding>> {
         let mut findings = Vec::new();
         for namespace in namespaces {
-            let refused = self.refused(need, Some(namespace), None).await?;
+            let refused = self.refused(resource, need.1, Some(namespace), None).await?;
             if !refused.is_empty() {
-                findings.push(lacks(need, &refused, self.user, Some(namespace), None));
+                findings.push(lacks(resource, need, &refused, self.user, Some(namespace), None));
             }
         }
         Ok(findings)
@@ -360,10 +348,16 @@ fn unknown(user: &str, error: &anyhow::Error) -> Finding {
     Finding::warning(AREA, text, Some(fix))
 }
 
-fn lacks(need: &Need, verbs: &[&str], user: &str, namespace: Option<&str>, name: Option<&str>) -> Finding {
-    let Need([group, resource], _, scope, purpose) = need;
-    let resource = match *group {
-        "" => (*resource).to_owned(),
+fn lacks(
+    [group, resource]: Resource,
+    Need(_, _, scope, purpose): &Need,
+    verbs: &[&str],
+    user: &str,
+    namespace: Option<&str>,
+    name: Option<&str>,
+) -> Finding {
+    let resource = match group {
+        "" => resource.to_owned(),
         group => match resource.split_once('/') {
             Some((resource, sub)) => format!("{resource}.{group}/{sub}"),
             None => format!("{resource}.{group}"),
@@ -380,8 +374,8 @@ fn lacks(need: &Need, verbs: &[&str], user: &str, namespace: Option<&str>, name:
     );
     let fix = grant(&resource, verbs, user, namespace, name);
     match scope {
-        // It goes on as if no cloud had any.
-        Scope::Data => Finding::warning(AREA, text, Some(fix)),
+        // It goes on without what these say.
+        Scope::Data | Scope::Liqo => Finding::warning(AREA, text, Some(fix)),
         _ => Finding::fault(AREA, text, fix),
     }
 }
@@ -450,11 +444,13 @@ mod tests {
         expected.extend(documented(OPERATIONS, "[configmaps]"));
         expected.extend(documented(include_str!("../../../docs/sites.md"), "storageclasses"));
         expected.extend(documented(OPERATIONS, "resourceNames: [edgeward-certificates]"));
-        let reviewed = NEEDS.iter().flat_map(|Need([group, resource], verbs, ..)| {
-            let verbs = verbs.iter();
-            verbs.map(|verb| [*group, *resource, *verb].map(str::to_owned))
-        });
-        assert_eq!(reviewed.collect::<BTreeSet<_>>(), expected);
+        let mut reviewed = BTreeSet::new();
+        for Need(resources, verbs, ..) in &NEEDS {
+            for [group, resource] in *resources {
+                reviewed.extend(verbs.iter().map(|verb| [*group, *resource, *verb].map(str::to_owned)));
+            }
+        }
+        assert_eq!(reviewed, expected);
     }
 
     #[test]
@@ -473,7 +469,7 @@ mod tests {
     #[test]
     fn the_fix_grants_what_is_missing_to_whom_it_is() {
         let account = "system:serviceaccount:edge:me";
-        let found = lacks(&NEEDS[1], &["watch"], account, None, None);
+        let found = lacks(["", "pods"], &NEEDS[0], &["watch"], account, None, None);
         assert_eq!(
             found.text,
             "system:serviceaccount:edge:me may not watch pods: it decides nothing without"
@@ -485,7 +481,14 @@ mod tests {
              kubectl create clusterrolebinding edgeward-pods-watch --clusterrole=edgeward-pods-watch --serviceaccount=edge:me \
              --dry-run=client -o yaml | kubectl auth reconcile -f -"
         );
-        let found = lacks(&NEEDS[8], VIEW, "me", Some("edge"), Some("settings"));
+        let found = lacks(
+            ["", "configmaps"],
+            &NEEDS[8],
+            VIEW,
+            "me",
+            Some("edge"),
+            Some("settings"),
+        );
         assert_eq!(
             found.fix.unwrap(),
             "kubectl get namespace edge && \

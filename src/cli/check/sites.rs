@@ -1,6 +1,5 @@
 //! Sites, their nodes, and the WAN towards them.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use edgeward_core::cluster::cache::NodeFault;
@@ -18,11 +17,7 @@ use crate::cli::installed::Place;
 /// Whether each site has nodes that can take pods.
 pub(super) fn judge<'f>(snapshot: &Snapshot, faults: impl Iterator<Item = &'f NodeFault>) -> Vec<Finding> {
     let faults: Vec<_> = faults.collect();
-    let mut findings: Vec<_> = snapshot
-        .sites
-        .iter()
-        .map(|site| nodes(site, snapshot, &faults))
-        .collect();
+    let mut findings: Vec<_> = snapshot.sites.iter().map(|site| nodes(site, &faults)).collect();
     findings.extend(snapshot.sites.iter().filter_map(tolerates_everything));
     findings.extend(snapshot.sites.iter().flat_map(Site::nodes).flat_map(unclear_traits));
     findings.extend(faults.iter().map(|fault| {
@@ -31,7 +26,7 @@ pub(super) fn judge<'f>(snapshot: &Snapshot, faults: impl Iterator<Item = &'f No
             fault.node,
             fault.sites.join(" and ")
         );
-        Finding::warning("nodes", text, Some(one_site(snapshot, fault)))
+        Finding::warning("nodes", text, Some(one_site(&fault.node)))
     }));
     findings
 }
@@ -87,41 +82,27 @@ pub(super) fn missing_traits(snapshot: &Snapshot, policies: &[Arc<Seen>]) -> Vec
     policies.iter().filter_map(|policy| missing(policy)).collect()
 }
 
-/// What makes a node one site's; which, only a person knows.
-fn one_site(snapshot: &Snapshot, fault: &NodeFault) -> String {
-    let of_fault = |site: &&Site| fault.sites.iter().any(|name| name == site.name());
-    let sites: Vec<_> = snapshot.sites.iter().filter(of_fault).collect();
-    let ways = sites.iter().filter_map(|site| {
-        let stays = |label: &(&str, &str)| site.definition.selector().any(|own| own == *label);
-        // One label less, and a selector is not carried.
-        let others = sites.iter().filter(|other| other.name() != site.name());
-        let removed = others.map(|other| other.definition.selector().find(|label| !stays(label)));
-        let removed: BTreeSet<_> = removed.collect::<Option<_>>()?;
-        let keys: Vec<_> = removed.iter().map(|(key, _)| format!("{key}-")).collect();
-        Some(format!(
-            "if it is of {}, `kubectl label node {} {}`",
-            site.name(),
-            fault.node,
-            keys.join(" ")
-        ))
-    });
-    let ways: Vec<_> = ways.collect();
-    ways.join("; ")
+/// The command that takes a node from all sites but one; which, only a person knows.
+fn one_site(node: &str) -> String {
+    format!("kubectl label node {node} LABEL-   # LABEL: of the site that it does not belong to")
 }
 
-fn nodes(site: &Site, snapshot: &Snapshot, faults: &[&NodeFault]) -> Finding {
+fn nodes(site: &Site, faults: &[&NodeFault]) -> Finding {
     const AREA: &str = "nodes";
     let name = site.name();
     let selector = site.definition.selector().map(|(key, value)| format!("{key}={value}"));
     let selector: Vec<_> = selector.collect();
     if site.nodes.is_empty() {
-        let lost = faults.iter().filter(|fault| fault.sites.iter().any(|of| of == name));
-        let lost: Vec<_> = lost.copied().collect();
-        let text = match &lost[..] {
-            [] => format!("site {name}: no node carries {}", selector.join(",")),
-            lost => format!("site {name}: {}", elsewhere(snapshot, lost)),
+        let is_lost = |fault: &&&NodeFault| fault.sites.iter().any(|of| of == name);
+        let lost: Vec<_> = faults.iter().filter(is_lost).map(|fault| &*fault.node).collect();
+        let text = match lost.is_empty() {
+            true => format!("site {name}: no node carries {}", selector.join(",")),
+            false => format!(
+                "site {name}: each of its nodes carries the selector of another site, too, and counts to that: {}",
+                shown(&lost)
+            ),
         };
-        let to_one = lost.first().map(|fault| one_site(snapshot, fault));
+        let to_one = lost.first().map(|node| one_site(node));
         return match site.kind() {
             SiteKind::Edge => {
                 let fix = to_one.unwrap_or_else(|| format!("kubectl label node NODE {}", selector.join(" ")));
@@ -139,15 +120,12 @@ fn nodes(site: &Site, snapshot: &Snapshot, faults: &[&NodeFault]) -> Finding {
     let count = site.nodes.len();
     let usable = site.nodes().filter(|node| node.ready && !node.cordoned).count();
     if usable == 0 {
-        let (cordoned, broken): (Vec<_>, Vec<_>) = site.nodes().partition(|node| node.ready);
-        let names = |nodes: &[&edgeward_core::model::node::Node]| {
-            nodes.iter().map(|node| node.name.to_string()).collect::<Vec<_>>()
-        };
-        let fix = match cordoned.is_empty() {
-            true => format!("kubectl describe node {}", names(&broken).join(" ")),
-            false => format!("kubectl uncordon {}", names(&cordoned).join(" ")),
-        };
         let all: Vec<_> = site.nodes().map(|node| &*node.name).collect();
+        let cordoned: Vec<_> = site.nodes().filter(|node| node.ready).map(|node| &*node.name).collect();
+        let fix = match cordoned.is_empty() {
+            true => format!("kubectl describe node {}", all.join(" ")),
+            false => format!("kubectl uncordon {}", cordoned.join(" ")),
+        };
         let text = format!(
             "site {name}: of its nodes none is Ready and not cordoned: {}",
             shown(&all)
@@ -158,22 +136,6 @@ fn nodes(site: &Site, snapshot: &Snapshot, faults: &[&NodeFault]) -> Finding {
         AREA,
         format!("site {name}: {usable} of {count} nodes Ready and not cordoned"),
     )
-}
-
-/// That nodes with a site's selector count to others.
-fn elsewhere(snapshot: &Snapshot, lost: &[&NodeFault]) -> String {
-    let names: Vec<_> = lost.iter().map(|fault| &*fault.node).collect();
-    let has_one = |site: &&Site| site.nodes().any(|node| names.contains(&&*node.name));
-    let others: Vec<_> = snapshot.sites.iter().filter(has_one).map(Site::name).collect();
-    let others = others.join(" and ");
-    match &names[..] {
-        [only] => format!("its only node, {only}, carries the selector of {others}, too, and counts to that"),
-        _ => format!(
-            "its {} nodes, {}, carry the selectors of {others}, too, and count to that",
-            names.len(),
-            shown(&names)
-        ),
-    }
 }
 
 /// What one round of probes, sent from here, says of each cloud.
@@ -264,8 +226,7 @@ mod tests {
     }
 
     /// Of a node with the labels of both.
-    const EITHER: &str = "if it is of edge, `kubectl label node e1 node.role/cloud-`; if it is of far, `kubectl label node e1 \
-                          node.role/edge-`";
+    const EITHER: &str = "kubectl label node e1 LABEL-   # LABEL: of the site that it does not belong to";
 
     /// That no node carries the label would be false.
     #[test]
@@ -291,7 +252,8 @@ mod tests {
         assert_eq!(levels, [Level::Fault, Level::Ok, Level::Warning]);
         assert_eq!(
             findings[0].text,
-            "site edge: its only node, e1, carries the selector of far, too, and counts to that: every pod passes through"
+            "site edge: each of its nodes carries the selector of another site, too, and counts to that: e1: every pod passes \
+             through"
         );
         assert!(
             findings

@@ -6,7 +6,7 @@ use edgeward_core::config::Config;
 use edgeward_core::keys::Keys;
 
 use super::finding::Finding;
-use crate::cli::installed::Found;
+use crate::cli::installed::{DOMAIN, Found};
 use crate::cli::undecided::{OF_PLACED, WEBHOOKS, asks_as_pods_arrive};
 use crate::inspect::installation::{Calls, Labels, Target, Webhook};
 
@@ -14,9 +14,6 @@ const AREA: &str = "webhook";
 
 /// Longer than this nobody should wait for a pod.
 const TIMEOUT: i32 = 2;
-
-/// The name and the domain in `webhook/base`.
-const BASE: [&str; 2] = ["zz-edgeward", "example.io"];
 
 /// What `webhook/base` is called for, as JSON.
 const RULES: &str = r#"[{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"], "scope": "Namespaced"}]"#;
@@ -28,7 +25,11 @@ pub(super) fn judge(configuration: &str, ours: &[Webhook], keys: &Keys) -> Vec<F
             "there is no MutatingWebhookConfiguration {configuration} with a webhook {}: no pod is decided",
             WEBHOOKS[0]
         );
-        return vec![Finding::fault(AREA, text, register(configuration, keys))];
+        let fix = format!(
+            "{}   # the folder that edgeward was installed from; with Helm, `helm upgrade`",
+            apply(&keys.domain)
+        );
+        return vec![Finding::fault(AREA, text, fix)];
     }
     let mut findings = Vec::new();
     for webhook in ours {
@@ -136,51 +137,20 @@ pub(super) fn calls(ours: &[Webhook], counted: &BTreeMap<String, Calls>, address
 
 /// The command that brings back what was installed, with the authority or the annotation that `webhook/base` has not.
 pub(super) fn apply(domain: &str) -> String {
-    match domain == BASE[1] {
-        true => "kubectl apply -k mine".to_owned(),
-        false => format!(
-            r"kubectl kustomize mine | sed 's/{}/{domain}/g' | kubectl apply -f -",
-            BASE[1].replace('.', r"\.")
-        ),
+    match domain {
+        DOMAIN => "kubectl apply -k mine".to_owned(),
+        domain => format!(r"kubectl kustomize mine | sed 's/example\.io/{domain}/g' | kubectl apply -f -"),
     }
 }
 
-/// The commands that make a registration where there is none.
-fn register(configuration: &str, keys: &Keys) -> String {
-    if configuration == BASE[0] {
-        return format!(
-            "{}   # the folder that edgeward was installed from; with Helm, `helm upgrade`",
-            apply(&keys.domain)
-        );
-    }
-    // Nobody but who named it has it whole. Without the policies beside it: those of another domain's registration have the same names.
-    format!(
-        "sed -E '{}; s#{}#{configuration}#' webhook/base/mutatingwebhookconfiguration.yaml | kubectl apply -f -",
-        rename(BASE[1], &keys.domain),
-        BASE[0]
-    )
-}
-
-/// The sed that puts our keys under another domain.
-fn rename(from: &str, to: &str) -> String {
-    format!(r"s#(slo|scheduling)\.{}/#\1.{to}/#g", from.replace('.', r"\."))
-}
-
-/// How a registration is brought to select a namespace, and keeps what else was changed in it.
+/// How a registration is brought to select a namespace.
 fn select(configuration: &str, ours: &[&Webhook], namespace: &str, found: &Found) -> String {
     let keys = &found.config.keys;
-    let of_other = ours
-        .iter()
-        .filter_map(|webhook| webhook.domain())
-        .find(|domain| *domain != keys.domain);
-    match (of_other, found.assumption()) {
+    let mut domains = ours.iter().filter_map(|webhook| webhook.domain());
+    match (domains.find(|domain| *domain != keys.domain), found.assumption()) {
         // Then the registration's may be the right one.
         (Some(_), Some(assumed)) => assumed,
-        // Its conditions name the domain as well as its selectors.
-        (Some(other), None) => format!(
-            "kubectl get mutatingwebhookconfiguration {configuration} -o yaml | sed -E '{}' | kubectl replace -f -",
-            rename(&other, &keys.domain)
-        ),
+        (Some(other), None) => format!("{}   # it is of the domain {other}", apply(&keys.domain)),
         (None, _) => format!(
             "kubectl edit mutatingwebhookconfiguration {configuration}   # its namespaceSelectors: what leaves {namespace} out; \
              {} is of {} and without {}, {} with it",

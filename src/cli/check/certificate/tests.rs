@@ -76,20 +76,13 @@ fn webhook(bundle: &str) -> Webhook {
     }
 }
 
-/// [`super::judge`] of a webhook with no other entry.
+/// [`super::judge`] where the Deployment is to have two replicas.
 fn judge(webhook: &Webhook, behind: &Behind, now: Timestamp) -> Vec<Finding> {
-    judge_beside(&[], Some(2), webhook, behind, now)
+    judge_of(Some(2), webhook, behind, now)
 }
 
-fn judge_beside(
-    ours: &[Webhook],
-    wanted: Option<i32>,
-    webhook: &Webhook,
-    behind: &Behind,
-    now: Timestamp,
-) -> Vec<Finding> {
+fn judge_of(wanted: Option<i32>, webhook: &Webhook, behind: &Behind, now: Timestamp) -> Vec<Finding> {
     let around = Around {
-        ours,
         home: "edgeward-system",
         wanted,
         now,
@@ -297,90 +290,12 @@ fn patch(value: &str) -> String {
     )
 }
 
-fn bundle_of(position: usize) -> String {
-    format!(
-        "kubectl get mutatingwebhookconfiguration zz-edgeward -o jsonpath='{{.webhooks[{position}].clientConfig.caBundle}}'"
-    )
-}
-
-/// What adds `$ca` to the bundle of the entry at this position.
-fn added(position: usize) -> String {
-    format!(
-        "test -n \"$ca\" && old=$({}) && {}",
-        bundle_of(position),
-        patch("$( (echo \"$old\" | base64 -d; echo; echo \"$ca\" | base64 -d) | base64 -w0)")
-    )
-}
-
-/// Another certificate for the replicas would fix nothing.
-#[test]
-fn the_bundle_is_at_fault_where_its_authority_is_known() {
-    let ours = trusted();
-    let good = leaf(&ours, NAME, -24..24 * 60);
-    let contents = |authority: Option<&str>| {
-        let keys = [("tls.crt", &*good.cert), ("tls.key", &*good.key)].into_iter();
-        let keys = keys.chain(authority.map(|pem| ("ca.crt", pem)));
-        keys.map(|(key, pem)| (key.to_owned(), pem.into()))
-            .collect::<Contents>()
-    };
-    let behind = |authority: Option<&str>| {
-        let Behind::Answers(answers, _) = shows(&good) else {
-            unreachable!();
-        };
-        let stored = Stored {
-            secret: secret(),
-            service: service(),
-            contents: Ok(Some(contents(authority))),
-        };
-        Behind::Answers(answers, Ok(vec![stored]))
-    };
-    let other = |pem: &str| Webhook {
-        position: 1,
-        ..webhook(pem)
-    };
-    let fixes = |bundle: &str, authority: Option<&str>, other: Webhook| -> Vec<String> {
-        let wrong = webhook(bundle);
-        let ours = [wrong.clone(), other];
-        let found = judge_beside(&ours, None, &wrong, &behind(authority), now()).into_iter();
-        found
-            .map(|found| {
-                assert_eq!(found.level, Level::Fault, "{found:?}");
-                found.fix.unwrap()
-            })
-            .collect()
-    };
-    let foreign = trusted().pem();
-    let of_secret = "ca=$(kubectl -n edgeward-system get secret edgeward-tls -o jsonpath='{.data.ca\\.crt}')";
-    let from_secret = format!("{of_secret} && {}", added(0));
-    // What is shown, and what is stored.
-    let expected = [from_secret.clone(), from_secret];
-    assert_eq!(fixes(&foreign, Some(&ours.pem()), other(&ours.pem())), expected);
-    assert_eq!(fixes(&foreign, Some(&ours.pem()), other(&foreign)), expected);
-    let from_other = format!("ca=$({}) && {}", bundle_of(1), added(0));
-    let expected = [from_other.clone(), from_other];
-    assert_eq!(fixes(&foreign, Some(&foreign), other(&ours.pem())), expected);
-    assert_eq!(fixes(&foreign, None, other(&ours.pem())), expected);
-    // A bundle of which nothing counts is not kept.
-    for bundle in ["", "pem", &authority(-9..-1).pem()] {
-        let fix = format!("{of_secret} && test -n \"$ca\" && {}", patch("$ca"));
-        assert_eq!(fixes(bundle, Some(&ours.pem()), other(&foreign)), [fix], "{bundle}");
-    }
-    // Nobody knows the authority: then it may be the certificate.
-    let unknown = fixes(&foreign, Some(&foreign), other(&foreign));
-    assert_eq!(unknown[0], format!("ca=$(base64 -w0 ca.crt) && {}", added(0)));
-    assert!(
-        unknown[1].starts_with("test -s tls.crt && test -s tls.key && kubectl "),
-        "{}",
-        unknown[1]
-    );
-}
-
 #[test]
 fn replicas_that_are_not_wanted_are_scaled_up() {
     let ours = trusted();
     let fix = |wanted| {
         let nobody = Behind::Answers(vec![], Ok(vec![]));
-        let found = judge_beside(&[], wanted, &webhook(&ours.pem()), &nobody, now());
+        let found = judge_of(wanted, &webhook(&ours.pem()), &nobody, now());
         found[0].fix.clone().unwrap()
     };
     let scale = "kubectl -n edgeward-system scale deployment edgeward --replicas=2";
@@ -408,8 +323,10 @@ fn another_bundle_is_shown_only_where_that_helps() {
     let ours = trusted();
     let good = shows(&leaf(&ours, NAME, -24..24 * 60));
     let fix = |webhook: &Webhook, behind: &Behind| finding(webhook, behind).fix.unwrap();
-    let bundle = format!("ca=$(base64 -w0 ca.crt) && test -n \"$ca\" && {}", patch("$ca"));
-    let more = format!("ca=$(base64 -w0 ca.crt) && {}", added(0));
+    let bundle = format!("test -s ca.crt && {}", patch("$(base64 -w0 ca.crt)"));
+    let old = "kubectl get mutatingwebhookconfiguration zz-edgeward -o jsonpath='{.webhooks[0].clientConfig.caBundle}'";
+    let both = "$( (echo \"$old\" | base64 -d; echo; cat ca.crt) | base64 -w0)";
+    let more = format!("test -s ca.crt && old=$({old}) && {}", patch(both));
     let foreign = webhook(&trusted().pem());
     assert_eq!(fix(&foreign, &good), more);
     assert_eq!(fix(&webhook("pem"), &good), bundle);
@@ -479,7 +396,11 @@ fn what_is_stored_for_replicas_is_judged_as_they_will() {
     let put = "test -s tls.crt && test -s tls.key && kubectl -n edgeward-system patch secret edgeward-tls -p '{\"data\": {\"tls.crt\": \"'$(base64 -w0 tls.crt)'\", \
                \"tls.key\": \"'$(base64 -w0 tls.key)'\"}}'";
     for (cert, key, words) in [
-        (&*over.cert, &*over.key, format!("{refused}the certificate expired at 2026-11-21T00:00:00Z")),
+        (
+            &*over.cert,
+            &*over.key,
+            format!("{refused}the certificate expired at 2026-11-21T00:00:00Z"),
+        ),
         (
             &good.cert,
             &foreign.key,
@@ -487,18 +408,27 @@ fn what_is_stored_for_replicas_is_judged_as_they_will() {
                 "{refused}the private key does not belong to the first certificate of the file, which must be the server's own"
             ),
         ),
-        ("", "", format!("{refused}the key file holds no private key (PRIVATE KEY, RSA PRIVATE KEY or EC PRIVATE KEY block)")),
         (
-            &foreign.cert,
-            &foreign.key,
-            "pods.edgeward.io: the API server does not believe who serves from Secret edgeward-system/edgeward-tls to be \
-             edgeward.edgeward-system.svc: its certificate is of none of the authorities in caBundle"
-                .to_owned(),
+            "",
+            "",
+            format!(
+                "{refused}the key file holds no private key (PRIVATE KEY, RSA PRIVATE KEY or EC PRIVATE KEY block)"
+            ),
         ),
     ] {
         let found = judged(Ok(Some((cert, key))));
-        assert_eq!((found.level, found.text, found.fix.as_deref()), (Level::Fault, words, Some(put)));
+        assert_eq!(
+            (found.level, found.text, found.fix.as_deref()),
+            (Level::Fault, words, Some(put))
+        );
     }
+    let found = judged(Ok(Some((&foreign.cert, &foreign.key))));
+    assert_eq!(
+        found.text,
+        "pods.edgeward.io: the API server does not believe who serves from Secret edgeward-system/edgeward-tls to be \
+         edgeward.edgeward-system.svc: its certificate is of none of the authorities in caBundle"
+    );
+    assert!(found.fix.unwrap().starts_with("test -s ca.crt && "));
     let missing = judged(Ok(None));
     assert_eq!(
         (missing.level, &*missing.text),

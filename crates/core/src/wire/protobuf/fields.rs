@@ -122,11 +122,7 @@ const OBJECT_META: &[Field] = &[
     list(13, "ownerReferences", &Form::Object(OWNER_REFERENCE)),
 ];
 
-const OWNER_REFERENCE: &[Field] = &[
-    text(1, "kind"),
-    text(4, "uid"),
-    pointer(6, "controller", Form::Flag),
-];
+const OWNER_REFERENCE: &[Field] = &[text(1, "kind"), text(4, "uid"), pointer(6, "controller", Form::Flag)];
 
 const POD: &[Field] = &[
     object(1, "metadata", OBJECT_META),
