@@ -160,7 +160,25 @@ impl Config {
         if document.is_null() {
             return Ok(Self::default());
         }
-        crate::document::read(document, |root| Some(Self::from_settings(&Self::settings(&root)?)))
+        let elsewhere = [
+            (
+                "cloudEndpoint",
+                "it is a key of the ConfigMap, beside config.yaml; a document has it as the probe of a site (sites, probes)",
+            ),
+            (
+                "pollingIntervalMs",
+                "it is a key of the ConfigMap, beside config.yaml, and has no effect",
+            ),
+        ];
+        crate::document::read(document, |root| {
+            let (settings, []) = root.object_with(Self::NAMES, [], &elsewhere)?;
+            let mut config = Self::default();
+            config.take(&settings);
+            if let Some(probing) = Self::NAMES.iter().position(|name| *name == "probing") {
+                config.check_probing(&settings[probing]);
+            }
+            Some(config)
+        })
     }
 
     /// This configuration, if it can replace `running` without a restart. The domain cannot change: the webhook
@@ -189,31 +207,6 @@ impl Config {
             .find(|known| known.name == site)
             .map(|site| site.thresholds);
         Thresholds::from(self).with(own.unwrap_or_default())
-    }
-
-    /// Each setting of a document.
-    fn settings<'d>(root: &Field<'d>) -> Option<[Field<'d>; Self::NAMES.len()]> {
-        let elsewhere = [
-            (
-                "cloudEndpoint",
-                "it is a key of the ConfigMap, beside config.yaml; a document has it as the probe of a site (sites, probes)",
-            ),
-            (
-                "pollingIntervalMs",
-                "it is a key of the ConfigMap, beside config.yaml, and has no effect",
-            ),
-        ];
-        let (settings, []) = root.object_with(Self::NAMES, [], &elsewhere)?;
-        Some(settings)
-    }
-
-    fn from_settings(settings: &[Field<'_>; Self::NAMES.len()]) -> Self {
-        let mut config = Self::default();
-        config.take(settings);
-        if let Some(probing) = Self::NAMES.iter().position(|name| *name == "probing") {
-            config.check_probing(&settings[probing]);
-        }
-        config
     }
 
     /// A link that is measured less often than its measurement lasts is stale between two probes.

@@ -136,14 +136,11 @@ impl Read for Micros {
     }
 }
 
-/// Of a percentage, or of a number.
+/// Of a percentage.
 impl Read for Permille {
     fn read(&mut self, field: &Field<'_>, kind: &Kind) {
-        let read = match *kind {
-            Kind::Percent(least) => field.percent(least),
-            _ => kind.thousandths(field).map(Self),
-        };
-        *self = read.unwrap_or(*self);
+        let Kind::Percent(least) = *kind else { return };
+        *self = field.percent(least).unwrap_or(*self);
     }
 }
 

@@ -232,13 +232,13 @@ mod tests {
             [
                 "prometheus.url: \"http://…@p:9090\" is not an address such as \
                  https://prometheus.monitoring.svc:9090, without user, query and fragment",
+                "prometheus.queries.freeCpu: is not a field here; there are edgeFreeCpuCores, edgeFreeMemoryBytes, \
+                 processingSeconds, wanRttSeconds, wanLossRatio",
                 "prometheus.timeout: \"never\" is not a duration from 10ms to 1m, such as 60s or 1m30s",
                 "prometheus.staleness: 60000 ms is over before the next answer, which may take 71000 ms: 110 % of the \
                  period, and the timeout",
-                "prometheus.queries.freeCpu: is not a field here; there are edgeFreeCpuCores, edgeFreeMemoryBytes, \
-                 processingSeconds, wanRttSeconds, wanLossRatio",
                 "prometheus.queries.edgeFreeMemoryBytes: is blank",
-                "prometheus.queries.wanRttSeconds: {\"query\":\"rtt\"} is not a non-empty string",
+                "prometheus.queries.wanRttSeconds: an object is not a non-empty string",
             ]
         );
         assert_eq!(

@@ -208,3 +208,23 @@ impl AssumedPods {
         self.largest.raise(&other.largest);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testkit::NOW;
+
+    #[test]
+    fn node_is_young_for_a_minute_from_its_creation() {
+        let until = |seconds_ago: i64| {
+            let created = NOW.wall - jiff::SignedDuration::from_secs(seconds_ago);
+            let until = Node::young_until(created, NOW);
+            until.map(|until| until.since(NOW.moment))
+        };
+        assert_eq!(until(0), Some(YOUNG));
+        assert_eq!(until(59), Some(Micros::from_secs(1)));
+        assert_eq!(until(60), None);
+        // By a clock that is ahead of ours.
+        assert_eq!(until(-3_600), Some(YOUNG));
+    }
+}

@@ -115,6 +115,25 @@ fn unschedulable(pod: Value, message: &str) -> Value {
 }
 
 #[test]
+fn node_is_young_until_its_time_is_over() {
+    let mut fixture = Fixture::new();
+    let until = fixture.now.after(Micros::from_secs(20));
+    let young = Node {
+        young_until: Some(until),
+        ..node::from_json(&edge_node("a", 4000).to_string()).unwrap()
+    };
+    fixture.cache.apply_node(young);
+    let is_young = |snapshot: Snapshot| snapshot.sites[0].nodes[0].young_until.is_some();
+    assert!(is_young(fixture.publish()));
+    assert_eq!(fixture.cache.next_change(), Some(until));
+    fixture.cache.take_delta();
+    fixture.wait(20);
+    assert!(!is_young(fixture.publish()));
+    assert!(fixture.cache.take_delta().other, "held pods are decided again");
+    assert_eq!(fixture.cache.next_change(), None);
+}
+
+#[test]
 fn a_bound_pod_charges_its_node_until_it_ends() {
     let mut fixture = Fixture::new();
     fixture.node(&edge_node("a", 4000));

@@ -224,7 +224,7 @@ fn a_pod_that_the_edge_cannot_hold_waits_for_a_node_of_a_cloud() {
         .flat_map(|(at, steps)| steps.into_iter().map(move |step| (at, step)))
         .collect();
     let [(at, step), ..] = &*steps else { panic!("{steps:?}") };
-    assert_eq!((*at, step.action), (3_600, PlanAction::Release));
+    assert_eq!((*at, step.action), (30, PlanAction::Release));
     assert_eq!(
         cluster.release(&step.pod, step.since),
         (Reason::ReleasedTimeout, Some("edge".to_owned()))
