@@ -383,7 +383,7 @@ mod tests {
         ));
         assert_eq!(
             statuses["beyond"].faults,
-            ["1000 policies of the namespace come first, by precedence and then by name, and no more count"]
+            ["100 policies of the namespace come first, by precedence and then by name, and no more count"]
         );
         assert_eq!(
             statuses["refused"].faults,

@@ -1,6 +1,7 @@
 //! Label selectors in a form in which two of them are easy to compare: each key once, with everything that is asked of it
 //! together.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::model::constraints::{is_label_key, is_label_value};
@@ -23,115 +24,54 @@ words! {
 /// What is asked of a label, as it is written.
 pub(crate) type Expression = (Box<str>, Operator, Vec<Box<str>>);
 
-/// A label selector, by keys in order. Source: `apimachinery/pkg/labels`.
+/// A label selector, sorted by key. Source: `apimachinery/pkg/labels`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Selector<T>(Vec<(T, Requirement<T>)>);
+pub struct Selector(Vec<(Box<str>, Requirement)>);
 
 /// What is asked of one label.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Requirement<T> {
-    values: Values<T>,
+struct Requirement {
+    values: Values,
     may_be_absent: bool,
 }
 
 /// Values of a label, in order, each once.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-enum Values<T> {
-    Only(Vec<T>),
-    AllBut(Vec<T>),
+enum Values {
+    Only(Vec<Box<str>>),
+    AllBut(Vec<Box<str>>),
 }
 
-impl<T: Ord> Selector<T> {
-    fn of(requirements: impl IntoIterator<Item = (T, Requirement<T>)>) -> Self {
-        let mut requirements: Vec<_> = requirements.into_iter().collect();
-        requirements.sort_by(|(one, _), (other, _)| one.cmp(other));
-        let mut merged: Vec<(T, Requirement<T>)> = Vec::new();
-        for (key, requirement) in requirements {
-            match merged.pop() {
-                Some((last, known)) if last == key => merged.push((key, known.and(requirement))),
-                last => merged.extend(last.into_iter().chain([(key, requirement)])),
-            }
-        }
-        Self(merged)
-    }
-
+impl Selector {
     /// Whether an object with these labels meets it.
-    pub(crate) fn matches<'l>(&self, label: impl Fn(&T) -> Option<&'l T>) -> bool
-    where
-        T: 'l,
-    {
+    pub(crate) fn matches<'l>(&self, label: impl Fn(&str) -> Option<&'l str>) -> bool {
         self.0.iter().all(|(key, requirement)| requirement.passes(label(key)))
     }
 
     /// Whether any pod can meet it.
-    pub(crate) fn is_satisfiable(&self) -> bool {
+    fn is_satisfiable(&self) -> bool {
         self.0.iter().all(|(_, requirement)| requirement.is_satisfiable())
     }
 
-    /// Whether there can be a pod that meets both, each of which some pod can meet. Cost: a pass over both.
+    /// Whether there can be a pod that meets both.
     pub(crate) fn overlaps(&self, other: &Self) -> bool {
-        let mut others = other.0.iter().peekable();
-        self.0.iter().all(|(key, requirement)| {
-            while others.next_if(|(other, _)| other < key).is_some() {}
-            let same = others.peek().filter(|(other, _)| other == key);
+        let overlaps = |(key, requirement): &(Box<str>, Requirement)| {
+            let same = other.0.iter().find(|(other, _)| other == key);
             same.is_none_or(|(_, other)| requirement.overlaps(other))
-        })
-    }
-
-    /// The keys of which it demands some values, and these.
-    pub(crate) fn demands(&self) -> impl Iterator<Item = (&T, &[T])> {
-        self.0.iter().filter_map(|(key, requirement)| match requirement {
-            Requirement {
-                values: Values::Only(values),
-                may_be_absent: false,
-            } => Some((key, values.as_slice())),
-            _ => None,
-        })
-    }
-
-    /// The values of this label with which a pod may meet it, if these are some and not all but some.
-    pub(crate) fn only(&self, key: &T) -> Option<&[T]> {
-        let at = self.0.binary_search_by(|(one, _)| one.cmp(key)).ok()?;
-        match &self.0[at].1.values {
-            Values::Only(values) => Some(values),
-            Values::AllBut(_) => None,
-        }
-    }
-
-    /// Keys and values.
-    pub(crate) fn texts(&self) -> impl Iterator<Item = &T> {
-        self.0
-            .iter()
-            .flat_map(|(key, requirement)| requirement.values.named().iter().chain([key]))
-    }
-
-    /// The same with other names, which are in the same order.
-    pub(crate) fn renamed<U>(&self, name: impl Fn(&T) -> U) -> Selector<U> {
-        let list = |values: &[T]| values.iter().map(&name).collect();
-        let renamed = self.0.iter().map(|(key, requirement)| {
-            let values = match &requirement.values {
-                Values::Only(values) => Values::Only(list(values)),
-                Values::AllBut(values) => Values::AllBut(list(values)),
-            };
-            let requirement = Requirement {
-                values,
-                may_be_absent: requirement.may_be_absent,
-            };
-            (name(key), requirement)
-        });
-        Selector(renamed.collect())
+        };
+        self.is_satisfiable() && other.is_satisfiable() && self.0.iter().all(overlaps)
     }
 }
 
-impl<T: Ord> Requirement<T> {
-    fn is_in(values: Vec<T>) -> Self {
+impl Requirement {
+    fn is_in(values: Vec<Box<str>>) -> Self {
         Self {
             values: Values::Only(in_order(values)),
             may_be_absent: false,
         }
     }
 
-    fn is_not_in(values: Vec<T>) -> Self {
+    fn is_not_in(values: Vec<Box<str>>) -> Self {
         Self {
             values: Values::AllBut(in_order(values)),
             may_be_absent: true,
@@ -159,7 +99,7 @@ impl<T: Ord> Requirement<T> {
         }
     }
 
-    fn passes(&self, value: Option<&T>) -> bool {
+    fn passes(&self, value: Option<&str>) -> bool {
         value.map_or(self.may_be_absent, |value| self.values.contains(value))
     }
 
@@ -172,15 +112,15 @@ impl<T: Ord> Requirement<T> {
     }
 }
 
-impl<T: Ord> Values<T> {
-    fn named(&self) -> &[T] {
+impl Values {
+    fn named(&self) -> &[Box<str>] {
         match self {
             Values::Only(values) | Values::AllBut(values) => values,
         }
     }
 
-    fn contains(&self, value: &T) -> bool {
-        let is_named = self.named().binary_search(value).is_ok();
+    fn contains(&self, value: &str) -> bool {
+        let is_named = self.named().binary_search_by(|named| (**named).cmp(value)).is_ok();
         matches!(self, Values::Only(_)) == is_named
     }
 
@@ -206,24 +146,30 @@ impl<T: Ord> Values<T> {
     }
 }
 
-fn in_order<T: Ord>(mut values: Vec<T>) -> Vec<T> {
+fn in_order(mut values: Vec<Box<str>>) -> Vec<Box<str>> {
     values.sort();
     values.dedup();
     values
 }
 
-impl Selector<Box<str>> {
+impl Selector {
     /// What all of these ask.
     pub(crate) fn of_expressions(expressions: Vec<Expression>) -> Self {
-        Self::of(expressions.into_iter().map(|(key, operator, values)| {
+        let mut selector = BTreeMap::<Box<str>, Requirement>::new();
+        for (key, operator, values) in expressions {
             let requirement = match operator {
                 Operator::In => Requirement::is_in(values),
                 Operator::NotIn => Requirement::is_not_in(values),
                 Operator::Exists => Requirement::exists(),
                 Operator::DoesNotExist => Requirement::does_not_exist(),
             };
-            (key, requirement)
-        }))
+            let requirement = match selector.remove(&key) {
+                Some(known) => known.and(requirement),
+                None => requirement,
+            };
+            selector.insert(key, requirement);
+        }
+        Self(selector.into_iter().collect())
     }
 
     /// Reads what kubectl takes behind `-l`, without `<` and `>`: `region in (eu),tier!=spot,gpu,!lent`. `None` if it is not
@@ -271,7 +217,7 @@ fn parse_expression(text: &str) -> Option<Expression> {
 }
 
 /// As it is parsed.
-impl fmt::Display for Selector<Box<str>> {
+impl fmt::Display for Selector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, (key, requirement)) in self.0.iter().enumerate() {
             let separator = if at > 0 { "," } else { "" };
@@ -337,11 +283,10 @@ mod tests {
     #[test]
     fn a_selector_asks_for_values_and_for_labels_that_are_there_or_not() {
         let meets = |selector: &str, labels: &[(&str, &str)]| {
-            let labels: std::collections::BTreeMap<Box<str>, Box<str>> = labels
-                .iter()
-                .map(|(key, value)| ((*key).into(), (*value).into()))
-                .collect();
-            Selector::parse(selector).unwrap().matches(|key| labels.get(key))
+            let label = |key: &str| labels.iter().find(|(known, _)| *known == key);
+            Selector::parse(selector)
+                .unwrap()
+                .matches(|key| label(key).map(|(_, value)| *value))
         };
         assert!(meets("region in (eu,us)", &[("region", "us")]));
         assert!(!meets("region in (eu,us)", &[("region", "asia")]));

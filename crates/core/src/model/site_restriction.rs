@@ -22,7 +22,7 @@ pub enum Demand {
     /// To have one of these names.
     Names(Vec<Box<str>>),
     /// To have such labels.
-    Labels(Selector<Box<str>>),
+    Labels(Selector),
     /// Nobody knows: it could not be read. No site meets it.
     Unreadable,
 }
@@ -38,7 +38,7 @@ impl SiteRestriction {
     pub fn allows(&self, site: &SiteDefinition) -> bool {
         self.0.iter().all(|demand| match demand {
             Demand::Names(names) => names.iter().any(|name| **name == *site.name),
-            Demand::Labels(selector) => selector.matches(|key| site.labels.get(key)),
+            Demand::Labels(selector) => selector.matches(|key| site.labels.get(key).map(|value| &**value)),
             Demand::Unreadable => false,
         })
     }

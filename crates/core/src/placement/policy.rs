@@ -38,7 +38,7 @@ const MAX_PRECEDENCE: i64 = 1_000_000;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
     precedence: i64,
-    selector: Selector<Box<str>>,
+    selector: Selector,
     /// Annotations under the prefix of SLOs, by name.
     slo: Vec<(&'static str, String)>,
 }
@@ -211,7 +211,7 @@ impl Policies {
 
     /// Gives the pod what the policy says that counts for it, where it does not say so itself; but for its sites, which hold
     /// beside the pod's own. Without one the pod stays as
-    /// it is. Cost: a comparison with each policy of the namespace that a label value does not tell apart, up to that one.
+    /// it is. Cost: a comparison with each policy of the namespace up to that one.
     pub fn apply(&self, pod: &mut Pod<'_>, namespace: &str, keys: &Keys) {
         let Some(policies) = self.0.get(namespace) else { return };
         if let Some(policy) = policies.select(pod.labels()) {

@@ -8,7 +8,7 @@ use crate::model::selector::{Expression, Operator, Selector};
 pub const MAX_SELECTOR_BYTES: usize = 4096;
 
 /// Reads `matchLabels` and `matchExpressions`.
-pub(super) fn read(field: &Field<'_>) -> Option<Selector<Box<str>>> {
+pub(super) fn read(field: &Field<'_>) -> Option<Selector> {
     let [labels, expressions] = field.object(["matchLabels", "matchExpressions"])?;
     let labels = labels.entries().into_iter().flatten();
     let pairs = labels.filter_map(|(key, value)| {
