@@ -17,7 +17,7 @@ use edgeward_core::model::owner::Owner;
 use edgeward_core::model::scores::{Better, ProfileScores, Profiles, Score, SiteScore};
 use edgeward_core::model::snapshot::Snapshot;
 use edgeward_core::model::workload::{QueueKey, Workload};
-use edgeward_core::placement::decide::{candidates, decide, decide_among};
+use edgeward_core::placement::decide::decide;
 use edgeward_core::placement::ledger::{Ledger, Reservation};
 use edgeward_core::placement::patch::{Stamp, patch};
 use edgeward_core::placement::room::Room;
@@ -212,8 +212,8 @@ fn review(c: &mut Criterion) {
     group.finish();
 }
 
-/// What of a review nobody else may do at the same time: among candidates that were found before, beside reservations of other pods
-/// on the nodes that are liked best, which the review's own replaces, one for one.
+/// What a review does under the ledger's lock, beside reservations of other pods on the nodes that are liked best. Its own reservation
+/// is forgotten at once.
 fn under_the_lock(c: &mut Criterion, workload: &Workload<'_>, config: &Config) {
     let mut group = c.benchmark_group("under the lock");
     for nodes in [1_000, 5_000] {
@@ -250,19 +250,16 @@ fn under_the_lock(c: &mut Criterion, workload: &Workload<'_>, config: &Config) {
                 reserved_on(&last, 1, workload, |_| 1 << 20),
             ),
         ] {
-            let found = candidates(workload, snapshot, config);
             let mut id = 1_000_000_u128;
             group.bench_function(BenchmarkId::new(name, nodes), |b| {
                 b.iter(|| {
                     ledger.expire(NOW.moment);
                     let queue_key = workload.queue_key(&config.priority_caps, None);
                     let room = Room::new(snapshot, &ledger, queue_key, &workload.namespace);
-                    let verdict = decide_among(black_box(workload), &found, &room, config, NOW);
+                    let verdict = decide(black_box(workload), &room, config, NOW);
                     let (site, node) = (verdict.site().unwrap().name(), verdict.node.unwrap());
                     let reservation = Reservation::new(DecisionId(id), workload, site, node);
-                    ledger.reserve(reservation, NOW.moment, |kept| {
-                        found.are_within_share(kept, site, workload, config)
-                    });
+                    ledger.reserve(reservation, NOW.moment, |_| true);
                     ledger.forget(DecisionId(id), &workload.namespace);
                     id += 1;
                     verdict

@@ -3,6 +3,7 @@
 //! The request is read into structs of our own that borrow from the body and name only the fields used.
 
 use std::borrow::Cow;
+use std::cell::OnceCell;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use arc_swap::ArcSwap;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use edgeward_core::config::Config;
-use edgeward_core::engine::{DecisionContext, SharedState, Snapshots};
+use edgeward_core::engine::{DecisionContext, SharedState};
 use edgeward_core::excerpt::{LONGEST_NAME, excerpt};
 use edgeward_core::model::decision_id::DecisionId;
 use edgeward_core::model::workload::Workload;
@@ -151,7 +152,7 @@ impl Reviewer {
             id: DecisionId(uuid::Uuid::new_v4().as_u128()),
             now: self.clock.now(),
         };
-        let (read, mut is_ours) = (Snapshots::default(), false);
+        let (read, mut is_ours) = (OnceCell::new(), false);
         let verdict = self.shared.review(&read, &workload, context, || {
             is_ours = responder.claim();
             is_ours && !request.is_dry_run()

@@ -4,12 +4,13 @@
 //! ledger's lock, and its room reserved, before the API server is told: in one patch that holds for the version of the pod
 //! that was planned and decided about. A version is acted on once, however late the watch shows what came of it.
 
+use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use edgeward_core::config::Config;
-use edgeward_core::engine::{DecisionContext, SharedState, Snapshots};
+use edgeward_core::engine::{DecisionContext, SharedState};
 use edgeward_core::model::decision_id::DecisionId;
 use edgeward_core::model::pod_record::HeldPod;
 use edgeward_core::placement::patch;
@@ -408,7 +409,7 @@ fn change_of(pod: &Pod<'_>, step: &Step, shared: &Arc<SharedState>, config: &Con
         PlanAction::RemoveGate(reason) => unplaced(patch::remove_gate(pod, &config.keys), reason),
         PlanAction::UpdateReason(reason) => unplaced(patch::update_reason(pod, reason, config, &stamp), reason),
         PlanAction::Release => {
-            let (read, context) = (Snapshots::default(), DecisionContext { config, id, now });
+            let (read, context) = (OnceCell::new(), DecisionContext { config, id, now });
             let waited = now.moment.since(step.since);
             let workload = pod.workload((&*held.namespace).into(), &config.keys);
             let (verdict, is_reserved) = shared.release(&read, held, workload, waited, context);

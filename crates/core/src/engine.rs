@@ -32,7 +32,7 @@ use crate::wire::pod::ObservedDecision;
 
 pub use change::Change;
 use other_domains::OtherDomains;
-pub use shared_state::{DecisionContext, SharedState, Snapshots};
+pub use shared_state::{DecisionContext, SharedState};
 
 /// How long ago a decision may have been made to be reported by a process that has just started; longer than it takes until
 /// another replica leads. And how much older than its pod a decision may seem, or later than now.

@@ -8,8 +8,6 @@ pub mod endpoint;
 pub mod link;
 pub mod liqo;
 pub mod node;
-pub mod node_set;
-pub mod nodes;
 pub mod owner;
 pub mod pod_record;
 pub mod priority_caps;

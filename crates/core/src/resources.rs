@@ -127,11 +127,6 @@ pub struct Amounts {
 }
 
 impl Amounts {
-    /// CPU, memory and ephemeral storage, which every node has.
-    pub fn native(&self) -> [i64; 3] {
-        [self.cpu.0, self.memory.0, self.ephemeral_storage.0]
-    }
-
     /// The amount of one scalar resource.
     pub fn scalar(&self, name: &str) -> i64 {
         let at = self.scalars.binary_search_by(|(n, _)| (**n).cmp(name));

@@ -1,6 +1,5 @@
 use base64::Engine as _;
 use edgeward_core::config::InvalidSlo;
-use edgeward_core::model::node::AssumedPods;
 use edgeward_core::placement::policy::{Policy, Seen};
 use edgeward_core::testkit;
 use serde_json::{Value, json};
@@ -474,8 +473,12 @@ fn second_round(reviewer: &Reviewer) -> Value {
 
 /// Millicores and pod slots that are reserved on the edge.
 fn reserved(reviewer: &Reviewer) -> (i64, i64) {
-    let AssumedPods { amounts, pods, .. } = reviewer.shared.ledger().assumed("edge", 0, "shop");
-    (amounts.cpu.0, pods)
+    let ledger = reviewer.shared.ledger();
+    let reserved = ledger.reserved("edge", 0, "shop");
+    reserved.fold((0, 0), |(cpu, pods), charge| {
+        let times = i64::from(charge.times);
+        (cpu + charge.amount.cpu.0 * times, pods + times)
+    })
 }
 
 #[test]

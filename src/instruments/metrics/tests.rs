@@ -23,7 +23,7 @@ fn what_is_shown_of_sites_is_what_was_published_last() {
     metrics.follow(Arc::clone(&shared));
     assert!(!metrics.encode().contains("edgeward_site_nodes{"));
     let mut edge = Site::new(Arc::new(SiteDefinition::edge()));
-    edge.nodes = [Arc::default()].into_iter().collect();
+    edge.nodes = Arc::new(vec![Arc::default()]);
     shared.set_snapshot(published(vec![edge]));
     let page = metrics.encode();
     let nodes = "edgeward_site_nodes{site=\"edge\",usable=\"false\"} 1";

@@ -113,10 +113,8 @@ struct SiteEntry {
     probed: Option<Link>,
     /// Its nodes by name, which is the order in which they are published.
     members: BTreeMap<Arc<str>, NodeId>,
-    /// Members whose published form is out of date.
-    unpublished: BTreeSet<NodeId>,
-    /// Whether nodes came or went since.
-    moved: bool,
+    /// Whether nodes came, went or changed since.
+    is_outdated: bool,
 }
 
 impl Cache {
@@ -126,8 +124,7 @@ impl Cache {
             site: Site::new(Arc::clone(definition)),
             probed: None,
             members: BTreeMap::new(),
-            unpublished: BTreeSet::new(),
-            moved: false,
+            is_outdated: false,
         };
         Self {
             sites: config.sites.iter().map(entry).collect(),
@@ -445,12 +442,11 @@ impl Cache {
         let left = std::mem::replace(&mut entry.site, site);
         if let Some(left) = left.and_then(|at| self.sites.get_mut(at)) {
             left.members.remove(&name);
-            left.unpublished.remove(&id);
-            left.moved = true;
+            left.is_outdated = true;
         }
         if let Some(entered) = site.and_then(|at| self.sites.get_mut(at)) {
             entered.members.insert(name, id);
-            entered.moved = true;
+            entered.is_outdated = true;
         }
         self.queues.outdated = true;
     }
@@ -459,7 +455,7 @@ impl Cache {
     fn touch(&mut self, id: NodeId) {
         let site = self.nodes.get(&id).and_then(|entry| entry.site);
         if let Some(site) = site.and_then(|at| self.sites.get_mut(at)) {
-            site.unpublished.insert(id);
+            site.is_outdated = true;
         }
     }
 
@@ -501,16 +497,9 @@ impl Cache {
 
 impl SiteEntry {
     fn publish_nodes(&mut self, nodes: &HashMap<NodeId, NodeEntry>) {
-        let current = |id: &NodeId| nodes.get(id).map(|entry| Arc::clone(&entry.node));
-        if std::mem::take(&mut self.moved) {
-            self.unpublished.clear();
-            self.site.nodes = self.members.values().filter_map(current).collect();
-        } else {
-            let renewed = std::mem::take(&mut self.unpublished);
-            renewed
-                .iter()
-                .filter_map(current)
-                .for_each(|node| self.site.nodes.renew(node));
+        if std::mem::take(&mut self.is_outdated) {
+            let members = self.members.values().filter_map(|id| nodes.get(id));
+            self.site.nodes = Arc::new(members.map(|entry| Arc::clone(&entry.node)).collect());
         }
     }
 }

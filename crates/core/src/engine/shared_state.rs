@@ -8,9 +8,10 @@ use crate::model::decision_id::DecisionId;
 use crate::model::pod_record::HeldPod;
 use crate::model::snapshot::Snapshot;
 use crate::model::workload::{QueueKey, Workload};
-use crate::placement::decide::{Candidates, candidates_beside, decide_among};
+use crate::placement::decide::{decide, is_within_share, node_at};
 use crate::placement::estimate::is_late;
-use crate::placement::ledger::{AssumedVolumes, Ledger, Reservation};
+use crate::placement::ledger::{Ledger, Reservation};
+use crate::placement::located::located_beside;
 use crate::placement::room::Room;
 use crate::placement::verdict::{Reason, Verdict};
 use crate::units::{Micros, Now};
@@ -23,15 +24,6 @@ use crate::units::{Micros, Now};
 pub struct SharedState {
     snapshot: RwLock<Arc<Snapshot>>,
     ledger: Mutex<Ledger>,
-}
-
-/// The snapshots that one decision has read: what its verdict borrows from. Another decision has others.
-#[derive(Debug, Default)]
-pub struct Snapshots {
-    /// That of the candidates.
-    first: OnceCell<Arc<Snapshot>>,
-    /// One that was published before the decision had the lock.
-    newer: OnceCell<Arc<Snapshot>>,
 }
 
 /// By what a pod is decided, and under which id its room is reserved.
@@ -75,29 +67,32 @@ impl SharedState {
 
     /// Decides about a pod that is created, and reserves its room if the verdict `is_wanted`, which is asked once, after the
     /// decision: an answer that nobody waits for is followed by no pod. A pod that is reviewed again gets its own room again.
+    /// The verdict borrows from the snapshot that is put into `read`, which is empty before.
     pub fn review<'s>(
         &self,
-        read: &'s Snapshots,
+        read: &'s OnceCell<Arc<Snapshot>>,
         workload: &Workload<'_>,
         context: DecisionContext<'_>,
         is_wanted: impl FnOnce() -> bool,
     ) -> Verdict<'s> {
         let DecisionContext { config, id, now } = context;
-        let (mut ledger, candidates) = self.decide(read, workload, config, now);
-        let queue_key = arriving_key(workload, candidates.snapshot, config);
+        let mut ledger = self.ledger();
+        let snapshot = self.read_into(read);
         ledger.expire(now.moment);
-        let room = Room::new(candidates.snapshot, &ledger, queue_key, &workload.namespace);
-        let verdict = decide_among(workload, &candidates, &room, config, now);
+        let queue_key = arriving_key(workload, snapshot, config);
+        let room = Room::new(snapshot, &ledger, queue_key, &workload.namespace);
+        let verdict = decide(workload, &room, config, now);
         if is_wanted() {
-            assume_volumes(&mut ledger, workload, &verdict, candidates.snapshot, now);
+            assume_volumes(&mut ledger, workload, &verdict, snapshot, now);
             if let (Some(site), Some(node)) = (verdict.site(), verdict.node) {
                 let reservation = Reservation::new(id, workload, site.name(), node);
+                let workload = located_beside(workload, snapshot, &ledger, now.moment);
                 ledger.reserve(reservation, now.moment, |kept| {
-                    candidates.are_within_share(kept, site.name(), workload, config)
+                    is_within_share(kept, &workload, site, snapshot, config)
                 });
             }
             if verdict.reason == Reason::Reinvocation {
-                reserve_again(&mut ledger, &candidates, workload, context);
+                reserve_again(&mut ledger, snapshot, workload, context);
             }
         }
         verdict
@@ -106,7 +101,7 @@ impl SharedState {
     /// Decides once more about a held pod that asks for this, and reserves its room, if it is placed; with whether it was reserved.
     pub fn release<'s>(
         &self,
-        read: &'s Snapshots,
+        read: &'s OnceCell<Arc<Snapshot>>,
         held: &HeldPod,
         workload: Workload<'_>,
         waited: Micros,
@@ -117,18 +112,19 @@ impl SharedState {
             held: Some(waited),
             ..workload
         };
-        let (mut ledger, candidates) = self.decide(read, &workload, config, now);
+        let mut ledger = self.ledger();
+        let snapshot = self.read_into(read);
         // Its place is that of the plan, which claims room for it, also where it is late by now.
-        let queue_key = match candidates.snapshot.claims.of(&held.uid) {
+        let queue_key = match snapshot.claims.of(&held.uid) {
             Some((_, claim)) => claim.queue_key,
             None => {
-                let is_late = is_late(&workload, candidates.snapshot, config, waited);
+                let is_late = is_late(&workload, snapshot, config, waited);
                 held.queue_key_of(&workload, config).late(is_late)
             }
         };
-        let room = Room::new(candidates.snapshot, &ledger, queue_key, &workload.namespace);
-        let verdict = decide_among(&workload, &candidates, &room, config, now);
-        assume_volumes(&mut ledger, &workload, &verdict, candidates.snapshot, now);
+        let room = Room::new(snapshot, &ledger, queue_key, &workload.namespace);
+        let verdict = decide(&workload, &room, config, now);
+        assume_volumes(&mut ledger, &workload, &verdict, snapshot, now);
         let reservation = verdict.site().zip(verdict.node).map(|(site, node)| Reservation {
             releases: Some(Arc::clone(&held.uid)),
             ..Reservation::new(id, &workload, site.name(), node)
@@ -142,30 +138,11 @@ impl SharedState {
         self.ledger().forget(id, namespace);
     }
 
-    /// The candidates of the newest snapshot, and the lock under which it stays the newest. They are found before the lock is
-    /// taken, and once more under it where another snapshot was published meanwhile: a reservation that was dropped then
+    /// The snapshot published last. While the ledger's lock is held, it stays that: a reservation that is dropped with a newer one
     /// would be in neither.
-    fn decide<'s>(
-        &self,
-        read: &'s Snapshots,
-        workload: &Workload<'_>,
-        config: &Config,
-        now: Now,
-    ) -> (MutexGuard<'_, Ledger>, Candidates<'s>) {
-        debug_assert!(read.first.get().is_none(), "of another decision");
-        let first = read.first.get_or_init(|| self.snapshot());
-        let assumed = match workload.claims.is_empty() {
-            true => AssumedVolumes::default(),
-            false => self.ledger().assumed_volumes().clone(),
-        };
-        let find = |snapshot| candidates_beside(workload, &assumed, snapshot, config, now.moment);
-        let found = find(first);
-        let ledger = self.ledger();
-        let newest = self.snapshot();
-        if Arc::ptr_eq(&newest, first) {
-            return (ledger, found);
-        }
-        (ledger, find(read.newer.get_or_init(|| newest)))
+    fn read_into<'s>(&self, read: &'s OnceCell<Arc<Snapshot>>) -> &'s Snapshot {
+        debug_assert!(read.get().is_none(), "of another decision");
+        read.get_or_init(|| self.snapshot())
     }
 }
 
@@ -181,7 +158,7 @@ fn assume_volumes(ledger: &mut Ledger, workload: &Workload<'_>, verdict: &Verdic
 /// gets none: it is not scheduled now.
 fn reserve_again(
     ledger: &mut Ledger,
-    candidates: &Candidates<'_>,
+    snapshot: &Snapshot,
     workload: &Workload<'_>,
     DecisionContext { config, now, .. }: DecisionContext<'_>,
 ) {
@@ -191,13 +168,17 @@ fn reserve_again(
     if !workload.gates.is_empty() {
         return;
     }
-    let queue_key = arriving_key(workload, candidates.snapshot, config);
-    let room = Room::new(candidates.snapshot, ledger, queue_key, &workload.namespace);
+    let queue_key = arriving_key(workload, snapshot, config);
+    let room = Room::new(snapshot, ledger, queue_key, &workload.namespace);
     let room = room.with_headroom(workload, config);
-    if let Some(node) = candidates.node_at(&stated.site, workload, &room) {
-        let reservation = Reservation::new(id, workload, &stated.site, node);
+    let Some(site) = snapshot.sites.iter().find(|site| site.name() == stated.site) else {
+        return;
+    };
+    let located = located_beside(workload, snapshot, ledger, now.moment);
+    if let Some(node) = node_at(&located, site, &room) {
+        let reservation = Reservation::new(id, workload, site.name(), node);
         ledger.reserve(reservation, since, |kept| {
-            candidates.are_within_share(kept, &stated.site, workload, config)
+            is_within_share(kept, &located, site, snapshot, config)
         });
     }
 }

@@ -82,27 +82,14 @@ fn share_before_full(request: i64, free: i64, all: i64, step: i64) -> i128 {
         return ALL + 1;
     }
     // There is a place until they take more than the difference, and what they take is a multiple of the step.
-    let (spare, step) = (i128::from(free) - i128::from(request), step.max(1));
-    let steps = quotient(spare, step) + 1;
-    // In smaller numbers, where they are the same share.
-    match all % step {
-        0 => quotient(steps * ALL, all / step),
-        _ => quotient(steps * i128::from(step) * ALL, all),
-    }
-}
-
-/// The same as `/`, where neither is negative. Most are small, and then it is several times cheaper.
-fn quotient(dividend: i128, divisor: i64) -> i128 {
-    match u64::try_from(dividend) {
-        Ok(dividend) => i128::from(dividend / divisor.unsigned_abs()),
-        Err(_) => dividend / i128::from(divisor),
-    }
+    let (spare, step) = (i128::from(free) - i128::from(request), i128::from(step.max(1)));
+    (spare / step + 1) * step * ALL / i128::from(all)
 }
 
 #[cfg(test)]
 mod tests {
     use proptest::collection::vec;
-    use proptest::{prop_assert, prop_assert_eq, proptest};
+    use proptest::{prop_assert, proptest};
 
     use super::*;
     use crate::units::Millicores;
@@ -210,23 +197,6 @@ mod tests {
                     }
                 })
             })
-    }
-
-    proptest! {
-        #[test]
-        fn a_share_is_the_quotient_that_it_says(
-            request in 0_i64..i64::MAX, spare in 0_i64..i64::MAX, all in 1_i64..i64::MAX, step in 1_i64..i64::MAX,
-            shifts in [0_u32..63, 0..63, 0..63, 0..63], is_divided in proptest::bool::ANY,
-        ) {
-            let [request, spare, all, step] = [request, spare, all, step].map(|amount| amount.max(1));
-            let (request, spare, step) = (request >> shifts[0], spare >> shifts[1], (step >> shifts[3]).max(1));
-            let all = (all >> shifts[2]).max(1);
-            let all = if is_divided { (all / step).max(1).saturating_mul(step) } else { all };
-            let free = request.saturating_add(spare);
-            let (spare, step) = (i128::from(free - request), i128::from(step));
-            let plain = (spare / step + 1) * step * ALL / i128::from(all);
-            prop_assert_eq!(share_before_full(request, free, all, step as i64), plain);
-        }
     }
 
     proptest! {

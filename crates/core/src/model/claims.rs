@@ -1,36 +1,11 @@
 //! Room that is claimed for held pods.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::hash::{BuildHasherDefault, Hasher};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::model::node::{AssumedPods, NodeId, Share};
 use crate::model::workload::QueueKey;
 use crate::resources::Amounts;
-
-/// Something known of nodes.
-pub type ByNode<T> = HashMap<NodeId, T, BuildHasherDefault<NodeIdHasher>>;
-
-/// Hashes a [`NodeId`], which a decision looks up for every node: they are given out in sequence, by us.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct NodeIdHasher(u64);
-
-impl Hasher for NodeIdHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.write_u32((*byte).into()));
-    }
-
-    /// By the golden ratio, which sets the bits at both ends apart.
-    fn write_u32(&mut self, id: u32) {
-        self.0 = (self.0 ^ u64::from(id))
-            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
-            .rotate_left(32);
-    }
-}
 
 /// Room on a node that one held pod claims, against those behind it in the queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,7 +38,7 @@ pub struct Claims {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct ClaimTable {
     by_uid: BTreeMap<Arc<str>, (NodeId, Claim)>,
-    nodes: ByNode<ClaimSums>,
+    nodes: BTreeMap<NodeId, ClaimSums>,
     sites: BTreeMap<Arc<str>, ClaimSums>,
 }
 
@@ -160,15 +135,6 @@ impl Claims {
             && (self.first_waiting.is_none_or(|first| queue_key <= first) || !is_new())
     }
 
-    /// The nodes that are not [open](Self::is_open) to a pod with this key; `None` where no node at all is open to it.
-    pub fn closed(&self, queue_key: QueueKey) -> Option<impl Iterator<Item = NodeId>> {
-        if self.not_considered.is_some_and(|next| queue_key >= next) {
-            return None;
-        }
-        let is_behind = self.first_waiting.is_some_and(|first| queue_key > first);
-        Some(self.gained.iter().copied().filter(move |_| is_behind))
-    }
-
     /// The claim of the pod of this uid, and its node. Cost: a search.
     pub fn of(&self, uid: &str) -> Option<(NodeId, &Claim)> {
         self.table.by_uid.get(uid).map(|(node, claim)| (*node, claim))
@@ -188,11 +154,6 @@ impl Claims {
     /// Whether anything is claimed on this node. Cost: a search.
     pub fn is_on(&self, node: NodeId) -> bool {
         self.table.nodes.contains_key(&node)
-    }
-
-    /// The nodes on which anything is claimed.
-    pub fn nodes(&self) -> impl ExactSizeIterator<Item = NodeId> {
-        self.table.nodes.keys().copied()
     }
 
     /// Every claim and its node.

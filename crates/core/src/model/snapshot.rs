@@ -7,7 +7,6 @@ use super::claims::Claims;
 use super::link::Link;
 use super::liqo::{ApiServerStatus, OffloadingPhase, Offloadings, REMOTE_CLUSTER_ID};
 use super::node::{AssumedPods, Node};
-use super::nodes::Nodes;
 use super::remote_room::FullFrom;
 use super::scores::Profiles;
 use super::site::{SiteDefinition, SiteKind};
@@ -102,8 +101,8 @@ impl Snapshot {
 pub struct Site {
     /// What it is.
     pub definition: Arc<SiteDefinition>,
-    /// Its nodes, by name; shared between snapshots that do not differ in them.
-    pub nodes: Nodes,
+    /// Its nodes, sorted by name; shared between snapshots that do not differ in them.
+    pub nodes: Arc<Vec<Arc<Node>>>,
     /// The WAN towards it; `None` at the edge, and at a cloud site nothing is known of.
     pub link: Option<Link>,
     /// Since when the WAN towards it has been degraded or unreachable, as long as that has been watched.
@@ -136,7 +135,7 @@ impl Site {
     pub fn new(definition: Arc<SiteDefinition>) -> Self {
         Self {
             definition,
-            nodes: Nodes::default(),
+            nodes: Arc::default(),
             link: None,
             unhealthy_since: None,
             api_server: None,

@@ -2,13 +2,9 @@
 //!
 //! Pure: the same arguments give the same verdict. Sections in comments are those of `docs/decision.md`.
 
-use std::sync::Arc;
-
 use super::{estimate, feasibility};
 use crate::config::{Config, InvalidSlo};
-use crate::model::constraints::VolumeAffinity;
 use crate::model::node::{Node, NodeId, Share};
-use crate::model::node_set::NodeSet;
 use crate::model::scores::ProfileScores;
 use crate::model::site::SiteKind;
 use crate::model::site_restriction::SiteRestriction;
@@ -17,14 +13,11 @@ use crate::model::snapshot::{Site, Snapshot};
 use crate::model::traits::Traits;
 use crate::model::workload::Workload;
 use crate::placement::choice::{Case, is_waiting};
-use crate::placement::fitting::CandidateNodes;
-use crate::placement::headroom::Headroom;
-use crate::placement::ledger::AssumedVolumes;
-use crate::placement::located::located;
+use crate::placement::located::{located, located_beside};
 use crate::placement::room::Room;
-use crate::placement::shortage::Shortage;
+use crate::placement::shortage::refuse_room;
 use crate::placement::verdict::{Action, Assessment, Reason, Refusal, RefusalCode, Verdict};
-use crate::units::{Moment, Now, Permille};
+use crate::units::{Now, Permille};
 
 /// The most comparisons of the pod's constraints and tolerations with the fleet's nodes that one decision may take: a
 /// few thousandths of a second, for which all other decisions may wait. An ordinary pod on five thousand nodes stays far
@@ -34,116 +27,9 @@ const MAX_COMPARISONS: usize = 500_000;
 /// How long a placement we wrote is recognised as our own.
 const REINVOCATION: jiff::SignedDuration = jiff::SignedDuration::from_secs(30);
 
-/// The nodes of a snapshot that a pod may go to, as far as its own constraints, the nodes' state and the charges in the
-/// snapshot say. What was reserved since only takes room away, so a decision reads these alone.
-#[derive(Debug)]
-pub struct Candidates<'s> {
-    /// The snapshot they are of.
-    pub snapshot: &'s Snapshot,
-    /// What finding them takes.
-    comparisons: usize,
-    /// Where the pod's volumes are, or will be, as far as they were found by that.
-    volumes: Vec<VolumeAffinity>,
-    /// One for each of its sites; none where finding them would take too long.
-    sites: Vec<SiteCandidates<'s>>,
-}
-
-#[derive(Debug)]
-struct SiteCandidates<'s> {
-    /// Whether Liqo keeps the pod from all of them, whatever it states.
-    left_by_strategy: bool,
-    /// Whether the pod's own nodeSelector and affinity allow any node.
-    allowed: bool,
-    /// That the pod may not run there, whatever its nodes are.
-    out: Option<Refusal>,
-    /// The nodes on which it fits but for reservations; none of a site that is out.
-    nodes: Arc<CandidateNodes<'s>>,
-    /// Why there are none, where it is not out.
-    shortage: Option<Shortage<'s>>,
-}
-
-/// Finds the candidates of a pod. Depends on nothing that a lock protects; cost: a pass over the nodes of every site.
-pub fn candidates<'s>(workload: &Workload<'_>, snapshot: &'s Snapshot, config: &Config) -> Candidates<'s> {
-    candidates_of(&located(workload, snapshot), snapshot, config)
-}
-
-/// The same beside what is assumed of volumes at this moment. Where another is when the pod is decided, they are found once more.
-pub(crate) fn candidates_beside<'s>(
-    workload: &Workload<'_>,
-    assumed: &AssumedVolumes,
-    snapshot: &'s Snapshot,
-    config: &Config,
-    now: Moment,
-) -> Candidates<'s> {
-    let located = located(workload, snapshot);
-    let assumed = assumed.locate(&located, now);
-    candidates_of(assumed.as_ref().unwrap_or(&located), snapshot, config)
-}
-
-/// The same of a pod with what is known of its claims.
-fn candidates_of<'s>(workload: &Workload<'_>, snapshot: &'s Snapshot, config: &Config) -> Candidates<'s> {
-    let comparisons = comparisons(workload, snapshot);
-    let is_decided = workload.intent.is_some() && comparisons <= MAX_COMPARISONS;
-    let headroom = Headroom::of(workload, snapshot, config);
-    let of_site = |site: &'s Site| {
-        let left_by_strategy = feasibility::is_left_by_strategy(workload, site, snapshot);
-        let out = feasibility::refuse_site(workload, site, snapshot);
-        let nodes = match out {
-            Some(_) => NodeSet::default(),
-            None => feasibility::candidate_nodes(workload, site, headroom),
-        };
-        let nodes = CandidateNodes::new(&site.nodes, nodes, &workload.request);
-        SiteCandidates {
-            left_by_strategy,
-            allowed: feasibility::allows(workload, site) && !left_by_strategy,
-            shortage: (nodes.is_empty() && out.is_none()).then(|| Shortage::of(workload, site, headroom)),
-            nodes: Arc::new(nodes),
-            out,
-        }
-    };
-    let sites = snapshot.sites.iter().filter(|_| is_decided);
-    let mut sites: Vec<_> = sites.map(of_site).collect();
-    if sites.iter().all(|site| !site.allowed) {
-        for (site, found) in snapshot.sites.iter().zip(&mut sites) {
-            found.allowed = !found.left_by_strategy && feasibility::may_allow(workload, site);
-        }
-    }
-    Candidates {
-        snapshot,
-        comparisons,
-        volumes: workload.constraints.volumes.clone(),
-        sites,
-    }
-}
-
 /// Decides where the pod runs. Never fails, does no I/O; cost: a pass over the nodes of every site.
 pub fn decide<'s>(workload: &Workload<'_>, room: &Room<'s, '_>, config: &Config, now: Now) -> Verdict<'s> {
-    decide_among(
-        workload,
-        &candidates(workload, room.snapshot, config),
-        room,
-        config,
-        now,
-    )
-}
-
-/// The same with the candidates of the room's snapshot. Cost: a search for each node from which something is reserved or claimed, for
-/// as many as a site has at most; passes over the nodes of a site whose candidates are all taken, and over all nodes where a
-/// pod with one of its claims was placed since they were found.
-pub fn decide_among<'s>(
-    workload: &Workload<'_>,
-    candidates: &Candidates<'s>,
-    room: &Room<'s, '_>,
-    config: &Config,
-    now: Now,
-) -> Verdict<'s> {
-    let located = located(workload, room.snapshot);
-    let assumed = room.ledger.assumed_volumes().locate(&located, now.moment);
-    let workload = assumed.as_ref().unwrap_or(&located);
-    let candidates = match candidates.volumes == workload.constraints.volumes {
-        true => candidates,
-        false => &candidates_of(workload, room.snapshot, config),
-    };
+    let workload = &*located_beside(workload, room.snapshot, room.ledger, now.moment);
     if let Some(reason) = bypass(workload, room, config, now) {
         return Verdict::pass_through(reason);
     }
@@ -154,7 +40,7 @@ pub fn decide_among<'s>(
     let is_unreadable = intent.sites.as_ref().is_some_and(SiteRestriction::is_unreadable)
         || intent.traits.as_ref().is_some_and(|traits| traits.is_unreadable());
     let may_deny = (config.invalid_slo == InvalidSlo::Deny || is_unreadable) && workload.held.is_none();
-    let comparisons = candidates.comparisons;
+    let comparisons = comparisons(workload, room.snapshot);
     if comparisons > MAX_COMPARISONS && !(may_deny && is_unreadable) {
         let warning =
             format!("not placed: {comparisons} comparisons of constraints with nodes, over {MAX_COMPARISONS}");
@@ -224,7 +110,6 @@ pub fn decide_among<'s>(
             workload,
             &intent.slo,
             profile.map(|(_, scores)| scores),
-            candidates,
             room,
             config,
             now,
@@ -282,63 +167,44 @@ pub fn nearest_room<'s>(
     Some((site, node))
 }
 
-impl Candidates<'_> {
-    /// The node that kube-scheduler would take for the pod, if it is placed on the site of this name already; `None` if it fits on
-    /// none, or if finding out would take too long. Cost: a search for each of the site's candidates.
-    pub fn node_at(&self, site: &str, workload: &Workload<'_>, room: &Room<'_, '_>) -> Option<NodeId> {
-        let (_, found) = self.at(site)?;
-        let fitting = room.fitting(&workload.request, &found.nodes);
-        room.best_node(&workload.request, &fitting).map(|node| node.id)
+/// The node that kube-scheduler would take for the pod, if it is placed on this site already; `None` if it fits on none, or if
+/// finding out would take too long.
+pub(crate) fn node_at(workload: &Workload<'_>, site: &Site, room: &Room<'_, '_>) -> Option<NodeId> {
+    if comparisons(workload, room.snapshot) > MAX_COMPARISONS {
+        return None;
     }
+    let fitting: Vec<&Node> = feasibility::fitting_nodes(workload, site, room).collect();
+    room.best_node(&workload.request, &fitting).map(|node| node.id)
+}
 
-    /// Whether so many pod slots, and so much of what the pod asks for, are within half of what is free on its candidates at
-    /// this site together, beside the pods of the snapshot. Cost: a pass over these until enough is found.
-    pub fn are_within_share(&self, kept: &Share, site: &str, workload: &Workload<'_>, config: &Config) -> bool {
-        let Some((site, found)) = self.at(site) else {
-            return false;
-        };
-        // Twice as much, to be compared with all that is free.
-        let wanted = |name: &str| match name {
-            "pods" => i128::from(kept.pods) * 2,
-            name => i128::from(kept.amounts.get(name)) * 2,
-        };
-        let measured = [
-            ("cpu", site.free.cpu.map(|cpu| cpu.0)),
-            ("memory", site.free.memory.map(|memory| memory.0)),
-        ];
-        let is_over = |name, free: Option<i64>| free.is_some_and(|free| wanted(name) > i128::from(free));
-        if measured
-            .into_iter()
-            .any(|(name, free)| workload.request.get(name) > 0 && is_over(name, free))
-        {
-            return false;
-        }
-        let headroom = Headroom::of(workload, self.snapshot, config);
-        let resources = workload.request.named().map(|(name, _)| name);
-        let mut missing: Vec<(&str, i128)> = resources.chain(["pods"]).map(|name| (name, wanted(name))).collect();
-        for node in found.nodes.iter() {
-            let placeholders = headroom.and_then(|headroom| headroom.on(node)).unwrap_or_default();
-            missing.retain_mut(|(name, missing)| {
-                let free = match *name {
-                    "pods" => node.slots.saturating_sub(node.pods).saturating_add(placeholders.pods),
-                    name => (node.allocatable.get(name).saturating_sub(node.used.get(name)))
-                        .saturating_add(placeholders.amounts.get(name)),
-                };
-                *missing -= i128::from(free.max(0));
-                *missing > 0
-            });
-            if missing.is_empty() {
-                break;
-            }
-        }
-        missing.is_empty()
-    }
-
-    /// What was found at the site of this name.
-    fn at(&self, site: &str) -> Option<(&Site, &SiteCandidates<'_>)> {
-        let mut sites = self.snapshot.sites.iter().zip(&self.sites);
-        sites.find(|(known, _)| known.name() == site)
-    }
+/// Whether so many pod slots, and so much of what the pod asks for, are at most half of what is free at the site on the
+/// nodes that the pod fits together, beside the pods of the snapshot.
+pub(crate) fn is_within_share(
+    kept: &Share,
+    workload: &Workload<'_>,
+    site: &Site,
+    snapshot: &Snapshot,
+    config: &Config,
+) -> bool {
+    let room = Room::of(snapshot);
+    let room = room.with_headroom(workload, config);
+    let fitting: Vec<&Node> = feasibility::fitting_nodes(workload, site, &room).collect();
+    let measured = |name: &str| match name {
+        "cpu" => site.free.cpu.map(|cpu| cpu.0),
+        "memory" => site.free.memory.map(|memory| memory.0),
+        _ => None,
+    };
+    let is_within = |name: &str, kept: i64| {
+        let free = fitting.iter().map(|node| room.used(node).free(name, node).max(0));
+        let free: i128 = free.map(i128::from).sum();
+        let free = measured(name).map_or(free, |measured| free.min(measured.into()));
+        2 * i128::from(kept) <= free
+    };
+    is_within("pods", kept.pods)
+        && workload
+            .request
+            .named()
+            .all(|(name, _)| is_within(name, kept.amounts.get(name)))
 }
 
 /// Section 1, pods that pass through: why the pod is not ours, if it is not.
@@ -449,7 +315,6 @@ fn assess<'s>(
     workload: &Workload<'_>,
     slo: &Slo,
     profile: Option<&ProfileScores>,
-    candidates: &Candidates<'s>,
     room: &Room<'s, '_>,
     config: &Config,
     now: Now,
@@ -461,26 +326,30 @@ fn assess<'s>(
         .iter()
         .find(|site| site.kind() == SiteKind::Edge)
         .map_or(Permille::ONE, |edge| edge.definition.speed);
-    let assess = |(site, candidates): (&'s Site, &SiteCandidates<'s>)| {
-        let fitting = room.fitting(&workload.request, &candidates.nodes);
+    let assess = |site: &'s Site| {
+        let is_left_by_strategy = feasibility::is_left_by_strategy(workload, site, room.snapshot);
+        let out = feasibility::refuse_site(workload, site, room.snapshot);
+        let fitting: Vec<&Node> = match out {
+            Some(_) => vec![],
+            None => feasibility::fitting_nodes(workload, site, room).collect(),
+        };
         let estimate = estimate::estimate(workload, slo, site, !fitting.is_empty(), edge_speed, config);
         let by_headroom = fitting
             .iter()
             .filter(|node| room.needs_headroom(&workload.request, node));
-        let headroom = room.headroom().map_or(0, |_| by_headroom.count());
         let assessment = Assessment {
             site,
-            allowed: candidates.allowed,
-            headroom,
+            allowed: feasibility::allows(workload, site) && !is_left_by_strategy,
+            headroom: by_headroom.count(),
             fitting,
             offloading: None,
             estimate,
             missing_optional: 0,
             score: None,
-            refusals: candidates.out.iter().cloned().collect(),
+            refusals: out.into_iter().collect(),
         };
         // What else there is to say of such a site is nothing to the pod.
-        if candidates.out.is_some() {
+        if !assessment.refusals.is_empty() {
             return assessment;
         }
         let fitting = &assessment.fitting;
@@ -489,15 +358,8 @@ fn assess<'s>(
         refusals.extend(feasibility::refuse_offload(workload, offload, site));
         refusals.extend(feasibility::refuse_namespace(offloading));
         refusals.extend(match fitting.is_empty() {
-            true => {
-                let is_claimed = room.is_claimed(&workload.request, &candidates.nodes);
-                let shortage = match &candidates.shortage {
-                    Some(found) => found,
-                    None => &Shortage::of(workload, site, room.headroom()),
-                };
-                Some(shortage.refusal(workload, room, is_claimed))
-            }
-            false if candidates.left_by_strategy => Some(
+            true => Some(refuse_room(workload, site, room)),
+            false if is_left_by_strategy => Some(
                 Refusal::new(RefusalCode::NoMatchingNode)
                     .with("nodes", site.nodes.len())
                     .with("strategy", "Remote"),
@@ -524,7 +386,7 @@ fn assess<'s>(
             ..assessment
         }
     };
-    room.snapshot.sites.iter().zip(&candidates.sites).map(assess).collect()
+    room.snapshot.sites.iter().map(assess).collect()
 }
 
 #[cfg(test)]

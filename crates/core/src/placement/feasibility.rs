@@ -8,15 +8,12 @@ use crate::model::constraints::{Toleration, VolumeAffinity};
 use crate::model::link::{LinkState, Thresholds};
 use crate::model::liqo::{ApiServerStatus, OffloadingPhase, VIRTUAL_NODE};
 use crate::model::node::{Node, Terminating};
-use crate::model::node_set::NodeSet;
 use crate::model::remote_room::FullFrom;
 use crate::model::site::SiteKind;
 use crate::model::slo::Slo;
 use crate::model::snapshot::{Site, Snapshot};
 use crate::model::ties::{Tie, Ties};
 use crate::model::workload::Workload;
-use crate::placement::fitting::Fitting;
-use crate::placement::headroom::Headroom;
 use crate::placement::room::Room;
 use crate::placement::verdict::{Estimate, Refusal, RefusalCode};
 use crate::resources::Amounts;
@@ -85,40 +82,19 @@ fn is_at(volume: &VolumeAffinity, site: &Site) -> bool {
         .any(|node| volume.iter().any(|term| term.matches(&node.name, &node.labels)))
 }
 
-/// Nodes of the site on which the pod fits beside what they are charged in the snapshot, but for placeholders that make room for
-/// it. Cost: a pass over what is free on its nodes, and a look at each of which that does not say enough: one that may have room
-/// for a pod by its placeholders, or in other resources than every node has; and see [`usable_nodes`].
-pub(super) fn candidate_nodes(workload: &Workload<'_>, site: &Site, headroom: Option<Headroom>) -> NodeSet {
-    let (nodes, request) = (&site.nodes, &workload.request);
-    let mut found = nodes.with_room(request);
-    if headroom.is_some() {
-        found.add(nodes.with_placeholders());
-    }
-    let may_lack_room = match request.scalars.is_empty() {
-        true => headroom.map_or_else(NodeSet::default, |_| nodes.with_placeholders().clone()),
-        false => found.clone(),
-    };
-    found.retain(&may_lack_room, |position| {
-        Headroom::fits(headroom, request, &nodes[position])
-    });
-    let may_be_unusable = may_be_unusable(workload, site, &found);
-    found.retain(&may_be_unusable, |position| may_run(workload, site, &nodes[position]));
-    found
+/// Nodes of the site on which the pod fits now. Cost: a pass over its nodes.
+pub(super) fn fitting_nodes<'n>(
+    workload: &Workload<'_>,
+    site: &'n Site,
+    room: &Room<'_, '_>,
+) -> impl Iterator<Item = &'n Node> {
+    let fits = |node: &&Node| room.fits(&workload.request, node) && may_run(workload, site, node);
+    site.nodes().filter(fits)
 }
 
-/// Nodes of the site on which the pod [may run](may_run), be there room or not. Cost: a look at each that does not let every pod in;
-/// at all, if the pod has constraints.
-pub(super) fn usable_nodes(workload: &Workload<'_>, site: &Site) -> NodeSet {
-    let mut usable = NodeSet::of(&site.nodes, |_| true);
-    let unsure = may_be_unusable(workload, site, &usable);
-    usable.retain(&unsure, |position| may_run(workload, site, &site.nodes[position]));
-    usable
-}
-
-/// Those of `all` nodes that must be looked at to say whether the pod may run there, and perhaps others.
-fn may_be_unusable(workload: &Workload<'_>, site: &Site, all: &NodeSet) -> NodeSet {
-    let is_everywhere = workload.constraints.is_empty() && workload.traits().is_none();
-    if is_everywhere { site.nodes.restricted() } else { all }.clone()
+/// Nodes of the site on which the pod [may run](may_run), whether there is room or not. Cost: a pass over its nodes.
+pub(super) fn usable_nodes<'n>(workload: &Workload<'_>, site: &'n Site) -> impl Iterator<Item = &'n Node> {
+    site.nodes().filter(|node| may_run(workload, site, node))
 }
 
 /// Whether the scheduler's filters on readiness, labels, taints and cordon let the pod onto the node, once it carries
@@ -199,11 +175,7 @@ pub(super) fn could_preempt(workload: &Workload<'_>, site: &Site, room: &Room<'_
         }
         evicts && pods < node.slots && workload.request.fits(&node.allocatable, &used)
     };
-    workload.may_preempt
-        && site
-            .nodes()
-            .filter(|node| may_run(workload, site, node))
-            .any(makes_room)
+    workload.may_preempt && usable_nodes(workload, site).any(makes_room)
 }
 
 /// A node of the site on which the pod fits once the pods are gone that terminate there and may be gone within `wait`, the
@@ -281,21 +253,21 @@ const MAX_NAMED_RESOURCES: usize = 16;
 pub(super) fn refuse_crowded(
     workload: &Workload<'_>,
     site: &Site,
-    fitting: &Fitting<'_>,
+    fitting: &[&Node],
     room: &Room<'_, '_>,
 ) -> Option<Refusal> {
     let all = room.assumed(site);
     let headroom = |node: &Node| room.headroom_on(node);
-    if all.pods == 0 || all.leave_a_place(&workload.request, fitting.iter(), headroom) {
+    if all.pods == 0 || all.leave_a_place(&workload.request, fitting.iter().copied(), headroom) {
         return None;
     }
     // Those charged to nodes that this pod may not use are taken to stay there.
-    let usable = usable_nodes(workload, site);
-    let mut rivals = room.assumed_on(site.nodes.of(&usable));
+    let usable: Vec<&Node> = usable_nodes(workload, site).collect();
+    let mut rivals = room.assumed_on(usable.iter().copied());
     if rivals.pods > 0 {
         rivals.merge(&site.displaced);
     }
-    if rivals.leave_a_place(&workload.request, site.nodes.of(&usable), headroom) {
+    if rivals.leave_a_place(&workload.request, usable.iter().copied(), headroom) {
         return None;
     }
     let coming = |name: &str| match name {
@@ -316,15 +288,9 @@ pub(super) fn request(workload: &Workload<'_>, name: &str) -> i64 {
 
 /// A number for its slot and for each resource that the pod asks for, as far as a refusal names them.
 pub(super) fn asked(workload: &Workload<'_>, number: impl Fn(&str) -> i64) -> Map<String, Value> {
-    asked_names(workload)
-        .map(|name| (name.to_owned(), number(name).into()))
-        .collect()
-}
-
-/// `pods`, and the resources that the pod asks for, as far as a refusal names them.
-pub(super) fn asked_names<'w>(workload: &'w Workload<'_>) -> impl Iterator<Item = &'w str> {
     let resources = workload.request.named().map(|(name, _)| name);
-    std::iter::once("pods").chain(resources).take(MAX_NAMED_RESOURCES)
+    let names = std::iter::once("pods").chain(resources).take(MAX_NAMED_RESOURCES);
+    names.map(|name| (name.to_owned(), number(name).into())).collect()
 }
 
 /// Whether the pod asks for more than is free at the site as a whole by measurement.
@@ -418,14 +384,14 @@ pub(super) fn refuse_distance(workload: &Workload<'_>, site: &Site) -> Option<Re
 }
 
 /// How many of the pod's optional traits the site has not.
-pub(super) fn missing_optional(workload: &Workload<'_>, site: &Site, fitting: &Fitting<'_>) -> usize {
+pub(super) fn missing_optional(workload: &Workload<'_>, site: &Site, fitting: &[&Node]) -> usize {
     let rtt = match site.kind() {
         SiteKind::Edge => Some(Micros(0)),
         SiteKind::Cloud => site.link.and_then(|link| link.rtt),
     };
     let traits = workload.traits();
     traits.map_or(0, |traits| {
-        traits.missing_optional(&site.definition, fitting.iter(), rtt)
+        traits.missing_optional(&site.definition, fitting.iter().copied(), rtt)
     })
 }
 

@@ -5,7 +5,6 @@ use crate::config::Config;
 use crate::model::node::{Node, Placeholder, Share};
 use crate::model::snapshot::Snapshot;
 use crate::model::workload::Workload;
-use crate::resources::Amounts;
 use crate::units::Micros;
 
 /// Which placeholders make room for a pod.
@@ -44,15 +43,5 @@ impl Headroom {
             sum.add(share);
             sum
         }))
-    }
-
-    /// Whether `request` fits on `node` beside its pods, of which these make room.
-    pub fn fits(headroom: Option<Self>, request: &Amounts, node: &Node) -> bool {
-        let fits = |used: &Amounts, pods| pods < node.slots && request.fits(&node.allocatable, used);
-        let makes_room = |share: Share| {
-            let pods = node.pods.saturating_sub(share.pods);
-            fits(&node.used.less(&share.amounts), pods)
-        };
-        fits(&node.used, node.pods) || headroom.and_then(|headroom| headroom.on(node)).is_some_and(makes_room)
     }
 }

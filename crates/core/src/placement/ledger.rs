@@ -12,16 +12,12 @@
 //! publishes snapshots marks before and drops after.
 
 mod assumed_volumes;
-mod shares;
-mod sums;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::hash::BuildHasherDefault;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::model::claims::ByNode;
 use crate::model::decision_id::DecisionId;
-use crate::model::node::{AssumedPods, NodeId, Share};
+use crate::model::node::{NodeId, Share};
 use crate::model::owner::Owner;
 use crate::model::site::SiteDefinition;
 use crate::model::volumes::Volumes;
@@ -29,8 +25,6 @@ use crate::model::workload::Workload;
 use crate::resources::Amounts;
 use crate::units::{Micros, Moment};
 pub(crate) use assumed_volumes::AssumedVolumes;
-use shares::Shares;
-use sums::{OnNode, Sums};
 
 /// Room reserved for one pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -82,17 +76,11 @@ pub struct Charge<'l> {
 pub struct Ledger {
     ttl: Micros,
     replicas: u32,
-    nodes: ByNode<OnNode>,
+    nodes: BTreeMap<NodeId, Vec<Entry>>,
     /// Where the unconfirmed ones are.
     unconfirmed: BTreeMap<DecisionId, NodeId>,
-    /// They, the oldest first.
-    by_age: BTreeSet<(Moment, DecisionId)>,
     /// The uids of held pods that are being released, each with its reservation.
     releases: BTreeMap<Arc<str>, DecisionId>,
-    /// Those of the others that nobody has confirmed and that are within the share of their namespace.
-    shares: Shares,
-    /// All of them, by site.
-    sums: Sums,
     /// How many times reservations gave room back so far.
     freed: u64,
     /// How many expired so far.
@@ -116,8 +104,8 @@ impl Entry {
         self.reservation.owner.namespace() == namespace
     }
 
-    /// Whether it is one of those in [`Ledger::shares`].
-    fn is_in_shares(&self) -> bool {
+    /// Whether it is of a pod that need not come to be, and within the share of its namespace.
+    fn is_in_share(&self) -> bool {
         self.shown_in.is_none() && !self.is_beyond_share && self.reservation.releases.is_none()
     }
 
@@ -141,12 +129,9 @@ impl Ledger {
         Self {
             ttl,
             replicas: 1,
-            nodes: HashMap::with_hasher(BuildHasherDefault::new()),
+            nodes: BTreeMap::new(),
             unconfirmed: BTreeMap::new(),
-            by_age: BTreeSet::new(),
             releases: BTreeMap::new(),
-            shares: Shares::new(),
-            sums: Sums::new(),
             freed: 0,
             expired: 0,
             assumed_volumes: AssumedVolumes::new(),
@@ -167,7 +152,7 @@ impl Ledger {
 
     /// Takes the room; held as of `since`. False, and nothing is taken, while another one of this id is unconfirmed. `is_within_share`
     /// is asked about what this one's namespace keeps from others at the site if this one counts for them, too; the pod of a release
-    /// is there, so nobody asks about it. Cost: searches, and the reservation is kept.
+    /// is there, so nobody asks about it. Cost: a pass over the open reservations.
     pub fn reserve(
         &mut self,
         mut reservation: Reservation,
@@ -179,13 +164,12 @@ impl Ledger {
         }
         reservation.amount.forget_zeros();
         self.unconfirmed.insert(reservation.id, reservation.node);
-        self.by_age.insert((since, reservation.id));
         let is_beyond_share = match &reservation.releases {
             Some(uid) => {
                 self.releases.insert(Arc::clone(uid), reservation.id);
                 false
             }
-            None => !is_within_share(&self.shares.with(&reservation, self.replicas)),
+            None => !is_within_share(&self.kept_with(&reservation)),
         };
         let entry = Entry {
             reservation,
@@ -193,10 +177,6 @@ impl Ledger {
             is_beyond_share,
             shown_in: None,
         };
-        if entry.is_in_shares() {
-            self.shares.add(&entry.reservation);
-        }
-        self.sums.add(&entry);
         self.nodes.entry(entry.reservation.node).or_default().push(entry);
         true
     }
@@ -210,7 +190,6 @@ impl Ledger {
         }
         let entry = self.take_unconfirmed(id)?;
         self.freed += 1;
-        self.by_age.remove(&(entry.since, id));
         Some(entry.since)
     }
 
@@ -218,10 +197,9 @@ impl Ledger {
     /// search.
     pub fn forget_release(&mut self, uid: &str) {
         if let Some(id) = self.releases.get(uid).copied()
-            && let Some(entry) = self.take_unconfirmed(id)
+            && self.take_unconfirmed(id).is_some()
         {
             self.freed += 1;
-            self.by_age.remove(&(entry.since, id));
         }
     }
 
@@ -234,16 +212,8 @@ impl Ledger {
         if reservation.owner.namespace() != namespace || *reservation.site != *site {
             return None;
         }
-        let on_node = self.nodes.get_mut(&node)?;
-        let mut entry = on_node.take(|entry| entry.is_open(id))?;
-        if entry.is_in_shares() {
-            self.shares.take(&entry.reservation);
-        }
-        self.by_age.remove(&(entry.since, id));
-        self.sums.take(&entry);
-        entry.shown_in = Some(revision);
-        self.sums.add(&entry);
-        on_node.push(entry);
+        let mut on_node = self.nodes.get_mut(&node)?.iter_mut();
+        on_node.find(|entry| entry.is_open(id))?.shown_in = Some(revision);
         // From now on it counts once, and for all.
         self.freed += u64::from(self.replicas > 1);
         self.unconfirmed.remove(&id);
@@ -253,56 +223,47 @@ impl Ledger {
     /// The snapshot of this revision is published: every review from now on reads it or a later one.
     /// Cost: a pass over the open reservations.
     pub fn published(&mut self, revision: u64) {
-        self.sums.published(revision);
         let releases = &mut self.releases;
         self.nodes.retain(|_, on_node| {
-            let shown = on_node.retain(|entry| entry.shown_in.is_none_or(|shown_in| shown_in > revision));
-            for uid in shown.iter().filter_map(|entry| entry.reservation.releases.as_ref()) {
-                releases.remove(uid);
+            for shown in on_node.extract_if(.., |entry| entry.shown_in.is_some_and(|shown_in| shown_in <= revision)) {
+                if let Some(uid) = &shown.reservation.releases {
+                    releases.remove(uid);
+                }
             }
-            !on_node.entries().is_empty()
+            !on_node.is_empty()
         });
     }
 
     /// The nodes have other ids from now on; what was reserved on one that has none is forgotten. Cost: a pass over the open
     /// reservations.
     pub fn renumber(&mut self, id: impl Fn(NodeId) -> Option<NodeId>) {
-        let mut nodes = HashMap::with_capacity_and_hasher(self.nodes.len(), BuildHasherDefault::default());
         for (old, mut on_node) in std::mem::take(&mut self.nodes) {
             if let Some(new) = id(old) {
-                on_node.move_to(new);
-                nodes.insert(new, on_node);
-            } else {
-                on_node.entries().iter().for_each(|entry| self.sums.take(entry));
-                let forgotten = on_node.entries().iter().filter(|entry| entry.is_in_shares());
-                forgotten.for_each(|entry| self.shares.take(&entry.reservation));
+                on_node.iter_mut().for_each(|entry| entry.reservation.node = new);
+                self.nodes.insert(new, on_node);
             }
         }
-        self.nodes = nodes;
         self.unconfirmed = std::mem::take(&mut self.unconfirmed)
             .into_iter()
             .filter_map(|(decision, old)| Some((decision, id(old)?)))
             .collect();
-        let unconfirmed = &self.unconfirmed;
-        self.by_age.retain(|(_, decision)| unconfirmed.contains_key(decision));
-        let kept = self.nodes.values().flat_map(OnNode::entries);
-        self.releases = kept
-            .filter_map(|entry| Some((entry.reservation.releases.clone()?, entry.reservation.id)))
-            .collect();
+        let released = |entry: &Entry| Some((entry.reservation.releases.clone()?, entry.reservation.id));
+        self.releases = self.entries().filter_map(released).collect();
     }
 
-    /// Drops what nobody has confirmed in time, and returns how many those were. Cost: a search for each of them.
+    /// Drops what nobody has confirmed in time, and returns how many those were. Cost: a pass over the open reservations.
     pub fn expire(&mut self, now: Moment) -> u64 {
         self.freed += u64::from(self.assumed_volumes.expire(now));
-        let before = self.expired;
         let limit = now.before(self.ttl);
-        while let Some(&(_, id)) = self.by_age.first().filter(|(since, _)| *since <= limit) {
-            self.by_age.pop_first();
-            self.expired += 1;
-            self.freed += 1;
+        let over = self.unconfirmed().filter(|entry| entry.since <= limit);
+        let over: Vec<DecisionId> = over.map(|entry| entry.reservation.id).collect();
+        let expired = over.len() as u64;
+        for id in over {
             self.take_unconfirmed(id);
         }
-        self.expired - before
+        self.expired += expired;
+        self.freed += expired;
+        expired
     }
 
     /// A pod was placed at this site, and the volumes of its claims that have none will be made there. Cost: a few searches for each of
@@ -316,75 +277,35 @@ impl Ledger {
         &self.assumed_volumes
     }
 
-    /// Whether nothing is reserved.
-    pub fn is_empty(&self) -> bool {
-        self.nodes.is_empty()
-    }
-
     /// What takes from `node` as a pod of this namespace finds it in a review that reads the snapshot of `revision`: what nobody
     /// has confirmed, once for every replica, if it is of the same namespace or within the share of its own; and, once, what that
     /// snapshot does not show yet. Cost: a search if anything is reserved at all.
     pub fn charges<'l>(&'l self, node: NodeId, revision: u64, namespace: &'l str) -> impl Iterator<Item = Charge<'l>> {
-        let entries = self.nodes.get(&node).map_or(&[][..], OnNode::entries);
-        entries
-            .iter()
-            .filter_map(move |entry| self.charge(entry, revision, namespace))
+        let entries = self.nodes.get(&node).into_iter().flatten();
+        entries.filter_map(move |entry| self.charge(entry, revision, namespace))
     }
 
-    /// The same as sums, each so many times over. Cost: a search, and as many sums as there are ways to count.
-    pub fn taken<'l>(
-        &'l self,
-        node: NodeId,
-        revision: u64,
-        namespace: &'l str,
-    ) -> impl Iterator<Item = (&'l Share, u32)> {
-        let on_node = self.nodes.get(&node).into_iter();
-        on_node.flat_map(move |on_node| on_node.taken(revision, namespace, self.replicas))
-    }
-
-    /// The same on all nodes of a site. Cost: a pass over the open reservations.
+    /// What takes from all nodes of a site, as [`Self::charges`] counts it. Cost: a pass over the open reservations.
     pub fn reserved<'l>(
         &'l self,
         site: &'l str,
         revision: u64,
         namespace: &'l str,
     ) -> impl Iterator<Item = Charge<'l>> {
-        let entries = self.nodes.values().flat_map(OnNode::entries);
-        let of_site = entries.filter(move |entry| *entry.reservation.site == *site);
+        let of_site = self.entries().filter(move |entry| *entry.reservation.site == *site);
         of_site.filter_map(move |entry| self.charge(entry, revision, namespace))
-    }
-
-    /// The same, together. Cost: a few additions for each different request among them.
-    pub fn assumed(&self, site: &str, revision: u64, namespace: &str) -> AssumedPods {
-        self.sums.assumed(site, revision, namespace, self.replicas)
-    }
-
-    /// From how many nodes anything is taken, for whomever it counts.
-    pub fn nodes(&self) -> usize {
-        self.nodes.len()
-    }
-
-    /// These nodes, each with what is [taken](Self::taken) from it.
-    pub fn on_nodes<'l>(
-        &'l self,
-        revision: u64,
-        namespace: &'l str,
-    ) -> impl Iterator<Item = (NodeId, impl Iterator<Item = (&'l Share, u32)>)> {
-        let nodes = self.nodes.iter();
-        nodes.map(move |(node, on_node)| (*node, on_node.taken(revision, namespace, self.replicas)))
     }
 
     /// How many reservations of this controller at a site the snapshot of `revision` does not show. Cost: a pass over the open
     /// reservations.
     pub fn pods_of(&self, namespace: &str, controller: &str, site: &str, revision: u64) -> u64 {
-        let entries = self.nodes.values().flat_map(OnNode::entries);
         let is_of = |entry: &&Entry| {
             let owner = &entry.reservation.owner;
             *entry.reservation.site == *site
                 && (owner.namespace(), owner.controller()) == (namespace, Some(controller))
                 && entry.shown_in.is_none_or(|shown_in| shown_in > revision)
         };
-        entries.filter(is_of).count() as u64
+        self.entries().filter(is_of).count() as u64
     }
 
     /// Whether the held pod of this uid is being released: it has a reservation then, and no claim counts. Cost: a search.
@@ -409,7 +330,8 @@ impl Ledger {
 
     /// When the next reservation expires, unless it is confirmed, or where a pod was placed says no more where its volumes will be.
     pub fn next_expiry(&self) -> Option<Moment> {
-        let of_reservations = self.by_age.first().map(|(since, _)| since.after(self.ttl));
+        let oldest = self.unconfirmed().map(|entry| entry.since).min();
+        let of_reservations = oldest.map(|since| since.after(self.ttl));
         let of_volumes = self.assumed_volumes.next_expiry();
         [of_reservations, of_volumes].into_iter().flatten().min()
     }
@@ -417,6 +339,30 @@ impl Ledger {
     /// How many reservations nobody has confirmed.
     pub fn open(&self) -> usize {
         self.unconfirmed.len()
+    }
+
+    fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.nodes.values().flatten()
+    }
+
+    fn unconfirmed(&self) -> impl Iterator<Item = &Entry> {
+        self.entries().filter(|entry| entry.shown_in.is_none())
+    }
+
+    /// What the namespace of this reservation would keep from others at its site if this one were within its share, too: once for
+    /// every replica.
+    fn kept_with(&self, reservation: &Reservation) -> Share {
+        let namespace = reservation.owner.namespace();
+        let is_kept = |entry: &&Entry| {
+            entry.is_in_share() && entry.is_of(namespace) && entry.reservation.site == reservation.site
+        };
+        let mut kept = Share::default();
+        let others = self.entries().filter(is_kept).map(|entry| &entry.reservation);
+        for reservation in others.chain([reservation]) {
+            kept.amounts.add(&reservation.amount, self.replicas);
+            kept.pods = kept.pods.saturating_add(self.replicas.into());
+        }
+        kept
     }
 
     fn charge<'l>(&self, entry: &'l Entry, revision: u64, namespace: &str) -> Option<Charge<'l>> {
@@ -438,24 +384,21 @@ impl Ledger {
     /// The one under this id that nobody has confirmed.
     fn open_entry(&self, id: DecisionId) -> Option<&Entry> {
         let on_node = self.nodes.get(self.unconfirmed.get(&id)?)?;
-        on_node.entries().iter().find(|entry| entry.is_open(id))
+        on_node.iter().find(|entry| entry.is_open(id))
     }
 
-    /// The reverse of the one in [`Self::reserve`], but for its age.
+    /// Takes out the one under this id that nobody has confirmed.
     fn take_unconfirmed(&mut self, id: DecisionId) -> Option<Entry> {
         let node = self.unconfirmed.remove(&id)?;
         let on_node = self.nodes.get_mut(&node)?;
-        let entry = on_node.take(|entry| entry.is_open(id))?;
-        if on_node.entries().is_empty() {
+        let at = on_node.iter().position(|entry| entry.is_open(id))?;
+        let entry = on_node.swap_remove(at);
+        if on_node.is_empty() {
             self.nodes.remove(&node);
         }
         if let Some(uid) = &entry.reservation.releases {
             self.releases.remove(uid);
         }
-        if entry.is_in_shares() {
-            self.shares.take(&entry.reservation);
-        }
-        self.sums.take(&entry);
         Some(entry)
     }
 }

@@ -5,6 +5,8 @@ use std::borrow::Cow;
 use crate::model::snapshot::Snapshot;
 use crate::model::volumes::Whereabouts;
 use crate::model::workload::Workload;
+use crate::placement::ledger::Ledger;
+use crate::units::Moment;
 
 /// The workload with where each of its claims lets it run, and the nodes on which its volumes can be used. Unchanged where it has none,
 /// or nothing is known. Where a volume is stays true when the watches are behind; where one can be made, only a pod that is held may
@@ -26,4 +28,18 @@ pub(crate) fn located<'w, 'a>(workload: &'w Workload<'a>, snapshot: &Snapshot) -
         located.constraints.volumes.extend(affinity);
     }
     Cow::Owned(located)
+}
+
+/// The workload with that, and with where the volumes of its claims are assumed to be made.
+pub(crate) fn located_beside<'w, 'a>(
+    workload: &'w Workload<'a>,
+    snapshot: &Snapshot,
+    ledger: &Ledger,
+    now: Moment,
+) -> Cow<'w, Workload<'a>> {
+    let located = located(workload, snapshot);
+    match ledger.assumed_volumes().locate(&located, now) {
+        Some(assumed) => Cow::Owned(assumed),
+        None => located,
+    }
 }

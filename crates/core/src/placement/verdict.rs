@@ -4,11 +4,10 @@ use serde_json::{Map, Value};
 
 use crate::model::link::LinkState;
 use crate::model::liqo::OffloadingPhase;
-use crate::model::node::NodeId;
+use crate::model::node::{Node, NodeId};
 use crate::model::scores::{ProfileScores, Score};
 use crate::model::slo::SloFault;
 use crate::model::snapshot::Site;
-use crate::placement::fitting::Fitting;
 use crate::units::Micros;
 use crate::words;
 
@@ -225,7 +224,7 @@ pub struct Assessment<'s> {
     /// Whether the pod's own nodeSelector and affinity allow a node there.
     pub allowed: bool,
     /// Nodes on which the pod fits now.
-    pub fitting: Fitting<'s>,
+    pub fitting: Vec<&'s Node>,
     /// On how many of them only because placeholders make room.
     pub headroom: usize,
     /// How far Liqo has come with offloading its namespace there; `None` where that is nobody's matter.

@@ -101,7 +101,7 @@ fn snapshot(root: Field<'_>, config: &Config, now: Moment) -> Option<Snapshot> {
     let with_nodes = |(_, site, mut nodes): (_, Site, Vec<Arc<Node>>)| {
         nodes.sort_by(|one, other| one.name.cmp(&other.name));
         Site {
-            nodes: nodes.into_iter().collect(),
+            nodes: Arc::new(nodes),
             ..site
         }
     };

@@ -4,13 +4,14 @@
 mod executor;
 mod records;
 
+use std::cell::OnceCell;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use edgeward_core::cluster::cache::Kind;
 use edgeward_core::cluster::wan::LinkHealth;
 use edgeward_core::config::Config;
-use edgeward_core::engine::{Change, DecisionContext, Engine, SharedState, Snapshots};
+use edgeward_core::engine::{Change, DecisionContext, Engine, SharedState};
 use edgeward_core::model::decision_id::DecisionId;
 use edgeward_core::model::node::Node;
 use edgeward_core::model::scores::ProfileScores;
@@ -209,7 +210,7 @@ impl Run<'_> {
             now,
         };
         let workload = edgeward.records.workload(pod);
-        let read = Snapshots::default();
+        let read = OnceCell::new();
         let verdict = replica.shared.review(&read, &workload, context, || true);
         let reason = verdict.reason.as_str();
         let action = match verdict.action {

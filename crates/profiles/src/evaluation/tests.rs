@@ -35,9 +35,9 @@ fn evaluated(fleet: &Value, equation: &str, metrics: Value, series: &[Series]) -
         let address = format!("10.0.0.{}", &node.name[1..]);
         Arc::make_mut(node).addresses = vec![address.into(), "fd00::1".into()];
     };
-    snapshot.sites[0]
-        .nodes
-        .edit(|nodes| nodes.iter_mut().for_each(with_addresses));
+    Arc::make_mut(&mut snapshot.sites[0].nodes)
+        .iter_mut()
+        .for_each(with_addresses);
     score(
         &profile,
         &snapshot,

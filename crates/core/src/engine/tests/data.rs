@@ -1,5 +1,7 @@
 //! What becomes of held pods when it is seen where their data is.
 
+use std::cell::OnceCell;
+
 use serde_json::{Value, json};
 
 use super::*;
@@ -130,7 +132,7 @@ fn pods_that_share_a_claim_without_a_volume_go_to_the_same_site() {
             id: DecisionId(id),
             now: NOW.at(NOW.moment.after(Micros::from_secs(seconds))),
         };
-        let read = Snapshots::default();
+        let read = OnceCell::new();
         let verdict = shared.review(&read, &workload, context, || is_wanted);
         (verdict.reason, verdict.site().map(|site| site.name().to_owned()))
     };

@@ -2,6 +2,8 @@
 
 mod full_clouds;
 
+use std::cell::OnceCell;
+
 use serde_json::{Value, json};
 
 use super::*;
@@ -92,13 +94,13 @@ impl Cluster {
         let text = pod.to_string();
         let pod = Pod::from_json(&text).unwrap();
         let workload = pod.workload(namespace.into(), &self.config.keys);
-        let read = Snapshots::default();
+        let read = OnceCell::new();
         let verdict = self.shared.review(&read, &workload, self.context(id), || true);
         (verdict.reason, verdict.site().map(|site| site.name().to_owned()))
     }
 
     fn release(&self, held: &HeldPod, since: Moment) -> (Reason, Option<String>) {
-        let read = Snapshots::default();
+        let read = OnceCell::new();
         let waited = self.now.moment.since(since);
         let (verdict, _) =
             self.shared

@@ -17,12 +17,9 @@ const LASTS: Micros = Micros::from_secs(60);
 /// The most claims that are kept; with more, the oldest are forgotten.
 const MAX_CLAIMS: usize = 10_000;
 
-/// Claims without a volume whose pods were placed, each with its site. Equal after equal calls; a copy shares them.
+/// Claims without a volume whose pods were placed, each with its site. Equal after equal calls.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct AssumedVolumes(Option<Arc<Table>>);
-
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Table {
+pub(crate) struct AssumedVolumes {
     by_claim: BTreeMap<Key, Assumed>,
     /// When each was assumed, in this order; the last time of one counts.
     by_age: VecDeque<(Moment, Key)>,
@@ -41,7 +38,10 @@ struct Assumed {
 impl AssumedVolumes {
     /// Of nothing.
     pub(super) const fn new() -> Self {
-        Self(None)
+        Self {
+            by_claim: BTreeMap::new(),
+            by_age: VecDeque::new(),
+        }
     }
 
     /// A pod was placed at this site: the volumes of its claims that have none will be made there. One that is made for its pod alone
@@ -59,12 +59,11 @@ impl AssumedVolumes {
             .filter_map(|claim| claim.name.as_deref())
         {
             let nodes = Arc::clone(nodes.get_or_insert_with(|| nodes_of(site)));
-            let table = Arc::make_mut(self.0.get_or_insert_default());
             let key = [&*workload.namespace, name].map(Arc::<str>::from);
-            table.by_age.push_back((now, key.clone()));
-            table.by_claim.insert(key, Assumed { since: now, nodes });
-            while table.by_age.len() > MAX_CLAIMS {
-                table.forget_oldest();
+            self.by_age.push_back((now, key.clone()));
+            self.by_claim.insert(key, Assumed { since: now, nodes });
+            while self.by_age.len() > MAX_CLAIMS {
+                self.forget_oldest();
             }
         }
     }
@@ -72,13 +71,12 @@ impl AssumedVolumes {
     /// The workload with the nodes on which the volumes of its claims will be that have none; `None` where nothing is known beside
     /// `located`. Cost: a search for each such claim, and a copy where something is.
     pub(in crate::placement) fn locate<'a>(&self, located: &Workload<'a>, now: Moment) -> Option<Workload<'a>> {
-        let table = self.0.as_ref()?;
         let mut assumed: Option<Workload<'a>> = None;
         let mut volumes_before = 0;
         for (at, claim) in located.claims.iter().enumerate() {
             let nodes = match &claim.data {
                 Whereabouts::OfClass(class) if !claim.is_ephemeral => {
-                    table.nodes(&located.namespace, claim, now).map(|nodes| (class, nodes))
+                    self.nodes(&located.namespace, claim, now).map(|nodes| (class, nodes))
                 }
                 _ => None,
             };
@@ -96,26 +94,19 @@ impl AssumedVolumes {
 
     /// Forgets what is too old to count; whether there was any.
     pub(super) fn expire(&mut self, now: Moment) -> bool {
-        let is_over = |table: &Arc<Table>| table.by_age.front().is_some_and(|(since, _)| now.since(*since) > LASTS);
-        let mut is_any = false;
-        while self.0.as_ref().is_some_and(is_over) {
-            is_any = true;
-            Arc::make_mut(self.0.get_or_insert_default()).forget_oldest();
+        let before = self.by_age.len();
+        while self.by_age.front().is_some_and(|(since, _)| now.since(*since) > LASTS) {
+            self.forget_oldest();
         }
-        if self.0.as_ref().is_some_and(|table| table.by_age.is_empty()) {
-            self.0 = None;
-        }
-        is_any
+        self.by_age.len() < before
     }
 
     /// When the next is too old.
     pub(super) fn next_expiry(&self) -> Option<Moment> {
-        let (since, _) = self.0.as_ref()?.by_age.front()?;
+        let (since, _) = self.by_age.front()?;
         Some(since.after(LASTS).after(Micros(1)))
     }
-}
 
-impl Table {
     fn nodes(&self, namespace: &str, claim: &VolumeClaim<'_>, now: Moment) -> Option<VolumeAffinity> {
         let key = [namespace, claim.name.as_deref()?].map(Arc::<str>::from);
         let assumed = self.by_claim.get(&key)?;

@@ -1,8 +1,10 @@
 //! Held pods that may run at some sites alone.
 
+use std::cell::OnceCell;
+
 use super::*;
 use crate::config::{OnNoCapacity, SitePolicy};
-use crate::engine::{DecisionContext, SharedState, Snapshots};
+use crate::engine::{DecisionContext, SharedState};
 use crate::model::decision_id::DecisionId;
 use crate::model::slo::PerClass;
 use crate::model::snapshot::Snapshot;
@@ -96,7 +98,7 @@ proptest! {
             if step.action == PlanAction::Release {
                 let context = DecisionContext { config: &config, id: DecisionId(at as u128), now: NOW };
                 let waited = NOW.moment.since(step.since);
-                let (read, workload) = (Snapshots::default(), step.pod.workload.clone().unwrap());
+                let (read, workload) = (OnceCell::new(), step.pod.workload.clone().unwrap());
                 let (verdict, _) = shared.release(&read, &step.pod, workload, waited, context);
                 prop_assert!(matches!(verdict.action, Action::Place(_) | Action::Hold), "{:?}", verdict.action);
                 let site = verdict.site().map(|site| site.name());
@@ -132,7 +134,7 @@ fn pods_of_one_controller_are_released_to_as_many_sites_as_there_are() {
             id: DecisionId(at),
             now: NOW,
         };
-        let (read, workload) = (Snapshots::default(), held.workload.clone().unwrap());
+        let (read, workload) = (OnceCell::new(), held.workload.clone().unwrap());
         let (verdict, _) = shared.release(&read, &held, workload, Micros::from_secs(1), context);
         sites.push(verdict.site().unwrap().name().to_owned());
     }

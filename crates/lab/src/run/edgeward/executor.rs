@@ -1,9 +1,10 @@
 //! Carries the release plan out, as `controllers::executor` of the webhook does: what the plan says is decided once more and
 //! reserved, then one patch is sent; a version of a pod is acted on once.
 
+use std::cell::OnceCell;
 use std::collections::HashMap;
 
-use edgeward_core::engine::{DecisionContext, Snapshots};
+use edgeward_core::engine::DecisionContext;
 use edgeward_core::model::decision_id::DecisionId;
 use edgeward_core::queue::{Plan, PlanAction, Step};
 use edgeward_core::units::Micros;
@@ -128,7 +129,7 @@ impl Run<'_> {
                     id: DecisionId(id),
                     now,
                 };
-                let read = Snapshots::default();
+                let read = OnceCell::new();
                 let waited = now.moment.since(step.since);
                 let workload = step.pod.workload.clone()?;
                 let (verdict, _) = leader.shared.release(&read, &step.pod, workload, waited, context);

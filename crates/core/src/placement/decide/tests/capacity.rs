@@ -174,7 +174,7 @@ fn half_of_what_is_free_counts_where_the_pod_fits() {
             },
             pods: amount("pods"),
         };
-        candidates(&workload, &snapshot, &config).are_within_share(&kept, "edge", &workload, &config)
+        is_within_share(&kept, &workload, &snapshot.sites[0], &snapshot, &config)
     };
     let small = || json!({"cpu": "100m"});
     for (asked, within, beyond) in [

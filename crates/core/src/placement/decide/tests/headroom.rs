@@ -1,5 +1,7 @@
 //! Room that placeholders keep.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use super::capacity::with_reserved;
@@ -94,7 +96,7 @@ fn what_placeholders_keep_is_given_once() {
             ..Termination::default()
         };
         let nodes = &mut snapshot.sites[0].nodes;
-        nodes.edit(|nodes| std::sync::Arc::make_mut(&mut nodes[0]).terminating[0].termination = termination);
+        Arc::make_mut(&mut Arc::make_mut(nodes)[0]).terminating[0].termination = termination;
         let pod = with(
             pod(json!({})),
             "/spec/containers/0/resources/requests/cpu",

@@ -252,7 +252,7 @@ fn pods_that_are_terminating_are_waited_for_a_while() {
             placeholder: None,
         };
         let nodes = &mut snapshot.sites[0].nodes;
-        nodes.edit(|nodes| Arc::make_mut(&mut nodes[0]).terminating[0].termination = termination);
+        Arc::make_mut(&mut Arc::make_mut(nodes)[0]).terminating[0].termination = termination;
         let text = web.to_string();
         let pod = Pod::from_json(&text).unwrap();
         let config = Config::default();

@@ -225,7 +225,7 @@ fn what_would_let_a_pod_go_undecided_does_not_where_it_has_sites() {
     let mut many = snapshot.clone();
     let node = many.sites[0].nodes[0].clone();
     let more = std::iter::repeat_n(node, 1_000);
-    many.sites[0].nodes.edit(|nodes| nodes.extend(more));
+    std::sync::Arc::make_mut(&mut many.sites[0].nodes).extend(more);
     let verdict = decide(&workload, &Room::of(&many), &config, NOW);
     assert_eq!(verdict.reason.as_str(), "held_no_capacity");
     assert!(verdict.warnings[0].contains("comparisons"), "{:?}", verdict.warnings);

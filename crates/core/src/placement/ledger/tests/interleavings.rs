@@ -15,8 +15,8 @@ use crate::config::Config;
 use crate::model::node::Node;
 use crate::model::snapshot::Snapshot;
 use crate::model::workload::QueueKey;
-use crate::placement::decide::{candidates, decide_among};
-use crate::placement::ledger::tests::TTL;
+use crate::placement::decide::{decide, is_within_share};
+use crate::placement::ledger::tests::{TTL, assumed};
 use crate::placement::room::Room;
 use crate::testkit::{self, NOW};
 use crate::units::{Millicores, Now};
@@ -248,9 +248,8 @@ impl World {
         let text = document.to_string();
         let config = Config::default();
         let workload = Pod::from_json(&text).unwrap().workload(namespace.into(), &config.keys);
-        let found = candidates(&workload, &self.stored.snapshot, &config);
         let room = Room::new(&self.stored.snapshot, &self.ledger, QueueKey::LAST, namespace);
-        let verdict = decide_among(&workload, &found, &room, &config, self.now);
+        let verdict = decide(&workload, &room, &config, self.now);
         let Some(node) = verdict.node else {
             // Said to fit nowhere.
             for at in 0..3 {
@@ -280,8 +279,9 @@ impl World {
         };
         let (kept, share) = self.kept_with(None, owner, &workload.request);
         let is_within = is_within(&kept, share);
+        let snapshot = &self.stored.snapshot;
         assert_eq!(
-            found.are_within_share(&kept, "edge", &workload, &config),
+            is_within_share(&kept, &workload, &snapshot.sites[0], snapshot, &config),
             is_within,
             "{kept:?}"
         );
@@ -387,7 +387,7 @@ impl World {
                 node.pods += 1;
             }
         };
-        snapshot.sites[0].nodes.edit(|nodes| nodes.iter_mut().for_each(charge));
+        Arc::make_mut(&mut snapshot.sites[0].nodes).iter_mut().for_each(charge);
         Published { snapshot, pods }
     }
 
@@ -596,10 +596,11 @@ impl World {
         }
         let revision = self.stored.snapshot.revision;
         assert_eq!(fresh.open(), self.ledger.open());
-        assert_eq!(fresh.shares, self.ledger.shares);
         for namespace in ["shop", "bank", "another"] {
-            let assumed = |ledger: &Ledger| ledger.assumed("edge", revision, namespace);
-            assert_eq!(assumed(&fresh), assumed(&self.ledger));
+            assert_eq!(
+                assumed(&fresh, "edge", revision, namespace),
+                assumed(&self.ledger, "edge", revision, namespace)
+            );
         }
     }
 }

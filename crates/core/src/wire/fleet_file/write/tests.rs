@@ -115,7 +115,7 @@ fn snapshot(step: i64) -> impl Strategy<Value = Snapshot> {
                 let odd = nodes.iter_mut().zip(odd);
                 odd.for_each(|(node, odd)| used(Arc::make_mut(node), odd));
             };
-            site.nodes.edit(each);
+            each(Arc::make_mut(&mut site.nodes));
         }
         let mut nodes = snapshot.sites.iter().flat_map(|site| &*site.nodes);
         snapshot.has_placeholders = nodes.any(|node| !node.placeholders.is_empty());
@@ -132,7 +132,7 @@ fn shown(mut snapshot: Snapshot) -> String {
             ..(*site.definition).clone()
         });
         let forget = |node: &mut Arc<Node>| Arc::make_mut(node).id = NodeId(0);
-        site.nodes.edit(|nodes| nodes.iter_mut().for_each(forget));
+        Arc::make_mut(&mut site.nodes).iter_mut().for_each(forget);
     }
     format!("{snapshot:#?}")
 }
