@@ -386,7 +386,14 @@ fn assess<'s>(
             ..assessment
         }
     };
-    room.snapshot.sites.iter().map(assess).collect()
+    let mut sites: Vec<Assessment<'s>> = room.snapshot.sites.iter().map(assess).collect();
+    if sites.iter().all(|site| !site.allowed) {
+        for found in &mut sites {
+            let is_left_by_strategy = feasibility::is_left_by_strategy(workload, found.site, room.snapshot);
+            found.allowed = !is_left_by_strategy && feasibility::may_allow(workload, found.site);
+        }
+    }
+    sites
 }
 
 #[cfg(test)]

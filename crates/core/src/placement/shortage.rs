@@ -53,11 +53,7 @@ fn refuse_nodes(workload: &Workload<'_>, site: &Site) -> Refusal {
     if matching > 0 {
         return Refusal::new(RefusalCode::NodeNotReady).with("matchingNodes", matching);
     }
-    let refusal = Refusal::new(RefusalCode::NoMatchingNode)
+    Refusal::new(RefusalCode::NoMatchingNode)
         .with("nodes", site.nodes.len())
-        .with("selectedNodes", selected.len());
-    match site.remembered.len() {
-        0 => refusal,
-        gone => refusal.with("rememberedNodes", gone),
-    }
+        .with("selectedNodes", selected.len())
 }

@@ -8,15 +8,9 @@ use crate::units::Millicores;
 const TTL: Micros = Micros::from_secs(3);
 
 impl Ledger {
-    /// The reservations that nobody has confirmed.
-    fn open_entries(&self) -> impl Iterator<Item = &Entry> {
-        let entries = self.nodes.values().flat_map(OnNode::entries);
-        entries.filter(|entry| entry.shown_in.is_none())
-    }
-
-    /// How many of these count for their own namespace alone.
+    /// How many unconfirmed reservations count for their own namespace alone.
     fn beyond_share(&self) -> usize {
-        self.open_entries().filter(|entry| entry.is_beyond_share).count()
+        self.unconfirmed().filter(|entry| entry.is_beyond_share).count()
     }
 }
 

@@ -551,7 +551,7 @@ impl World {
     /// What a namespace keeps from others by what nobody has confirmed is no more than its share was when it last kept more.
     fn check_shares(&self) {
         let mut kept = BTreeMap::<&str, (i64, i64)>::new();
-        let open = self.ledger.open_entries().filter(|open| !open.is_beyond_share);
+        let open = self.ledger.unconfirmed().filter(|open| !open.is_beyond_share);
         for Entry { reservation, .. } in open {
             let (cpu, slots) = kept.entry(reservation.owner.namespace()).or_default();
             *cpu += reservation.amount.cpu.0;
