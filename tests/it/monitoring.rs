@@ -8,6 +8,9 @@ use serde_json::{Value, json};
 
 use crate::deployment::object;
 
+/// What the program exposes, as a unit test holds.
+const METRICS: &str = include_str!("../../docs/metrics.md");
+
 /// What is asked of the API server, with the labels that are used.
 const API_SERVER: [(&str, &[&str]); 2] = [
     ("apiserver_admission_webhook_fail_open_count", &["name"]),
