@@ -11,7 +11,7 @@ use std::time::Duration;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use edgeward_core::units::Micros;
 use jiff::Timestamp;
-use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::crypto::{CryptoProvider, ring};
 use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert, ServerConfig};
 use rustls::sign::CertifiedKey;
 use tokio::sync::watch;
@@ -454,15 +454,15 @@ async fn warn_when_over(current: &Current, clock: Clock) {
     }
 }
 
-/// Makes aws-lc-rs the process's crypto provider, for clients that ask for the default one. Our own server does not
+/// Makes ring the process's crypto provider, for clients that ask for the default one. Our own server does not
 /// need it. May be called more than once.
 pub fn install_crypto_provider() {
     // The error says that there is one already, which is what was wanted.
-    let _ = aws_lc_rs::default_provider().install_default();
+    let _ = ring::default_provider().install_default();
 }
 
 fn provider() -> Arc<CryptoProvider> {
-    Arc::new(aws_lc_rs::default_provider())
+    Arc::new(ring::default_provider())
 }
 
 /// Answers every handshake with the pair of the moment, whatever name the client asks for: the API server may call

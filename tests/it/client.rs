@@ -63,7 +63,7 @@ impl Client {
         for certificate in CertificateDer::pem_slice_iter(self.ca_bundle.as_bytes()) {
             roots.add(certificate.expect("PEM")).expect("a root");
         }
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config = ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(self.versions)
             .expect("versions")

@@ -413,7 +413,7 @@ async fn accepted_connections_have_nodelay() {
     roots
         .add(rustls::pki_types::pem::PemObject::from_pem_slice(pem).expect("PEM"))
         .expect("a root");
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
     let client = rustls::ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .expect("versions")

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Url};
-use rustls::crypto::aws_lc_rs;
+use rustls::crypto::ring;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
@@ -35,7 +35,7 @@ pub struct Exporter {
 impl Exporter {
     pub(super) fn new(url: &str, spans: mpsc::Receiver<Span>) -> anyhow::Result<Self> {
         // The error says that there is one already, which is what was wanted.
-        let _ = aws_lc_rs::default_provider().install_default();
+        let _ = ring::default_provider().install_default();
         let url: Url = url.parse().with_context(|| format!("{url:?} is no URL"))?;
         ensure!(
             ["http", "https"].contains(&url.scheme()),

@@ -10,7 +10,7 @@ use http::header::AUTHORIZATION;
 use prometheus_http_query::Client;
 use reqwest::Certificate;
 use reqwest::redirect::Policy;
-use rustls::crypto::aws_lc_rs;
+use rustls::crypto::ring;
 
 use crate::platform::files;
 use crate::platform::files::Watch;
@@ -34,7 +34,7 @@ struct Files {
 impl Connection {
     pub(in crate::sources) async fn open(prometheus: &Prometheus) -> anyhow::Result<Self> {
         // The error says that there is one already, which is what was wanted.
-        let _ = aws_lc_rs::default_provider().install_default();
+        let _ = ring::default_provider().install_default();
         let files = Files {
             url: prometheus.url.clone(),
             has_token: prometheus.token_file.is_some(),

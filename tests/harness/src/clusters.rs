@@ -142,7 +142,7 @@ fn start(suite: &'static Suite, wanted: Vec<(&'static str, Needs)>) -> Result<Op
         );
         return Ok(None);
     };
-    let provider = rustls::crypto::aws_lc_rs::default_provider();
+    let provider = rustls::crypto::ring::default_provider();
     provider
         .install_default()
         .ok()
