@@ -136,11 +136,14 @@ impl Read for Micros {
     }
 }
 
-/// Of a percentage.
+/// A percentage or a number.
 impl Read for Permille {
     fn read(&mut self, field: &Field<'_>, kind: &Kind) {
-        let Kind::Percent(least) = *kind else { return };
-        *self = field.percent(least).unwrap_or(*self);
+        let read = match *kind {
+            Kind::Percent(least) => field.percent(least),
+            _ => kind.thousandths(field).map(Self),
+        };
+        *self = read.unwrap_or(*self);
     }
 }
 

@@ -311,7 +311,7 @@ fn a_pod_does_not_stand_in_its_own_way() {
             .map(|queue| queue.waiting)
             .collect::<Vec<_>>()
     };
-    assert_eq!(lifted(&fixture.cache.publish(fixture.now)), [0]);
+    assert_eq!(lifted(&fixture.cache.publish(fixture.now)), [0; 0]);
 }
 
 #[test]

@@ -85,18 +85,12 @@ fn site(members: BoxedStrategy<Value>) -> BoxedStrategy<Value> {
     let queue = (
         select(&["latency", "throughput", "batch"][..]),
         0_u32..8,
-        0_u32..3,
         object(vec![
             ("priority", select(&[-5, 0, 5][..]).prop_map(Value::from).boxed()),
             ("sloPriority", select(&[0, 5, 10][..]).prop_map(Value::from).boxed()),
         ]),
     )
-        .prop_map(|(class, waiting, others, ranks)| {
-            with_members(
-                json!({"class": class, "waiting": waiting, "pending": waiting + others}),
-                ranks,
-            )
-        });
+        .prop_map(|(class, waiting, ranks)| with_members(json!({"class": class, "waiting": waiting}), ranks));
     let time = || select(&[5, 120, 900][..]).prop_map(Value::from).boxed();
     let observed = object(vec![("latency", time()), ("throughput", time()), ("batch", time())]);
     let observed_of = time().prop_map(|ms| json!([{"namespace": "shop", "controller": "u", "ms": ms}]));
