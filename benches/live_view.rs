@@ -128,7 +128,7 @@ fn measure(nodes: usize, pods: usize) {
 }
 
 fn apply(cache: &mut Cache, text: &str, keys: &Keys, at: Moment) {
-    let record = Pod::from_json(text).unwrap().record(text.len(), keys).unwrap().unwrap();
+    let record = Pod::from_json(text).unwrap().record(keys).unwrap().unwrap();
     cache.apply_pod(&record, None, at);
 }
 

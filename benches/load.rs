@@ -184,11 +184,7 @@ fn reviewer(clock: Clock, metrics: &Arc<Metrics>) -> Reviewer {
         pod["metadata"]["namespace"] = "shop".into();
         pod["spec"]["nodeName"] = format!("edge-{}", i % 1_000).into();
         let text = pod.to_string();
-        let record = Pod::from_json(&text)
-            .unwrap()
-            .record(text.len(), &keys)
-            .unwrap()
-            .unwrap();
+        let record = Pod::from_json(&text).unwrap().record(&keys).unwrap().unwrap();
         cache.apply_pod(&record, None, now);
     }
     Kind::ALL.into_iter().for_each(|kind| cache.record_event(kind, now));

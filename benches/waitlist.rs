@@ -79,11 +79,7 @@ fn publication() -> Duration {
         pod.to_string()
     };
     let apply = |cache: &mut Cache, text: &str| {
-        let record = Pod::from_json(text)
-            .unwrap()
-            .record(text.len(), &keys)
-            .unwrap()
-            .unwrap();
+        let record = Pod::from_json(text).unwrap().record(&keys).unwrap().unwrap();
         cache.apply_pod(&record, None, NOW.moment);
     };
     (0..NODES).for_each(|i| apply(&mut cache, &bound(i, "False")));
@@ -203,9 +199,7 @@ fn held(i: usize, controller: usize) -> Arc<HeldPod> {
         },
     });
     let text = pod.to_string();
-    let record = Pod::from_json(&text)
-        .unwrap()
-        .record(text.len(), &Keys::new("example.io"));
+    let record = Pod::from_json(&text).unwrap().record(&Keys::new("example.io"));
     record.unwrap().unwrap().held.unwrap()
 }
 

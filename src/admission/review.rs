@@ -37,9 +37,9 @@ const KIND: &str = "AdmissionReview";
 /// The attribute of a span that has the reason code.
 const REASON: &str = "edgeward.reason";
 
-/// The most commas that the JSON text of a pod may have. A comma stands for an element of a list or for a field, which takes up to 500
-/// bytes of memory once it is read: `{},` may be a container.
-const MAX_COMMAS: usize = 50_000;
+/// The most list elements and fields that a pod may have. Each takes a few bytes of the body and up to 500 bytes of memory once it is
+/// read: `{},` may be a container.
+const MAX_ELEMENTS: usize = 20_000;
 
 /// The bytes of serde's message that are shown: it quotes texts of any length.
 const SHOWN_ERROR: usize = 512;
@@ -122,8 +122,8 @@ impl Reviewer {
             return Ok(response.bytes());
         };
         let text = object.get();
-        if text.bytes().filter(|byte| *byte == b',').count() > MAX_COMMAS {
-            let why = format!("has more than {MAX_COMMAS} list elements and fields");
+        if commas(text) > MAX_ELEMENTS {
+            let why = format!("has more than {MAX_ELEMENTS} list elements and fields");
             let mut response = self.untouched(&request, Reason::TooLarge, &why, responder);
             response.warn(&format!("not placed: the pod {why}"));
             return Ok(response.bytes());
@@ -280,6 +280,21 @@ impl Reviewer {
         self.metrics
             .review(action.as_str(), reason.as_str(), class, site, elapsed);
     }
+}
+
+/// The commas of a JSON text, without those in its strings.
+fn commas(json: &str) -> usize {
+    let (mut commas, mut in_string, mut is_escaped) = (0, false, false);
+    for byte in json.bytes() {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' => is_escaped = true,
+            b'"' => in_string = !in_string,
+            b',' if !in_string => commas += 1,
+            _ => {}
+        }
+    }
+    commas
 }
 
 /// The class as logs and metrics name it: `none` for a pod without SLO, `invalid` where it is not one.

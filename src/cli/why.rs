@@ -128,7 +128,7 @@ impl Why {
         let (config, _) = inspect::with_discovered(config, liqo.as_ref());
         let policies = Policies::of(policies.into_iter().flatten());
         let mut pod = Pod::from_json(&json).with_context(|| format!("pod {namespace}/{name} cannot be read"))?;
-        let record = pod.record(json.len(), &config.keys)?;
+        let record = pod.record(&config.keys)?;
         let record = record.with_context(|| format!("pod {namespace}/{name} has no uid"))?;
         policies.apply(&mut pod, namespace, &config.keys);
         let home = self.installed.namespace();

@@ -32,11 +32,9 @@ use crate::instruments::metrics::{Metrics, ReleaseOutcome, UNREAD};
 use crate::platform::blocking::blocking;
 use crate::platform::clock::Clock;
 
-/// How many pods are read or patched at once to lose the gate; others, as far as fewer are.
-const AT_ONCE: usize = 16;
-
-/// How many bytes these pods have together, where they are more than one: what is read takes memory.
-const BYTES_AT_ONCE: usize = 4 * 1024 * 1024;
+/// The most pods that are read or patched at once, each of which may take a few MiB. Pods that go on waiting use the places that
+/// releases leave.
+const AT_ONCE: usize = 8;
 
 /// The first and the longest pause before a pod that could not be patched is tried again.
 const PAUSES: [Micros; 2] = [Micros::from_secs(1), Micros::from_secs(60)];
@@ -176,7 +174,7 @@ impl Executor {
     fn read(&self, step: Step) -> impl Future<Output = (Step, Result<String, Outcome>)> + use<> {
         let client = self.client.clone();
         async move {
-            let text = version(&step.pod).read(&client, step.pod.size).await;
+            let text = version(&step.pod).read(&client).await;
             (step, text)
         }
     }
@@ -277,47 +275,29 @@ impl Executor {
     }
 }
 
-/// What is being read and patched.
+/// How many pods are being read and patched.
 #[derive(Debug, Default)]
 struct UnderWay {
-    all: Load,
+    all: usize,
     /// Without those that go on waiting.
-    releases: Load,
-}
-
-/// How much that is.
-#[derive(Debug, Default)]
-struct Load {
-    pods: usize,
-    bytes: usize,
+    releases: usize,
 }
 
 impl UnderWay {
-    /// Adds the pod of this step, unless that is too much. Those that go on waiting are nothing to the others.
+    /// Adds the pod of this step if there is a place for it. Pods that go on waiting take no place of a release.
     fn add(&mut self, step: &Step) -> bool {
-        let size = step.pod.size;
-        let load = if is_update(step) { &self.all } else { &self.releases };
-        if load.pods >= AT_ONCE || (load.pods > 0 && load.bytes + size > BYTES_AT_ONCE) {
+        let pods = if is_update(step) { self.all } else { self.releases };
+        if pods >= AT_ONCE {
             return false;
         }
-        for load in self.loads(step) {
-            load.pods += 1;
-            load.bytes += size;
-        }
+        self.all += 1;
+        self.releases += usize::from(!is_update(step));
         true
     }
 
-    /// The reverse.
     fn remove(&mut self, step: &Step) {
-        for load in self.loads(step) {
-            load.pods -= 1;
-            load.bytes -= step.pod.size;
-        }
-    }
-
-    fn loads(&mut self, step: &Step) -> impl Iterator<Item = &mut Load> {
-        let releases = (!is_update(step)).then_some(&mut self.releases);
-        std::iter::once(&mut self.all).chain(releases)
+        self.all -= 1;
+        self.releases -= usize::from(!is_update(step));
     }
 }
 

@@ -12,11 +12,8 @@ use edgeward_core::placement::patch::Operation;
 
 use crate::api::protobuf;
 
-/// How long a pod is waited for that is read, beside the time that its bytes take.
-const READING: Duration = Duration::from_secs(5);
-
-/// How many bytes arrive in a second, at the least.
-const BYTES_PER_SECOND: usize = 1024 * 1024;
+/// How long reading a pod may take.
+const READING: Duration = Duration::from_secs(10);
 
 /// What came of a patch.
 #[derive(Debug)]
@@ -40,13 +37,12 @@ pub(super) struct Version<'a> {
 }
 
 impl Version<'_> {
-    /// The JSON text of what is read of the pod, perhaps of another version. It is waited for as long as so many bytes may take.
+    /// The JSON text of what is read of the pod, perhaps of another version.
     ///
     /// # Errors
     /// What else came of it: never [`Outcome::Changed`].
-    pub(super) async fn read(self, client: &Client, bytes: usize) -> Result<String, Outcome> {
-        let longest = READING + Duration::from_secs((bytes / BYTES_PER_SECOND) as u64);
-        let reading = tokio::time::timeout(longest, read(client, self.namespace, self.name));
+    pub(super) async fn read(self, client: &Client) -> Result<String, Outcome> {
+        let reading = tokio::time::timeout(READING, read(client, self.namespace, self.name));
         let text = match reading.await {
             Ok(read) => read.map_err(not_taken)?,
             Err(_) => return Err(Outcome::Unavailable("it cannot be read: no answer".to_owned())),

@@ -13,7 +13,6 @@ use serde_json::value::RawValue;
 pub(crate) struct Raw<K> {
     metadata: ObjectMeta,
     json: Box<str>,
-    size: usize,
     kind: PhantomData<fn() -> K>,
 }
 
@@ -23,16 +22,11 @@ impl<K> Raw<K> {
         &self.json
     }
 
-    /// How many bytes the API server sent of it, or its text has where these are more.
-    pub(crate) fn size(&self) -> usize {
-        self.size
-    }
-
-    /// The object of this JSON text, of this [size](Self::size).
+    /// The object of this JSON text.
     ///
     /// # Errors
     /// It has no metadata.
-    pub(crate) fn from_json(json: Box<str>, size: usize) -> serde_json::Result<Self> {
+    pub(crate) fn from_json(json: Box<str>) -> serde_json::Result<Self> {
         #[derive(Deserialize)]
         struct Object<'a> {
             #[serde(borrow)]
@@ -65,7 +59,6 @@ impl<K> Raw<K> {
                 ..ObjectMeta::default()
             },
             json,
-            size,
             kind: PhantomData,
         })
     }
@@ -76,7 +69,6 @@ impl<K> Clone for Raw<K> {
         Self {
             metadata: self.metadata.clone(),
             json: self.json.clone(),
-            size: self.size,
             kind: PhantomData,
         }
     }
@@ -93,8 +85,7 @@ impl<K> std::fmt::Debug for Raw<K> {
 impl<'de, K> Deserialize<'de> for Raw<K> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let json = Box::<RawValue>::deserialize(deserializer)?;
-        let size = json.get().len();
-        Self::from_json(json.into(), size).map_err(de::Error::custom)
+        Self::from_json(json.into()).map_err(de::Error::custom)
     }
 }
 

@@ -368,7 +368,7 @@ pub(crate) fn read_pod(
     limit: &LogLimit,
 ) -> Option<PodRecord> {
     let names = names.read().unwrap_or_else(PoisonError::into_inner);
-    pod::read_record(object.json(), object.size(), keys, &names)
+    pod::read_record(object.json(), keys, &names)
         .map_err(|error| unreadable(Kind::Pods.as_str(), object, &error, limit))
         .ok()?
 }

@@ -79,19 +79,6 @@ impl HeldPod {
             .ok()
     }
 
-    /// The same without anything that its manifest decides about the size of.
-    fn by_name(&self) -> Self {
-        Self {
-            workload: None,
-            reason: None,
-            uid: Arc::clone(&self.uid),
-            namespace: self.namespace.clone(),
-            name: self.name.clone(),
-            resource_version: self.resource_version.clone(),
-            ..*self
-        }
-    }
-
     /// For how long it may be held.
     pub fn longest(&self, config: &Config) -> Micros {
         let [.., limit] = Age::ends(self, config);
@@ -301,15 +288,6 @@ impl Waitlist {
         self.changed || self.claims.not_considered().is_some()
     }
 
-    /// Keeps of pods in namespaces that have not opted in nothing but their names, once it is certain that these have not.
-    fn drop_unmanaged(&mut self, is_managed: impl Fn(&str) -> bool, now: Moment) {
-        for entry in self.pods.values_mut() {
-            if entry.is_unmanaged(&is_managed, now) && entry.pod.workload.is_some() {
-                entry.pod = Arc::new(entry.pod.by_name());
-            }
-        }
-    }
-
     /// Decides about every held pod whose only gate is ours, in the order of the queue, each on the room that the earlier ones
     /// left; what the placed ones will take is claimed. Goes on where the plan before ran out of comparisons, if it did.
     /// Cost: a decision for each pod, but only one for those that differ in nothing but their age and find no room, for each of
@@ -323,7 +301,6 @@ impl Waitlist {
         is_managed: impl Fn(&str) -> bool,
         now: Now,
     ) -> Plan {
-        self.drop_unmanaged(&is_managed, now.moment);
         let from = self.claims.not_considered();
         let (mut claims, mut steps) = match from {
             Some(_) => ((*self.claims).clone(), std::mem::take(&mut self.steps)),
@@ -363,21 +340,21 @@ impl Waitlist {
             }
         }
         let mut in_order = vec![];
-        let mut unread = vec![];
+        let mut alone = vec![];
         for entry in self.pods.values() {
             match &entry.pod.workload {
-                Some(workload) => {
+                // The label of the namespace may be seen later than the pod.
+                Some(workload) if is_managed(&entry.pod.namespace) => {
                     let queue_key = entry.pod.queue_key_of(workload, config).late(entry.is_late);
                     in_order.push((queue_key, entry, workload));
                 }
-                None => unread.push(entry),
+                _ => alone.push(entry),
             }
         }
         in_order.sort_unstable_by_key(|(queue_key, ..)| *queue_key);
         let begin = in_order.partition_point(|(queue_key, ..)| from.is_some_and(|from| *queue_key < from));
         for (queue_key, entry, workload) in &in_order[begin..] {
-            // The label of the namespace may be seen later than the pod.
-            if is_managed(&entry.pod.namespace) && !planning.consider(entry, workload, *queue_key) {
+            if !planning.consider(entry, workload, *queue_key) {
                 planning.claims.consider_up_to(Some(*queue_key));
                 break;
             }
@@ -388,13 +365,13 @@ impl Waitlist {
             None => vec![],
         };
         // Not by the time that its author states.
-        unread.sort_unstable_by_key(|entry| {
+        alone.sort_unstable_by_key(|entry| {
             let is_managed = is_managed(&entry.pod.namespace);
             (!is_managed, entry.pod.created, &entry.pod.uid)
         });
-        for entry in unread {
+        for entry in alone {
             if is_managed(&entry.pod.namespace) {
-                planning.consider_unread(entry);
+                planning.consider_alone(entry);
             } else if entry.is_unmanaged(&is_managed, now.moment) {
                 planning.step(entry, PlanAction::RemoveGate(Reason::NotManaged));
             }

@@ -177,17 +177,18 @@ fn a_pod_of_too_many_elements_is_left_as_it_is_and_counted() {
         let reviewer = reviewer(Config::default());
         let mut pod = latency_pod();
         pod["spec"]["tolerations"] = vec![json!({}); tolerations].into();
+        pod["metadata"]["annotations"]["text"] = "\",".repeat(MAX_ELEMENTS).into();
         let response = answer(&reviewer, &create(pod));
         (response, counted(&reviewer, "passthrough_too_large"))
     };
     let expected = json!({
         "uid": "705ab4f5-6393-11e8-b7cc-42010a800002",
         "allowed": true,
-        "warnings": ["not placed: the pod has more than 50000 list elements and fields"],
+        "warnings": ["not placed: the pod has more than 20000 list elements and fields"],
         "auditAnnotations": {"reason": "passthrough_too_large"},
     });
-    assert_eq!(review(MAX_COMMAS + 1), (expected, true));
-    let (response, is_too_large) = review(MAX_COMMAS - 100);
+    assert_eq!(review(MAX_ELEMENTS + 1), (expected, true));
+    let (response, is_too_large) = review(MAX_ELEMENTS - 100);
     assert!(response["patch"].is_string() && !is_too_large, "{response}");
 }
 

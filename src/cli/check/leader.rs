@@ -208,9 +208,7 @@ mod tests {
         });
         change(&mut pod);
         let text = pod.to_string();
-        let record = Pod::from_json(&text)
-            .unwrap()
-            .record(text.len(), &Keys::new("acme.dev"));
+        let record = Pod::from_json(&text).unwrap().record(&Keys::new("acme.dev"));
         record.unwrap().unwrap().held.unwrap()
     }
 

@@ -194,17 +194,8 @@ fn pod(name: &str, version: &str) -> Value {
 /// The pod of this number as the waitlist keeps it, in version 7.
 fn held_pod(number: usize) -> Arc<HeldPod> {
     let text = pod(&format!("p{number}"), "7").to_string();
-    let record = Pod::from_json(&text)
-        .unwrap()
-        .record(text.len(), &Config::default().keys)
-        .unwrap();
+    let record = Pod::from_json(&text).unwrap().record(&Config::default().keys).unwrap();
     record.unwrap().held.unwrap()
-}
-
-/// The same, of which reading takes so many bytes.
-fn held_pod_of(size: usize, number: usize) -> Arc<HeldPod> {
-    let pod = (*held_pod(number)).clone();
-    Arc::new(HeldPod { size, ..pod })
 }
 
 fn seconds(patches: &[Asked]) -> Vec<u64> {
@@ -309,62 +300,42 @@ async fn an_answer_that_does_not_come_keeps_nobody_for_long() {
         ..Answers::patch(200)
     };
     let server = Server::start(answers, vec![(held_pod(0), PlanAction::Release)]);
-    // Five seconds each time, and the pause.
-    assert_eq!(seconds(&server.asked_within(30).await), [0, 6, 13, 22]);
+    // Ten seconds each time, and the pause.
+    assert_eq!(seconds(&server.asked_within(60).await), [0, 11, 23, 37, 55]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn as_many_are_read_at_once_as_memory_allows() {
-    const LARGE: usize = 1_400_000;
-    for (size, at_once) in [
-        (25_000, AT_ONCE),
-        (LARGE, BYTES_AT_ONCE / LARGE),
-        (BYTES_AT_ONCE + 1, 1),
-    ] {
-        let answers = Answers {
-            latency: |_| Duration::from_millis(10),
-            ..Answers::patch(200)
-        };
-        let action = PlanAction::RemoveGate(Reason::NotManaged);
-        let steps = (0..40).map(|number| (held_pod_of(size, number), action));
-        let server = Server::start(answers, steps.collect());
-        assert_eq!(server.patched_within(10).await.len(), 40, "{size}");
-        assert_eq!(server.read_at_once.load(Ordering::Relaxed), at_once, "{size}");
-    }
+async fn a_few_pods_are_read_at_once() {
+    let answers = Answers {
+        latency: |_| Duration::from_millis(10),
+        ..Answers::patch(200)
+    };
+    let action = PlanAction::RemoveGate(Reason::NotManaged);
+    let steps = (0..40).map(|number| (held_pod(number), action));
+    let server = Server::start(answers, steps.collect());
+    assert_eq!(server.patched_within(10).await.len(), 40);
+    assert_eq!(server.read_at_once.load(Ordering::Relaxed), AT_ONCE);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_release_waits_for_no_pod_that_goes_on_waiting() {
-    for size in [25_000, BYTES_AT_ONCE + 1] {
-        let answers = Answers {
-            latency: |_| Duration::from_secs(1),
-            ..Answers::patch(200)
-        };
-        let update = PlanAction::UpdateReason(Reason::HeldForeignGate);
-        let updates: Vec<_> = (1..=200).map(|number| (held_pod_of(size, number), update)).collect();
-        let all = [&*updates, &[(held_pod(0), PlanAction::Release)]].concat();
-        let server = Server::start(answers.clone(), all.clone());
-        assert!(server.patched_within(2).await.iter().any(is_placement), "{size}");
-        // Nor does one that is planned while they are under way.
-        let server = Server::start(answers, updates);
-        tokio::time::sleep(Duration::from_millis(500)).await;
-        server.plan(all);
-        let patches = server.patched_within(2).await;
-        assert!(patches.iter().any(is_placement), "{size}");
-        // They have what is left.
-        assert_eq!(patches.len() + server.patched_within(300).await.len(), 201, "{size}");
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_large_pod_is_waited_for_as_long_as_its_bytes_take() {
     let answers = Answers {
-        latency: |_| Duration::from_secs(12),
+        latency: |_| Duration::from_secs(1),
         ..Answers::patch(200)
     };
-    let steps = vec![(held_pod_of(8 << 20, 0), PlanAction::Release)];
-    let server = Server::start(answers, steps);
-    assert_eq!(seconds(&server.patched_within(60).await), [12]);
+    let update = PlanAction::UpdateReason(Reason::HeldForeignGate);
+    let updates: Vec<_> = (1..=200).map(|number| (held_pod(number), update)).collect();
+    let all = [&*updates, &[(held_pod(0), PlanAction::Release)]].concat();
+    let server = Server::start(answers.clone(), all.clone());
+    assert!(server.patched_within(2).await.iter().any(is_placement));
+    // Nor does one that is planned while they are under way.
+    let server = Server::start(answers, updates);
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    server.plan(all);
+    let patches = server.patched_within(2).await;
+    assert!(patches.iter().any(is_placement));
+    // They have what is left.
+    assert_eq!(patches.len() + server.patched_within(300).await.len(), 201);
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,7 +1,6 @@
 //! How long work took, by the finished pods of Jobs: a mean per class, and per controller, at each site.
 //!
-//! [`crate::wire::pod::Pod::finished`] reads it of one pod. [`Processing`] remembers a few numbers for each mean, and no
-//! pod.
+//! [`Processing`] remembers a few numbers for each mean, and no pod.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -119,9 +119,7 @@ fn a_held_pod_is_no_older_for_having_been_folded_late() {
 fn record(pod: &serde_json::Value) -> Change {
     let text = pod.to_string();
     let pod = crate::wire::pod::Pod::from_json(&text).unwrap();
-    Change::Pod(Box::new(
-        pod.record(text.len(), &Config::default().keys).unwrap().unwrap(),
-    ))
+    Change::Pod(Box::new(pod.record(&Config::default().keys).unwrap().unwrap()))
 }
 
 #[test]

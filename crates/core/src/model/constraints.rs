@@ -59,8 +59,14 @@ impl NodeConstraints<'_> {
     /// The same, independent of the document it was read from.
     pub fn into_owned(self) -> NodeConstraints<'static> {
         NodeConstraints {
-            selector: each_owned(self.selector, |(key, value)| (owned(key), owned(value))),
-            affinity: self.affinity.map(|terms| each_owned(terms, Term::into_owned)),
+            selector: self
+                .selector
+                .into_iter()
+                .map(|(key, value)| (owned(key), owned(value)))
+                .collect(),
+            affinity: self
+                .affinity
+                .map(|terms| terms.into_iter().map(Term::into_owned).collect()),
             volumes: self.volumes,
         }
     }
@@ -165,19 +171,12 @@ fn owned(text: Cow<'_, str>) -> Cow<'static, str> {
     }
 }
 
-/// The list of the same elements, each independent of the document, in a block of its size.
-pub(crate) fn each_owned<T, U>(list: Vec<T>, owned: impl Fn(T) -> U) -> Vec<U> {
-    let mut list: Vec<U> = list.into_iter().map(owned).collect();
-    list.shrink_to_fit();
-    list
-}
-
 impl Term<'_> {
     /// The same, independent of the document it was read from.
     pub fn into_owned(self) -> Term<'static> {
         Term {
-            expressions: each_owned(self.expressions, Requirement::into_owned),
-            fields: each_owned(self.fields, Requirement::into_owned),
+            expressions: self.expressions.into_iter().map(Requirement::into_owned).collect(),
+            fields: self.fields.into_iter().map(Requirement::into_owned).collect(),
         }
     }
 
@@ -273,7 +272,7 @@ impl<'a> Requirement<'a> {
         Requirement {
             key: owned(self.key),
             operator: self.operator,
-            values: each_owned(self.values, owned),
+            values: self.values.into_iter().map(owned).collect(),
             text: owned(self.text),
         }
     }

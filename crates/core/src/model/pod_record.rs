@@ -155,10 +155,8 @@ pub struct HeldPod {
     pub name: Box<str>,
     /// `metadata.resourceVersion`: what is decided holds for this version.
     pub resource_version: Box<str>,
-    /// How many bytes the API server sends of it, or its JSON text has: what reading it takes.
-    pub size: usize,
-    /// What it asks for, with [`Workload::held`] not set. `None` if its constraints are longer than [`MAX_CONSTRAINTS`] or its
-    /// namespace has not opted in: then it has no place in the release plan, and is read and decided alone when its time is over.
+    /// What it asks for, with [`Workload::held`] not set. `None` if its constraints are longer than
+    /// [`MAX_CONSTRAINTS`]: then it has no place in the release plan, and is read and decided alone when its time is over.
     pub workload: Option<Workload<'static>>,
     /// Its class, where it states an SLO.
     pub class: Option<Class>,

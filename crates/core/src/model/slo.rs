@@ -90,19 +90,6 @@ pub struct SloFault {
     pub allowed: &'static str,
 }
 
-impl SloFault {
-    /// Cuts the value to what is shown of it, and one character more, which is shown as what was cut.
-    pub fn cut(&mut self) {
-        if let Some(value) = &mut self.value
-            && let Some((at, _)) = value.char_indices().nth(SHOWN_CHARS + 1)
-        {
-            value.truncate(at);
-            value.shrink_to_fit();
-        }
-        self.key.shrink_to_fit();
-    }
-}
-
 impl fmt::Display for SloFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.value {
@@ -137,22 +124,6 @@ pub struct Intent {
     pub unknown_keys: Vec<String>,
     /// How many there are beyond these.
     pub more_unknown_keys: usize,
-}
-
-impl Intent {
-    /// The same as far as it is decided by: the texts, which are for people alone, are cut to what they are shown.
-    #[must_use]
-    pub fn without_long_texts(self) -> Self {
-        let mut faults = self.faults;
-        faults.iter_mut().for_each(SloFault::cut);
-        faults.shrink_to_fit();
-        Self {
-            faults,
-            unknown_keys: vec![],
-            more_unknown_keys: 0,
-            ..self
-        }
-    }
 }
 
 /// What the pod's `managed` label says.

@@ -6,7 +6,7 @@ use std::cmp::Reverse;
 use super::ties::{LeftBehind, Ties};
 use super::volumes::{VolumeClaim, Whereabouts};
 use crate::keys::Keys;
-use crate::model::constraints::{NodeConstraints, Toleration, each_owned};
+use crate::model::constraints::{NodeConstraints, Toleration};
 use crate::model::decision_id::DecisionId;
 use crate::model::priority_caps::PriorityCaps;
 use crate::model::site::SiteDefinition;
@@ -69,21 +69,25 @@ impl Workload<'_> {
             namespace: owned(self.namespace),
             request: self.request,
             constraints: self.constraints.into_owned(),
-            tolerations: each_owned(self.tolerations, Toleration::into_owned),
+            tolerations: self.tolerations.into_iter().map(Toleration::into_owned).collect(),
             ties: self.ties,
-            claims: each_owned(self.claims, VolumeClaim::into_owned),
+            claims: self.claims.into_iter().map(VolumeClaim::into_owned).collect(),
             left_behind: self.left_behind,
             runtime_class: self.runtime_class,
             priority: self.priority,
             may_preempt: self.may_preempt,
             management: self.management,
-            intent: self.intent.map(Intent::without_long_texts),
+            intent: self.intent.map(|intent| Intent {
+                unknown_keys: vec![],
+                more_unknown_keys: 0,
+                ..intent
+            }),
             bound: self.bound,
             mirror: self.mirror,
             controller: self.controller.map(owned),
             daemonset: self.daemonset,
             shadow: self.shadow,
-            gates: each_owned(self.gates, owned),
+            gates: self.gates.into_iter().map(owned).collect(),
             held: self.held,
             placement: self.placement.map(StatedPlacement::into_owned),
         }

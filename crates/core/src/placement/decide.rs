@@ -278,11 +278,11 @@ pub(crate) fn takes_too_long(workload: &Workload<'_>, snapshot: &Snapshot) -> bo
     comparisons(&located(workload, snapshot), snapshot) > MAX_COMPARISONS
 }
 
-/// How many comparisons the pod's constraints and tolerations take on all nodes, at most and
-/// once.
+/// How many comparisons the pod's constraints, tolerations and extended resources take on all nodes at most.
 fn comparisons(workload: &Workload<'_>, snapshot: &Snapshot) -> usize {
     let of_traits = workload.traits().map_or(0, Traits::comparisons);
-    let per_node = workload.constraints.comparisons() + workload.tolerations.len() + of_traits;
+    let per_node =
+        workload.constraints.comparisons() + workload.tolerations.len() + workload.request.scalars.len() + of_traits;
     per_node.saturating_mul(snapshot.node_count())
 }
 

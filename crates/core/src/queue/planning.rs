@@ -38,8 +38,8 @@ pub(super) struct Planning<'p> {
 }
 
 impl<'p> Planning<'p> {
-    /// A pod of which nobody here knows what it asks for: it is decided when its time is over, and keeps no room until then.
-    pub(super) fn consider_unread(&mut self, entry: &Entry) {
+    /// A pod whose constraints are not kept: it is decided when its time is over, and keeps no room until then.
+    pub(super) fn consider_alone(&mut self, entry: &Entry) {
         self.comparisons = self.comparisons.saturating_add(PER_POD);
         let is_overdue = self.now.moment.since(entry.since) >= entry.pod.longest(self.config);
         if is_overdue && !entry.pod.has_other_gates && !self.ledger.releases(&entry.pod.uid) {

@@ -59,7 +59,7 @@ fn explained_under(
     let snapshot = fleet_file::read(&fleet(used), &config, now.moment).unwrap();
     let state = SchedulingState::read(&json, &config.keys, site.map(str::to_owned), now.wall).unwrap();
     let pod = Pod::from_json(&json).unwrap();
-    let held = Pod::from_json(&json).unwrap().record(json.len(), &config.keys).unwrap();
+    let held = Pod::from_json(&json).unwrap().record(&config.keys).unwrap();
     let held = held.and_then(|record| record.held);
     let workload = super::super::as_it_arrived(&pod, "shop", &state, &snapshot, &config);
     let verdict = decide(&workload, &Room::of(&snapshot), &config, now);

@@ -35,7 +35,7 @@ fn observed(reason: &str, kind: Option<SiteKind>, gated: bool, annotations: &Val
     let text = pod.to_string();
     let record = Pod::from_json(&text)
         .unwrap()
-        .record(text.len(), &Keys::new("example.io"))
+        .record(&Keys::new("example.io"))
         .unwrap()
         .unwrap();
     ObservedDecision {
@@ -231,7 +231,7 @@ fn a_hold_is_reported_once_for_each_reason_though_it_has_no_id() {
         });
         let text = pod.to_string();
         let pod = Pod::from_json(&text).unwrap();
-        let record = pod.record(text.len(), &Keys::new("example.io")).unwrap().unwrap();
+        let record = pod.record(&Keys::new("example.io")).unwrap().unwrap();
         let held = ObservedDecision {
             decided: *record.decided?,
             ..observed(reason, None, true, &json!({}))

@@ -46,7 +46,7 @@ impl Fixture {
     fn pod_with(&mut self, pod: &Value, reserved_node: Option<NodeId>) {
         let text = pod.to_string();
         let pod = Pod::from_json(&text).unwrap();
-        let record = pod.record(text.len(), &Keys::new("example.io")).unwrap().unwrap();
+        let record = pod.record(&Keys::new("example.io")).unwrap().unwrap();
         self.cache.apply_pod(&record, reserved_node, self.now);
     }
 

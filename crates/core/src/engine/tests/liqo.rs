@@ -53,9 +53,7 @@ fn held() -> Change {
                  "schedulingGates": [{"name": "scheduling.example.io/awaiting-capacity"}]},
     });
     let text = pod.to_string();
-    let read = Pod::from_json(&text)
-        .unwrap()
-        .record(text.len(), &Config::default().keys);
+    let read = Pod::from_json(&text).unwrap().record(&Config::default().keys);
     Change::Pod(Box::new(read.unwrap().unwrap()))
 }
 

@@ -117,7 +117,7 @@ impl Fixture {
         let text = pod.to_string();
         let record = Pod::from_json(&text)
             .unwrap()
-            .record(text.len(), &Keys::new("example.io"))
+            .record(&Keys::new("example.io"))
             .unwrap()
             .unwrap();
         self.backstop.apply(&record, self.now);

@@ -51,7 +51,7 @@ impl Pod<'_> {
             rtt_ms: short(&keys.wan_rtt_ms).map(Box::from),
             explain: explain.filter(|text| text.len() <= EXPLAIN_BYTES).map(Box::from),
             slo: intent.map(|intent| intent.slo),
-            faults: intent.map_or_else(Vec::new, |intent| intent.clone().without_long_texts().faults),
+            faults: intent.map_or_else(Vec::new, |intent| intent.faults.clone()),
         })
     }
 }

@@ -9,13 +9,8 @@ use crate::wire::pod::fields::{ContainerStatus, Status, Terminated};
 
 impl Pod<'_> {
     /// How the pod ended; `None` unless it did, is of a Job, and says when its containers started and finished. A pod of
-    /// another controller runs until it is stopped, and one without controller is nobody's measure. Cost: a pass over the
-    /// status.
-    pub fn finished(&self) -> Option<Finished> {
-        self.finished_with(&self.status().ok()?)
-    }
-
-    pub(super) fn finished_with(&self, status: &Status<'_>) -> Option<Finished> {
+    /// another controller runs until it is stopped, and the time of one without controller measures nothing.
+    pub(super) fn finished(&self, status: &Status<'_>) -> Option<Finished> {
         let succeeded = match status.phase.as_deref()? {
             "Succeeded" => true,
             "Failed" => false,
@@ -67,7 +62,9 @@ mod tests {
                 "containerStatuses": runs.iter().map(ran).collect::<Value>(),
             },
         });
-        Pod::from_json(&pod.to_string()).unwrap().finished()
+        let text = pod.to_string();
+        let pod = Pod::from_json(&text).unwrap();
+        pod.finished(&pod.status().unwrap())
     }
 
     #[test]
@@ -97,6 +94,6 @@ mod tests {
         }
         assert_eq!(finished("Succeeded", "Job", &[]), None);
         let pod = Pod::from_json(r#"{"spec": {}}"#).unwrap();
-        assert_eq!(pod.finished(), None);
+        assert_eq!(pod.finished(&pod.status().unwrap()), None);
     }
 }

@@ -22,17 +22,12 @@ use crate::wire::pod::{Pod, ResourceList, Text};
 const LONGEST_WORD: usize = 64;
 
 /// What is kept of the pod that exists whose JSON this is. Of what one with a node asks for, the resources that nodes have by
-/// these names. Reading it takes `size` bytes. `None` for one without uid or namespace, which no API server sends.
+/// these names. `None` for one without uid or namespace, which no API server sends.
 ///
 /// # Errors
 /// It is no pod.
-pub fn read_record(
-    json: &str,
-    size: usize,
-    keys: &Keys,
-    names: &ResourceNames,
-) -> Result<Option<PodRecord>, serde_json::Error> {
-    let mut record = Pod::without_long_constraints(json)?.record(size, keys)?;
+pub fn read_record(json: &str, keys: &Keys, names: &ResourceNames) -> Result<Option<PodRecord>, serde_json::Error> {
+    let mut record = Pod::without_long_constraints(json)?.record(keys)?;
     if let Some(record) = record.as_mut().filter(|record| record.node.is_some()) {
         record.request.retain(names);
         // What no node has says nothing of the room for others.
@@ -48,12 +43,12 @@ pub fn read_record(
 }
 
 impl<'a> Pod<'a> {
-    /// What is kept of a pod that exists, of which reading takes `size` bytes; `None` for one without uid or namespace, which no API
+    /// What is kept of a pod that exists; `None` for one without uid or namespace, which no API
     /// server sends. Cost: a pass over the status; allocates a few strings, more for a pod without node.
     ///
     /// # Errors
     /// The status cannot be read.
-    pub fn record(&self, size: usize, keys: &Keys) -> Result<Option<PodRecord>, serde_json::Error> {
+    pub fn record(&self, keys: &Keys) -> Result<Option<PodRecord>, serde_json::Error> {
         let status = self.status()?;
         let Some(mut record) = self.record_with(&status, keys) else {
             return Ok(None);
@@ -61,13 +56,13 @@ impl<'a> Pod<'a> {
         record.undecided = record.decision.is_none() && !self.was_gate_removed(keys) && self.is_for_us(keys);
         let is_held = self.is_held(keys);
         if is_held || record.node.is_none() {
-            self.complete(&mut record, is_held, size, keys);
+            self.complete(&mut record, is_held, keys);
         }
         Ok(Some(record))
     }
 
     /// Completes the record of a pod that has no node or waits behind our gate.
-    fn complete(&self, record: &mut PodRecord, is_held: bool, size: usize, keys: &Keys) {
+    fn complete(&self, record: &mut PodRecord, is_held: bool, keys: &Keys) {
         let workload = self.workload(Cow::Borrowed(&*record.namespace), keys);
         let mut workload = workload.into_owned();
         let has_many_resources = workload.request.scalars.len() > MAX_RESOURCES;
@@ -94,7 +89,6 @@ impl<'a> Pod<'a> {
         if is_held {
             record.held = Some(Arc::new(self.held(
                 record,
-                size,
                 workload,
                 is_whole.then_some(&*placement),
                 keys,
@@ -118,7 +112,6 @@ impl<'a> Pod<'a> {
     fn held(
         &self,
         record: &PodRecord,
-        size: usize,
         mut workload: Workload<'static>,
         whole: Option<&Placement>,
         keys: &Keys,
@@ -132,7 +125,6 @@ impl<'a> Pod<'a> {
             namespace: record.namespace.clone(),
             name: record.name.clone(),
             resource_version: start(self.resource_version().unwrap_or_default(), LONGEST_NAME).into(),
-            size,
             class: workload.intent.as_ref().map(|intent| intent.slo.class),
             is_restricted: workload.sites().is_some(),
             gates: gates.finish(),
@@ -245,7 +237,7 @@ impl<'a> Pod<'a> {
                 .map(|intent| (intent.slo.class, intent.slo.priority)),
             phase,
             failed: status.phase.as_deref() == Some("Failed"),
-            finished: self.finished_with(status),
+            finished: self.finished(status),
             terminating: metadata.deletion_timestamp.as_deref().map(|at| at.parse().ok()),
             gated: self.gates().next().is_some(),
             start: match node {

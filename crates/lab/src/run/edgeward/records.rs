@@ -202,7 +202,7 @@ impl Records {
 
     fn read_record(&self, manifest: &Value) -> PodRecord {
         let text = manifest.to_string();
-        let record = read(&text).record(text.len(), &self.keys);
+        let record = read(&text).record(&self.keys);
         // It has a uid and a namespace, and what makes no pod was a fault of the scenario.
         let mut record = record.ok().flatten().unwrap_or_else(|| unreachable!("{text}"));
         // What a pod says of its decision is for Events, and there are none.
@@ -294,7 +294,7 @@ mod tests {
             let uid = uid(5);
             let (controller, kind) = controller(&pod);
             let text = patched(&records.manifest(&pod, &uid, &controller, kind), cpu).to_string();
-            let mut expected = read(&text).record(text.len(), &records.keys).unwrap().unwrap();
+            let mut expected = read(&text).record(&records.keys).unwrap().unwrap();
             assert!(expected.decided.take().is_some());
             assert_eq!(format!("{found:?}"), format!("{expected:?}"));
         }

@@ -33,9 +33,7 @@ fn names() -> ResourceNames {
 
 fn apply(fixture: &mut Fixture, pod: &Value) {
     let text = pod.to_string();
-    let record = read_record(&text, text.len(), &Keys::new("example.io"), &names())
-        .unwrap()
-        .unwrap();
+    let record = read_record(&text, &Keys::new("example.io"), &names()).unwrap().unwrap();
     fixture.cache.apply_pod(&record, None, fixture.now);
 }
 
@@ -115,7 +113,7 @@ fn a_resource_that_no_node_has_says_nothing_of_the_room_behind_a_node() {
         );
         let message = format!("0/1 nodes are available: 1 Insufficient cpu, 1 Insufficient {name}.");
         let pod = unschedulable(pod, &message).to_string();
-        read_record(&pod, pod.len(), &Keys::new("example.io"), &names())
+        read_record(&pod, &Keys::new("example.io"), &names())
             .unwrap()
             .unwrap()
             .start
@@ -131,9 +129,7 @@ fn of_a_held_or_stuck_pod_with_long_constraints_no_workload_is_kept() {
         pod["metadata"]["resourceVersion"] = "7".into();
         pod["spec"]["schedulingGates"] = gates;
         let text = unschedulable(pod, "no").to_string();
-        read_record(&text, text.len(), &Keys::new("example.io"), &names())
-            .unwrap()
-            .unwrap()
+        read_record(&text, &Keys::new("example.io"), &names()).unwrap().unwrap()
     };
     let gates = json!([{"name": "scheduling.example.io/awaiting-capacity"}, {"name": "example.com/other"}]);
     let held = |values| read(values, gates.clone()).held.unwrap();
@@ -154,7 +150,7 @@ proptest! {
     #[test]
     fn what_is_kept_of_a_pod_is_bounded(pod in testkit::huge_pod()) {
         let text = pod.to_string();
-        let record = read_record(&text, text.len(), &Keys::new("example.io"), &names()).unwrap().unwrap();
+        let record = read_record(&text, &Keys::new("example.io"), &names()).unwrap().unwrap();
         let size = |kept: &dyn std::fmt::Debug| format!("{kept:?}").len();
         prop_assert!(size(&record) < 64 * 1024, "{}", size(&record));
         // Of a pod with a node, what its node has counts.
@@ -176,7 +172,7 @@ proptest! {
         let text = pod.to_string();
         let keys = Keys::new("example.io");
         let pod = Pod::from_json(&text).unwrap();
-        let Some(record) = pod.record(text.len(), &keys).ok().flatten() else { return Ok(()) };
+        let Some(record) = pod.record(&keys).ok().flatten() else { return Ok(()) };
         let workload = pod.workload("shop".into(), &keys);
         prop_assert_eq!(&record.request.cpu, &pod.request().amounts().cpu);
         if let Some(placement) = &record.placement {
@@ -194,7 +190,7 @@ proptest! {
     fn refused_pods_of_others_with_long_constraints_change_no_verdict(
         pods in prop::collection::vec(testkit::pod(), 4),
         used in 0_u32..5_000,
-        hostile in prop::collection::vec((0_u32..4_000, any::<bool>(), 100_usize..400), 8),
+        hostile in prop::collection::vec((0_u32..4_000, any::<bool>(), 400_usize..800), 8),
     ) {
         let config = Config::default();
         let verdicts = |with_hostile: bool| {

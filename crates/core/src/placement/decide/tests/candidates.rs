@@ -132,4 +132,9 @@ fn a_pod_that_would_keep_us_busy_is_passed_through() {
         warnings(&fleet, &busy(&values)),
         ["not placed: 500100 comparisons of constraints with nodes, over 500000"]
     );
+    let mut greedy = pod(json!({}));
+    for resource in 0..5_001 {
+        greedy["spec"]["containers"][0]["resources"]["requests"][format!("example.com/r{resource}")] = json!("1");
+    }
+    assert_eq!(outcome(&fleet, &greedy), "passthrough_deadline");
 }
