@@ -282,6 +282,7 @@ const WORKERS: usize = 4;
 pub fn tokio_runtime() -> std::io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(WORKERS)
+        .max_blocking_threads(8)
         .enable_all()
         .build()
 }

@@ -345,7 +345,7 @@ mod tests {
         testkit::snapshot(&json!({
             "sites": [
                 {"name": "edge", "kind": "edge", "queues": [
-                    {"class": "batch", "waiting": 2, "pending": 9}, {"class": "latency", "waiting": 1}]},
+                    {"class": "batch", "waiting": 2}, {"class": "latency", "waiting": 1}]},
                 {"name": "cloud", "kind": "cloud", "wan": wan},
             ],
             "nodes": [
@@ -402,7 +402,7 @@ mod tests {
             status.faults[2],
             "its sites, its traits or its precedence cannot be read, so pods that it selects are refused meanwhile"
         );
-        let last = &statuses["p0999"];
+        let last = &statuses["p0099"];
         assert_eq!((last.observed_generation, last.faults.len()), (Some(3), 0));
         assert_eq!((last.overridden_by.len(), last.overrides.len()), (10, 0));
     }

@@ -150,6 +150,9 @@ impl Configuration {
         match outcome {
             Ok((config, notices)) => {
                 let config = Arc::new(of(config, &self.namespace, self.may_hold));
+                for notice in notices {
+                    tracing::warn!(key = notice.key, "configuration: {notice}");
+                }
                 self.current.store(Arc::clone(&config));
                 self.versions.send_replace(Some(config));
                 self.in_use = true;
@@ -158,9 +161,6 @@ impl Configuration {
                 metrics.version(version);
                 metrics.faults(std::iter::empty());
                 tracing::info!(version = format!("{version:016x}"), "configuration loaded");
-                for notice in notices {
-                    tracing::warn!(key = notice.key, "configuration: {notice}");
-                }
                 Ok(())
             }
             Err(faults) => {

@@ -163,16 +163,42 @@ impl<'de: 'a, 'a> Deserialize<'de> for Quantities<'a> {
 }
 
 /// A pod.
-#[derive(Debug, Clone, serde::Deserialize)]
+#[derive(Debug, Clone)]
 pub struct Pod<'a> {
-    #[serde(borrow)]
     pub(super) metadata: Option<Metadata<'a>>,
     pub(super) spec: Spec<'a>,
     /// Read only of pods that exist: whatever is there on arrival does not count.
     pub(super) status: Option<&'a RawValue>,
     /// Annotations that count as its own: see [`Pod::inherit`].
-    #[serde(skip)]
     pub(super) inherited: Vec<(String, String)>,
+}
+
+/// A pod whose constraints are not read yet.
+#[derive(serde::Deserialize)]
+pub(super) struct UnreadPod<'a> {
+    #[serde(borrow)]
+    metadata: Option<Metadata<'a>>,
+    spec: Spec<'a>,
+    status: Option<&'a RawValue>,
+}
+
+impl<'a> UnreadPod<'a> {
+    /// Reads the constraints if they have at most `most` bytes.
+    pub(super) fn read(mut self, most: usize) -> Result<Pod<'a>, serde_json::Error> {
+        self.spec.read_constraints(most)?;
+        Ok(Pod {
+            metadata: self.metadata,
+            spec: self.spec,
+            status: self.status,
+            inherited: vec![],
+        })
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Pod<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        UnreadPod::deserialize(deserializer)?.read(usize::MAX).map_err(de::Error::custom)
+    }
 }
 
 #[derive(Debug, Clone, serde::Deserialize)]
