@@ -57,7 +57,6 @@ pub(super) struct Serve {
     #[arg(long, env = "POD_NAMESPACE", default_value = "edgeward-system")]
     namespace: String,
 
-
     /// Send a span for each request to this OpenTelemetry collector: OTLP over HTTP, in JSON, such as
     /// http://otel-collector:4318/v1/traces. The API server's traceparent says which ones.
     #[arg(long, value_name = "URL", env = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")]

@@ -50,7 +50,10 @@ pub async fn list(connection: &Connection, config: &Config, clock: Clock) -> any
     let limit = &LogLimit::new(clock);
     let names = &RwLock::default();
     // Of a pod with a node count the resources that nodes have.
-    let nodes = all(connection, |node: &Raw<Node>| read_node(node, names, clock.now(), limit)).await?;
+    let nodes = all(connection, |node: &Raw<Node>| {
+        read_node(node, names, clock.now(), limit)
+    })
+    .await?;
     let (pods, namespaces) = tokio::try_join!(
         all(connection, |pod: &Raw<Pod>| read_pod(pod, keys, names, limit)),
         all(connection, |namespace: &Raw<Namespace>| read_namespace(

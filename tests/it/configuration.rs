@@ -82,7 +82,7 @@ async fn a_mounted_config_map_changes_under_a_running_server() {
     assert!(!page.contains("edgeward_config_faults{"), "{page}");
 
     drop(client);
-    process.signal("KILL");
+    process.signal("TERM");
     let log = process.log.take().expect("a log").map_while(Result::ok);
     let log: Vec<Value> = log.filter_map(|line| serde_json::from_str(&line).ok()).collect();
     let refused = log

@@ -200,9 +200,7 @@ impl<'s> Run<'s> {
             Policy::LeastLoaded => Placer::LeastLoaded,
             Policy::FirstDesign => Placer::FirstDesign(FirstDesign::default()),
             Policy::Edgeward => Placer::Edgeward(Box::new(Edgeward::new(scenario, None))),
-            Policy::EdgewardProfile => {
-                Placer::Edgeward(Box::new(Edgeward::new(scenario, scenario.profile.as_ref())))
-            }
+            Policy::EdgewardProfile => Placer::Edgeward(Box::new(Edgeward::new(scenario, scenario.profile.as_ref()))),
             Policy::Clairvoyant => Placer::Clairvoyant(clairvoyant::Clairvoyant::default()),
         };
         Self {

@@ -197,7 +197,9 @@ impl<'a> UnreadPod<'a> {
 
 impl<'de: 'a, 'a> Deserialize<'de> for Pod<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        UnreadPod::deserialize(deserializer)?.read(usize::MAX).map_err(de::Error::custom)
+        UnreadPod::deserialize(deserializer)?
+            .read(usize::MAX)
+            .map_err(de::Error::custom)
     }
 }
 

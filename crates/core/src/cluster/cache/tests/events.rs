@@ -427,7 +427,12 @@ impl Fixture {
         assert!(witnesses.into_iter().all(is_closed));
         assert!(full.iter().all(|full| full.pods == 0 || !full.may_try));
         assert!(snapshot.sites[0].full.is_empty());
-        let counted: u64 = snapshot.sites.iter().flat_map(|site| &site.queues).map(|group| group.waiting).sum();
+        let counted: u64 = snapshot
+            .sites
+            .iter()
+            .flat_map(|site| &site.queues)
+            .map(|group| group.waiting)
+            .sum();
         let managed = cache.managed.contains("shop");
         assert_eq!(counted, if managed { waiting } else { 0 });
         let closed: u64 = snapshot
