@@ -2,14 +2,11 @@
 //!
 //! The types give the schema that the API server holds objects to, and the status that we write. What an object's `spec`
 //! means is read by the core, as a configuration is, with the same bounds and every fault.
-//!
-//! Beside them, how objects of Kubernetes' own kinds are asked for: `protobuf`.
 
 // The derive repeats each type inside a function, and columns are alike.
 #![allow(unreachable_pub, clippy::duplicated_attributes)]
 
 mod performance_profile;
-pub(crate) mod protobuf;
 
 use std::collections::BTreeMap;
 

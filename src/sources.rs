@@ -12,7 +12,6 @@ pub(crate) mod policies;
 pub mod probe;
 pub(crate) mod profiles;
 pub mod prometheus;
-mod protobuf;
 pub(crate) mod raw;
 pub(crate) mod replicas;
 pub mod secret;

@@ -69,7 +69,6 @@ fn answer(fleet: &Arc<Snapshot>, body: &[u8]) -> Option<Value> {
         policies: Arc::default(),
         metrics: Arc::clone(&METRICS),
         clock: *CLOCK,
-        recording: None,
         log_limit: LogLimit::new(*CLOCK),
     };
     let answer = reviewer.review(body, &Responder::new(*CLOCK)).ok()?;

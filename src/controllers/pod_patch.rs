@@ -10,8 +10,6 @@ use kube::{Api, Client};
 
 use edgeward_core::placement::patch::Operation;
 
-use crate::api::protobuf;
-
 /// How long reading a pod may take.
 const READING: Duration = Duration::from_secs(10);
 
@@ -108,7 +106,8 @@ fn not_taken(error: kube::Error) -> Outcome {
 /// # Errors
 /// The API server cannot be reached, or refuses to say.
 pub(super) async fn read(client: &Client, namespace: &str, name: &str) -> kube::Result<Option<String>> {
-    match protobuf::object(client, &path(namespace, name)).await {
+    let request = Request::get(path(namespace, name)).body(vec![]);
+    match client.request_text(request.map_err(kube::Error::HttpError)?).await {
         Ok(text) => Ok(Some(text)),
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
         Err(error) => Err(error),

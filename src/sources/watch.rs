@@ -183,7 +183,7 @@ impl Cluster {
         let mut params = WatchParams::default().initial_events();
         let mut last_error = String::new();
         loop {
-            let mut events = watcher::events_in_protobuf(Api::<Raw<K>>::all(self.client()), params.clone());
+            let mut events = watcher::events(Api::<Raw<K>>::all(self.client()), params.clone());
             let mut broken_lists = 0_u32;
             while let Some(event) = events.next().await {
                 match event {

@@ -8,9 +8,8 @@ use std::fmt::Debug;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use futures::future::BoxFuture;
 use futures::stream::BoxStream;
-use futures::{FutureExt as _, Stream, StreamExt as _, TryStreamExt as _, stream};
+use futures::{Stream, StreamExt as _, TryStreamExt as _, stream};
 use kube::api::{ListParams, TypeMeta, WatchEvent, WatchParams};
 use kube::core::watch::{Bookmark, BookmarkMeta};
 use kube::runtime::WatchStreamExt as _;
@@ -21,8 +20,6 @@ use serde::de::DeserializeOwned;
 
 use crate::instruments::metrics::Metrics;
 use crate::sources::list::{self, Part};
-use crate::sources::protobuf;
-use crate::sources::raw::Raw;
 
 /// The seconds for which a watch is opened; each picks one, so that those of several kinds and replicas do not end together.
 const OPEN_SECONDS: RangeInclusive<u32> = 20..=30;
@@ -45,36 +42,8 @@ pub(super) fn events<K>(api: Api<K>, params: WatchParams) -> impl Stream<Item = 
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
-    opened(api, params, |api, params, version| {
-        async move { Ok(api.watch(&params, &version).await?.boxed()) }.boxed()
-    })
-}
-
-/// The same of one of Kubernetes' own kinds. Watches, and lists that are sent as a stream, are in protobuf.
-pub(super) fn events_in_protobuf<K>(
-    api: Api<Raw<K>>,
-    params: WatchParams,
-) -> impl Stream<Item = Result<Event<Raw<K>>, Error>> + Send + Unpin
-where
-    K: Resource + 'static,
-    Raw<K>: Resource + DeserializeOwned,
-{
-    opened(api, params, |api, params, version| {
-        protobuf::watch(api, params, version).boxed()
-    })
-}
-
-fn opened<K>(
-    api: Api<K>,
-    params: WatchParams,
-    open: Open<K>,
-) -> impl Stream<Item = Result<Event<K>, Error>> + Send + Unpin
-where
-    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
-{
     let watcher = Watcher {
         api,
-        open,
         params: params.timeout(open_seconds()),
         version: None,
         received: None,
@@ -89,13 +58,9 @@ where
 /// What is received: an object, or the end of a list.
 type Received<K> = BoxStream<'static, kube::Result<WatchEvent<K>>>;
 
-/// How a watch is opened, from a resource version.
-type Open<K> = fn(Api<K>, WatchParams, String) -> BoxFuture<'static, kube::Result<Received<K>>>;
-
 /// A watch, as far as it has come.
 struct Watcher<K> {
     api: Api<K>,
-    open: Open<K>,
     params: WatchParams,
     /// From where it goes on; `None` until everything is listed.
     version: Option<String>,
@@ -171,8 +136,8 @@ where
     async fn open(&mut self) -> Result<Received<K>, Error> {
         let Some(version) = &self.version else {
             if self.params.send_initial_events {
-                let list = (self.open)(self.api.clone(), self.params.clone(), "0".to_owned()).await;
-                return list.map_err(Error::WatchStartFailed);
+                let list = self.api.watch(&self.params, "0").await;
+                return Ok(list.map_err(Error::WatchStartFailed)?.boxed());
             }
             let list = list::parts(&self.api, list_params(&self.params)).await;
             return Ok(list.map_err(Error::InitialListFailed)?.map_ok(as_streamed).boxed());
@@ -181,12 +146,12 @@ where
             send_initial_events: false,
             ..self.params.clone()
         };
-        let received = (self.open)(self.api.clone(), params, version.clone()).await;
+        let received = self.api.watch(&params, version).await;
         // What it would go on from may be gone.
         if matches!(&received, Err(kube::Error::Api(status)) if status.code == GONE) {
             self.begin_again();
         }
-        received.map_err(Error::WatchStartFailed)
+        Ok(received.map_err(Error::WatchStartFailed)?.boxed())
     }
 }
 

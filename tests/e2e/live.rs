@@ -6,7 +6,6 @@ pub(crate) mod full_cloud;
 pub(crate) mod headroom;
 pub(crate) mod memory;
 pub(crate) mod nodes;
-pub(crate) mod protobuf;
 pub(crate) mod restart;
 pub(crate) mod waiting;
 

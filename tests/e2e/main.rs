@@ -215,7 +215,6 @@ const TESTS: &[Test] = &[
         Nodes,
         live::waiting::only_who_waits_is_late,
     ),
-    ("live::reads_as_json", Nodes, live::protobuf::reads_as_json),
     ("live::lists_in_pages", Nodes, live::connection::lists_in_pages),
     (
         "fleet_command::a_cluster_becomes_a_file",

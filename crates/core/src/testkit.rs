@@ -1,9 +1,7 @@
 //! What tests decide on, those of other crates too: a time and a fleet. And, for properties of this crate, generated ones.
 
-pub mod fields;
 #[cfg(test)]
 mod generated;
-pub mod protobuf;
 
 use serde_json::Value;
 

@@ -5,7 +5,6 @@ pub mod liqo;
 pub mod liqo_objects;
 pub mod node;
 pub mod pod;
-pub mod protobuf;
 pub mod volumes;
 
 use serde_json::{Value, json};
