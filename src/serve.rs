@@ -116,7 +116,7 @@ impl Server {
 
         let mut supervisor = Supervisor::default();
         let connections = Connections::of_admission(clock, Arc::clone(&metrics));
-        let router = server::router(answer, Arc::clone(&metrics), readiness.phase(), clock, spans);
+        let router = server::router(answer, Arc::clone(&metrics), readiness.phase(), clock, spans)?;
         let listener = server::listen(
             admission_socket,
             tls,
@@ -282,7 +282,6 @@ const WORKERS: usize = 4;
 pub fn tokio_runtime() -> std::io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(WORKERS)
-        .max_blocking_threads(8)
         .enable_all()
         .build()
 }

@@ -16,7 +16,9 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use rustls::{AlertDescription, ServerConfig};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::{self, Runtime};
 use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinHandle;
 use tokio::time::{Sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
@@ -31,7 +33,6 @@ use crate::admission::{Answer, Phase, Responder, body};
 use crate::instruments::logs::LogLimit;
 use crate::instruments::metrics::{HandshakeFailure, Metrics};
 use crate::instruments::traces::{Attributes, Spans};
-use crate::platform::blocking::aside;
 use crate::platform::clock::Clock;
 
 /// Where reviews are posted.
@@ -52,6 +53,8 @@ struct Endpoint<A> {
     clock: Clock,
     /// Where requests are traced.
     spans: Option<Spans>,
+    /// Decides reviews.
+    threads: ReviewThreads,
     /// [`REVIEWS_AT_A_TIME`]; never closed.
     slots: Arc<Semaphore>,
     /// For the one large body that is decided at a time; never closed.
@@ -78,29 +81,34 @@ struct Endpoint<A> {
 /// slot until it ends. Bodies of more than [`ORDINARY_BODY`](crate::admission::ORDINARY_BODY) are decided one at a time,
 /// because what is made of them takes memory. While draining every answer carries `Connection: close`, so that the client's
 /// next request goes to another replica.
+///
+/// # Errors
+/// The threads that decide reviews cannot be started.
 pub fn router<A: Answer>(
     answer: Arc<A>,
     metrics: Arc<Metrics>,
     phase: watch::Receiver<Phase>,
     clock: Clock,
     spans: Option<Spans>,
-) -> Router {
+) -> io::Result<Router> {
     let endpoint = Arc::new(Endpoint {
         answer,
         metrics,
         phase,
         clock,
         spans,
+        threads: ReviewThreads::start()?,
         slots: Arc::new(Semaphore::new(REVIEWS_AT_A_TIME)),
         large: Arc::new(Semaphore::new(1)),
         room: body::room(),
         clients: Clients::new(clock),
     });
-    Router::new()
+    let router = Router::new()
         .route(PATH, post(mutate::<A>))
         .fallback(async || (StatusCode::NOT_FOUND, "reviews are posted to /mutate\n"))
         .layer(middleware::from_fn_with_state(Arc::clone(&endpoint), finish::<A>))
-        .with_state(endpoint)
+        .with_state(endpoint);
+    Ok(router)
 }
 
 /// Serves `router` over TLS. Never ends; dropped, it drops every connection: wait until `connections` are at rest. (A
@@ -215,8 +223,33 @@ async fn answer<A: Answer>(
     }
 }
 
-/// Waits for a slot, and has the review decided [aside](crate::platform::blocking::aside), where a panic is caught. The
-/// review keeps its slot until it ends, even after the deadline.
+/// The threads that decide reviews, [`REVIEWS_AT_A_TIME`]. No other work runs on them, so that nothing that blocks (a name
+/// look-up that gets no answer, say) keeps a review waiting.
+struct ReviewThreads(Option<Runtime>);
+
+impl ReviewThreads {
+    fn start() -> io::Result<Self> {
+        let mut threads = runtime::Builder::new_multi_thread();
+        let threads = threads.worker_threads(REVIEWS_AT_A_TIME).thread_name("review");
+        threads.build().map(|runtime| Self(Some(runtime)))
+    }
+
+    /// A panic of the work is an error of the task.
+    fn spawn<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Option<JoinHandle<T>> {
+        self.0.as_ref().map(|runtime| runtime.spawn(async { work() }))
+    }
+}
+
+impl Drop for ReviewThreads {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// Waits for a slot, and has the review decided on a [thread of its own kind](ReviewThreads). The review keeps its slot until it
+/// ends, even after the deadline.
 async fn review<A: Answer>(
     endpoint: &Endpoint<A>,
     body: Arc<Buffered>,
@@ -228,11 +261,14 @@ async fn review<A: Answer>(
     };
     let slot = Arc::clone(&endpoint.slots).acquire_owned().await;
     let answer = Arc::clone(&endpoint.answer);
-    let review = aside(move || {
+    let review = endpoint.threads.spawn(move || {
         let _turns = (alone, slot);
         answer.review(&body, &responder)
     });
-    review.await.map_err(|_| NoOpinion::Panic)
+    match review {
+        Some(review) => review.await.map_err(|_| NoOpinion::Panic),
+        None => Err(NoOpinion::NotReady),
+    }
 }
 
 /// The answer of last resort. Should it panic too, the client gets a 500, which `failurePolicy: Ignore` admits.

@@ -12,11 +12,12 @@ use edgeward_core::guard::backstop::{BackstopReport, Finding};
 use edgeward_core::placement::sentences;
 use edgeward_core::units::Now;
 use tokio::sync::watch;
+use tokio::task::spawn_blocking;
 
 use super::events::{Events, PodEvent, PodReason};
 use super::lease::Leadership;
 use crate::instruments::metrics::{Found, Metrics};
-use crate::platform::blocking::{at_leisure, blocking};
+use crate::platform::blocking::at_leisure;
 use crate::platform::clock::Clock;
 
 /// Evaluates the candidates, again and again.
@@ -68,7 +69,11 @@ impl Backstop {
         let bound = report.bound;
         let there: HashSet<&str> = report.candidates.iter().map(|candidate| &*candidate.pod.uid).collect();
         told.retain(|uid| there.contains(&**uid));
-        let findings = blocking(move || report.evaluate(&snapshot, &ledger, &config, now)).await;
+        let evaluated = spawn_blocking(move || report.evaluate(&snapshot, &ledger, &config, now)).await;
+        let findings = match evaluated {
+            Ok(findings) => findings,
+            Err(error) => return tracing::error!(%error, "pods that find no node could not be evaluated"),
+        };
         let undecided = findings
             .iter()
             .filter(|finding| finding.candidate.pod.decision.is_none())

@@ -2,21 +2,12 @@
 
 use std::time::Duration;
 
-use tokio::task::JoinHandle;
-
 use super::clock::Clock;
-
-/// Does this without keeping a worker of the runtime from its other tasks. Dropping the handle does not end the work.
-///
-/// To use `block_in_place` instead: `tokio::spawn(async { tokio::task::block_in_place(work) })`.
-pub fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
-    tokio::task::spawn_blocking(work)
-}
 
 /// Does this on a thread for blocking work, so that the runtime's workers go on meanwhile. A panic goes on here. Whoever
 /// stops waiting does not end the work; its result is dropped.
 pub async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    match aside(work).await {
+    match tokio::task::spawn_blocking(work).await {
         Ok(done) => done,
         Err(error) => match error.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),

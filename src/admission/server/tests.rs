@@ -49,7 +49,7 @@ fn harness_of(answer: impl Answer) -> Harness {
     let metrics = Arc::new(Metrics::new());
     let (phase, receiver) = watch::channel(Phase::Serving);
     Harness {
-        router: router(Arc::new(answer), Arc::clone(&metrics), receiver, Clock::start(), None),
+        router: router(Arc::new(answer), Arc::clone(&metrics), receiver, Clock::start(), None).expect("threads"),
         metrics,
         phase,
     }
@@ -254,16 +254,14 @@ async fn an_overdue_review_is_answered_once_and_without_an_opinion() {
     assert!(claims.recv().expect("it ran to its end"));
 }
 
-/// Whoever notices a timer waits for the network and the other timers, too.
-#[tokio::test]
-async fn a_review_by_the_worker_that_notices_timers_keeps_no_deadline_waiting() {
-    let ((release, released), (claimed, _claims)) = (channel(), channel());
-    let harness = harness(until(released, claimed));
-    let posted = tokio::spawn(async move {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-        harness.send(review("/mutate?timeout=100ms", "{}")).await.2
-    });
-    assert_eq!(posted.await.expect("joined"), "no opinion: Deadline");
+#[test]
+fn blocked_threads_for_blocking_work_keep_no_review_waiting() {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().max_blocking_threads(1).build().expect("a runtime");
+    let (release, released) = channel::<()>();
+    runtime.spawn_blocking(move || released.recv());
+    let (_, _, body) = runtime.block_on(async { harness(|_| {}).post("{}").await });
+    assert_eq!(body, "reviewed");
     drop(release);
 }
 

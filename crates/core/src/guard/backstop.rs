@@ -19,6 +19,9 @@ use crate::units::{Micros, Moment, Now};
 /// For how long kube-scheduler must have found no node for a pod, as far as we have seen, for it to be a candidate.
 pub const STUCK_AFTER: Micros = Micros::from_secs(30);
 
+/// How many kinds of pods are evaluated, at the cost of a decision each; pods of further kinds are not reported.
+const MAX_KINDS: usize = 1_000;
+
 /// The shortest time between two reports.
 const PERIOD: Micros = Micros::from_secs(5);
 
@@ -183,6 +186,9 @@ impl BackstopReport {
                 &pod.reason,
                 pod.decision.is_some(),
             );
+            if destinations.len() == MAX_KINDS && !destinations.contains_key(&kind) {
+                continue;
+            }
             let destination = destinations
                 .entry(kind)
                 .or_insert_with(|| candidate.destination(snapshot, ledger, config, now));

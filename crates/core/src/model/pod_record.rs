@@ -80,6 +80,9 @@ pub struct PodRecord {
 /// pod with more, its request and its nodeSelector are kept.
 pub const MAX_CONSTRAINTS: usize = 4096;
 
+/// The most terms, requirements, values and tolerations of a pod that is kept whole: each takes more memory than text.
+pub const MAX_ELEMENTS: usize = 128;
+
 /// The most extended resources that are kept of a pod without a node.
 pub const MAX_RESOURCES: usize = 16;
 

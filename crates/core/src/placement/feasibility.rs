@@ -36,7 +36,7 @@ pub(super) fn may_allow(workload: &Workload<'_>, site: &Site) -> bool {
     };
     match site.nodes.is_empty() {
         true => site.kind() == SiteKind::Cloud && is_named(),
-        false => site.nodes().any(|node| may_change(site, node)),
+        false => workload.constraints.volumes.is_empty() && site.nodes().any(|node| may_change(site, node)),
     }
 }
 

@@ -8,7 +8,8 @@ use crate::excerpt::LONGEST_NAME;
 use crate::keys::Keys;
 use crate::model::decision_id::DecisionId;
 use crate::model::pod_record::{
-    DEFAULT_SCHEDULER, HeldPod, MAX_CONSTRAINTS, MAX_RESOURCES, OtherDomainPod, Phase, Placement, PodRecord, StuckPod,
+    DEFAULT_SCHEDULER, HeldPod, MAX_CONSTRAINTS, MAX_ELEMENTS, MAX_RESOURCES, OtherDomainPod, Phase, Placement,
+    PodRecord, StuckPod,
 };
 use crate::model::remote_room::{Bound, POD_SLOT, Start};
 use crate::model::slo::Management;
@@ -67,7 +68,10 @@ impl<'a> Pod<'a> {
         let mut workload = workload.into_owned();
         let has_many_resources = workload.request.scalars.len() > MAX_RESOURCES;
         record.request.scalars.truncate(MAX_RESOURCES);
-        let is_whole = self.spec.constraints_length() <= MAX_CONSTRAINTS && !has_many_resources;
+        let terms = workload.constraints.affinity.as_ref().map_or(0, Vec::len);
+        let elements = workload.constraints.comparisons() + terms + workload.tolerations.len();
+        let is_short = self.spec.constraints_length() <= MAX_CONSTRAINTS && elements <= MAX_ELEMENTS;
+        let is_whole = is_short && !has_many_resources;
         let mut placement = Placement {
             constraints: std::mem::take(&mut workload.constraints),
             tolerations: std::mem::take(&mut workload.tolerations),
