@@ -117,7 +117,7 @@ impl Observer {
                     let Ok((at, change)) = self.changes.try_recv() else {
                         break;
                     };
-                    self.apply(&mut engine, &change, at);
+                    engine.apply(&change, at);
                 }
                 published = self.clock.moment();
                 engine = self.publish(engine, &mut then).await;
@@ -131,15 +131,11 @@ impl Observer {
                     let Some((at, change)) = received else {
                         return;
                     };
-                    self.apply(&mut engine, &change, at);
+                    engine.apply(&change, at);
                     is_due = true;
                 }
             }
         }
-    }
-
-    fn apply(&self, engine: &mut Engine, change: &Change, at: Now) {
-        engine.apply(change, at);
     }
 
     /// Returns the engine. A plan may take a second: what is seen meanwhile waits, and the runtime's workers do not.

@@ -69,7 +69,7 @@ settings! { Config:
     holding.on_no_capacity = "onNoCapacity", Word(&OnNoCapacity::WORDS), Value("hold"),
         "What becomes of a pod that no site has room for. `hold`: it is [held](decision.md#7-held-pods) until one \
          has. `edge`: it goes to the edge and is Pending there. With `serve --fleet` nothing is ever held, for \
-         nobody could release it, and this and the next four settings have no effect";
+         nobody could release it, and this and the next two settings have no effect";
     holding.limits = "holdLimits", PerClass(&Duration("0s", "1h")),
         Value("{latency: 30s, throughput: 120s, batch: 300s}"),
         "How long a pod of a class is [held at most](decision.md#limits); `0s`: not at all. A class that is not named keeps \

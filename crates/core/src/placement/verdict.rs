@@ -40,8 +40,8 @@ words! {
         ReleasedEdge = "released_edge",
         /// Held, then placed in the cloud.
         ReleasedCloud = "released_cloud",
-        /// Held for as long as its class may be, until no cloud was likely to be back in time, or until the site that it waited
-        /// for was forgotten; placed where it is better off, though that is not good.
+        /// Held for as long as its class may be, or until no cloud was likely to be back in time; placed where it is better
+        /// off, though that is not good.
         ReleasedTimeout = "released_timeout",
         /// Larger than any node it could run on.
         EdgeTooLarge = "edge_too_large",
