@@ -194,8 +194,7 @@ pub(crate) fn undecided(pod: &Value) -> Result<()> {
     Ok(())
 }
 
-/// A pod of which more would be read than is read of any is created as it was written, with a warning; one of nearly as much is
-/// placed.
+/// A pod with too many list elements and fields is created as it was written, with a warning; a pod with almost as many is placed.
 pub(crate) fn pod_of_too_many_elements(fixture: &Fixture<'_>) -> Result<()> {
     let edgeward = fixture.edgeward(&fleet::relaxed())?;
     let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
@@ -210,8 +209,8 @@ pub(crate) fn pod_of_too_many_elements(fixture: &Fixture<'_>) -> Result<()> {
         anyhow::Ok((warnings, fixture.kubectl.get("pod", name)?))
     };
 
-    let (warnings, pod) = create("too-large", 10_000)?;
-    let expected = "not placed: the pod has more than 10000 list elements and map entries that edgeward reads";
+    let (warnings, pod) = create("too-large", 20_000)?;
+    let expected = "not placed: the pod has more than 20000 list elements and fields";
     ensure!(
         warnings.iter().any(|warning| warning.contains(expected)),
         "{warnings:?}"
@@ -220,7 +219,7 @@ pub(crate) fn pod_of_too_many_elements(fixture: &Fixture<'_>) -> Result<()> {
     let counted = edgeward.count("edgeward_reviews_total", &[("reason", "passthrough_too_large")])?;
     ensure!(counted == 1, "{counted}");
 
-    let (warnings, pod) = create("large", 9_900)?;
+    let (warnings, pod) = create("large", 19_500)?;
     ensure!(warnings.is_empty(), "{warnings:?}");
     let decision = &pod["metadata"]["annotations"]["scheduling.example.io/decision"];
     ensure!(decision == "edge", "{}", pod["metadata"]);
