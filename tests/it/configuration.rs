@@ -82,6 +82,12 @@ async fn a_mounted_config_map_changes_under_a_running_server() {
     assert!(!page.contains("edgeward_config_faults{"), "{page}");
 
     drop(client);
+    // The first drains, the second ends the server.
+    process.signal("TERM");
+    eventually("it drains", async || {
+        get(process.health, "/readyz").await.expect("answered").status == 503
+    })
+    .await;
     process.signal("TERM");
     let log = process.log.take().expect("a log").map_while(Result::ok);
     let log: Vec<Value> = log.filter_map(|line| serde_json::from_str(&line).ok()).collect();
