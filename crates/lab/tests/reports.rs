@@ -144,7 +144,7 @@ fn what_was_over_is_reported_when_it_is_ended_early() {
     assert_eq!(json["incomplete"], true);
     let runs = runs(&json);
     assert!(
-        runs[0] == 14 && (3..8).contains(&runs[1]) && runs.len() == 2,
+        runs[0] == 12 && (3..8).contains(&runs[1]) && runs.len() == 2,
         "{runs:?}"
     );
     let table = report::table(&experiment);
