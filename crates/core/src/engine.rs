@@ -22,10 +22,7 @@ use crate::model::pod_record::{OtherDomainPod, PodRecord};
 use crate::model::scores::Profiles;
 use crate::model::site::are_same_places;
 use crate::model::snapshot::Snapshot;
-use crate::placement::away;
-use crate::placement::decide::takes_too_long;
 use crate::placement::ledger::Ledger;
-use crate::placement::verdict::Reason;
 use crate::queue::{Plan, Waitlist};
 use crate::units::{Moment, Now};
 use crate::wire::pod::ObservedDecision;
@@ -259,29 +256,9 @@ impl Engine {
             site: self.cache.site_of(pod).map(|site| (site.name.clone(), site.kind)),
             gated: pod.gated,
             request: pod.request.clone(),
-            awaited: self.awaited(pod, at),
+            was_gated: self.cache.is_gated(&pod.uid),
             decided: (**decided).clone(),
         })))
-    }
-
-    /// What a pod waits for that is held for a site that is away, or because no node has its traits, as of now.
-    fn awaited(&self, pod: &PodRecord, at: Now) -> Option<String> {
-        let held = pod.held.as_deref()?;
-        let is_held_by = |reason: Reason| held.reason.as_deref() == Some(reason.as_str());
-        let workload = held.workload.as_ref()?;
-        let awaits_traits = is_held_by(Reason::HeldNoCapacity) && workload.traits().is_some();
-        if !is_held_by(Reason::HeldSiteAway) && !awaits_traits {
-            return None;
-        }
-        let snapshot = self.shared.snapshot();
-        if takes_too_long(workload, &snapshot) {
-            return None;
-        }
-        if awaits_traits {
-            return away::awaited_traits(workload, &snapshot).map(|traits| format!("a node has its traits: {traits}"));
-        }
-        let sites = away::awaited(workload, &snapshot, &self.config, at.moment)?;
-        Some(format!("a site is back: {sites}"))
     }
 
     /// Publishes a snapshot as of now, with the claims of the plan that is made on it where one is due; until then, decisions

@@ -1,18 +1,21 @@
 //! Where a pod goes: the decision, what it reads, and what it writes.
 
-pub mod away;
-mod choice;
+mod act;
 pub mod decide;
 pub mod estimate;
 pub mod explain;
-mod feasibility;
+mod facts;
+mod filters;
 pub mod headroom;
 pub mod ledger;
 pub(crate) mod located;
 pub mod patch;
 pub mod policy;
+mod rank;
+mod reason;
 pub mod room;
 pub mod score;
 pub mod sentences;
-mod shortage;
 pub mod verdict;
+mod wait;
+mod warnings;

@@ -8,7 +8,7 @@ use crate::model::decision_id::DecisionId;
 use crate::model::pod_record::HeldPod;
 use crate::model::snapshot::Snapshot;
 use crate::model::workload::{QueueKey, Workload};
-use crate::placement::decide::{decide, is_within_share, node_at};
+use crate::placement::decide::{decide, is_within_share, node_at, usable_nodes};
 use crate::placement::estimate::is_late;
 use crate::placement::ledger::{Ledger, Reservation};
 use crate::placement::located::located_beside;
@@ -84,11 +84,10 @@ impl SharedState {
         let verdict = decide(workload, &room, config, now);
         if is_wanted() {
             assume_volumes(&mut ledger, workload, &verdict, snapshot, now);
-            if let (Some(site), Some(node)) = (verdict.site(), verdict.node) {
-                let reservation = Reservation::new(id, workload, site.name(), node);
-                let workload = located_beside(workload, snapshot, &ledger, now.moment);
+            if let (Some(chosen), Some(node)) = (verdict.chosen(), verdict.node) {
+                let reservation = Reservation::new(id, workload, chosen.site.name(), node);
                 ledger.reserve(reservation, now.moment, |kept| {
-                    is_within_share(kept, &workload, site, snapshot, config)
+                    is_within_share(kept, workload, chosen.site, &chosen.usable, snapshot, config)
                 });
             }
             if verdict.reason == Reason::Reinvocation {
@@ -178,7 +177,8 @@ fn reserve_again(
     if let Some(node) = node_at(&located, site, &room) {
         let reservation = Reservation::new(id, workload, site.name(), node);
         ledger.reserve(reservation, since, |kept| {
-            is_within_share(kept, &located, site, snapshot, config)
+            let usable = usable_nodes(&located, site);
+            is_within_share(kept, &located, site, &usable, snapshot, config)
         });
     }
 }

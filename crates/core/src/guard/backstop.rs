@@ -13,7 +13,7 @@ use crate::model::workload::Workload;
 use crate::placement::decide::decide;
 use crate::placement::ledger::Ledger;
 use crate::placement::room::Room;
-use crate::placement::verdict::{Action, Reason};
+use crate::placement::verdict::{Action, Reason, Standing};
 use crate::units::{Micros, Moment, Now};
 
 /// For how long kube-scheduler must have found no node for a pod, as far as we have seen, for it to be a candidate.
@@ -225,20 +225,20 @@ impl Candidate {
         now: Now,
     ) -> Option<(String, Reason, usize)> {
         let snapshot = self.contribution.removed_from(snapshot, &self.pod.workload);
-        let workload = self.recreated(&snapshot);
+        let workload = self.pod_without_placement(&snapshot);
         let queue_key = workload.queue_key(&config.priority_caps, None);
         let room = Room::new(&snapshot, ledger, queue_key, &workload.namespace);
         let verdict = decide(&workload, &room, config, now);
         let Action::Place(site) = verdict.action else {
             return None;
         };
-        let chosen = verdict.chosen().filter(|chosen| chosen.takes_for_sure())?;
+        let chosen = verdict.chosen().filter(|chosen| chosen.standing() <= Standing::Late)?;
         let moves = !self.is_at(site.name(), site.kind());
         moves.then(|| (site.name().to_owned(), verdict.reason, chosen.fitting.len()))
     }
 
     /// The pod as its owner would create it.
-    fn recreated(&self, snapshot: &Snapshot) -> Workload<'static> {
+    fn pod_without_placement(&self, snapshot: &Snapshot) -> Workload<'static> {
         let of_site = |name: &str| snapshot.sites.iter().find(|site| site.name() == name);
         let site = self.contribution.site.as_deref().and_then(of_site);
         let reason = self.pod.reason.as_deref().unwrap_or_default();

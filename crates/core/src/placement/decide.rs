@@ -2,22 +2,25 @@
 //!
 //! Pure: the same arguments give the same verdict. Sections in comments are those of `docs/decision.md`.
 
-use super::{estimate, feasibility};
 use crate::config::{Config, InvalidSlo};
 use crate::model::node::{Node, NodeId, Share};
-use crate::model::scores::ProfileScores;
-use crate::model::site::SiteKind;
 use crate::model::site_restriction::SiteRestriction;
-use crate::model::slo::{self, Intent, Management, Slo, SloFault};
+use crate::model::slo::{self, Intent, Management, SloFault};
 use crate::model::snapshot::{Site, Snapshot};
 use crate::model::traits::Traits;
 use crate::model::workload::Workload;
-use crate::placement::choice::{Case, is_waiting};
+use crate::placement::act::{Act, Gate, act};
+use crate::placement::facts::facts;
+pub(crate) use crate::placement::filters::nodes::usable_nodes;
+use crate::placement::filters::{self, Case};
 use crate::placement::located::{located, located_beside};
+use crate::placement::rank;
+use crate::placement::reason::reason;
 use crate::placement::room::Room;
-use crate::placement::shortage::refuse_room;
-use crate::placement::verdict::{Action, Assessment, Reason, Refusal, RefusalCode, Verdict};
-use crate::units::{Now, Permille};
+use crate::placement::verdict::{Action, Assessment, Reason, Verdict};
+use crate::placement::wait;
+use crate::placement::warnings::warnings;
+use crate::units::Now;
 
 /// The most comparisons of the pod's constraints and tolerations with the fleet's nodes that one decision may take: a
 /// few thousandths of a second, for which all other decisions may wait. An ordinary pod on five thousand nodes stays far
@@ -45,7 +48,8 @@ pub fn decide<'s>(workload: &Workload<'_>, room: &Room<'s, '_>, config: &Config,
         let warning =
             format!("not placed: {comparisons} comparisons of constraints with nodes, over {MAX_COMPARISONS}");
         // One whose sites nobody looks at waits until somebody can.
-        let is_held = is_waiting(workload, intent, config) || intent.sites.is_some();
+        let limit = config.holding.limits[intent.slo.class];
+        let is_held = workload.held.is_some_and(|held| held < limit) || intent.sites.is_some();
         let (action, reason) = match is_held {
             true => (Action::Hold, Reason::HeldNoCapacity),
             false => (Action::PassThrough, Reason::Deadline),
@@ -106,62 +110,87 @@ pub fn decide<'s>(workload: &Workload<'_>, room: &Room<'s, '_>, config: &Config,
         config,
         now,
         profile: profile.map(|(_, scores)| scores),
-        sites: assess(
-            workload,
-            &intent.slo,
-            profile.map(|(_, scores)| scores),
-            room,
-            config,
-            now,
-        ),
     };
-    let stale = room.snapshot.is_stale(config.telemetry_ttl, now.moment);
-    let (action, reason) = match case.choose(stale) {
-        // What is wrong with the sites may be fixed as long as the pod may wait; without its gate nobody places it any more.
-        (Action::PassThrough, _) if case.is_waiting() => (Action::Hold, Reason::HeldNoCapacity),
-        choice => choice,
-    };
-    warnings.extend(case.warnings(action, reason));
-    let waits_for = match reason {
-        Reason::HeldTerminating => case.terminating(),
-        _ => None,
-    };
-    let reason = case.released(action, reason);
-    let trait_labels = match (action, workload.traits()) {
-        (Action::Place(site), Some(traits)) => traits.of_nodes(&site.definition).map(Box::from).collect(),
-        _ => vec![],
-    };
-    let verdict = Verdict {
-        action,
-        reason,
-        node: None,
-        trait_labels,
-        sites: case.sites,
+    let verdict = decide_case(&case);
+    warnings.extend(verdict.warnings);
+    Verdict {
         profile,
         warnings,
         faults: intent.faults.clone(),
-    };
-    let best = || room.best_node(&workload.request, &verdict.chosen()?.fitting);
-    let node = waits_for.or_else(best);
-    Verdict {
-        node: node.map(|node| node.id),
         ..verdict
     }
 }
 
-/// Where a pod that is held waits best: the node that comes closest to having room for it at the sites which, but for room, it
-/// might go to, unless it `is_claimed`; with its site. Cost: two passes over the nodes.
+/// Filter, rank, act.
+fn decide_case<'s>(case: &Case<'_, 's>) -> Verdict<'s> {
+    let sites = filters::assess(case);
+    let (facts, terminating) = facts(case, &sites);
+    let (row, act) = match lacks_edge(case, &sites) {
+        true if facts.gate == Gate::Within => (0, Act::Gate),
+        true => (0, Act::PassThrough),
+        false => act(&facts),
+    };
+    let edge = || sites.iter().find(|site| rank::is_edge(site));
+    let chosen = match act {
+        Act::PlaceEdge => edge(),
+        Act::PlaceGood => rank::best_good(case, &sites),
+        Act::PlaceLate => rank::best_late_cloud(case, &sites),
+        Act::PlaceBest => rank::best_possible(&sites),
+        Act::Gate | Act::PassThrough => None,
+    };
+    let action = match (act, chosen) {
+        (_, Some(chosen)) => Action::Place(chosen.site),
+        (Act::Gate, None) => Action::Hold,
+        (_, None) => Action::PassThrough,
+    };
+    let reason = match (row, act) {
+        (0, Act::PassThrough) => Reason::EdgeSiteMissing,
+        row => reason(case, &sites, &facts, row, chosen),
+    };
+    let node = match chosen {
+        Some(chosen) => case.room.best_node(&case.workload.request, &chosen.fitting),
+        None => terminating.filter(|_| row == 4),
+    };
+    let labels = |chosen: &Assessment<'_>| {
+        let traits = case.workload.traits()?;
+        Some(traits.of_nodes(&chosen.site.definition).map(Box::from).collect())
+    };
+    Verdict {
+        action,
+        reason,
+        node: node.map(|node| node.id),
+        trait_labels: chosen.and_then(labels).unwrap_or_default(),
+        warnings: warnings(case, &sites, reason, chosen),
+        profile: None,
+        faults: vec![],
+        sites,
+    }
+}
+
+/// Whether no node carries the edge's selector, and nothing else excludes the edge: neither sites, traits or volumes, nor a
+/// nodeSelector that names a cloud. There is nothing then to compare a cloud with.
+fn lacks_edge(case: &Case<'_, '_>, sites: &[Assessment<'_>]) -> bool {
+    let names = |site: &Assessment<'_>| {
+        let selector = site.site.definition.selector();
+        !rank::is_edge(site) && site.is_possible() && case.workload.constraints.selects(selector)
+    };
+    let is_empty = |site: &Assessment<'_>| rank::is_edge(site) && site.site.nodes.is_empty() && site.is_possible();
+    let states_more = case.intent.sites.is_some() || case.intent.traits.is_some();
+    !states_more && sites.iter().any(is_empty) && !sites.iter().any(names)
+}
+
+/// Where a gated pod waits best: the node that comes closest to having room for it at the sites that lack nothing but room,
+/// unless it `is_claimed`; with its site. Cost: a pass over their usable nodes.
 pub fn nearest_room<'s>(
     workload: &Workload<'_>,
     verdict: &Verdict<'s>,
     room: &Room<'s, '_>,
     is_claimed: impl Fn(&Node) -> bool,
 ) -> Option<(&'s Site, NodeId)> {
-    let workload = &*located(workload, room.snapshot);
-    let sites = verdict.sites.iter().filter(|assessment| assessment.lacks_room());
-    let nearest = sites.filter_map(|assessment| {
-        let (missing, node) = feasibility::nearest_node(workload, assessment.site, room, &is_claimed)?;
-        Some((missing, &node.name, assessment.site, node.id))
+    let sites = verdict.sites.iter().filter(|found| found.lacks_room());
+    let nearest = sites.filter_map(|found| {
+        let (missing, node) = wait::nearest_node(workload, found, room, &is_claimed)?;
+        Some((missing, &node.name, found.site, node.id))
     });
     let (_, _, site, node) = nearest.min_by_key(|(missing, name, _, _)| (*missing, *name))?;
     Some((site, node))
@@ -173,22 +202,25 @@ pub(crate) fn node_at(workload: &Workload<'_>, site: &Site, room: &Room<'_, '_>)
     if comparisons(workload, room.snapshot) > MAX_COMPARISONS {
         return None;
     }
-    let fitting: Vec<&Node> = feasibility::fitting_nodes(workload, site, room).collect();
+    let mut fitting = usable_nodes(workload, site);
+    fitting.retain(|node| room.fits(&workload.request, node));
     room.best_node(&workload.request, &fitting).map(|node| node.id)
 }
 
-/// Whether so many pod slots, and so much of what the pod asks for, are at most half of what is free at the site on the
-/// nodes that the pod fits together, beside the pods of the snapshot.
+/// Whether so many pod slots, and so much of what the pod asks for, are at most half of what is free at the site, beside the pods of
+/// the snapshot, on those `usable` nodes that the pod fits.
 pub(crate) fn is_within_share(
     kept: &Share,
     workload: &Workload<'_>,
     site: &Site,
+    usable: &[&Node],
     snapshot: &Snapshot,
     config: &Config,
 ) -> bool {
     let room = Room::of(snapshot);
     let room = room.with_headroom(workload, config);
-    let fitting: Vec<&Node> = feasibility::fitting_nodes(workload, site, &room).collect();
+    let mut fitting = usable.to_vec();
+    fitting.retain(|node| room.fits(&workload.request, node));
     let measured = |name: &str| match name {
         "cpu" => site.free.cpu.map(|cpu| cpu.0),
         "memory" => site.free.memory.map(|memory| memory.0),
@@ -273,11 +305,6 @@ pub(crate) fn cost(workload: &Workload<'_>, snapshot: &Snapshot) -> usize {
     if comparisons > MAX_COMPARISONS { 0 } else { comparisons }
 }
 
-/// Whether nothing is decided about the pod, for that would take too many comparisons.
-pub(crate) fn takes_too_long(workload: &Workload<'_>, snapshot: &Snapshot) -> bool {
-    comparisons(&located(workload, snapshot), snapshot) > MAX_COMPARISONS
-}
-
 /// How many comparisons the pod's constraints, tolerations and extended resources take on all nodes at most.
 fn comparisons(workload: &Workload<'_>, snapshot: &Snapshot) -> usize {
     let of_traits = workload.traits().map_or(0, Traits::comparisons);
@@ -308,92 +335,6 @@ fn is_placed(workload: &Workload<'_>, room: &Room<'_, '_>, now: Now) -> bool {
         && now.wall.duration_since(stated.at).abs() <= REINVOCATION
         && workload.constraints.selects(site.definition.selector())
         && site.definition.tolerations.iter().all(tolerated)
-}
-
-/// What each site would mean for the pod, in the order of the snapshot.
-fn assess<'s>(
-    workload: &Workload<'_>,
-    slo: &Slo,
-    profile: Option<&ProfileScores>,
-    room: &Room<'s, '_>,
-    config: &Config,
-    now: Now,
-) -> Vec<Assessment<'s>> {
-    let offload = config.may_offload(slo);
-    let edge_speed = room
-        .snapshot
-        .sites
-        .iter()
-        .find(|site| site.kind() == SiteKind::Edge)
-        .map_or(Permille::ONE, |edge| edge.definition.speed);
-    let assess = |site: &'s Site| {
-        let is_left_by_strategy = feasibility::is_left_by_strategy(workload, site, room.snapshot);
-        let out = feasibility::refuse_site(workload, site, room.snapshot);
-        let fitting: Vec<&Node> = match out {
-            Some(_) => vec![],
-            None => feasibility::fitting_nodes(workload, site, room).collect(),
-        };
-        let estimate = estimate::estimate(workload, slo, site, !fitting.is_empty(), edge_speed, config);
-        let by_headroom = fitting
-            .iter()
-            .filter(|node| room.needs_headroom(&workload.request, node));
-        let assessment = Assessment {
-            site,
-            allowed: feasibility::allows(workload, site) && !is_left_by_strategy,
-            headroom: by_headroom.count(),
-            fitting,
-            offloading: None,
-            estimate,
-            missing_optional: 0,
-            score: None,
-            refusals: out.into_iter().collect(),
-        };
-        // What else there is to say of such a site is nothing to the pod.
-        if !assessment.refusals.is_empty() {
-            return assessment;
-        }
-        let fitting = &assessment.fitting;
-        let offloading = room.snapshot.offloading(&workload.namespace, site);
-        let mut refusals = vec![];
-        refusals.extend(feasibility::refuse_offload(workload, offload, site));
-        refusals.extend(feasibility::refuse_namespace(offloading));
-        refusals.extend(match fitting.is_empty() {
-            true => Some(refuse_room(workload, site, room)),
-            false if is_left_by_strategy => Some(
-                Refusal::new(RefusalCode::NoMatchingNode)
-                    .with("nodes", site.nodes.len())
-                    .with("strategy", "Remote"),
-            ),
-            false => feasibility::refuse_measured(workload, site, room)
-                .or_else(|| feasibility::refuse_crowded(workload, site, fitting, room)),
-        });
-        refusals.extend(feasibility::refuse_closed(workload, site));
-        refusals.extend(feasibility::refuse_full(workload, site, room));
-        refusals.extend(feasibility::refuse_link(site, config, now.moment));
-        refusals.extend(feasibility::refuse_distance(workload, site));
-        refusals.extend(feasibility::refuse_time(
-            slo,
-            workload.held.unwrap_or_default(),
-            &assessment.estimate,
-        ));
-        let missing_optional = feasibility::missing_optional(workload, site, fitting);
-        let score = profile.and_then(|profile| profile.score(site.name(), missing_optional, now.moment));
-        Assessment {
-            offloading,
-            missing_optional,
-            score,
-            refusals,
-            ..assessment
-        }
-    };
-    let mut sites: Vec<Assessment<'s>> = room.snapshot.sites.iter().map(assess).collect();
-    if sites.iter().all(|site| !site.allowed) {
-        for found in &mut sites {
-            let is_left_by_strategy = feasibility::is_left_by_strategy(workload, found.site, room.snapshot);
-            found.allowed = !is_left_by_strategy && feasibility::may_allow(workload, found.site);
-        }
-    }
-    sites
 }
 
 #[cfg(test)]

@@ -35,8 +35,7 @@ pub fn explain(verdict: &Verdict<'_>, how: Explain) -> Option<String> {
 fn entries<E: Serialize>(verdict: &Verdict<'_>, entry: impl Fn(&Assessment<'_>) -> E, bytes: usize) -> Vec<String> {
     let chosen = verdict.chosen().map(|chosen| chosen.site.name());
     let mut sites: Vec<_> = verdict.sites.iter().collect();
-    let is_out = |assessment: &&Assessment<'_>| assessment.is_out();
-    sites.sort_by_key(|assessment| (Some(assessment.site.name()) != chosen, is_out(assessment)));
+    sites.sort_by_key(|assessment| (Some(assessment.site.name()) != chosen, !assessment.is_possible()));
     let (mut entries, mut length) = (vec![], 1);
     for assessment in sites {
         let name = assessment.site.name();

@@ -45,9 +45,6 @@ fn sentence(code: RefusalCode, numbers: &Numbers<'_>) -> String {
     let count = |name: &str| numbers.0.get(name).and_then(Value::as_u64);
     let text = |name: &str| numbers.0.get(name).and_then(Value::as_str);
     match code {
-        RefusalCode::NoMatchingNode if text("strategy").is_some() => {
-            "Liqo runs the pods of this namespace on virtual nodes only (strategy Remote)".to_owned()
-        }
         RefusalCode::NoMatchingNode => match (count("nodes"), count("selectedNodes")) {
             (Some(0), _) => "it has no nodes".to_owned(),
             (Some(1), Some(0)) => "the pod's constraints do not allow its only node".to_owned(),
@@ -64,6 +61,10 @@ fn sentence(code: RefusalCode, numbers: &Numbers<'_>) -> String {
             Some(claim) => format!("the data of claim {} is elsewhere", excerpt(claim, LONGEST_NAME)),
             None => "the pod's data is elsewhere".to_owned(),
         },
+        RefusalCode::NoNode => "it has no nodes".to_owned(),
+        RefusalCode::NewNode => "a node younger than a minute lacks what the pod asks for".to_owned(),
+        RefusalCode::TooLarge => too_large(numbers),
+        RefusalCode::OffloadingInProgress => "Liqo is offloading the pod's namespace to it".to_owned(),
         RefusalCode::NodeNotReady => match count("matchingNodes") {
             Some(1) => "the only node that would do is not ready or is cordoned".to_owned(),
             Some(nodes) => format!("all {nodes} nodes that would do are not ready or are cordoned"),
@@ -73,11 +74,6 @@ fn sentence(code: RefusalCode, numbers: &Numbers<'_>) -> String {
         RefusalCode::Claimed => {
             let amounts = lacking(numbers, ["left at most", "claimed or reserved"]);
             format!("nodes have room, but held pods ahead claim it{amounts}")
-        }
-        RefusalCode::Crowded => {
-            let coming = numbers.amounts("onTheirWay");
-            let coming = coming.map_or(String::new(), |coming| format!(": {}", listed(coming)));
-            format!("nodes have room, but pods that have no node yet may take it{coming}")
         }
         RefusalCode::ClosedByScheduler => {
             let waiting = match count("waitingPods") {
@@ -147,6 +143,9 @@ fn sentence(code: RefusalCode, numbers: &Numbers<'_>) -> String {
                 None => "its WAN was not measured lately".to_owned(),
             }
         }
+        RefusalCode::NamespaceNotOffloaded if text("strategy").is_some() => {
+            "Liqo runs the pods of this namespace on virtual nodes only (strategy Remote)".to_owned()
+        }
         RefusalCode::NamespaceNotOffloaded => match text("phase") {
             Some("None") | None => "Liqo does not offload the pod's namespace".to_owned(),
             Some("NotSelected") => "Liqo offloads the pod's namespace, but not to this cluster".to_owned(),
@@ -181,6 +180,14 @@ fn sentence(code: RefusalCode, numbers: &Numbers<'_>) -> String {
 
 /// No more is shown of what anybody may have written.
 const SHOWN_BYTES: usize = 200;
+
+fn too_large(numbers: &Numbers<'_>) -> String {
+    let amounts = numbers.amounts("request").zip(numbers.amounts("largestNode"));
+    let amounts = amounts.map(|(asked, largest)| {
+        format!(": asked for {}, nodes have at most {}", listed(asked), listed(largest))
+    });
+    format!("the pod is larger than every node{}", amounts.unwrap_or_default())
+}
 
 fn no_room(numbers: &Numbers<'_>) -> String {
     if let (Some(asked), Some(free)) = (numbers.amounts("request"), numbers.amounts("measuredFree")) {
@@ -290,8 +297,8 @@ mod tests {
                 "the pod does not tolerate the taints of its only node",
             ),
             (
-                "no_matching_node",
-                json!({"nodes": 3, "strategy": "Remote"}),
+                "namespace_not_offloaded",
+                json!({"strategy": "Remote"}),
                 "Liqo runs the pods of this namespace on virtual nodes only (strategy Remote)",
             ),
             (
@@ -354,10 +361,21 @@ mod tests {
                 "nodes have room, but held pods ahead claim it: asked for cpu 500m, left at most cpu 100m, claimed or \
                  reserved cpu 600m",
             ),
+            ("no_node", json!({}), "it has no nodes"),
             (
-                "crowded",
-                json!({"request": {"cpu": 500, "pods": 1}, "onTheirWay": {"cpu": 1500, "pods": 3}}),
-                "nodes have room, but pods that have no node yet may take it: cpu 1500m and 3 pod slots",
+                "new_node",
+                json!({}),
+                "a node younger than a minute lacks what the pod asks for",
+            ),
+            (
+                "too_large",
+                json!({"request": {"cpu": 5000, "pods": 1}, "largestNode": {"cpu": 4000, "pods": 110}}),
+                "the pod is larger than every node: asked for cpu 5 and a pod slot, nodes have at most cpu 4 and 110 pod slots",
+            ),
+            (
+                "offloading_in_progress",
+                json!({"phase": "InProgress"}),
+                "Liqo is offloading the pod's namespace to it",
             ),
             (
                 "closed_by_scheduler",

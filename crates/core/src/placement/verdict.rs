@@ -3,7 +3,6 @@
 use serde_json::{Map, Value};
 
 use crate::model::link::LinkState;
-use crate::model::liqo::OffloadingPhase;
 use crate::model::node::{Node, NodeId};
 use crate::model::scores::{ProfileScores, Score};
 use crate::model::slo::SloFault;
@@ -14,98 +13,81 @@ use crate::words;
 words! {
     /// Why a verdict is what it is. A closed set: the same string in annotation, metric label and log.
     pub enum Reason {
-        /// The edge fits and meets the time.
+        /// The edge is good: it has room and meets the time.
         EdgeFeasibleSloMet = "edge_feasible_slo_met",
-        /// The edge fits and the pod states no time.
+        /// The edge has room, and the pod states no time.
         EdgeNoSloTarget = "edge_no_slo_target",
-        /// The pod's own constraints leave only the edge.
+        /// The pod's own constraints, sites, traits or volume data leave only the edge.
         EdgePinnedByPod = "edge_pinned_by_pod",
-        /// Several sites would do, and the pod's performance profile ranks the edge first.
-        EdgeProfile = "edge_profile",
-        /// The pod's data is at the edge.
-        EdgeData = "edge_data",
         /// The SLO is invalid.
         EdgeInvalidSlo = "edge_invalid_slo",
-        /// The view of the cluster is too old to send a pod away on.
+        /// The view of the cluster is too old to send a pod away.
         EdgeTelemetryStale = "edge_telemetry_stale",
-        /// No site has room, so the pod waits behind our gate until one does.
-        HeldNoCapacity = "held_no_capacity",
-        /// The edge has room as soon as pods are gone that are terminating there, for which the pod waits behind our gate.
-        HeldTerminating = "held_terminating",
-        /// Only sites that are away could hold the pod, for which it waits behind our gate.
-        HeldSiteAway = "held_site_away",
-        /// Others hold the pod behind gates of theirs; it is decided when ours is the last.
-        HeldForeignGate = "held_foreign_gate",
-        /// Held, then placed on the edge.
-        ReleasedEdge = "released_edge",
-        /// Held, then placed in the cloud.
-        ReleasedCloud = "released_cloud",
-        /// Held for as long as its class may be, or until no cloud was likely to be back in time; placed where it is better
-        /// off, though that is not good.
-        ReleasedTimeout = "released_timeout",
-        /// Larger than any node it could run on.
+        /// No site is possible, and only its size keeps the pod from the edge.
         EdgeTooLarge = "edge_too_large",
-        /// Offload is switched off.
-        EdgeOffloadDisabled = "edge_offload_disabled",
-        /// The pod does not allow offload.
+        /// Offload is not allowed, by the pod or by `enableOffload`.
         EdgeOffloadNotAllowed = "edge_offload_not_allowed",
-        /// The pod uses what exists only here.
+        /// The pod uses what exists only here, or Liqo does not offload its namespace.
         EdgeNotOffloadable = "edge_not_offloadable",
-        /// No cloud site has a usable node.
+        /// No cloud has a usable node.
         EdgeCloudSiteMissing = "edge_cloud_site_missing",
-        /// No cloud site answers.
+        /// No cloud with a usable node answers.
         EdgeWanUnreachable = "edge_wan_unreachable",
-        /// The WAN is too slow, too lossy, or was not measured lately.
+        /// The WAN to every cloud that answers is too slow, too lossy, or was not measured lately.
         EdgeWanDegraded = "edge_wan_degraded",
         /// The edge is full, but kube-scheduler could evict pods of lower priority for this one.
         EdgePreempts = "edge_preempts",
-        /// The edge is full and no cloud would do.
+        /// The edge is full and no cloud is good.
         EdgeNoCapacity = "edge_no_capacity",
-        /// The edge misses the time and no cloud does better, for a pod of high priority.
+        /// The edge misses the time and no cloud is better, for a pod of high priority.
         EdgeBestEffort = "edge_best_effort",
         /// The edge misses the time, which a pod of this priority accepts.
         EdgeFailSoft = "edge_fail_soft",
-        /// Several sites would do, and the pod's performance profile ranks the cloud first.
+        /// Several sites are good, and the pod's performance profile ranks this cloud first.
         CloudProfile = "cloud_profile",
-        /// The edge is full and the cloud meets the time.
+        /// The edge has no room for the pod, and this cloud is good.
         CloudEdgeNoCapacity = "cloud_edge_no_capacity",
-        /// The edge misses the time and the cloud meets it.
+        /// The edge misses the time, and this cloud meets it.
         CloudEdgeDeadlineMissed = "cloud_edge_deadline_missed",
-        /// The pod's sites leave the edge out, or it has no node, or none with its traits, and the cloud meets the time.
-        CloudEdgeNotInSites = "cloud_edge_not_in_sites",
-        /// No site meets the time and the cloud comes closer, or only the cloud could ever hold the pod, which may not be held.
+        /// No site is good, and this cloud comes closest.
         CloudBestEffort = "cloud_best_effort",
-        /// The pod's own constraints leave only the cloud.
+        /// The pod's own constraints, sites, traits or volume data leave only clouds.
         CloudPinnedByPod = "cloud_pinned_by_pod",
-        /// The pod's data is in that cloud.
-        CloudData = "cloud_data",
+        /// No site is good now, so the pod is gated until one is, or until its limit.
+        HeldNoCapacity = "held_no_capacity",
+        /// No site can run the pod as they are now, so it is gated until one can.
+        HeldSiteAway = "held_site_away",
+        /// The pod carries gates of others, and is decided when only edgeward's gate is left.
+        HeldForeignGate = "held_foreign_gate",
+        /// The pod was gated for as long as its class may be, and placed although no site is good.
+        ReleasedTimeout = "released_timeout",
         /// The SLO is invalid, and such pods are refused.
         DeniedInvalidSlo = "denied_invalid_slo",
-        /// States no SLO.
+        /// The pod states no SLO.
         NotManaged = "passthrough_not_managed",
-        /// Labelled as not managed.
+        /// The pod is labelled as not managed.
         OptedOut = "passthrough_opted_out",
-        /// Already has a node.
+        /// The pod already has a node.
         NodeName = "passthrough_node_name",
-        /// Belongs to a DaemonSet.
+        /// The pod belongs to a DaemonSet.
         DaemonSet = "passthrough_daemonset",
         /// Mirror of a static pod.
         Mirror = "passthrough_mirror",
         /// Created here by Liqo for another cluster.
         ShadowPod = "passthrough_shadow_pod",
-        /// In a namespace that is left alone.
+        /// The pod's namespace is excluded.
         ExcludedNamespace = "passthrough_excluded_namespace",
         /// No node carries the edge site's selector.
         EdgeSiteMissing = "passthrough_edge_site_missing",
-        /// No site can satisfy the pod's own constraints.
+        /// No site is possible.
         NoSiteMatches = "passthrough_no_site_matches",
-        /// Already carries a placement of ours, made a moment ago.
+        /// The pod already carries a placement of ours, made a moment ago.
         Reinvocation = "passthrough_reinvocation",
         /// Not the creation of a pod, or not a pod that can be read.
         NotAPodCreate = "passthrough_not_a_pod_create",
-        /// Has more in its lists and maps than is read of a pod.
+        /// The pod has more in its lists and maps than is read of a pod.
         TooLarge = "passthrough_too_large",
-        /// No view of the fleet yet.
+        /// There is no view of the sites yet.
         NotReady = "passthrough_not_ready",
         /// The decision would have come too late.
         Deadline = "passthrough_deadline",
@@ -119,51 +101,112 @@ impl Reason {
     pub const fn is_hold(self) -> bool {
         matches!(
             self,
-            Reason::HeldNoCapacity | Reason::HeldTerminating | Reason::HeldSiteAway | Reason::HeldForeignGate
+            Reason::HeldNoCapacity | Reason::HeldSiteAway | Reason::HeldForeignGate
         )
+    }
+}
+
+/// What a site is to a pod, from best to worst. Each refusal gives one; the worst counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Standing {
+    /// Nothing speaks against the site.
+    Good,
+    /// The site has room, but the pod misses its time there.
+    Late,
+    /// The pod could run there, but there is no room now.
+    Full,
+    /// The pod could run there, but the site cannot be used now.
+    Away,
+    /// The pod can never run there as the pod and the site are defined.
+    Never,
+}
+
+impl Standing {
+    /// Every standing, from best to worst.
+    pub const ALL: [Self; 5] = [Self::Good, Self::Late, Self::Full, Self::Away, Self::Never];
+
+    /// Its name: `Good`, `Late`, `Full`, `Away` or `Never`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Good => "Good",
+            Self::Late => "Late",
+            Self::Full => "Full",
+            Self::Away => "Away",
+            Self::Never => "Never",
+        }
     }
 }
 
 words! {
     /// Why a site is refused.
     pub enum RefusalCode {
-        /// No node there is allowed by the pod's constraints and tolerations.
+        /// The site is not among those at which the pod, or its policy, lets it run.
+        NotInSites = "not_in_sites",
+        /// No node there has the traits that the pod requires.
+        MissingTrait = "missing_trait",
+        /// The pod's constraints and tolerations allow no node there.
         NoMatchingNode = "no_matching_node",
         /// The volumes of the pod's claims can be used on no node there.
         DataElsewhere = "data_elsewhere",
-        /// The nodes that would do are cordoned or not ready.
+        /// The pod is larger than every node there that it may use.
+        TooLarge = "too_large",
+        /// Offload is not allowed, or the pod uses what the site does not support.
+        NotOffloadable = "not_offloadable",
+        /// Liqo does not offload the pod's namespace to this site.
+        NamespaceNotOffloaded = "namespace_not_offloaded",
+        /// The site has no node.
+        NoNode = "no_node",
+        /// A node was created less than a minute ago and lacks what the pod asks for.
+        NewNode = "new_node",
+        /// The nodes that could run the pod are cordoned or not ready.
         NodeNotReady = "node_not_ready",
-        /// No node that would do has room, or the site as a whole has less by measurement.
+        /// Liqo has not offloaded the pod's namespace to this site yet.
+        OffloadingInProgress = "offloading_in_progress",
+        /// Nothing answers there.
+        Unreachable = "unreachable",
+        /// RTT or loss is at its threshold or above.
+        Degraded = "degraded",
+        /// The WAN was not measured lately.
+        Stale = "stale",
+        /// The RTT is not below the pod's distance limit.
+        DistanceLimit = "distance_limit",
+        /// No node has room, or the site as a whole has less by measurement.
         NoRoom = "no_room",
-        /// Nodes have room, but not beside what held pods ahead claim.
+        /// Nodes have room, but gated pods ahead claim it.
         Claimed = "claimed",
-        /// Nodes have room, but assumed pods could leave none.
-        Crowded = "crowded",
-        /// A pod of the same controller waits there: kube-scheduler cannot place it for a reason we do not evaluate, or the cluster
-        /// behind the site does not start it for another than room.
+        /// A pod of the same controller waits there for something that edgeward does not evaluate.
         ClosedByScheduler = "closed_by_scheduler",
-        /// The cluster behind it had no room for pods that ask for as much, or less.
+        /// The cluster behind the site has no room for pods that ask for as much.
         RemoteFull = "remote_full",
         /// The deadline is missed.
         Deadline = "deadline",
         /// The latency target is missed.
         LatencyTarget = "latency_target",
-        /// Nothing answers there.
-        Unreachable = "unreachable",
-        /// RTT or loss is over its threshold.
-        Degraded = "degraded",
-        /// The measurements are too old.
-        Stale = "stale",
-        /// The pod may not leave the edge, or uses what this site does not have.
-        NotOffloadable = "not_offloadable",
-        /// Liqo does not offload the pod's namespace to this site, or not yet.
-        NamespaceNotOffloaded = "namespace_not_offloaded",
-        /// No node there has the traits that the pod requires.
-        MissingTrait = "missing_trait",
-        /// The RTT is not below what the pod states.
-        DistanceLimit = "distance_limit",
-        /// It is not among the sites at which the pod may run, by its own word or by that of its policy.
-        NotInSites = "not_in_sites",
+    }
+}
+
+impl RefusalCode {
+    /// What a site refused for this is to the pod.
+    pub const fn standing(self) -> Standing {
+        match self {
+            Self::NotInSites
+            | Self::MissingTrait
+            | Self::NoMatchingNode
+            | Self::DataElsewhere
+            | Self::TooLarge
+            | Self::NotOffloadable
+            | Self::NamespaceNotOffloaded => Standing::Never,
+            Self::NoNode
+            | Self::NewNode
+            | Self::NodeNotReady
+            | Self::OffloadingInProgress
+            | Self::Unreachable
+            | Self::Degraded
+            | Self::Stale
+            | Self::DistanceLimit => Standing::Away,
+            Self::NoRoom | Self::Claimed | Self::ClosedByScheduler | Self::RemoteFull => Standing::Full,
+            Self::Deadline | Self::LatencyTarget => Standing::Late,
+        }
     }
 }
 
@@ -221,65 +264,51 @@ impl Estimate {
 pub struct Assessment<'s> {
     /// The site.
     pub site: &'s Site,
-    /// Whether the pod's own nodeSelector and affinity allow a node there.
-    pub allowed: bool,
-    /// Nodes on which the pod fits now.
+    /// Nodes that may run the pod if they have room.
+    pub usable: Vec<&'s Node>,
+    /// Those on which the pod fits now.
     pub fitting: Vec<&'s Node>,
     /// On how many of them only because placeholders make room.
     pub headroom: usize,
-    /// How far Liqo has come with offloading its namespace there; `None` where that is nobody's matter.
-    pub offloading: Option<OffloadingPhase>,
     /// Its time there.
     pub estimate: Estimate,
     /// How many of the pod's optional traits it has not.
     pub missing_optional: usize,
     /// How good it is by the pod's performance profile; `None` without one, and where it has no score.
     pub score: Option<Score>,
-    /// Everything that speaks against the site; empty means feasible.
+    /// Everything that speaks against the site, up to the first refusal for good.
     pub refusals: Vec<Refusal>,
 }
 
-/// What passes when pods leave.
-const ROOM: [RefusalCode; 3] = [RefusalCode::NoRoom, RefusalCode::Claimed, RefusalCode::Crowded];
-const TIME: [RefusalCode; 2] = [RefusalCode::Deadline, RefusalCode::LatencyTarget];
-
 impl Assessment<'_> {
+    /// The worst standing that a refusal gives.
+    pub fn standing(&self) -> Standing {
+        let standings = self.refusals.iter().map(|refusal| refusal.code.standing());
+        standings.max().unwrap_or(Standing::Good)
+    }
+
     /// Whether it was refused for this reason.
     pub fn is_refused(&self, code: RefusalCode) -> bool {
         self.refusals.iter().any(|refusal| refusal.code == code)
     }
 
-    /// Whether it is none of the pod's sites, or has not its traits: nothing else is said of it.
-    pub fn is_out(&self) -> bool {
-        self.is_refused(RefusalCode::NotInSites) || self.is_refused(RefusalCode::MissingTrait)
-    }
-
-    /// Whether the pod may not go there, and waiting does not help: it may not leave the edge for this site, or its namespace
-    /// does not.
-    pub fn is_barred(&self) -> bool {
-        let is_refused = |phase: OffloadingPhase| phase != OffloadingPhase::Accepted && !phase.is_passing();
-        self.is_refused(RefusalCode::NotOffloadable) || self.offloading.is_some_and(is_refused)
+    /// Whether the pod can run here, now or later.
+    pub fn is_possible(&self) -> bool {
+        self.standing() != Standing::Never
     }
 
     /// Whether nothing speaks against the site.
-    pub fn is_feasible(&self) -> bool {
+    pub fn is_good(&self) -> bool {
         self.refusals.is_empty()
     }
 
-    /// Whether nothing but time speaks against the site: it may be chosen as the lesser evil.
-    pub fn is_usable(&self) -> bool {
-        self.refusals.iter().all(|refusal| TIME.contains(&refusal.code))
-    }
-
-    /// Whether nothing but the want of room speaks against the site.
-    pub fn lacks_only_room(&self) -> bool {
-        !self.is_feasible() && self.refusals.iter().all(|refusal| ROOM.contains(&refusal.code))
-    }
-
-    /// Whether the pod might be sent here, for better or worse, if there were room.
+    /// Whether it is full, and only for want of free resources on its nodes: not because a scheduler refuses the pod.
     pub fn lacks_room(&self) -> bool {
-        let is_minor = |refusal: &Refusal| ROOM.contains(&refusal.code) || TIME.contains(&refusal.code);
-        self.refusals.iter().any(|refusal| ROOM.contains(&refusal.code)) && self.refusals.iter().all(is_minor)
+        let is_room_or_time = |refusal: &Refusal| {
+            matches!(refusal.code, RefusalCode::NoRoom | RefusalCode::Claimed)
+                || refusal.code.standing() == Standing::Late
+        };
+        self.standing() == Standing::Full && self.refusals.iter().all(is_room_or_time)
     }
 
     /// Whether a node has room for the pod.
@@ -287,23 +316,11 @@ impl Assessment<'_> {
         !self.fitting.is_empty()
     }
 
-    /// Whether the site takes the pod as far as room goes: a node has it, no measurement contradicts that, and
-    /// kube-scheduler would use it.
-    pub fn takes(&self) -> bool {
-        let room = [RefusalCode::NoRoom, RefusalCode::ClosedByScheduler];
-        self.fits() && !room.iter().any(|code| self.is_refused(*code))
-    }
-
-    /// Whether it does so wherever the assumed pods go.
-    pub fn takes_for_sure(&self) -> bool {
-        self.takes() && !self.is_refused(RefusalCode::Crowded)
-    }
-
     /// The RTT that the estimate rests on, where the site's link was alive.
     fn live_rtt(&self) -> Option<Micros> {
         let link = self.site.link.filter(|link| link.state != LinkState::Unreachable)?;
         link.rtt
-            .filter(|_| !self.is_out() && !self.is_refused(RefusalCode::Stale))
+            .filter(|_| self.is_possible() && !self.is_refused(RefusalCode::Stale))
     }
 }
 
@@ -321,11 +338,6 @@ pub enum Action<'s> {
 }
 
 impl Action<'_> {
-    /// Whether the pod is placed on this site.
-    pub(super) fn is_placement_at(self, site: &Site) -> bool {
-        matches!(self, Action::Place(chosen) if std::ptr::eq(chosen, site))
-    }
-
     /// `edge`, `cloud`, `hold`, `passthrough` or `deny`.
     pub fn as_str(self) -> &'static str {
         match self {

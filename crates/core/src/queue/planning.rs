@@ -14,7 +14,7 @@ use crate::model::workload::{QueueKey, Workload};
 use crate::placement::decide::{cost, decide, nearest_room};
 use crate::placement::ledger::Ledger;
 use crate::placement::room::Room;
-use crate::placement::verdict::{Action, Assessment, Reason, Verdict};
+use crate::placement::verdict::{Action, Assessment, Reason, Standing, Verdict};
 use crate::units::{Micros, Now};
 
 /// A plan in the making.
@@ -96,13 +96,13 @@ impl<'p> Planning<'p> {
             }
             Action::Hold => {
                 // A younger one has more time left, and may go where this one would be late.
-                let is_too_late_for = |site: &Assessment<'_>| site.is_usable() && !site.is_feasible();
+                let is_too_late_for = |site: &Assessment<'_>| site.standing() == Standing::Late;
                 let has_less_time = verdict.sites.iter().any(is_too_late_for);
                 let kept = self.node_to_claim(&workload, &verdict, &room, held);
                 if let Some((node, site)) = kept {
                     self.claimed_nodes.insert(node);
                     self.claims.add(node, claim(pod, &workload, queue_key, site, false));
-                } else if verdict.reason == Reason::HeldNoCapacity && !has_less_time {
+                } else if !has_less_time {
                     self.unplaceable.insert(kind, verdict.reason);
                 }
                 self.claims.leave_waiting(queue_key);
@@ -133,8 +133,8 @@ impl<'p> Planning<'p> {
         room: &Room<'s, '_>,
         held: Micros,
     ) -> Option<(NodeId, &'s str)> {
-        if verdict.reason == Reason::HeldTerminating {
-            return Some((verdict.node?, verdict.sites.first()?.site.name()));
+        if let Some(terminating) = verdict.node {
+            return Some((terminating, verdict.sites.first()?.site.name()));
         }
         if held < WAIT_BEFORE_CLAIM {
             return None;

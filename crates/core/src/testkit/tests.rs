@@ -30,9 +30,9 @@ fn the_cases_are_not_vacuous() {
         let edge_allowed = verdict
             .sites
             .iter()
-            .any(|site| site.site.kind() == SiteKind::Edge && site.allowed);
-        let several = !edge_allowed && clouds.clone().filter(|site| site.allowed).count() > 1;
-        let full = verdict.site().is_some() && verdict.sites[0].allowed && !verdict.sites[0].fits();
+            .any(|site| site.site.kind() == SiteKind::Edge && site.is_possible());
+        let several = !edge_allowed && clouds.clone().filter(|site| site.is_possible()).count() > 1;
+        let full = verdict.site().is_some() && verdict.sites[0].is_possible() && !verdict.sites[0].fits();
         let stamp = Stamp {
             at: NOW.wall,
             id: "id".into(),

@@ -144,7 +144,7 @@ fn pods_that_share_a_claim_without_a_volume_go_to_the_same_site() {
     assert_eq!(review(2, &pod("2"), false, 0), to(Reason::CloudEdgeNoCapacity, "cloud"));
     assert_eq!(review(3, &pod("1"), false, 0), to(Reason::EdgeFeasibleSloMet, "edge"));
     assert_eq!(review(4, &pod("2"), true, 0), to(Reason::CloudEdgeNoCapacity, "cloud"));
-    assert_eq!(review(5, &pod("1"), false, 1), to(Reason::CloudData, "cloud"));
+    assert_eq!(review(5, &pod("1"), false, 1), to(Reason::CloudPinnedByPod, "cloud"));
     // One that is made for a pod alone goes with it.
     let mut ephemeral = pod("2");
     ephemeral["spec"]["volumes"] =
@@ -163,7 +163,7 @@ fn pods_that_share_a_claim_without_a_volume_go_to_the_same_site() {
     engine.publish(later);
     // No pod came of it.
     assert_eq!(review(6, &pod("1"), true, 61), to(Reason::EdgeFeasibleSloMet, "edge"));
-    assert_eq!(review(7, &pod("4"), true, 62), to(Reason::EdgeData, "edge"));
+    assert_eq!(review(7, &pod("4"), true, 62), to(Reason::EdgePinnedByPod, "edge"));
 }
 
 #[test]
@@ -189,14 +189,11 @@ fn a_held_pod_is_planned_again_when_its_claim_is_another() {
         let plan = engine.publish(now).plan?;
         Some(plan.steps.iter().map(|step| step.action).collect::<Vec<_>>())
     };
-    // Nothing is known of the WAN to its cloud: it waits, and its reason says so already.
-    assert_eq!(after(&[], 0), Some(vec![]));
+    // Nothing is known of the WAN to its cloud, which is the only site with its data.
+    assert_eq!(after(&[], 0), Some(vec![PlanAction::Release]));
     assert_eq!(after(&[claim(Some("pv-c1"))], 1), None);
     // A volume that no node has, then one at the edge.
     assert_eq!(after(&[claim(Some("pv-x")), volume("pv-x", "x")], 2), Some(vec![]));
     assert_eq!(after(&[volume("pv-x", "e1")], 3), Some(vec![PlanAction::Release]));
-    // Nor does it wait where nothing is known of its data any more.
-    assert_eq!(after(&[volume("pv-x", "c1")], 4), Some(vec![]));
-    assert_eq!(after(&[claim(None)], 5), Some(vec![PlanAction::Release]));
-    assert_eq!(after(&[claim(Some("pv-c1"))], 6), Some(vec![]));
+    assert_eq!(after(&[claim(None)], 4), Some(vec![PlanAction::Release]));
 }

@@ -93,11 +93,11 @@ fn steps(engine: &mut Engine, second: u64, change: &Change) -> Option<Vec<PlanAc
 }
 
 #[test]
-fn a_held_pod_is_released_when_its_namespace_is_offloaded_and_not_before() {
+fn gated_pod_waits_while_its_namespace_is_offloaded_nowhere() {
     let (mut engine, shared) = engine();
     let of = |strategy, phase| says(strategy, phase, RemoteCluster::default());
     engine.apply(&of(Strategy::Remote, OffloadingPhase::InProgress), NOW);
-    assert_eq!(steps(&mut engine, 0, &held()), Some(vec![]));
+    assert_eq!(steps(&mut engine, 0, &held()), Some(vec![PlanAction::Release]));
     let nothing_new = of(Strategy::Remote, OffloadingPhase::InProgress);
     assert_eq!(steps(&mut engine, 1, &nothing_new), None);
     let failed = of(Strategy::Remote, OffloadingPhase::CreationLoopBackOff);

@@ -21,6 +21,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::config::Holding;
+use crate::model::site::SiteKind;
 use crate::placement::verdict::RefusalCode;
 use crate::testkit::{self, NOW};
 use crate::units::Micros;

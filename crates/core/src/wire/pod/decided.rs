@@ -27,8 +27,8 @@ pub struct ObservedDecision {
     pub gated: bool,
     /// What the pod takes.
     pub request: Amounts,
-    /// Which sites it waits for, and why, if it is held for one that is away.
-    pub awaited: Option<String>,
+    /// Whether the pod was seen with a gate before.
+    pub was_gated: bool,
     /// What it says of its decision.
     pub decided: Decided,
 }

@@ -246,7 +246,7 @@ fn of_held_pods_one_tries_and_the_others_follow_when_it_runs() {
     let steps = step(&mut cluster, 2);
     let names: BTreeSet<_> = steps.iter().map(|step| step.pod.name.to_string()).collect();
     assert_eq!(names, BTreeSet::from(["a".to_owned()]), "{steps:?}");
-    let cloud = (Reason::ReleasedCloud, Some("cloud".to_owned()));
+    let cloud = (Reason::CloudEdgeNoCapacity, Some("cloud".to_owned()));
     assert_eq!(cluster.release(&steps[0].pod, steps[0].since), cloud);
     // It is on its way: no other one goes.
     cluster.sees(&record(&remote("a", on_cloud())));

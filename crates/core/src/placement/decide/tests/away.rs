@@ -3,8 +3,6 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::config::OnNoCapacity;
-use crate::model::slo::Class;
 
 /// The edge and the cloud of [`super::fleet`], whose node has GPUs.
 fn fleet() -> Value {
@@ -49,17 +47,21 @@ fn with_wan(wan: Value) -> Value {
     with(fleet(), "/sites/1/wan", wan)
 }
 
-/// Every way in which the cloud can be away, and how it is told.
-fn aways() -> [(Value, &'static str); 6] {
+/// Every way in which the cloud can be away, with the refusal.
+fn aways() -> [(Value, RefusalCode); 7] {
     [
-        (young(), "new node"),
-        (not_ready(), "node NotReady"),
-        (with(fleet(), "/nodes/1/unschedulable", json!(true)), "node cordoned"),
-        (with_wan(json!({"reachable": false})), "WAN unreachable"),
-        (with_wan(json!({"rttMs": 200, "lossPct": 0})), "WAN degraded"),
+        (without_cloud_node(), RefusalCode::NoNode),
+        (young(), RefusalCode::NewNode),
+        (not_ready(), RefusalCode::NodeNotReady),
+        (
+            with(fleet(), "/nodes/1/unschedulable", json!(true)),
+            RefusalCode::NodeNotReady,
+        ),
+        (with_wan(json!({"reachable": false})), RefusalCode::Unreachable),
+        (with_wan(json!({"rttMs": 200, "lossPct": 0})), RefusalCode::Degraded),
         (
             with_wan(json!({"rttMs": 20, "lossPct": 0, "ageSeconds": 61})),
-            "WAN not measured lately",
+            RefusalCode::Stale,
         ),
     ]
 }
@@ -89,21 +91,20 @@ fn said(fleet: &Value, pod: &Value) -> Vec<String> {
 }
 
 #[test]
-fn what_only_a_cloud_could_hold_waits_for_it_past_its_limit() {
+fn cloud_that_is_the_only_possible_site_gets_the_pod_while_it_is_away() {
     let config = Config::default();
-    for (away, why) in aways() {
-        assert_eq!(fates(&away, &gpu(), &config), ["held_site_away"; 2], "{why}");
-        assert_eq!(
-            said(&away, &gpu()),
-            [format!("held until a site is back: cloud ({why})")]
-        );
-        // One that an edge node could hold goes there.
+    for (away, code) in aways() {
+        assert_eq!(fates(&away, &gpu(), &config), ["cloud: cloud_best_effort"; 2], "{code:?}");
+        let [warning] = &*said(&away, &gpu()) else { panic!("{code:?}") };
+        assert!(warning.starts_with("Pending until its site is back: cloud: "), "{warning}");
+        assert!(warning.ends_with(&format!("({})", code.as_str())), "{warning}");
+        // The edge could hold this one.
         assert_eq!(
             fates(&away, &pod(json!({})), &config),
-            ["edge: edge_no_slo_target", "edge: released_edge"],
-            "{why}"
+            ["edge: edge_no_slo_target"; 2],
+            "{code:?}"
         );
-        // As does, full or not, one that may not leave it.
+        // These may not leave the edge.
         let local = with(
             gpu(),
             "/metadata/annotations/slo.example.io~1offloadAllowed",
@@ -111,23 +112,23 @@ fn what_only_a_cloud_could_hold_waits_for_it_past_its_limit() {
         );
         let tied = with(gpu(), "/spec/hostNetwork", json!(true));
         for pod in [local, tied] {
-            let [arriving, _] = fates(&away, &pod, &config);
-            assert_eq!(arriving, "edge: edge_too_large", "{why}: {pod}");
+            let expected = ["edge: edge_too_large", "edge: released_timeout"];
+            assert_eq!(fates(&away, &pod, &config), expected, "{code:?}: {pod}");
         }
+        let pinned = with(gpu(), "/spec/nodeSelector", json!({"node.role/cloud": "true"}));
+        assert_eq!(fates(&away, &pinned, &config), ["cloud: cloud_pinned_by_pod"; 2]);
     }
-    assert_eq!(
-        fates(&fleet(), &gpu(), &config),
-        ["cloud: cloud_edge_no_capacity", "cloud: released_cloud"]
-    );
+    let here = fates(&fleet(), &gpu(), &config);
+    assert_eq!(here, ["cloud: cloud_edge_no_capacity", "cloud: cloud_best_effort"]);
+    let full = with(fleet(), "/nodes/1/used", json!({"nvidia.com/gpu": 4, "pods": 4}));
+    assert_eq!(fates(&full, &gpu(), &config), ["cloud: cloud_best_effort"; 2]);
 }
 
 #[test]
-fn old_node_that_lacks_the_resource_is_not_waited_for() {
+fn young_node_makes_the_cloud_away_and_an_old_one_excludes_it() {
     let config = Config::default();
     let expected = ["edge: edge_too_large", "edge: released_timeout"];
     assert_eq!(fates(&super::fleet(0), &gpu(), &config), expected);
-    // A young node that lacks it is away; so is one that lacks a label or keeps a taint that it starts with.
-    assert_eq!(fates(&young(), &gpu(), &config), ["held_site_away"; 2]);
     let tainted = with(
         fleet(),
         "/nodes/1/taints",
@@ -135,139 +136,43 @@ fn old_node_that_lacks_the_resource_is_not_waited_for() {
     );
     assert_eq!(fates(&tainted, &gpu(), &config), expected);
     let tainted = with(tainted, "/nodes/1/young", json!(true));
-    assert_eq!(fates(&tainted, &gpu(), &config), ["held_site_away"; 2]);
+    assert_eq!(fates(&tainted, &gpu(), &config), ["cloud: cloud_best_effort"; 2]);
     let labelled = with(gpu(), "/spec/nodeSelector", json!({"disk": "tape"}));
     assert_eq!(fates(&fleet(), &labelled, &config)[0], "passthrough_no_site_matches");
     assert_eq!(fates(&young(), &labelled, &config)[0], "cloud: cloud_pinned_by_pod");
-    // At the edge, age does not matter.
     let edge = with(super::fleet(0), "/nodes/0/young", json!(true));
     assert_eq!(fates(&edge, &gpu(), &config), expected);
 }
 
 #[test]
-fn cloud_without_nodes_is_waited_for_until_the_limit() {
-    let config = Config::default();
-    let empty = without_cloud_node();
-    assert_eq!(
-        fates(&empty, &gpu(), &config),
-        ["held_site_away", "edge: released_timeout"]
-    );
-    assert_eq!(said(&empty, &gpu()), ["held until a site is back: cloud (no node)"]);
-    // Not by a pod that the edge could hold, may not leave the edge, or may not be held.
-    assert_eq!(fates(&empty, &pod(json!({})), &config)[0], "edge: edge_no_slo_target");
-    let tied = with(gpu(), "/spec/hostNetwork", json!(true));
-    assert_eq!(fates(&empty, &tied, &config)[0], "edge: edge_too_large");
-    assert_eq!(fates(&empty, &gpu(), &unheld())[0], "edge: edge_too_large");
-}
-
-#[test]
-fn a_cloud_that_is_there_and_full_is_waited_for_until_the_limit() {
-    let full = with(fleet(), "/nodes/1/used", json!({"nvidia.com/gpu": 4, "pods": 4}));
-    let config = Config::default();
-    assert_eq!(
-        fates(&full, &gpu(), &config),
-        ["held_no_capacity", "cloud: released_timeout"]
-    );
-    // So is one beside another that is away.
-    let mut beside = full.clone();
-    beside["sites"]
-        .as_array_mut()
-        .unwrap()
-        .push(json!({"name": "b", "kind": "cloud", "nodeSelector": {"site": "b"}, "wan": {"reachable": false}}));
-    let mut node = fleet()["nodes"][1].clone();
-    (node["name"], node["labels"]) = (json!("b"), json!({"site": "b"}));
-    beside["nodes"].as_array_mut().unwrap().push(node);
-    assert_eq!(
-        fates(&beside, &gpu(), &config),
-        ["held_no_capacity", "cloud: released_timeout"]
-    );
-    // A healthy WAN and a node that is too small are no cloud that is there for it.
-    let mut mixed = not_ready();
-    let mut small = super::fleet(0)["nodes"][1].clone();
-    small["name"] = json!("c2");
-    mixed["nodes"].as_array_mut().unwrap().push(small);
-    assert_eq!(fates(&mixed, &gpu(), &config), ["held_site_away"; 2]);
-}
-
-#[test]
-fn what_may_not_be_held_is_placed_in_the_cloud_at_once() {
-    let mut impatient = Config::default();
-    impatient.holding.on_no_capacity = OnNoCapacity::Edge;
-    let mut other_classes = Config::default();
-    other_classes.holding.limits[Class::Latency] = Micros(0);
-    for (away, why) in aways() {
-        for config in [&impatient, &other_classes, &unheld()] {
-            let expected = ["cloud: cloud_best_effort", "cloud: released_cloud"];
-            assert_eq!(fates(&away, &gpu(), config), expected, "{why}");
-        }
-        let sandboxed = with(away, "/sites/1/runtimeClassName", json!("sandboxed"));
-        let [arriving, _] = fates(&sandboxed, &gpu(), &Config::default());
-        assert_eq!(arriving, "cloud: cloud_best_effort", "{why}");
+fn several_clouds_that_are_away_gate_the_pod_without_a_limit() {
+    let mut two = two_clouds();
+    for node in [1, 2] {
+        two["nodes"][node]["allocatable"]["nvidia.com/gpu"] = json!(1);
+        two["nodes"][node]["ready"] = json!(false);
     }
-}
-
-#[test]
-fn an_old_view_of_the_cluster_sends_nothing_to_the_edge_that_could_not_run_there() {
     let config = Config::default();
-    let stale = |fleet: Value| with(fleet, "/ageSeconds", json!(61));
-    assert_eq!(fates(&stale(not_ready()), &gpu(), &config), ["held_site_away"; 2]);
-    let [arriving, _] = fates(&stale(fleet()), &gpu(), &config);
-    assert_eq!(arriving, "held_no_capacity");
-    let [arriving, _] = fates(&stale(not_ready()), &gpu(), &unheld());
-    assert_eq!(arriving, "cloud: cloud_best_effort");
+    assert_eq!(fates(&two, &gpu(), &config), ["held_site_away"; 2]);
+    // A pod that may not be gated goes to the first by ETA.
+    assert_eq!(fates(&two, &gpu(), &unheld()), ["near: cloud_best_effort", "near: released_timeout"]);
+    // One is back and full: the pod waits for its room until the limit.
+    two["nodes"][1]["ready"] = json!(true);
+    two["nodes"][1]["used"] = json!({"nvidia.com/gpu": 1, "pods": 1});
+    assert_eq!(fates(&two, &gpu(), &config), ["held_no_capacity", "far: released_timeout"]);
 }
 
 #[test]
-fn a_pod_that_only_a_cloud_could_hold_goes_there_late_rather_than_wait() {
+fn stale_view_keeps_no_pod_from_its_only_possible_site() {
+    let stale = |fleet: Value| with(fleet, "/ageSeconds", json!(61));
+    let config = Config::default();
+    assert_eq!(fates(&stale(fleet()), &gpu(), &config)[0], "cloud: cloud_edge_no_capacity");
     let mut late = gpu();
     late["metadata"]["annotations"]["slo.example.io/deadlineMs"] = json!("125");
-    let config = Config::default();
     assert_eq!(fates(&fleet(), &late, &config)[0], "cloud: cloud_best_effort");
 }
 
 #[test]
-fn a_pod_that_pins_itself_to_a_cloud_that_is_away_gets_its_placement() {
-    let config = Config::default();
-    let pinned = with(gpu(), "/spec/nodeSelector", json!({"node.role/cloud": "true"}));
-    for (away, why) in aways() {
-        assert_eq!(
-            fates(&away, &pinned, &config),
-            ["cloud: cloud_pinned_by_pod", "cloud: released_cloud"],
-            "{why}"
-        );
-        assert_eq!(
-            said(&away, &pinned),
-            [format!("Pending until its site is back: cloud ({why})")]
-        );
-    }
-    // Also in a cloud without nodes, if the pod names the labels of that.
-    let empty = without_cloud_node();
-    assert_eq!(fates(&empty, &pinned, &config)[0], "cloud: cloud_pinned_by_pod");
-    assert_eq!(
-        said(&empty, &pinned),
-        ["Pending until its site is back: cloud (no node)"]
-    );
-    let to_edge = with(gpu(), "/spec/nodeSelector", json!({"disk": "ssd"}));
-    assert_eq!(fates(&not_ready(), &to_edge, &config)[0], "edge: edge_pinned_by_pod");
-    let nowhere = with(gpu(), "/spec/nodeSelector", json!({"disk": "tape"}));
-    for fleet in [not_ready(), empty] {
-        assert_eq!(fates(&fleet, &nowhere, &config)[0], "passthrough_no_site_matches");
-    }
-
-    // Of several clouds, one that could hold it, and rather one that is there.
-    let mut two = two_clouds();
-    let label = with(gpu(), "/spec/nodeSelector", json!({"any": "cloud"}));
-    two["nodes"][1]["allocatable"]["nvidia.com/gpu"] = json!(1);
-    assert_eq!(fates(&two, &label, &config)[0], "far: cloud_pinned_by_pod");
-    two["nodes"][1]["used"] = json!({"nvidia.com/gpu": 1, "pods": 1});
-    assert_eq!(fates(&two, &label, &config)[0], "far: cloud_pinned_by_pod");
-    two["nodes"][2]["allocatable"]["nvidia.com/gpu"] = json!(1);
-    two["nodes"][2]["ready"] = json!(false);
-    assert_eq!(fates(&two, &label, &config)[0], "far: cloud_pinned_by_pod");
-}
-
-#[test]
-fn an_edge_node_that_is_not_ready_could_hold_a_pod() {
+fn edge_node_that_is_not_ready_could_hold_a_pod() {
     let mut down = not_ready();
     down["nodes"][0]["allocatable"]["nvidia.com/gpu"] = json!(1);
     down["nodes"][0]["ready"] = json!(false);

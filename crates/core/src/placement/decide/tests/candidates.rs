@@ -26,14 +26,12 @@ fn the_pods_own_constraints_come_first() {
     );
     assert_eq!(
         warnings(&fleet(0), &selector(json!({"disk": "tape"})))[0],
-        "not placed: no site for nodeSelector disk=tape"
+        "not placed: edge: the pod's constraints do not allow its only node (no_matching_node); cloud: the pod's constraints do \
+         not allow its only node (no_matching_node)"
     );
     let tied = with(on_cloud.clone(), "/spec/hostNetwork", json!(true));
     assert_eq!(outcome(&fleet(0), &tied), "passthrough_no_site_matches");
-    assert_eq!(
-        warnings(&fleet(0), &tied)[0],
-        "not placed: cannot leave the edge (hostNetwork), and no edge node for nodeSelector node.role/cloud=true"
-    );
+    assert!(warnings(&fleet(0), &tied)[0].ends_with("cloud: the pod may not leave the edge: hostNetwork (not_offloadable)"));
 
     let local = with(
         on_cloud,
@@ -103,7 +101,7 @@ fn a_missing_edge_label_makes_no_pod_unschedulable() {
     let unlabelled = with(fleet(0), "/nodes/0/labels", json!({"disk": "ssd"}));
     assert_eq!(outcome(&unlabelled, &pod(json!({}))), "passthrough_edge_site_missing");
     let pinned = with(pod(json!({})), "/spec/nodeSelector", json!({"node.role/cloud": "true"}));
-    assert_eq!(outcome(&unlabelled, &pinned), "passthrough_edge_site_missing");
+    assert_eq!(outcome(&unlabelled, &pinned), "cloud: cloud_pinned_by_pod");
     assert_eq!(
         warnings(&unlabelled, &pod(json!({}))),
         ["not placed: no node carries the edge label node.role/edge=true"]

@@ -204,7 +204,7 @@ fn why_the_edge_in_order_of_the_contract() {
         enable_offload: false,
         ..unheld()
     };
-    assert_eq!(outcome_with(&full, &web, &disabled), "edge: edge_offload_disabled");
+    assert_eq!(outcome_with(&full, &web, &disabled), "edge: edge_offload_not_allowed");
     // The best of several clouds names the reason.
     let two = with(
         wan(unreachable),

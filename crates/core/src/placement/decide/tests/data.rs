@@ -107,14 +107,14 @@ fn full_edge() -> Value {
 #[test]
 fn a_pod_goes_where_its_data_is() {
     let cases = [
-        (&["here"][..], "edge: edge_data", "edge: edge_data"),
-        (&["at-home"], "edge: edge_data", "edge: edge_data"),
-        (&["there"], "cloud: cloud_data", "cloud: cloud_data"),
-        (&["remote"], "liqo: cloud_data", "liqo: cloud_data"),
+        (&["here"][..], "edge: edge_pinned_by_pod", "edge: edge_pinned_by_pod"),
+        (&["at-home"], "edge: edge_pinned_by_pod", "edge: edge_pinned_by_pod"),
+        (&["there"], "cloud: cloud_pinned_by_pod", "cloud: cloud_pinned_by_pod"),
+        (&["remote"], "liqo: cloud_pinned_by_pod", "liqo: cloud_pinned_by_pod"),
         // A volume of another class is on no virtual node of Liqo, whatever labels that has.
-        (&["zonal"], "cloud: cloud_data", "cloud: cloud_data"),
-        (&["there", "new-far"], "cloud: cloud_data", "cloud: cloud_data"),
-        (&["here", "new-liqo"], "edge: edge_data", "edge: edge_data"),
+        (&["zonal"], "cloud: cloud_pinned_by_pod", "cloud: cloud_pinned_by_pod"),
+        (&["there", "new-far"], "cloud: cloud_pinned_by_pod", "cloud: cloud_pinned_by_pod"),
+        (&["here", "new-liqo"], "edge: edge_pinned_by_pod", "edge: edge_pinned_by_pod"),
         // Unbound: any site that can make a volume.
         (
             &["new-far"],
@@ -152,8 +152,8 @@ fn a_pod_goes_where_its_data_is() {
             "edge: edge_not_offloadable",
         ),
         // It is being made: there.
-        (&["begun-here"], "edge: edge_data", "edge: edge_data"),
-        (&["begun-far"], "cloud: cloud_data", "cloud: cloud_data"),
+        (&["begun-here"], "edge: edge_pinned_by_pod", "edge: edge_pinned_by_pod"),
+        (&["begun-far"], "cloud: cloud_pinned_by_pod", "cloud: cloud_pinned_by_pod"),
         (
             &["begun-eager"],
             "edge: edge_feasible_slo_met",
@@ -207,8 +207,8 @@ fn watches_that_are_behind_say_where_volumes_are_and_not_where_to_make_them() {
     volumes.unwrap().is_stale = true;
     let config = Config::default();
     for (claim, arriving, held) in [
-        ("there", Reason::CloudData, Reason::ReleasedCloud),
-        ("new-far", Reason::EdgeNotOffloadable, Reason::ReleasedCloud),
+        ("there", Reason::CloudPinnedByPod, Reason::CloudPinnedByPod),
+        ("new-far", Reason::EdgeNotOffloadable, Reason::CloudEdgeNoCapacity),
     ] {
         let text = with_claims(&[claim]).to_string();
         let pod = Pod::from_json(&text).unwrap();
@@ -229,13 +229,13 @@ fn a_held_pod_waits_until_it_is_known_where_its_data_is() {
     let pod = Pod::from_json(&text).unwrap();
     let mut workload = pod.workload("shop".into(), &config.keys);
     workload.held = Some(Micros::from_secs(3_600));
-    for (is_awaited, reason) in [(true, Reason::HeldSiteAway), (false, Reason::ReleasedEdge)] {
+    for (is_awaited, reason) in [(true, Reason::HeldSiteAway), (false, Reason::EdgeNotOffloadable)] {
         snapshot.awaits_volumes = is_awaited;
         assert_eq!(decide(&workload, &Room::of(&snapshot), &config, NOW).reason, reason);
     }
     (snapshot.volumes, snapshot.awaits_volumes) = (volumes, false);
     let reason = decide(&workload, &Room::of(&snapshot), &config, NOW).reason;
-    assert_eq!(reason, Reason::ReleasedCloud);
+    assert_eq!(reason, Reason::CloudPinnedByPod);
 }
 
 #[test]
@@ -243,7 +243,7 @@ fn only_the_nodes_with_the_data_have_room_for_it() {
     let mut fleet = fleet();
     fleet["nodes"][0]["used"] = json!({"cpu": 4, "pods": 4});
     with_verdict(&fleet, &with_claims(&["here"]), &Config::default(), |verdict| {
-        assert_eq!(verdict.reason, Reason::EdgeData);
+        assert_eq!(verdict.reason, Reason::EdgePinnedByPod);
         assert!(verdict.sites[0].is_refused(RefusalCode::NoRoom));
         assert_eq!(verdict.node, None);
     });
@@ -259,26 +259,22 @@ fn data_that_is_away_is_waited_for_and_nothing_else_will_do() {
     let config = Config::default();
     let pod = with_claims(&["there"]);
     let lost = with(fleet(), "/sites/1/wan", json!({"reachable": false}));
-    assert_eq!(fates(&lost, &pod, &config), ["held_site_away"; 2]);
+    assert_eq!(fates(&lost, &pod, &config), ["cloud: cloud_pinned_by_pod"; 2]);
     let mut gone = fleet();
     gone["nodes"].as_array_mut().unwrap().remove(2);
     assert_eq!(fates(&gone, &pod, &config), ["held_site_away"; 2]);
-    let warning = "held until there is a node with the data of claim there";
-    with_verdict(&gone, &pod, &config, |verdict| assert_eq!(verdict.warnings, [warning]));
-    // Its nodes are full: until its limit.
+    let warning = "cloud: the data of claim there is elsewhere (data_elsewhere)";
+    with_verdict(&gone, &pod, &config, |verdict| {
+        assert!(verdict.warnings[0].contains(warning), "{:?}", verdict.warnings);
+    });
+    // Its nodes are full.
     let full = with(fleet(), "/nodes/2/used", json!({"cpu": 4, "pods": 4}));
-    assert_eq!(
-        fates(&full, &pod, &config),
-        ["held_no_capacity", "cloud: released_timeout"]
-    );
-    assert_eq!(
-        fates(&fleet(), &pod, &config),
-        ["cloud: cloud_data", "cloud: released_cloud"]
-    );
-    // What may not be held is placed there at once, or left to kube-scheduler where no node is known.
+    assert_eq!(fates(&full, &pod, &config), ["cloud: cloud_pinned_by_pod"; 2]);
+    assert_eq!(fates(&fleet(), &pod, &config), ["cloud: cloud_pinned_by_pod"; 2]);
+    // A pod that may not be gated is left to kube-scheduler where no node with its data is known.
     let mut impatient = Config::default();
     impatient.holding.on_no_capacity = OnNoCapacity::Edge;
-    assert_eq!(fates(&lost, &pod, &impatient)[0], "cloud: cloud_data");
+    assert_eq!(fates(&lost, &pod, &impatient)[0], "cloud: cloud_pinned_by_pod");
     assert_eq!(fates(&gone, &pod, &impatient)[0], "passthrough_no_site_matches");
 }
 
@@ -293,9 +289,9 @@ fn data_where_the_pod_may_not_go_is_warned_of() {
     let tied = with(with_claims(&["there"]), "/spec/hostNetwork", json!(true));
     let at_home = with(with_claims(&["there"]), "/spec/nodeSelector", json!({"host": "e1"}));
     for (pod, cause) in [
-        (&local, "cannot leave the edge (offload is not allowed)"),
-        (&tied, "cannot leave the edge (hostNetwork)"),
-        (&at_home, "no site for nodeSelector host=e1; volume host In [c1]"),
+        (&local, "cloud: the pod may not leave the edge (not_offloadable)"),
+        (&tied, "cloud: the pod may not leave the edge: hostNetwork (not_offloadable)"),
+        (&at_home, "edge: the data of claim there is elsewhere (data_elsewhere)"),
     ] {
         with_verdict(&fleet(), pod, &config, |verdict| {
             assert_eq!(verdict.reason, Reason::NoSiteMatches);
@@ -311,11 +307,7 @@ fn a_pod_whose_sites_do_not_have_its_data_is_told_so() {
         let pod = with(with_claims(claims), sites, json!("cloud"));
         with_verdict(&fleet(), &pod, &Config::default(), |verdict| {
             assert_eq!(verdict.reason, Reason::HeldSiteAway, "{claims:?}");
-            assert!(
-                verdict.warnings[0].ends_with("its data is elsewhere"),
-                "{:?}",
-                verdict.warnings
-            );
+            assert!(verdict.warnings[0].contains("is elsewhere (data_elsewhere)"));
         });
     }
 }
@@ -335,7 +327,7 @@ fn an_ephemeral_volume_is_of_its_class_until_its_claim_is_there() {
     let of = |pod: Value| outcome_with(&fleet, &pod, &config);
     assert_eq!(of(ephemeral("", json!("liqo"))), "liqo: cloud_edge_no_capacity");
     assert_eq!(of(ephemeral("web", json!("liqo"))), "liqo: cloud_edge_no_capacity");
-    assert_eq!(of(ephemeral("db", json!("liqo"))), "edge: edge_data");
+    assert_eq!(of(ephemeral("db", json!("liqo"))), "edge: edge_pinned_by_pod");
     assert_eq!(of(ephemeral("web", json!(null))), "edge: edge_not_offloadable");
 }
 
@@ -445,7 +437,9 @@ proptest! {
                 };
                 affinities.iter().all(is_at)
             };
-            prop_assert!(affinities.is_empty() || site.nodes().any(matches), "{:?}", verdict.reason);
+            // A pod that is larger than every edge node waits there for a larger one.
+            let is_too_large = verdict.chosen().is_some_and(|site| site.is_refused(RefusalCode::TooLarge));
+            prop_assert!(affinities.is_empty() || is_too_large || site.nodes().any(matches), "{:?}", verdict.reason);
             let node = verdict.node.and_then(|id| site.nodes().find(|node| node.id == id));
             prop_assert!(node.is_none_or(matches));
         }

@@ -62,16 +62,13 @@ fn what_no_edge_node_could_hold_goes_to_a_full_cloud_last() {
         json!("5"),
     );
     let one = full(fleet(0), "cloud", json!({"cpu": "1"}));
-    assert_eq!(
-        fates(&one, &large, &config),
-        ["held_no_capacity", "cloud: released_timeout"]
-    );
+    assert_eq!(fates(&one, &large, &config), ["cloud: cloud_best_effort"; 2]);
     // The other one has no room now, but it is not known to be full.
     let two = full(two_clouds(), "near", json!({"cpu": "1"}));
     let two = with(two, "/nodes/1/used", json!({"cpu": "8", "pods": 1}));
     assert_eq!(
         fates(&two, &large, &config),
-        ["held_no_capacity", "far: released_timeout"]
+        ["held_no_capacity", "near: released_timeout"]
     );
 }
 

@@ -116,9 +116,9 @@ fn what_placeholders_keep_is_given_once() {
     };
     assert_eq!(leaving(placeholder(0), "1"), "edge_no_slo_target");
     assert_eq!(leaving(placeholder(0), "2"), "cloud_edge_no_capacity");
-    assert_eq!(leaving(None, "2"), "held_terminating");
+    assert_eq!(leaving(None, "2"), "held_no_capacity");
     // One that is no headroom for this pod leaves like any other.
-    assert_eq!(leaving(placeholder(60), "2"), "held_terminating");
+    assert_eq!(leaving(placeholder(60), "2"), "held_no_capacity");
 }
 
 #[test]

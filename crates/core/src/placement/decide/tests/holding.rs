@@ -90,17 +90,17 @@ fn a_held_pod_goes_where_room_appears_and_somewhere_in_the_end() {
     let web = pod(json!({"deadlineMs": "400"}));
     let config = Config::default();
     let hopeless = without_wan(fleet(4000));
-    assert_eq!(held(&fleet(0), &web, 1, &config), "edge: released_edge");
-    assert_eq!(held(&fleet(4000), &web, 1, &config), "cloud: released_cloud");
+    assert_eq!(held(&fleet(0), &web, 1, &config), "edge: edge_fail_soft");
+    assert_eq!(held(&fleet(4000), &web, 1, &config), "cloud: cloud_best_effort");
     assert_eq!(held(&hopeless, &web, 29, &config), "held_no_capacity");
     assert_eq!(held(&hopeless, &web, 30, &config), "edge: released_timeout");
     // A cloud that misses the deadline is better than a full edge once waiting cannot help any more.
     let late = pod(json!({"deadlineMs": "310"}));
     assert_eq!(held(&fleet(4000), &late, 0, &config), "held_no_capacity");
-    assert_eq!(held(&fleet(4000), &late, 1, &config), "cloud: released_cloud");
+    assert_eq!(held(&fleet(4000), &late, 1, &config), "cloud: cloud_best_effort");
     // Nor does time that it was held leave the cloud in time for one that the edge would have served in time.
     let in_time = pod(json!({"deadlineMs": "5310"}));
-    assert_eq!(held(&fleet(4000), &in_time, 4, &config), "cloud: released_cloud");
+    assert_eq!(held(&fleet(4000), &in_time, 4, &config), "cloud: cloud_edge_no_capacity");
     // Nobody is sent to a cloud, nor to the edge, by old data.
     let stale = with(fleet(0), "/ageSeconds", json!(61));
     assert_eq!(held(&stale, &web, 29, &config), "held_no_capacity");
@@ -113,10 +113,10 @@ fn a_held_pod_goes_where_room_appears_and_somewhere_in_the_end() {
     );
     assert_eq!(held(&fleet(0), &opted_out, 1, &config), "passthrough_opted_out");
     let local = with(web.clone(), "/spec/hostNetwork", json!(true));
-    assert_eq!(held(&hopeless, &local, 1, &config), "edge: released_edge");
+    assert_eq!(held(&hopeless, &local, 1, &config), "edge: edge_not_offloadable");
     let mut impatient = Config::default();
     impatient.holding.on_no_capacity = OnNoCapacity::Edge;
-    assert_eq!(held(&hopeless, &web, 1, &impatient), "edge: released_edge");
+    assert_eq!(held(&hopeless, &web, 1, &impatient), "edge: edge_wan_unreachable");
     // It is there, so it cannot be refused.
     let denying = Config {
         invalid_slo: InvalidSlo::Deny,
@@ -124,7 +124,7 @@ fn a_held_pod_goes_where_room_appears_and_somewhere_in_the_end() {
     };
     assert_eq!(
         held(&hopeless, &pod(json!({"priority": "11"})), 1, &denying),
-        "edge: released_edge"
+        "edge: edge_invalid_slo"
     );
 }
 
@@ -162,7 +162,7 @@ fn a_cloud_that_is_long_away_is_not_waited_for() {
     let holds = (None, Reason::HeldNoCapacity);
     assert_eq!(outcome(&urgent, 24, None, 1), holds);
     assert_eq!(outcome(&urgent, 25, None, 1), edge(Reason::EdgeWanUnreachable));
-    assert_eq!(outcome(&urgent, 25, Some(1), 1), edge(Reason::ReleasedTimeout));
+    assert_eq!(outcome(&urgent, 25, Some(1), 1), edge(Reason::EdgeWanUnreachable));
     assert_eq!(outcome(&patient, 29, None, 1), holds);
     assert_eq!(outcome(&patient, 30, None, 1), edge(Reason::EdgeWanUnreachable));
     // Another one may be back.
@@ -176,7 +176,7 @@ fn a_latency_target_alone_waits_for_the_place_that_comes_closer() {
     let target = pod(json!({"latencyTargetMs": "200", "priority": "8"}));
     assert_eq!(arriving(&fleet(4000), &target), "held_no_capacity");
     assert_eq!(held(&fleet(4000), &target, 29, &config), "held_no_capacity");
-    assert_eq!(held(&fleet(4000), &target, 30, &config), "cloud: released_cloud");
+    assert_eq!(held(&fleet(4000), &target, 30, &config), "cloud: released_timeout");
     // It is worse off with every second, or better off in the cloud.
     let deadline = pod(json!({"latencyTargetMs": "200", "deadlineMs": "200", "priority": "8"}));
     assert_eq!(arriving(&fleet(4000), &deadline), "cloud: cloud_best_effort");
@@ -214,13 +214,13 @@ fn pods_that_are_terminating_are_waited_for_a_while() {
     let config = Config::default();
     let mut terminating = fleet(4000);
     terminating["nodes"][0]["terminating"] = json!({"cpu": "500m", "pods": 1});
-    assert_eq!(arriving(&terminating, &web), "held_terminating");
+    assert_eq!(arriving(&terminating, &web), "held_no_capacity");
     let patient = pod(json!({"deadlineMs": "10000"}));
-    assert_eq!(held(&terminating, &patient, 4, &config), "held_terminating");
-    assert_eq!(held(&terminating, &patient, 5, &config), "cloud: released_cloud");
+    assert_eq!(held(&terminating, &patient, 4, &config), "held_no_capacity");
+    assert_eq!(held(&terminating, &patient, 5, &config), "cloud: cloud_edge_no_capacity");
     assert_eq!(
         held(&terminating, &web, 4, &config),
-        "cloud: released_cloud",
+        "cloud: cloud_best_effort",
         "it is late"
     );
     assert_eq!(
@@ -259,7 +259,7 @@ fn pods_that_are_terminating_are_waited_for_a_while() {
         let workload = pod.workload("shop".into(), &config.keys);
         decide(&workload, &Room::of(&snapshot), &config, NOW).reason.as_str()
     };
-    let (wait, go) = ("held_terminating", "cloud_edge_no_capacity");
+    let (wait, go) = ("held_no_capacity", "cloud_edge_no_capacity");
     for (since, by, takes, expected) in [
         (0, 0, None, wait),
         (0, 30, None, wait),
@@ -281,7 +281,7 @@ fn pods_that_are_terminating_are_waited_for_a_while() {
     // The limit ends any waiting.
     let mut config = Config::default();
     config.holding.limits[Class::Latency] = Micros::from_secs(3);
-    assert_eq!(held(&terminating, &web, 4, &config), "cloud: released_cloud");
+    assert_eq!(held(&terminating, &web, 4, &config), "cloud: released_timeout");
 }
 
 #[test]

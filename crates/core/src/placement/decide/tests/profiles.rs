@@ -36,9 +36,9 @@ fn the_preferred_site_is_taken_where_it_would_do() {
     for (expected, fleet) in [
         ("far: cloud_profile", scored(Some("far"), &three)),
         ("near: cloud_profile", scored(Some("near"), &three)),
-        ("edge: edge_profile", scored(Some("edge"), &cleaner_edge)),
+        ("edge: edge_feasible_slo_met", scored(Some("edge"), &cleaner_edge)),
         // What all replicas prefer counts, whatever the newest scores are.
-        ("edge: edge_profile", scored(Some("edge"), &three)),
+        ("edge: edge_feasible_slo_met", scored(Some("edge"), &three)),
         // It would not do: the best of the others.
         ("near: cloud_profile", full(scored(Some("far"), &three), 1)),
         ("far: cloud_profile", full(scored(Some("near"), &three), 2)),
@@ -65,7 +65,7 @@ fn without_the_preferred_one_the_margin_counts_and_then_the_rules_without_a_prof
         ("edge: edge_feasible_slo_met", fleet(0.30, 0.30, 0.30)),
         // The edge is one of the best, the far cloud is not.
         ("edge: edge_feasible_slo_met", fleet(0.30, 0.31, 0.5)),
-        ("edge: edge_profile", fleet(0.30, 0.4, 0.5)),
+        ("edge: edge_feasible_slo_met", fleet(0.30, 0.4, 0.5)),
         // Clouds that are as good as each other: the nearer.
         ("near: cloud_profile", fleet(0.5, 0.30, 0.28)),
         ("far: cloud_profile", fleet(0.5, 0.35, 0.28)),
@@ -147,7 +147,7 @@ proptest! {
     #[test]
     fn a_profile_only_ranks_what_would_do(fleet in testkit::fleet(), mut pod in testkit::pod()) {
         let read = |pod: &Value| with_verdict(&fleet, pod, &Config::default(), |verdict| {
-            let feasible: Vec<_> = verdict.sites.iter().filter(|site| site.is_feasible()).map(|site| site.site.name().to_owned()).collect();
+            let feasible: Vec<_> = verdict.sites.iter().filter(|site| site.is_good()).map(|site| site.site.name().to_owned()).collect();
             (verdict.site().map(|site| site.name().to_owned()), verdict.action.as_str(), verdict.reason, feasible)
         });
         let Some(annotations) = pod.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) else {
@@ -164,7 +164,7 @@ proptest! {
         prop_assert!(with.0.as_ref().is_some_and(|site| with.3.contains(site)), "{:?} and not {:?}", with, without);
         // Nothing that was held for want of room or sent away without it is sent elsewhere by a score.
         prop_assert!(
-            without.0.as_ref().is_none_or(|site| without.3.contains(site)) || without.2 == Reason::HeldTerminating,
+            without.0.as_ref().is_none_or(|site| without.3.contains(site)) || without.2 == Reason::HeldNoCapacity,
             "{:?} and not {:?}", with, without
         );
     }

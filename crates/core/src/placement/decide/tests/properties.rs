@@ -133,7 +133,7 @@ proptest! {
         let feasible = |snapshot: &Snapshot| -> Vec<(bool, bool)> {
             let verdict = decide(&workload, &Room::of(snapshot), &config, NOW);
             let sites = verdict.sites.iter();
-            sites.map(|site| (site.is_feasible(), site.is_refused(RefusalCode::RemoteFull))).collect()
+            sites.map(|site| (site.is_good(), site.is_refused(RefusalCode::RemoteFull))).collect()
         };
         let before = feasible(&snapshot);
         for site in snapshot.sites.iter_mut().filter(|site| site.kind() == SiteKind::Cloud) {

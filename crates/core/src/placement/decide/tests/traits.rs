@@ -43,19 +43,19 @@ fn a_pod_goes_where_its_traits_are() {
     let label = ["traits.edgeward.io/Secure".to_owned()];
     for (expected, added, fleet) in [
         // On one node of the edge, so that the placement names it.
-        ("edge: edge_feasible_slo_met", &label[..], fleet(&[(0, "Secure")])),
+        ("edge: edge_pinned_by_pod", &label[..], fleet(&[(0, "Secure")])),
         (
-            "edge: edge_feasible_slo_met",
+            "edge: edge_pinned_by_pod",
             &[],
             of_site(fleet(&[]), 0, &["Secure", "Other"]),
         ),
         (
-            "near: cloud_edge_not_in_sites",
+            "near: cloud_pinned_by_pod",
             &[],
             of_site(fleet(&[]), 2, &["Secure"]),
         ),
-        ("near: cloud_edge_not_in_sites", &label, fleet(&[(2, "Secure")])),
-        ("far: cloud_edge_not_in_sites", &label, fleet(&[(1, "Secure")])),
+        ("near: cloud_pinned_by_pod", &label, fleet(&[(2, "Secure")])),
+        ("far: cloud_pinned_by_pod", &label, fleet(&[(1, "Secure")])),
     ] {
         assert_eq!(fates(&fleet, &asking("Secure"))[0], expected, "{fleet}");
         assert_eq!(labels(&fleet, &asking("Secure")), added, "{fleet}");
@@ -69,7 +69,7 @@ fn a_pod_goes_where_its_traits_are() {
     assert_eq!(fates(&spread, &asking("A,B"))[0], "held_no_capacity");
     assert_eq!(
         fates(&fleet(&[(0, "A"), (0, "B")]), &asking("A,B"))[0],
-        "edge: edge_feasible_slo_met"
+        "edge: edge_pinned_by_pod"
     );
     // Any other value than true is none.
     let mut unsure = fleet(&[]);
@@ -111,8 +111,8 @@ fn what_no_site_has_is_held_and_then_waits_at_the_edge_for_a_node_that_has_it() 
         "edge: edge_no_capacity"
     );
     let stays = pod(json!({"deadlineMs": "600", "traits": "Secure", "offloadAllowed": "false"}));
-    assert_eq!(fates(&fleet, &stays)[0], "edge: edge_no_capacity");
-    with_verdict(&fleet, &stays, &Config::default(), |verdict| {
+    assert_eq!(away::fates(&fleet, &stays, &edge)[0], "edge: edge_offload_not_allowed");
+    with_verdict(&fleet, &stays, &edge, |verdict| {
         assert_eq!(verdict.trait_labels, [Box::from("traits.edgeward.io/Secure")]);
     });
 }
@@ -123,13 +123,13 @@ fn a_cloud_that_has_them_is_waited_for_and_never_pinned() {
     away["sites"][2]["wan"] = json!({"reachable": false});
     assert_eq!(
         fates(&away, &asking("Secure")),
-        ["held_site_away", "near: released_timeout"]
+        ["near: cloud_pinned_by_pod"; 2]
     );
     let mut full = of_site(fleet(&[]), 2, &["Secure"]);
     full["nodes"][2]["used"] = full["nodes"][2]["allocatable"].clone();
     assert_eq!(
         fates(&full, &asking("Secure")),
-        ["held_no_capacity", "near: released_timeout"]
+        ["near: cloud_pinned_by_pod"; 2]
     );
 }
 
@@ -137,7 +137,7 @@ fn a_cloud_that_has_them_is_waited_for_and_never_pinned() {
 fn beside_sites_both_hold() {
     let fleet = of_site(of_site(fleet(&[]), 1, &["Secure"]), 2, &["Secure"]);
     let both = |sites: &str| pod(json!({"deadlineMs": "600", "traits": "Secure", "sites": sites}));
-    assert_eq!(fates(&fleet, &both("far"))[0], "far: cloud_edge_not_in_sites");
+    assert_eq!(fates(&fleet, &both("far"))[0], "far: cloud_pinned_by_pod");
     assert_eq!(fates(&fleet, &both("edge")), ["held_site_away"; 2]);
     let by_policy = pod(json!({"deadlineMs": "600", "traits": "Secure", "policyTraits": "Other"}));
     assert_eq!(fates(&fleet, &by_policy)[0], "held_no_capacity");
@@ -193,11 +193,11 @@ fn optional_ones_count_in_a_profile() {
     let asks = |traits: &str| pod(json!({"deadlineMs": "600", "traits": traits, "profile": "flocky"}));
     let mut fleet = of_site(fleet(&[]), 1, &["Green"]);
     fleet["profiles"] = profile("edge");
-    assert_eq!(fates(&fleet, &asks("Other?"))[0], "edge: edge_profile");
+    assert_eq!(fates(&fleet, &asks("Other?"))[0], "edge: edge_feasible_slo_met");
     assert_eq!(fates(&fleet, &asks("Green?"))[0], "far: cloud_profile");
     assert_eq!(
         fates(&fleet, &asks("Green?, SoftDistanceLimit=50ms?"))[0],
-        "edge: edge_profile"
+        "edge: edge_feasible_slo_met"
     );
     // What is preferred stays so within the margin.
     fleet["profiles"] = profile("near");

@@ -1,0 +1,133 @@
+//! What the table of actions reads of a pod and its sites.
+
+use crate::config::OnNoCapacity;
+use crate::model::node::Node;
+use crate::placement::act::{Facts, Gate, Impossible};
+use crate::placement::filters::{Case, nodes};
+use crate::placement::rank;
+use crate::placement::reason::is_urgent;
+use crate::placement::verdict::{Assessment, RefusalCode, Standing};
+use crate::placement::wait;
+use crate::units::Micros;
+
+/// The facts, and the edge node whose terminating pods the pod may wait for.
+pub(super) fn facts<'s>(case: &Case<'_, 's>, sites: &[Assessment<'s>]) -> (Facts, Option<&'s Node>) {
+    let edge = sites.iter().find(|site| rank::is_edge(site));
+    let clouds = || sites.iter().filter(|site| !rank::is_edge(site) && site.is_possible());
+    let edge_standing = edge.map_or(Standing::Never, Assessment::standing);
+    let cloud = clouds().map(Assessment::standing).min().unwrap_or(Standing::Never);
+    let gate = gate(case);
+    let terminating = edge.and_then(|edge| terminating(case, sites, edge));
+    let late_cloud = rank::best_late_cloud(case, sites);
+    // Row 4 aside, a pod is gated only where no site is good, and finding out may take long.
+    let asks_for_gate = terminating.is_some() || edge_standing != Standing::Good && cloud != Standing::Good;
+    let facts = Facts {
+        edge: edge_standing,
+        cloud,
+        several_clouds: clouds().nth(1).is_some(),
+        impossible: impossible(case, sites),
+        gate,
+        may_gate: (asks_for_gate || case.is_stale()) && may_gate(case, sites),
+        stale: case.is_stale(),
+        waits_for_terminating: terminating.is_some(),
+        urgent: is_urgent(case),
+        late_cloud_is_sooner: late_cloud
+            .zip(edge)
+            .is_some_and(|(cloud, edge)| cloud.estimate.eta() < edge.estimate.eta()),
+        prefers_late_cloud: late_cloud
+            .zip(edge)
+            .is_some_and(|(cloud, edge)| prefers_late_cloud(case, edge, cloud)),
+        clouds_are_lost: clouds().all(|cloud| is_lost(case, cloud)),
+    };
+    (facts, terminating)
+}
+
+fn gate(case: &Case<'_, '_>) -> Gate {
+    let limit = case.config.holding.limits[case.slo().class];
+    match case.workload.held {
+        None => Gate::None,
+        Some(gated_for) if gated_for < limit => Gate::Within,
+        Some(_) => Gate::Over,
+    }
+}
+
+fn impossible(case: &Case<'_, '_>, sites: &[Assessment<'_>]) -> Impossible {
+    if sites.iter().any(Assessment::is_possible) {
+        return Impossible::Other;
+    }
+    let edge_is_refused = |code| sites.iter().any(|site| rank::is_edge(site) && site.is_refused(code));
+    if edge_is_refused(RefusalCode::TooLarge) {
+        Impossible::Size
+    } else if case.intent.sites.is_some() {
+        Impossible::Stated
+    } else if nodes::is_data_nowhere(case.workload, case.room.snapshot) && is_class_gated(case) {
+        Impossible::Stated
+    } else if edge_is_refused(RefusalCode::MissingTrait) {
+        Impossible::Traits
+    } else {
+        Impossible::Other
+    }
+}
+
+/// Whether the configuration lets pods of this class be gated for want of room.
+fn is_class_gated(case: &Case<'_, '_>) -> bool {
+    let holding = &case.config.holding;
+    holding.on_no_capacity == OnNoCapacity::Hold && holding.limits[case.slo().class] > Micros(0)
+}
+
+/// Whether the pod may be gated. A pod that a site would give a RuntimeClass may not, for it can have one only at its creation;
+/// nor one for which kube-scheduler could evict others at the edge.
+fn may_gate(case: &Case<'_, '_>, sites: &[Assessment<'_>]) -> bool {
+    let gives_class = |site: &Assessment<'_>| site.is_possible() && site.site.definition.runtime_class.is_some();
+    let gets_class = !case.workload.runtime_class && sites.iter().any(gives_class);
+    let could_preempt = |site: &Assessment<'_>| {
+        rank::is_edge(site)
+            && site.standing() == Standing::Full
+            && wait::could_preempt(case.workload, site, case.room)
+    };
+    (is_class_gated(case) || case.intent.sites.is_some()) && !gets_class && !sites.iter().any(could_preempt)
+}
+
+/// The edge node that has room for the pod once the pods terminating there are gone, if room is all that the edge lacks and the
+/// pod has not waited too long.
+fn terminating<'s>(case: &Case<'_, 's>, sites: &[Assessment<'s>], edge: &Assessment<'s>) -> Option<&'s Node> {
+    let wait = case.config.holding.wait_for_terminating[case.slo().class];
+    let has_time = case.gated_for() < wait && gate(case) != Gate::Over;
+    let is_late = || edge.refusals.iter().any(|refusal| refusal.code.standing() == Standing::Late);
+    if !has_time || !edge.lacks_room() || edge.fits() || is_late() || rank::prefers_good_cloud(case, sites) {
+        return None;
+    }
+    wait::node_after_terminating(case.workload, edge, case.room, wait, case.now)
+}
+
+/// Whether waiting for the edge is not worth it beside a late cloud. A pod with a deadline loses by waiting if it is urgent, or
+/// misses a bound at the edge even if it starts there now. One with a latency target alone is served from its site for as long as
+/// it lives, so it goes to the cloud that serves it no slower than the edge.
+fn prefers_late_cloud(case: &Case<'_, '_>, edge: &Assessment<'_>, cloud: &Assessment<'_>) -> bool {
+    let slo = case.slo();
+    let processing = edge.estimate.processing;
+    let misses = |bound: Option<Micros>, time: Micros| bound.is_some_and(|bound| time > bound);
+    match slo.deadline {
+        Some(_) => {
+            is_urgent(case)
+                || misses(slo.deadline, case.gated_for() + processing)
+                || misses(slo.latency_target, processing)
+        }
+        None => cloud.estimate.latency() <= edge.estimate.latency(),
+    }
+}
+
+/// Whether the cloud has been away for longer than the pod can wait: the limit of its class, or what its deadline leaves for that
+/// cloud, if that is less.
+fn is_lost(case: &Case<'_, '_>, cloud: &Assessment<'_>) -> bool {
+    let limit = case.config.holding.limits[case.slo().class];
+    let latency = cloud.estimate.latency().unwrap_or(cloud.estimate.processing);
+    let slack = case
+        .slo()
+        .deadline
+        .map(|deadline| Micros(deadline.0.saturating_sub(latency.0)));
+    let longest = slack.map_or(limit, |slack| slack.min(limit));
+    let since = cloud.site.unhealthy_since;
+    let is_long = since.is_some_and(|since| case.now.moment.since(since) >= longest);
+    cloud.standing() == Standing::Away && is_long
+}

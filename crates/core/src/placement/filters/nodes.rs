@@ -1,0 +1,158 @@
+//! The site's nodes: labels, taints, size, readiness, and where the pod's volumes are.
+
+use crate::model::constraints::{Toleration, VolumeAffinity};
+use crate::model::node::Node;
+use crate::model::site::SiteKind;
+use crate::model::snapshot::{Site, Snapshot};
+use crate::model::workload::Workload;
+use crate::placement::filters::Case;
+use crate::placement::filters::room::{asked, request};
+use crate::placement::verdict::{Assessment, Refusal, RefusalCode};
+use crate::resources::Amounts;
+
+/// What keeps the pod from a node, whatever room there is; what is nearest to running the pod first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Obstacle {
+    NotReady,
+    /// The node is young and may still change.
+    New,
+    /// The node lacks required traits, and nothing else.
+    Traits,
+    Size,
+    Taints,
+    Data,
+    Constraints,
+}
+
+/// Nodes of the site that may run the pod if they have room. Cost: a pass over its nodes.
+pub(crate) fn usable_nodes<'s>(workload: &Workload<'_>, site: &'s Site) -> Vec<&'s Node> {
+    let is_usable = |node: &&Node| {
+        could_hold(workload, node)
+            && node.admits(&workload.constraints, tolerations(workload, site))
+            && has_traits(workload, site, node)
+    };
+    site.nodes().filter(is_usable).collect()
+}
+
+pub(super) fn no_usable_node(case: &Case<'_, '_>, found: &Assessment<'_>) -> Option<Refusal> {
+    let (workload, site) = (case.workload, found.site);
+    if site.nodes.is_empty() {
+        return Some(refuse_without_nodes(workload, site));
+    }
+    let count = |obstacle| obstacles(workload, site).filter(|other| *other == obstacle).count();
+    let nearest = nearest_obstacle(case, found)?;
+    Some(match nearest {
+        Obstacle::Traits => return None,
+        Obstacle::NotReady => Refusal::new(RefusalCode::NodeNotReady).with("matchingNodes", count(nearest)),
+        Obstacle::New => Refusal::new(RefusalCode::NewNode),
+        Obstacle::Size => refuse_size(workload, site),
+        Obstacle::Taints | Obstacle::Constraints => {
+            let excluded = count(Obstacle::Constraints) + count(Obstacle::Data);
+            Refusal::new(RefusalCode::NoMatchingNode)
+                .with("nodes", site.nodes.len())
+                .with("selectedNodes", site.nodes.len() - excluded)
+        }
+        Obstacle::Data => refuse_data(workload, site),
+    })
+}
+
+/// A site without nodes may get some, unless the pod's nodeSelector contradicts the site's, or its volumes are elsewhere.
+fn refuse_without_nodes(workload: &Workload<'_>, site: &Site) -> Refusal {
+    let constraints = &workload.constraints;
+    if !constraints.volumes.is_empty() {
+        return refuse_data(workload, site);
+    }
+    let contradicts = |(key, value): (&str, &str)| {
+        let mut selector = constraints.selector.iter();
+        selector.any(|(own, wanted)| own == key && wanted != value)
+    };
+    if site.definition.selector().any(contradicts) {
+        return Refusal::new(RefusalCode::NoMatchingNode)
+            .with("nodes", 0)
+            .with("selectedNodes", 0);
+    }
+    Refusal::new(RefusalCode::NoNode)
+}
+
+fn refuse_size(workload: &Workload<'_>, site: &Site) -> Refusal {
+    let largest = |name: &str| {
+        let sizes = site.nodes().map(|node| match name {
+            "pods" => node.slots,
+            name => node.allocatable.get(name),
+        });
+        sizes.max().unwrap_or(0)
+    };
+    Refusal::new(RefusalCode::TooLarge)
+        .with("request", asked(workload, |name| request(workload, name)))
+        .with("largestNode", asked(workload, largest))
+}
+
+/// Names the claim whose volume is not there, or the first one where they exclude each other.
+fn refuse_data(workload: &Workload<'_>, site: &Site) -> Refusal {
+    let volumes = &workload.constraints.volumes;
+    let missing = volumes.iter().position(|volume| !is_at(volume, site));
+    let claim = workload.data_claims().nth(missing.unwrap_or_default());
+    Refusal::new(RefusalCode::DataElsewhere).with("claim", claim.unwrap_or_default())
+}
+
+/// What keeps the pod from the node that is nearest to running it; `None` where a node is usable, or there is none.
+pub(super) fn nearest_obstacle(case: &Case<'_, '_>, found: &Assessment<'_>) -> Option<Obstacle> {
+    if !found.usable.is_empty() {
+        return None;
+    }
+    obstacles(case.workload, found.site).min()
+}
+
+/// For each node of a site without usable nodes. A young node of a cloud may still change: a virtual node may be registered
+/// before it has its labels and resources.
+fn obstacles(workload: &Workload<'_>, site: &Site) -> impl Iterator<Item = Obstacle> {
+    site.nodes().map(move |node| match lasting_obstacle(workload, site, node) {
+        Some(_) if site.kind() == SiteKind::Cloud && node.young_until.is_some() => Obstacle::New,
+        Some(lasting) => lasting,
+        None => Obstacle::NotReady,
+    })
+}
+
+/// What keeps the pod from the node even when the node is empty, Ready and not cordoned.
+fn lasting_obstacle(workload: &Workload<'_>, site: &Site, node: &Node) -> Option<Obstacle> {
+    let constraints = &workload.constraints;
+    if !constraints.allow_by_pod(&node.name, &node.labels) {
+        return Some(Obstacle::Constraints);
+    }
+    if !constraints.allow(&node.name, &node.labels) {
+        return Some(Obstacle::Data);
+    }
+    if !node.is_tolerated_when_healthy(tolerations(workload, site)) {
+        return Some(Obstacle::Taints);
+    }
+    if !could_hold(workload, node) {
+        return Some(Obstacle::Size);
+    }
+    (!has_traits(workload, site, node)).then_some(Obstacle::Traits)
+}
+
+/// Whether the node could hold the pod if it were empty.
+fn could_hold(workload: &Workload<'_>, node: &Node) -> bool {
+    node.slots > 0 && workload.request.fits(&node.allocatable, &Amounts::default())
+}
+
+fn has_traits(workload: &Workload<'_>, site: &Site, node: &Node) -> bool {
+    let traits = workload.traits();
+    traits.is_none_or(|traits| traits.are_at(node, &site.definition))
+}
+
+/// The pod's own tolerations, and those of the site's placement.
+fn tolerations<'t>(workload: &'t Workload<'_>, site: &'t Site) -> impl Iterator<Item = &'t Toleration<'t>> + Clone {
+    workload.tolerations.iter().chain(&site.definition.tolerations)
+}
+
+/// Whether the volume of one of the pod's claims can be used on no known node. Cost: a pass over the nodes for each claim.
+pub(in crate::placement) fn is_data_nowhere(workload: &Workload<'_>, snapshot: &Snapshot) -> bool {
+    let is_nowhere = |volume: &VolumeAffinity| !snapshot.sites.iter().any(|site| is_at(volume, site));
+    workload.constraints.volumes.iter().any(is_nowhere)
+}
+
+fn is_at(volume: &VolumeAffinity, site: &Site) -> bool {
+    site.nodes()
+        .any(|node| volume.iter().any(|term| term.matches(&node.name, &node.labels)))
+}

@@ -1,0 +1,88 @@
+//! Free resources on the site's nodes, and of the site as a whole where that is measured.
+
+use serde_json::{Map, Value};
+
+use crate::model::workload::Workload;
+use crate::placement::filters::Case;
+use crate::placement::room::Taken;
+use crate::placement::verdict::{Assessment, Refusal, RefusalCode};
+
+/// The most resources that a refusal names: a pod may ask for any number, and each costs a pass over the nodes.
+pub(super) const MAX_NAMED_RESOURCES: usize = 16;
+
+pub(super) fn no_room(case: &Case<'_, '_>, found: &Assessment<'_>) -> Option<Refusal> {
+    if found.usable.is_empty() {
+        return None;
+    }
+    if found.fitting.is_empty() {
+        return Some(refuse_nodes(case, found));
+    }
+    refuse_measured(case, found)
+}
+
+/// Cost: a pass over the usable nodes for each resource that the pod asks for.
+fn refuse_nodes(case: &Case<'_, '_>, found: &Assessment<'_>) -> Refusal {
+    let (workload, room) = (case.workload, case.room);
+    let usable: Vec<_> = found.usable.iter().map(|node| (*node, room.taken(node))).collect();
+    let largest_free = |name: &str| {
+        let free = usable.iter().map(|(node, taken)| taken.free(name, node));
+        free.max().unwrap_or(0)
+    };
+    let reserved = |name: &str| {
+        let reserved = usable
+            .iter()
+            .map(|(node, taken): &(_, Taken<'_>)| taken.get(name).saturating_sub(room.used(node).get(name)));
+        reserved.fold(0, i64::saturating_add)
+    };
+    let code = match room.is_claimed(&workload.request, found.usable.iter().copied()) {
+        true => RefusalCode::Claimed,
+        false => RefusalCode::NoRoom,
+    };
+    let refusal = Refusal::new(code)
+        .with("usableNodes", usable.len())
+        .with("request", asked(workload, |name| request(workload, name)))
+        .with("largestFree", asked(workload, largest_free));
+    match reserved("pods") {
+        0 => refusal,
+        _ => refusal.with("reserved", asked(workload, reserved)),
+    }
+}
+
+/// Whether the pod asks for more than is free at the site as a whole by measurement.
+fn refuse_measured(case: &Case<'_, '_>, found: &Assessment<'_>) -> Option<Refusal> {
+    let free = case.room.free(found.site);
+    let request = &case.workload.request;
+    let bounds = [
+        ("cpu", request.cpu.0, free.cpu.map(|cpu| cpu.0)),
+        ("memory", request.memory.0, free.memory.map(|memory| memory.0)),
+    ];
+    let exceeds =
+        |(_, request, free): &(&str, i64, Option<i64>)| *request > 0 && free.is_some_and(|free| *request > free);
+    if !bounds.iter().any(exceeds) {
+        return None;
+    }
+    let (mut requests, mut measured) = (Map::new(), Map::new());
+    for (name, request, free) in bounds {
+        if let Some(free) = free {
+            requests.insert(name.to_owned(), request.into());
+            measured.insert(name.to_owned(), free.into());
+        }
+    }
+    let refusal = Refusal::new(RefusalCode::NoRoom).with("request", requests);
+    Some(refusal.with("measuredFree", measured))
+}
+
+/// What the pod asks for of one resource; `pods` is its slot.
+pub(super) fn request(workload: &Workload<'_>, name: &str) -> i64 {
+    match name {
+        "pods" => 1,
+        name => workload.request.get(name),
+    }
+}
+
+/// A number for the pod's slot and for each resource that it asks for, as far as a refusal names them.
+pub(super) fn asked(workload: &Workload<'_>, number: impl Fn(&str) -> i64) -> Map<String, Value> {
+    let resources = workload.request.named().map(|(name, _)| name);
+    let names = std::iter::once("pods").chain(resources).take(MAX_NAMED_RESOURCES);
+    names.map(|name| (name.to_owned(), number(name).into())).collect()
+}

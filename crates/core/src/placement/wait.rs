@@ -1,0 +1,94 @@
+//! What a pod without room may wait for: pods that terminate, pods that kube-scheduler could evict, and the node that comes
+//! closest to having room.
+
+use crate::model::node::{Node, Terminating};
+use crate::model::workload::Workload;
+use crate::placement::room::Room;
+use crate::placement::verdict::Assessment;
+use crate::units::{Micros, Now};
+
+/// Whether kube-scheduler could make room for the pod on a usable node by evicting pods of lower priority. A reserved pod of
+/// lower priority that is not there yet counts as evictable. Cost: a pass over the usable nodes, with copies.
+pub(super) fn could_preempt(workload: &Workload<'_>, found: &Assessment<'_>, room: &Room<'_, '_>) -> bool {
+    workload.may_preempt && !found.fits() && found.usable.iter().any(|node| could_preempt_on(workload, node, room))
+}
+
+fn could_preempt_on(workload: &Workload<'_>, node: &Node, room: &Room<'_, '_>) -> bool {
+    let mut used = node.used.clone();
+    let mut pods = node.pods;
+    let lower = node.by_priority.iter().filter(|lower| lower.priority < workload.priority);
+    for lower in lower {
+        used = used.less(&lower.used);
+        pods -= lower.pods;
+    }
+    let mut evicts = pods < node.pods;
+    for charge in room.charges(node) {
+        if charge.priority < workload.priority {
+            evicts = true;
+        } else {
+            used.add(charge.amount, charge.times);
+            pods += i64::from(charge.times);
+        }
+    }
+    // Pods ahead in the queue have no lower priority.
+    if let Some(ahead) = room.claimed_ahead(node) {
+        used.add(&ahead.taken.amounts, 1);
+        pods += ahead.taken.pods;
+    }
+    evicts && pods < node.slots && workload.request.fits(&node.allocatable, &used)
+}
+
+/// The first usable node by name on which the pod fits once the pods are gone that terminate there and may be gone within `wait`.
+/// Placeholders that make room for the pod are not counted as taken in the first place. Cost: a pass over the usable nodes.
+pub(super) fn node_after_terminating<'s>(
+    workload: &Workload<'_>,
+    found: &Assessment<'s>,
+    room: &Room<'s, '_>,
+    wait: Micros,
+    now: Now,
+) -> Option<&'s Node> {
+    let is_headroom = |placeholder| room.headroom().is_some_and(|headroom| headroom.covers(placeholder));
+    let is_counted = |pods: &&Terminating| {
+        let termination = pods.termination;
+        termination.is_soon(wait, now) && !termination.placeholder.is_some_and(is_headroom)
+    };
+    let fits_after = |node: &&Node| {
+        let mut terminating = node.terminating.iter().filter(is_counted).peekable();
+        if terminating.peek().is_none() {
+            return false;
+        }
+        let taken = room.taken(node);
+        let (mut used, mut pods) = (taken.amounts.into_owned(), taken.pods);
+        for leaving in terminating {
+            used = used.less(&leaving.share.amounts);
+            pods -= leaving.share.pods;
+        }
+        pods < node.slots && workload.request.fits(&node.allocatable, &used)
+    };
+    found.usable.iter().copied().find(fits_after)
+}
+
+/// The usable node that comes closest to having room for the pod and is not `is_claimed`, with the largest share of any resource
+/// that is missing there, in millionths; of equals the first by name. Cost: a pass over the usable nodes.
+pub(super) fn nearest_node<'s>(
+    workload: &Workload<'_>,
+    found: &Assessment<'s>,
+    room: &Room<'s, '_>,
+    is_claimed: impl Fn(&Node) -> bool,
+) -> Option<(i64, &'s Node)> {
+    let nodes = found.usable.iter().copied().filter(|node| !is_claimed(node));
+    let missing = nodes.map(|node| (missing_share(workload, node, room), node));
+    missing.min_by(|(a, one), (b, other)| a.cmp(b).then(one.name.cmp(&other.name)))
+}
+
+fn missing_share(workload: &Workload<'_>, node: &Node, room: &Room<'_, '_>) -> i64 {
+    let taken = room.taken(node);
+    let share = |request: i64, total: i64, used: i64| {
+        let missing = i128::from(request) + i128::from(used) - i128::from(total);
+        let millionths = missing.max(0) * 1_000_000 / i128::from(total.max(1));
+        i64::try_from(millionths).unwrap_or(i64::MAX)
+    };
+    let resources = workload.request.named();
+    let shares = resources.map(|(name, request)| share(request, node.allocatable.get(name), taken.amounts.get(name)));
+    shares.chain([share(1, node.slots, taken.pods)]).max().unwrap_or(0)
+}

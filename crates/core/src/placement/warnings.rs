@@ -1,0 +1,99 @@
+//! What the person who created the pod is warned of.
+
+use crate::excerpt::{LONGEST_NAME, excerpt};
+use crate::model::traits::LABEL_PREFIX;
+use crate::placement::filters::Case;
+use crate::placement::rank;
+use crate::placement::sentences;
+use crate::placement::verdict::{Assessment, Reason, RefusalCode, Standing};
+
+/// How many bytes of a trait list a warning shows.
+const SHOWN: usize = 40;
+
+pub(super) fn warnings(
+    case: &Case<'_, '_>,
+    sites: &[Assessment<'_>],
+    reason: Reason,
+    chosen: Option<&Assessment<'_>>,
+) -> Vec<String> {
+    let mut warnings = Vec::new();
+    match reason {
+        Reason::NoSiteMatches => warnings.push(format!("not placed: {}", refusals(sites))),
+        Reason::EdgeSiteMissing => warnings.push(edge_missing(sites)),
+        Reason::HeldSiteAway => warnings.push(format!("gated until a site can run it: {}", refusals(sites))),
+        Reason::EdgeTooLarge => {
+            let request = case.workload.request.quantities().collect::<Vec<_>>().join(", ");
+            warnings.push(format!("larger than any node it may run on: {request}"));
+        }
+        _ => {}
+    }
+    if let Some(chosen) = chosen {
+        warnings.extend(of_site(case, chosen));
+    }
+    warnings.extend(missing_traits(case, sites));
+    if let (Some(name), None) = (&case.intent.profile, case.profile) {
+        let prefix = &case.config.keys.slo_prefix;
+        warnings.push(format!("{prefix}profile: no PerformanceProfile {name} is in use"));
+    }
+    let possible = sites.iter().filter(|site| site.is_possible());
+    let fastest = possible.map(|site| site.estimate.processing).min();
+    if let (Some(target), Some(fastest)) = (case.slo().latency_target, fastest)
+        && fastest > target
+    {
+        warnings.push(format!(
+            "latency target {target} ms is below the processing time {fastest} ms of every site"
+        ));
+    }
+    warnings
+}
+
+/// The worst refusal of each site: `edge: it has no nodes (no_node); cloud: …`.
+fn refusals(sites: &[Assessment<'_>]) -> String {
+    let refused = sites.iter().filter_map(|site| Some((site.site.name(), worst_refusal(site)?)));
+    let refused = refused.map(|(name, refusal)| format!("{name}: {refusal}"));
+    excerpt(refused.collect::<Vec<_>>().join("; "), LONGEST_NAME)
+}
+
+fn worst_refusal(site: &Assessment<'_>) -> Option<String> {
+    let worst = site.standing();
+    let refusal = site.refusals.iter().find(|refusal| refusal.code.standing() == worst)?;
+    Some(sentences::refusal(refusal.code.as_str(), &refusal.numbers))
+}
+
+fn edge_missing(sites: &[Assessment<'_>]) -> String {
+    let edge = sites.iter().find(|site| rank::is_edge(site));
+    let selector = edge.map(|edge| edge.site.definition.selector().map(|(key, value)| format!("{key}={value}")));
+    let selector = selector.map(|pairs| pairs.collect::<Vec<_>>().join(","));
+    format!(
+        "not placed: no node carries the edge label {}",
+        selector.unwrap_or_default()
+    )
+}
+
+/// That the chosen site is away, and what Liqo does not take along there.
+fn of_site(case: &Case<'_, '_>, chosen: &Assessment<'_>) -> Vec<String> {
+    let mut warnings = vec![];
+    if chosen.standing() == Standing::Away
+        && let Some(refusal) = worst_refusal(chosen)
+    {
+        let name = chosen.site.name();
+        warnings.push(format!("Pending until its site is back: {name}: {refusal}"));
+    }
+    let left_behind = &case.workload.left_behind;
+    if chosen.site.definition.is_of_liqo() && !left_behind.is_empty() {
+        let fields: Vec<_> = left_behind.iter().map(|field| field.as_str()).collect();
+        warnings.push(format!("Liqo does not take along: {}", fields.join(", ")));
+    }
+    warnings
+}
+
+fn missing_traits(case: &Case<'_, '_>, sites: &[Assessment<'_>]) -> Option<String> {
+    let traits = case.intent.traits.as_ref()?;
+    let is_missed = |site: &Assessment<'_>| site.is_refused(RefusalCode::MissingTrait);
+    let is_out = |site: &Assessment<'_>| is_missed(site) || site.is_refused(RefusalCode::NotInSites);
+    if !sites.iter().any(is_missed) || !sites.iter().all(is_out) {
+        return None;
+    }
+    let names = excerpt(traits.names().collect::<Vec<_>>().join(", "), SHOWN);
+    Some(format!("no node has its traits ({names}): label some {LABEL_PREFIX}NAME=true"))
+}
