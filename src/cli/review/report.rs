@@ -81,7 +81,7 @@ impl ProfileItem {
 #[serde(rename_all = "camelCase")]
 pub(in crate::cli) struct SiteItem {
     name: String,
-    feasible: bool,
+    standing: &'static str,
     refusals: Vec<RefusalItem>,
     #[serde(flatten)]
     times: Map<String, Value>,
@@ -113,7 +113,7 @@ impl From<&Assessment<'_>> for SiteItem {
     fn from(assessment: &Assessment<'_>) -> Self {
         Self {
             name: assessment.site.name().to_owned(),
-            feasible: assessment.is_feasible(),
+            standing: assessment.standing().as_str(),
             refusals: assessment.refusals.iter().map(RefusalItem::from).collect(),
             times: times(assessment),
             fitting_nodes: assessment.fitting.len(),
@@ -260,10 +260,9 @@ impl SiteItem {
         let refusals = self.refusals.iter();
         let refusals = refusals.map(|refusal| sentences::refusal(refusal.code, &refusal.numbers));
         let refusals = refusals.collect::<Vec<_>>().join("; ");
-        let judged = if self.feasible {
-            "feasible".to_owned()
-        } else {
-            format!("refused: {refusals}")
+        let judged = match &*refusals {
+            "" => self.standing.to_owned(),
+            refusals => format!("{}: {refusals}", self.standing),
         };
         format!("{}: ETA {} ({sum}), {nodes}, {judged}", self.name, self.eta())
     }

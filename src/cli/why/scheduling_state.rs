@@ -229,7 +229,7 @@ impl Then {
     /// For people.
     pub(super) fn line(&self) -> String {
         let judged = match self.said.is_empty() {
-            true => "feasible".to_owned(),
+            true => "not refused".to_owned(),
             false => format!("refused: {}", self.said.join("; ")),
         };
         let eta = match &self.eta_ms {

@@ -118,24 +118,20 @@ pub(super) fn events_of(observed: &ObservedDecision, now: Timestamp) -> Vec<PodE
     let place = site.map(|(name, _)| format!("site {name}")).unwrap_or_default();
     let is_placed = match (family, kind) {
         ("held", _) if observed.gated => {
-            let awaited = observed.awaited.as_deref();
-            let what = awaited.map_or_else(|| "held".to_owned(), |awaited| format!("held until {awaited}"));
-            add(PodReason::Held, note(observed, &what));
-            false
+            add(PodReason::Held, note(observed, "gated"));
+            return events;
         }
-        ("released", Some(_)) if !observed.gated => {
-            add(PodReason::Released, note(observed, &format!("released to {place}")));
-            true
-        }
-        ("cloud", Some(SiteKind::Cloud)) => {
-            add(PodReason::PlacedCloud, note(observed, &format!("sent to {place}")));
-            true
-        }
-        ("edge", Some(SiteKind::Edge)) => true,
+        ("edge", Some(SiteKind::Edge)) | ("cloud", Some(SiteKind::Cloud)) => true,
+        ("released", Some(_)) => !observed.gated,
         _ => false,
     };
     if !is_placed {
         return events;
+    }
+    if observed.was_gated && !observed.gated || family == "released" {
+        add(PodReason::Released, note(observed, &format!("released to {place}")));
+    } else if family == "cloud" {
+        add(PodReason::PlacedCloud, note(observed, &format!("sent to {place}")));
     }
     if (reason == "edge_invalid_slo" || family == "released") && !decided.faults.is_empty() {
         let faults = decided.faults.iter().map(ToString::to_string);
@@ -206,14 +202,11 @@ pub fn in_words(reason: &str) -> String {
     let words = match reason {
         "edge_feasible_slo_met" => "it fits and meets its SLO",
         "edge_no_slo_target" => "it fits and states no time",
-        "edge_pinned_by_pod" => "the pod's own constraints leave only the edge",
-        "edge_profile" => "several sites would do, and its performance profile prefers the edge",
-        "edge_data" => "the data of its claims is at the edge",
+        "edge_pinned_by_pod" => "its own constraints, sites, traits or data leave only the edge",
         "edge_invalid_slo" => "its SLO has faults",
         "edge_telemetry_stale" => "the view of the cluster is too old to send it away",
         "edge_too_large" => "it is larger than any node it could run on",
-        "edge_offload_disabled" => "offload is switched off",
-        "edge_offload_not_allowed" => "its SLO does not allow offload",
+        "edge_offload_not_allowed" => "offload is not allowed, by its SLO or by the configuration",
         "edge_not_offloadable" => "it uses what exists only here",
         "edge_cloud_site_missing" => "no cloud has a usable node",
         "edge_wan_unreachable" => "no cloud answers",
@@ -222,19 +215,15 @@ pub fn in_words(reason: &str) -> String {
         "edge_no_capacity" => "the edge is full and no cloud would do",
         "edge_best_effort" => "the edge misses its time and no cloud does better",
         "edge_fail_soft" => "the edge misses its time, which its priority accepts",
-        "cloud_profile" => "several sites would do, and its performance profile prefers this cloud",
+        "cloud_profile" => "several sites are good, and its performance profile prefers this cloud",
         "cloud_edge_no_capacity" => "the edge has no room, and this cloud meets its time",
-        "cloud_edge_not_in_sites" => "the pod's sites or traits leave the edge out, and this cloud meets its time",
         "cloud_edge_deadline_missed" => "the edge misses its time, and this cloud meets it",
         "cloud_best_effort" => "no site meets its time, and this cloud comes closer",
-        "cloud_pinned_by_pod" => "the pod's own constraints leave only the cloud",
-        "cloud_data" => "the data of its claims is in this cloud",
-        "held_no_capacity" => "no site has room for it; it waits behind our scheduling gate",
-        "held_site_away" => "only a site that is away could hold it; it waits behind our scheduling gate",
-        "held_terminating" => "pods that are terminating make room for it; it waits behind our scheduling gate",
+        "cloud_pinned_by_pod" => "its own constraints, sites, traits or data leave only the cloud",
+        "held_no_capacity" => "no site is good for it now; it waits behind edgeward's scheduling gate",
+        "held_site_away" => "no site can run it as they are; it waits behind edgeward's scheduling gate",
         "held_foreign_gate" => "it is decided when the other scheduling gates are gone",
-        "released_edge" | "released_cloud" => "there is room for it now",
-        "released_timeout" => "it was held for as long as it may be, and there was no room",
+        "released_timeout" => "it was gated for as long as it may be, and no site was good",
         _ => return reason.replace('_', " "),
     };
     words.to_owned()

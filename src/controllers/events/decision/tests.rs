@@ -44,21 +44,9 @@ fn observed(reason: &str, kind: Option<SiteKind>, gated: bool, annotations: &Val
         site: kind.map(|kind| (format!("the-{}", kind.as_str()), kind)),
         gated,
         request: record.request,
-        awaited: None,
+        was_gated: false,
         decided: *record.decided.unwrap(),
     }
-}
-
-#[test]
-fn what_is_awaited_is_told() {
-    let held = ObservedDecision {
-        awaited: Some("a site is back: north (node gone), south (WAN unreachable)".to_owned()),
-        ..observed("held_site_away", None, true, &json!({}))
-    };
-    let told = events_of(&held, Timestamp::MAX);
-    let expected = "held until a site is back: north (node gone), south (WAN unreachable): only a site that is away could hold it; \
-                    it waits behind our scheduling gate (held_site_away)";
-    assert!(told[0].note.starts_with(expected), "{}", told[0].note);
 }
 
 fn events(reason: &str, kind: Option<SiteKind>, gated: bool) -> Vec<PodEvent> {
@@ -84,13 +72,24 @@ fn each_decision_is_reported_as_what_it_is() {
         ("held_no_capacity", None, true, &["Held"]),
         // With its own selector it looks like a pod of the edge.
         ("held_foreign_gate", EDGE, true, &["Held"]),
-        ("released_edge", EDGE, false, &["Released"]),
-        ("released_cloud", CLOUD, false, &["Released"]),
         ("released_timeout", EDGE, false, &["Released", "SloAtRisk"]),
         ("no_such_family", EDGE, false, &[]),
         ("", EDGE, false, &[]),
     ] {
         assert_eq!(reasons(reason, kind, gated), expected, "{reason}");
+    }
+}
+
+#[test]
+fn placed_pod_that_was_gated_is_reported_as_released() {
+    for (reason, kind) in [("edge_feasible_slo_met", EDGE), ("cloud_edge_no_capacity", CLOUD)] {
+        let released = ObservedDecision {
+            was_gated: true,
+            ..observed(reason, kind, false, &json!({}))
+        };
+        let told = events_of(&released, Timestamp::MAX);
+        assert_eq!(told[0].reason, PodReason::Released, "{reason}");
+        assert_eq!(told.len(), 1);
     }
 }
 
@@ -103,7 +102,7 @@ fn no_placement_is_claimed_that_the_spec_does_not_carry() {
         ("edge_best_effort", None, false),
         ("edge_feasible_slo_met", CLOUD, false),
         ("held_no_capacity", None, false),
-        ("released_cloud", None, false),
+        ("released_timeout", None, false),
         ("released_timeout", EDGE, true),
     ] {
         assert!(events(reason, kind, gated).is_empty(), "{reason}");
