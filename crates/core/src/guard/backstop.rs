@@ -232,7 +232,7 @@ impl Candidate {
         let Action::Place(site) = verdict.action else {
             return None;
         };
-        let chosen = verdict.chosen().filter(|chosen| chosen.takes_for_sure())?;
+        let chosen = verdict.chosen().filter(|chosen| chosen.takes())?;
         let moves = !self.is_at(site.name(), site.kind());
         moves.then(|| (site.name().to_owned(), verdict.reason, chosen.fitting.len()))
     }

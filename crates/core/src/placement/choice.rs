@@ -129,7 +129,7 @@ impl<'s> Case<'_, 's> {
         if let Some(cloud) = self.preferred(ranked.iter().copied()) {
             let reason = if ranked.len() == 1 && feasible().nth(1).is_some() || edge.is_feasible() {
                 Reason::CloudProfile
-            } else if edge.takes_for_sure() {
+            } else if edge.takes() {
                 Reason::CloudEdgeDeadlineMissed
             } else {
                 Reason::CloudEdgeNoCapacity
@@ -142,10 +142,6 @@ impl<'s> Case<'_, 's> {
             return match better {
                 Some(cloud) if urgent && cloud.estimate.eta() < edge.estimate.eta() => {
                     (Action::Place(cloud.site), Reason::CloudBestEffort)
-                }
-                // A moment, and the assumed pods are bound.
-                _ if !edge.takes_for_sure() && self.may_hold(edge) && !self.is_overdue() => {
-                    (Action::Hold, Reason::HeldNoCapacity)
                 }
                 _ => self.to_edge(edge, self.edge_reason(edge)),
             };
@@ -527,7 +523,7 @@ impl<'s> Case<'_, 's> {
             Reason::EdgeWanDegraded
         } else if !edge.fits() && feasibility::could_preempt(self.workload, edge.site, self.room) {
             Reason::EdgePreempts
-        } else if !edge.takes_for_sure() {
+        } else if !edge.takes() {
             Reason::EdgeNoCapacity
         } else if self.is_urgent() {
             Reason::EdgeBestEffort

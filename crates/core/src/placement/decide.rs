@@ -364,11 +364,10 @@ fn assess<'s>(
                     .with("nodes", site.nodes.len())
                     .with("strategy", "Remote"),
             ),
-            false => feasibility::refuse_measured(workload, site, room)
-                .or_else(|| feasibility::refuse_crowded(workload, site, fitting, room)),
+            false => feasibility::refuse_measured(workload, site, room),
         });
         refusals.extend(feasibility::refuse_closed(workload, site));
-        refusals.extend(feasibility::refuse_full(workload, site, room));
+        refusals.extend(feasibility::refuse_full(workload, site));
         refusals.extend(feasibility::refuse_link(site, config, now.moment));
         refusals.extend(feasibility::refuse_distance(workload, site));
         refusals.extend(feasibility::refuse_time(

@@ -8,7 +8,6 @@ use crate::model::constraints::{Toleration, VolumeAffinity};
 use crate::model::link::{LinkState, Thresholds};
 use crate::model::liqo::{ApiServerStatus, OffloadingPhase, VIRTUAL_NODE};
 use crate::model::node::{Node, Terminating};
-use crate::model::remote_room::FullFrom;
 use crate::model::site::SiteKind;
 use crate::model::slo::Slo;
 use crate::model::snapshot::{Site, Snapshot};
@@ -247,37 +246,6 @@ pub(super) fn nearest_node<'n>(
 /// The most resources that a refusal names: their number is the pod's choice, and each costs a pass over the nodes.
 const MAX_NAMED_RESOURCES: usize = 16;
 
-/// Whether the pods that are assumed at the site could leave no place for this one, if kube-scheduler puts them elsewhere
-/// than on the nodes they are charged to. `fitting` are the nodes where it fits beside those. Cost: a pass over the
-/// reservations, and over fitting nodes until enough is found; over the whole site where that is nearly full.
-pub(super) fn refuse_crowded(
-    workload: &Workload<'_>,
-    site: &Site,
-    fitting: &[&Node],
-    room: &Room<'_, '_>,
-) -> Option<Refusal> {
-    let all = room.assumed(site);
-    let headroom = |node: &Node| room.headroom_on(node);
-    if all.pods == 0 || all.leave_a_place(&workload.request, fitting.iter().copied(), headroom) {
-        return None;
-    }
-    // Those charged to nodes that this pod may not use are taken to stay there.
-    let usable: Vec<&Node> = usable_nodes(workload, site).collect();
-    let mut rivals = room.assumed_on(usable.iter().copied());
-    if rivals.pods > 0 {
-        rivals.merge(&site.displaced);
-    }
-    if rivals.leave_a_place(&workload.request, usable.iter().copied(), headroom) {
-        return None;
-    }
-    let coming = |name: &str| match name {
-        "pods" => rivals.pods,
-        name => rivals.amounts.get(name),
-    };
-    let refusal = Refusal::new(RefusalCode::Crowded).with("request", asked(workload, |name| request(workload, name)));
-    Some(refusal.with("onTheirWay", asked(workload, coming)))
-}
-
 /// What the pod asks for of one resource; `pods` is its slot.
 pub(super) fn request(workload: &Workload<'_>, name: &str) -> i64 {
     match name {
@@ -323,14 +291,10 @@ pub(super) fn refuse_closed(workload: &Workload<'_>, site: &Site) -> Option<Refu
     Some(Refusal::new(RefusalCode::ClosedByScheduler).with("waitingPods", *waiting))
 }
 
-/// Whether the cluster behind the site has no room for what the pod asks for, by what pods there say; but one may try once they
-/// are gone. Cost: a comparison for each of a few bounds; where one may try, a pass over reservations and claims.
-pub(super) fn refuse_full(workload: &Workload<'_>, site: &Site, room: &Room<'_, '_>) -> Option<Refusal> {
-    let refuses = |full: &&FullFrom| {
-        full.bound.refuses(&workload.request)
-            && !(full.may_try && room.none_promised(site, |amount| full.bound.refuses(amount)))
-    };
-    let full = site.full.iter().find(refuses)?;
+/// Whether the cluster behind the site has no room for what the pod asks for, by what pods there say. Cost: a comparison for each of
+/// a few bounds.
+pub(super) fn refuse_full(workload: &Workload<'_>, site: &Site) -> Option<Refusal> {
+    let full = site.full.iter().find(|full| full.bound.refuses(&workload.request))?;
     let amounts = full.bound.amounts().take(MAX_NAMED_RESOURCES);
     let refused: Map<String, Value> = amounts.map(|(name, amount)| (name.to_owned(), amount.into())).collect();
     Some(

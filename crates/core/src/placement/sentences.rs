@@ -74,11 +74,6 @@ fn sentence(code: RefusalCode, numbers: &Numbers<'_>) -> String {
             let amounts = lacking(numbers, ["left at most", "claimed or reserved"]);
             format!("nodes have room, but held pods ahead claim it{amounts}")
         }
-        RefusalCode::Crowded => {
-            let coming = numbers.amounts("onTheirWay");
-            let coming = coming.map_or(String::new(), |coming| format!(": {}", listed(coming)));
-            format!("nodes have room, but pods that have no node yet may take it{coming}")
-        }
         RefusalCode::ClosedByScheduler => {
             let waiting = match count("waitingPods") {
                 Some(1) | None => "a pod of its controller waits".to_owned(),
@@ -353,11 +348,6 @@ mod tests {
                 }),
                 "nodes have room, but held pods ahead claim it: asked for cpu 500m, left at most cpu 100m, claimed or \
                  reserved cpu 600m",
-            ),
-            (
-                "crowded",
-                json!({"request": {"cpu": 500, "pods": 1}, "onTheirWay": {"cpu": 1500, "pods": 3}}),
-                "nodes have room, but pods that have no node yet may take it: cpu 1500m and 3 pod slots",
             ),
             (
                 "closed_by_scheduler",

@@ -137,8 +137,6 @@ words! {
         NoRoom = "no_room",
         /// Nodes have room, but not beside what held pods ahead claim.
         Claimed = "claimed",
-        /// Nodes have room, but assumed pods could leave none.
-        Crowded = "crowded",
         /// A pod of the same controller waits there: kube-scheduler cannot place it for a reason we do not evaluate, or the cluster
         /// behind the site does not start it for another than room.
         ClosedByScheduler = "closed_by_scheduler",
@@ -240,7 +238,7 @@ pub struct Assessment<'s> {
 }
 
 /// What passes when pods leave.
-const ROOM: [RefusalCode; 3] = [RefusalCode::NoRoom, RefusalCode::Claimed, RefusalCode::Crowded];
+const ROOM: [RefusalCode; 2] = [RefusalCode::NoRoom, RefusalCode::Claimed];
 const TIME: [RefusalCode; 2] = [RefusalCode::Deadline, RefusalCode::LatencyTarget];
 
 impl Assessment<'_> {
@@ -292,11 +290,6 @@ impl Assessment<'_> {
     pub fn takes(&self) -> bool {
         let room = [RefusalCode::NoRoom, RefusalCode::ClosedByScheduler];
         self.fits() && !room.iter().any(|code| self.is_refused(*code))
-    }
-
-    /// Whether it does so wherever the assumed pods go.
-    pub fn takes_for_sure(&self) -> bool {
-        self.takes() && !self.is_refused(RefusalCode::Crowded)
     }
 
     /// The RTT that the estimate rests on, where the site's link was alive.

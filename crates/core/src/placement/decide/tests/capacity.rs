@@ -245,57 +245,6 @@ fn what_is_reserved_is_not_free() {
 }
 
 #[test]
-fn a_reservation_holds_wherever_the_scheduler_puts_the_others() {
-    let node = |name: &str| json!({"name": name, "labels": {"node.role/edge": "true", "zone": name}, "allocatable": {"cpu": 2, "memory": "8Gi", "pods": 9}});
-    let nodes = json!([node("a"), node("b"), fleet(0)["nodes"][1]]);
-    let fleet = with(fleet(0), "/nodes", nodes);
-    let large = with(
-        pod(json!({})),
-        "/spec/containers/0/resources/requests/cpu",
-        json!("1500m"),
-    );
-    let refusals = |reserved: &[(i64, i32)], pod: &Value| {
-        with_reserved(&fleet, reserved, pod, |verdict| {
-            let refusals = verdict.sites[0].refusals.iter();
-            let numbers: Vec<_> = refusals.map(|refusal| Value::from(refusal.numbers.clone())).collect();
-            (
-                verdict.site().unwrap().name().to_owned(),
-                verdict.sites[0].fitting.len(),
-                numbers,
-            )
-        })
-    };
-    // Both are charged to node a; kube-scheduler may put one on each.
-    assert_eq!(refusals(&[(600, 0)], &large), ("edge".into(), 1, vec![]));
-    let crowded = json!({
-        "request": {"cpu": 1500, "memory": 268_435_456, "pods": 1},
-        "onTheirWay": {"cpu": 1200, "memory": 0, "pods": 2},
-    });
-    assert_eq!(
-        refusals(&[(600, 0), (600, 0)], &large),
-        ("cloud".into(), 1, vec![crowded])
-    );
-    // It is no full edge: without a good cloud the pod stays.
-    let far = with(fleet.clone(), "/sites/1/wan", json!({"reachable": false}));
-    let reason = with_reserved(&far, &[(600, 0), (600, 0)], &large, |verdict| verdict.reason.as_str());
-    assert_eq!(reason, "edge_wan_unreachable");
-    let slow = with(fleet.clone(), "/sites/1/speedFactor", json!(0.01));
-    let bound = with(
-        large.clone(),
-        "/metadata/annotations/slo.example.io~1deadlineMs",
-        json!("2000"),
-    );
-    let bound = with(bound, "/metadata/annotations/slo.example.io~1priority", json!("9"));
-    let stays = with_reserved(&slow, &[(600, 0), (600, 0)], &bound, |verdict| {
-        (verdict.site().unwrap().name().to_owned(), verdict.reason.as_str())
-    });
-    assert_eq!(stays, ("edge".into(), "edge_no_capacity"));
-    // It may use node b alone, and those charged to node a are taken to stay there.
-    let elsewhere = with(large, "/spec/nodeSelector", json!({"zone": "b"}));
-    assert_eq!(refusals(&[(600, 0), (600, 0)], &elsewhere).2, Vec::<Value>::new());
-}
-
-#[test]
 fn a_pod_with_a_reservation_can_be_preempted_by_its_priority() {
     // A cloud that would not do.
     let fleet = with(fleet(3000), "/sites/1/speedFactor", json!(0.01));
