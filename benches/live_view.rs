@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use edgeward_core::cluster::cache::{Cache, Kind};
 use edgeward_core::config::Config;
 use edgeward_core::keys::Keys;
-use edgeward_core::units::Moment;
+use edgeward_core::units::{Moment, Now};
 use edgeward_core::wire::node;
 use edgeward_core::wire::pod::Pod;
 use serde_json::{Value, json};
@@ -129,7 +129,8 @@ fn measure(nodes: usize, pods: usize) {
 
 fn apply(cache: &mut Cache, text: &str, keys: &Keys, at: Moment) {
     let record = Pod::from_json(text).unwrap().record(keys).unwrap().unwrap();
-    cache.apply_pod(&record, None, at);
+    let wall = jiff::Timestamp::UNIX_EPOCH;
+    cache.apply_pod(&record, None, Now { moment: at, wall });
 }
 
 fn node_text(i: usize) -> String {

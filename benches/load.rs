@@ -185,7 +185,7 @@ fn reviewer(clock: Clock, metrics: &Arc<Metrics>) -> Reviewer {
         pod["spec"]["nodeName"] = format!("edge-{}", i % 1_000).into();
         let text = pod.to_string();
         let record = Pod::from_json(&text).unwrap().record(&keys).unwrap().unwrap();
-        cache.apply_pod(&record, None, now);
+        cache.apply_pod(&record, None, clock.now());
     }
     Kind::ALL.into_iter().for_each(|kind| cache.record_event(kind, now));
     cache.set_link(

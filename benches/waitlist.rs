@@ -80,7 +80,7 @@ fn publication() -> Duration {
     };
     let apply = |cache: &mut Cache, text: &str| {
         let record = Pod::from_json(text).unwrap().record(&keys).unwrap().unwrap();
-        cache.apply_pod(&record, None, NOW.moment);
+        cache.apply_pod(&record, None, NOW);
     };
     (0..NODES).for_each(|i| apply(&mut cache, &bound(i, "False")));
     for kind in Kind::ALL {

@@ -1,11 +1,9 @@
 //! `edgeward fleet`: what a live cluster looks like to edgeward.
 
-use std::cmp::Reverse;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
-use edgeward_core::cluster::cache::Cache;
 use edgeward_core::model::liqo::ApiServerStatus;
 use edgeward_core::model::node::Node;
 use edgeward_core::model::site::SiteKind;
@@ -56,7 +54,7 @@ impl Fleet {
         let metrics = Arc::new(Metrics::new());
         let _logs = logs::init_logging(LogFormat::Pretty, "warn", Arc::clone(&metrics))?;
         let clock = Clock::start();
-        let (snapshot, others, now) = self.cluster.ask(async |connection| {
+        let (snapshot, now) = self.cluster.ask(async |connection| {
             let found = self.installed.read(connection).await?;
             if let Some(assumption) = found.assumption() {
                 tracing::warn!("{assumption}");
@@ -92,10 +90,10 @@ impl Fleet {
                 Ok(profiles) => snapshot.profiles = profiles,
                 Err(error) => tracing::warn!("not taken into account: {}", sentence(&error)),
             }
-            Ok((snapshot, silent(&cache), now))
+            Ok((snapshot, now))
         })?;
         super::print(&match self.output {
-            Output::Table => table(&snapshot, now) + &others,
+            Output::Table => table(&snapshot, now),
             Output::Json => serde_json::to_string_pretty(&fleet_file::write(&snapshot, now))? + "\n",
             Output::Yaml => serde_saphyr::to_string(&fleet_file::write(&snapshot, now))?,
         })
@@ -169,25 +167,6 @@ fn description(site: &Site) -> Option<String> {
     let traits = traits.map(|traits| format!("traits {traits}"));
     let parts: Vec<_> = labels.into_iter().chain(cost).chain(traits).collect();
     (!parts.is_empty()).then(|| format!("site: {} {}\n", site.name(), parts.join("; ")))
-}
-
-/// A line for each scheduler that nothing is heard of though pods wait for it: those for which most wait.
-fn silent(cache: &Cache) -> String {
-    const LINES: usize = 10;
-    let mut silent: Vec<_> = cache.silent_schedulers().collect();
-    silent.sort_by_key(|(name, _, pods)| (Reverse(*pods), *name));
-    let line = |(name, _, pods): &(Option<&str>, bool, usize)| {
-        let name = name.unwrap_or("of a name that no scheduler has");
-        format!(
-            "silent: scheduler {name} has bound or refused no pod that is here; {pods} wait for it, and take no room\n"
-        )
-    };
-    let mut text: String = silent.iter().take(LINES).map(line).collect();
-    if let Some(rest) = silent.get(LINES..).filter(|rest| !rest.is_empty()) {
-        let pods: usize = rest.iter().map(|(_, _, pods)| pods).sum();
-        let _ = writeln!(text, "silent: {} schedulers more; {pods} wait for them", rest.len());
-    }
-    if text.is_empty() { text } else { format!("\n{text}") }
 }
 
 fn site_row(site: &Site, now: Moment) -> [String; 9] {
@@ -284,7 +263,7 @@ mod tests {
                 {"name": "edge", "kind": "edge", "closed": [{"namespace": "shop", "controller": "u1", "pods": 2}],
                  "queues": [{"class": "batch", "waiting": 3}, {"class": "batch", "priority": 1, "waiting": 1}]},
                 {"name": "far", "kind": "cloud", "wan": {"rttMs": 22.5, "lossPct": 0.1, "ageSeconds": 3},
-                  "full": [{"refused": {"memory": "2Gi", "cpu": "500m"}, "pods": 3}, {"refused": {"pods": 1}, "pods": 0, "mayTry": true}]},
+                  "full": [{"refused": {"memory": "2Gi", "cpu": "500m"}, "pods": 3}, {"refused": {"pods": 1}, "pods": 0}]},
                 {"name": "near", "kind": "liqo", "source": "liqo", "apiServerStatus": "Error"},
             ],
             "nodes": [
@@ -309,7 +288,7 @@ mod tests {
  c1    far   not ready  64/64     0/0          0/500
 
 closed: edge to pods of controller u1 in shop; 2 wait
-full: far for a pod slot or more (one may try)
+full: far for a pod slot or more (none waits)
 full: far for cpu 500m and memory 2Gi or more (3 wait)
 ";
         assert_eq!(format!("\n{}", table(&snapshot, now)), expected);

@@ -284,7 +284,7 @@ fn site_status(seen: &SeenSite, site: Option<&Site>, held: usize, now: Now) -> S
     }
 }
 
-/// `cpu 500m or more (3 wait), a pod slot or more (one may try)`.
+/// `cpu 500m or more (3 wait), a pod slot or more (none waits)`.
 fn full(site: &Site) -> String {
     let bounds: Vec<_> = site.full.iter().map(ToString::to_string).collect();
     bounds.join(", ")

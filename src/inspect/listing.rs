@@ -24,10 +24,6 @@ use crate::sources::raw::Raw;
 use crate::sources::volumes::{self, can_have_data};
 use crate::sources::watch::{read_namespace, read_node, read_pod};
 
-/// Everything that is seen counts as having been there for so long, which is longer than kube-scheduler takes to try a pod
-/// again: a pod that it has refused by then, although there is room, waits for something else.
-const ASSUMED_AGE: Micros = Micros::from_secs(60);
-
 /// A cluster as it was listed.
 #[derive(Debug)]
 pub struct Listing {
@@ -46,7 +42,7 @@ pub struct Listing {
 /// The API server cannot be reached, or refuses a list: the error names it, and what is not allowed.
 pub async fn list(connection: &Connection, config: &Config, clock: Clock) -> anyhow::Result<Listing> {
     let keys = &config.keys;
-    let asked = clock.moment();
+    let asked = clock.now();
     let limit = &LogLimit::new(clock);
     let names = &RwLock::default();
     // Of a pod with a node count the resources that nodes have.
@@ -61,7 +57,6 @@ pub async fn list(connection: &Connection, config: &Config, clock: Clock) -> any
         )),
     )?;
     let mut cache = Cache::new(config);
-    let then = asked.before(ASSUMED_AGE);
     for (name, is_managed) in namespaces {
         cache.apply_namespace(&name, is_managed);
     }
@@ -70,13 +65,14 @@ pub async fn list(connection: &Connection, config: &Config, clock: Clock) -> any
     }
     let mut held = Vec::new();
     for pod in pods {
-        cache.apply_pod(&pod, None, then);
+        cache.apply_pod(&pod, None, asked);
         held.extend(pod.held);
     }
-    cache.publish(then);
-    Kind::ALL.into_iter().for_each(|kind| cache.record_event(kind, asked));
+    Kind::ALL
+        .into_iter()
+        .for_each(|kind| cache.record_event(kind, asked.moment));
     let volumes = match can_have_data(config) {
-        true => volumes(connection, limit, asked).await.unwrap_or_else(|error| {
+        true => volumes(connection, limit, asked.moment).await.unwrap_or_else(|error| {
             tracing::warn!(error = format!("{error:#}"), "where data is does not count");
             None
         }),

@@ -164,7 +164,7 @@ mod tests {
             site: Some(("cloud".to_owned(), SiteKind::Cloud)),
             gated: false,
             request: Amounts::default(),
-            awaited: None,
+            was_gated: false,
             decided: Decided {
                 id: DecisionId(1),
                 reason: "cloud_best_effort".into(),

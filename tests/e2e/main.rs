@@ -69,7 +69,7 @@ const TESTS: &[Test] = &[
     ("held::in_queue_order", Domain, held::in_queue_order),
     ("burst::fills_the_edge", Domain, burst::fills_the_edge),
     ("queue::no_later_pod_first", Domain, queue::no_later_pod_first),
-    ("live::silent_scheduler", Nodes, live::waiting::silent_scheduler),
+    ("live::unknown_scheduler", Nodes, live::waiting::unknown_scheduler),
     (
         "live::promised_to_nobody",
         Domain,

@@ -151,9 +151,9 @@ impl Engine {
         }
         if let Some((next, _)) = &mut self.next {
             let reserved_node = reserved_node.and_then(|id| next.node_named(self.cache.node_name(id)?));
-            apply(next, at.moment, change, reserved_node);
+            apply(next, at, change, reserved_node);
         }
-        apply(&mut self.cache, at.moment, change, reserved_node);
+        apply(&mut self.cache, at, change, reserved_node);
         if matches!(change, Change::ListEnded(_)) {
             let is_there = |uid: &str| self.cache.has_seen(uid);
             self.waitlist.retain(is_there);
@@ -355,16 +355,16 @@ impl Engine {
     }
 }
 
-fn apply(cache: &mut Cache, at: Moment, change: &Change, reserved_node: Option<NodeId>) {
+fn apply(cache: &mut Cache, at: Now, change: &Change, reserved_node: Option<NodeId>) {
     if let Some(kind) = change.kind() {
-        cache.record_event(kind, at);
+        cache.record_event(kind, at.moment);
     }
     match change {
         Change::Node(node) => cache.apply_node((**node).clone()),
         Change::NodeGone(name) => cache.delete_node(name),
         Change::Pod(pod) => cache.apply_pod(pod, reserved_node, at),
         Change::PodGone(uid) => {
-            cache.observe_gone(uid, at);
+            cache.observe_gone(uid, at.moment);
             cache.delete_pod(uid);
         }
         Change::Namespace(name, is_managed) => cache.apply_namespace(name, *is_managed),

@@ -1,6 +1,5 @@
 //! What is asked and what exists: plain data that everything else is about.
 
-mod assumed_pods;
 pub mod claims;
 pub mod constraints;
 pub mod decision_id;

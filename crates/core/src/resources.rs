@@ -153,30 +153,17 @@ impl Amounts {
 
     /// Adds `other`, so many times over.
     pub fn add(&mut self, other: &Amounts, times: u32) {
-        self.combine(other, |amount, more| {
-            amount.saturating_add(more.saturating_mul(times.into()))
-        });
-    }
-
-    /// Raises each amount to `other`'s, where that is larger.
-    pub fn raise(&mut self, other: &Amounts) {
-        self.combine(other, i64::max);
-    }
-
-    /// Lowers each amount to the largest one that divides both it and `other`'s; zero is divided by everything.
-    pub fn divide(&mut self, other: &Amounts) {
-        self.combine(other, divisor);
-    }
-
-    /// Puts both amounts of each resource together. One that is zero in `other` changes nothing.
-    fn combine(&mut self, other: &Amounts, together: impl Fn(i64, i64) -> i64) {
-        self.cpu.0 = together(self.cpu.0, other.cpu.0);
-        self.memory.0 = together(self.memory.0, other.memory.0);
-        self.ephemeral_storage.0 = together(self.ephemeral_storage.0, other.ephemeral_storage.0);
+        let add = |amount: &mut i64, more: i64| *amount = amount.saturating_add(more.saturating_mul(times.into()));
+        add(&mut self.cpu.0, other.cpu.0);
+        add(&mut self.memory.0, other.memory.0);
+        add(&mut self.ephemeral_storage.0, other.ephemeral_storage.0);
         for (name, amount) in other.scalars.iter().filter(|(_, amount)| *amount != 0) {
             match self.scalars.binary_search_by(|(n, _)| n.cmp(name)) {
-                Ok(at) => self.scalars[at].1 = together(self.scalars[at].1, *amount),
-                Err(at) => self.scalars.insert(at, (name.clone(), together(0, *amount))),
+                Ok(at) => add(&mut self.scalars[at].1, *amount),
+                Err(at) => {
+                    self.scalars.insert(at, (name.clone(), 0));
+                    add(&mut self.scalars[at].1, *amount);
+                }
             }
         }
     }
@@ -233,14 +220,6 @@ impl Amounts {
             scalar => self.scalar(scalar),
         }
     }
-}
-
-/// The greatest common divisor.
-fn divisor(mut a: i64, mut b: i64) -> i64 {
-    while b != 0 {
-        (a, b) = (b, a.wrapping_rem(b));
-    }
-    a
 }
 
 #[cfg(test)]

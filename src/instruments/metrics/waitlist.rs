@@ -39,7 +39,11 @@ impl WaitlistMetrics {
             oldest: register(to, oldest, "Since when the oldest of them is held, in Unix seconds"),
             changes: register(to, "edgeward_held_pod_changes", "Patches of held pods"),
         };
-        for reason in [Reason::EdgeFeasibleSloMet, Reason::CloudEdgeNoCapacity, Reason::ReleasedTimeout] {
+        for reason in [
+            Reason::EdgeFeasibleSloMet,
+            Reason::CloudEdgeNoCapacity,
+            Reason::ReleasedTimeout,
+        ] {
             for result in [ReleaseOutcome::Changed, ReleaseOutcome::Refused] {
                 metrics.changes(reason.as_str(), result);
             }

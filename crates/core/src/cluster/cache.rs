@@ -2,28 +2,27 @@
 //! closed.
 //!
 //! A plain struct, fed with what was decoded from watches and published as [`Snapshot`]s. What a pod takes is in
-//! `docs/live-view.md`; `scheduling_state` decides it for a pod that has no node yet.
+//! `docs/live-view.md`; `unbound` decides it for a pod that has no node yet.
 
 mod contribution;
 mod delta;
 mod entry;
+mod full_clouds;
 mod measured;
 mod node_entry;
 mod placeholders;
 mod pods;
 mod queues;
 mod request_sum;
-mod schedulers;
-mod scheduling_state;
 mod terminations;
-mod witnesses;
+mod unbound;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::config::Config;
 use crate::model::link::Link;
-use crate::model::node::{AssumedPods, Node, NodeId};
+use crate::model::node::{Node, NodeId};
 use crate::model::priority_caps::PriorityCaps;
 use crate::model::site::{SiteDefinition, SiteKind, are_same_places};
 use crate::model::snapshot::{Site, Snapshot};
@@ -33,12 +32,12 @@ use crate::words;
 pub use contribution::Contribution;
 pub use delta::RoomDelta;
 use entry::PodEntry;
+use full_clouds::FullClouds;
 use measured::Measured;
 use node_entry::NodeEntry;
 use queues::Queues;
-use scheduling_state::UnboundPods;
 use terminations::Terminations;
-use witnesses::Witnesses;
+use unbound::UnboundPods;
 
 words! {
     /// What is watched.
@@ -69,12 +68,10 @@ pub struct Cache {
     nodes: HashMap<NodeId, NodeEntry>,
     names: HashMap<Arc<str>, NodeId>,
     next_node: u32,
-    /// Nodes on which pods are assumed.
-    assumed_nodes: BTreeSet<NodeId>,
     pods: HashMap<Arc<str>, Box<PodEntry>>,
     managed: HashSet<Arc<str>>,
     queues: Queues,
-    witnesses: Witnesses,
+    full_clouds: FullClouds,
     measured: Measured,
     unbound_pods: UnboundPods,
     /// Namespaces and controllers that many pods share.
@@ -142,7 +139,7 @@ impl Cache {
         let mut successor = Self::new(config);
         successor.set_telemetry(self.telemetry().clone());
         successor.set_liqo(self.liqo().cloned());
-        successor.unbound_pods.schedulers = self.unbound_pods.schedulers.without_pods();
+        successor.unbound_pods.schedulers = self.unbound_pods.schedulers.clone();
         successor.terminations = self.terminations.clone();
         successor
     }
@@ -199,7 +196,6 @@ impl Cache {
             name: Arc::clone(&old.name),
             used: old.used.clone(),
             pods: old.pods,
-            assumed: old.assumed.clone(),
             terminating: old.terminating.clone(),
             placeholders: old.placeholders.clone(),
             by_priority: old.by_priority.clone(),
@@ -214,7 +210,6 @@ impl Cache {
         }
         self.move_to(id, site);
         self.touch(id);
-        self.unbound_pods.node_changed(id);
         self.unbound_pods.node_gained(id);
         self.delta.gained.insert(id);
     }
@@ -227,7 +222,6 @@ impl Cache {
         if let Some(entry) = self.nodes.get_mut(&id) {
             entry.known = false;
         }
-        self.unbound_pods.node_changed(id);
         self.unbound_pods.node_lost(id);
         self.delta.lost.insert(id);
         self.delta.gained.remove(&id);
@@ -304,7 +298,7 @@ impl Cache {
         let all = [
             self.unbound_pods.next_change(),
             self.young.first().map(|(until, _)| *until),
-            self.witnesses.next_change(),
+            self.full_clouds.next_change(),
         ];
         all.into_iter().flatten().min()
     }
@@ -318,30 +312,15 @@ impl Cache {
     pub fn publish(&mut self, now: Moment) -> Snapshot {
         self.update_unbound(now);
         self.recount();
-        self.publish_witnesses(now);
+        self.publish_full_clouds(now);
         self.measure(now);
         self.end_youth(now);
         self.revision += 1;
         let queues = self.queues.by_site(self.sites.len());
-        let assumed: Vec<_> = self.assumed_nodes.iter().filter_map(|id| self.nodes.get(id)).collect();
-        let displaced: Vec<_> = (0..self.sites.len()).map(|at| self.displaced_at(at)).collect();
         let (mut gained, mut lost) = (vec![], vec![]);
-        for (at, ((entry, queues), displaced)) in self.sites.iter_mut().zip(queues).zip(displaced).enumerate() {
-            // At the edge, whoever waits for room waits for nothing else. Elsewhere nobody stands behind a queue who finds room.
-            if entry.site.displaced != displaced {
-                gained.push(at);
-            }
+        for (at, (entry, queues)) in self.sites.iter_mut().zip(queues).enumerate() {
             entry.publish_nodes(&self.nodes);
             entry.site.queues = queues;
-            entry.site.assumed = AssumedPods::default();
-            for node in assumed.iter().filter(|node| node.site == Some(at)) {
-                entry.site.assumed.merge(&node.node.assumed);
-            }
-            // Where nobody is assumed, there is no place that one of them could have.
-            if entry.site.assumed.pods > 0 {
-                entry.site.assumed.merge(&displaced);
-            }
-            entry.site.displaced = displaced;
             if let Some((closed, is_opened)) = self.queues.closed_if_changed(at) {
                 if is_opened { &mut gained } else { &mut lost }.push(at);
                 entry.site.closed = Arc::new(closed);
@@ -364,12 +343,6 @@ impl Cache {
             offloadings: self.liqo().map(|liqo| Arc::clone(&liqo.offloadings)),
             profiles: Arc::default(),
         }
-    }
-
-    /// Schedulers for which pods wait in vain, so that these take no room; `None` for all names that no scheduler can have. Whether
-    /// each was ever heard of, and the number of pods.
-    pub fn silent_schedulers(&self) -> impl Iterator<Item = (Option<&str>, bool, usize)> {
-        self.unbound_pods.schedulers.silent()
     }
 
     /// Nodes that are young no more lack for good what they lack.
@@ -459,22 +432,16 @@ impl Cache {
         }
     }
 
-    fn charge(&mut self, id: NodeId, pod: &PodEntry) {
+    /// Charges the node with a pod once more or, `by` -1, once less.
+    fn change_charge(&mut self, id: NodeId, pod: &PodEntry, by: i64) {
         self.save_before(id);
-        if let Some(entry) = self.nodes.get_mut(&id) {
-            entry.charge(pod, self.headroom_below);
-            self.note_placeholders(id);
-            self.touch(id);
+        let Some(entry) = self.nodes.get_mut(&id) else { return };
+        entry.change(pod, self.headroom_below, by);
+        self.note_placeholders(id);
+        self.touch(id);
+        if by > 0 {
             self.unbound_pods.node_lost(id);
-        }
-    }
-
-    fn discharge(&mut self, id: NodeId, pod: &PodEntry) {
-        self.save_before(id);
-        if let Some(entry) = self.nodes.get_mut(&id) {
-            entry.discharge(pod, self.headroom_below);
-            self.note_placeholders(id);
-            self.touch(id);
+        } else {
             self.unbound_pods.node_gained(id);
             self.forget_unused(id);
         }

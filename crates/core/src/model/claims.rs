@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::model::node::{AssumedPods, NodeId, Share};
+use crate::model::node::{NodeId, Share};
 use crate::model::workload::QueueKey;
 use crate::resources::Amounts;
 
@@ -56,7 +56,7 @@ pub struct Claimed {
     /// All of it.
     pub taken: Share,
     /// The part of those that are about to be released.
-    pub assumed: AssumedPods,
+    pub coming: Share,
 }
 
 impl Claimed {
@@ -64,17 +64,18 @@ impl Claimed {
         self.taken.amounts.add(&claim.amount, 1);
         self.taken.pods += 1;
         if claim.has_room {
-            self.assumed.add(&claim.amount, 1);
+            self.coming.amounts.add(&claim.amount, 1);
+            self.coming.pods += 1;
         }
     }
 
-    /// The reverse, but that `assumed.step` and `assumed.largest` go on counting the claim.
+    /// Takes back what [`Self::add`] added.
     pub(crate) fn take(&mut self, claim: &Claim) {
         self.taken.amounts = self.taken.amounts.less(&claim.amount);
         self.taken.pods -= 1;
         if claim.has_room {
-            self.assumed.amounts = self.assumed.amounts.less(&claim.amount);
-            self.assumed.pods -= 1;
+            self.coming.amounts = self.coming.amounts.less(&claim.amount);
+            self.coming.pods -= 1;
         }
     }
 }

@@ -33,8 +33,6 @@ pub struct Node {
     pub used: Amounts,
     /// Pods charged to it.
     pub pods: i64,
-    /// The part of `used` and `pods` charged by assumed pods.
-    pub assumed: AssumedPods,
     /// The part of `used` and `pods` that goes when the pods that are terminating are gone.
     pub terminating: Vec<Terminating>,
     /// The part of `used` and `pods` that placeholders take, those that are terminating included.
@@ -55,12 +53,10 @@ pub const YOUNG: Micros = Micros::from_secs(60);
 static UNSCHEDULABLE: LazyLock<Taint> = LazyLock::new(Taint::unschedulable);
 
 impl Node {
-    /// Whether less of any resource is free than on `other`, the same node at another time, or more pods are assumed there.
+    /// Whether less of any resource is free than on `other`, the same node at another time.
     pub fn has_less_than(&self, other: &Node) -> bool {
-        let is_more = |some: &Amounts, others: &Amounts| some.named().any(|(name, amount)| amount > others.get(name));
-        let (coming, others) = (&self.assumed, &other.assumed);
-        (self.pods > other.pods || is_more(&self.used, &other.used))
-            || (coming.pods > others.pods || is_more(&coming.amounts, &others.amounts))
+        let mut used = self.used.named();
+        self.pods > other.pods || used.any(|(name, amount)| amount > other.used.get(name))
     }
 
     /// Whether kube-scheduler's filters on readiness, cordon, taints, labels and name let a pod with these constraints
@@ -175,38 +171,6 @@ pub struct PriorityUse {
     pub used: Amounts,
     /// Their number.
     pub pods: i64,
-}
-
-/// Pods without a node yet, each of which is assumed on the node that kube-scheduler will probably take. That is a guess;
-/// taken together they say how far the guesses can be wrong.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct AssumedPods {
-    /// Sum of their requests.
-    pub amounts: Amounts,
-    /// Their number.
-    pub pods: i64,
-    /// Of each resource, an amount that divides all their requests for it; zero where nobody asks for it.
-    pub step: Amounts,
-    /// Of each resource, the largest request among those that do not exist yet: a pod decided later can come first.
-    pub largest: Amounts,
-}
-
-impl AssumedPods {
-    /// One more that does not exist yet, counted so many times.
-    pub fn add(&mut self, request: &Amounts, times: u32) {
-        self.amounts.add(request, times);
-        self.pods = self.pods.saturating_add(times.into());
-        self.step.divide(request);
-        self.largest.raise(request);
-    }
-
-    /// And those of another part of the site.
-    pub fn merge(&mut self, other: &AssumedPods) {
-        self.amounts.add(&other.amounts, 1);
-        self.pods = self.pods.saturating_add(other.pods);
-        self.step.divide(&other.step);
-        self.largest.raise(&other.largest);
-    }
 }
 
 #[cfg(test)]

@@ -105,28 +105,18 @@ impl fmt::Display for Bound {
 pub struct FullFrom {
     /// Who asks for so much is refused.
     pub bound: Arc<Bound>,
-    /// How many pods wait there for as much or more; none where they are gone, which was not long ago unless one may try.
+    /// How many pods wait there for as much or more; 0 for a while after they are gone.
     pub pods: u64,
-    /// Whether one pod may go all the same, to try. Who has been sent and has not been seen is not counted here.
-    pub may_try: bool,
-}
-
-impl FullFrom {
-    /// Whether whoever is refused by `other` is refused by this.
-    pub fn covers(&self, other: &FullFrom) -> bool {
-        (!self.may_try || other.may_try) && self.bound.covers(&other.bound)
-    }
 }
 
 /// `cpu 500m or more (3 wait)`.
 impl fmt::Display for FullFrom {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} or more ", self.bound)?;
-        match (self.may_try, self.pods) {
-            (true, _) => write!(f, "(one may try)"),
-            (false, 0) => write!(f, "(none waits)"),
-            (false, 1) => write!(f, "(1 waits)"),
-            (false, pods) => write!(f, "({pods} wait)"),
+        match self.pods {
+            0 => write!(f, "(none waits)"),
+            1 => write!(f, "(1 waits)"),
+            pods => write!(f, "({pods} wait)"),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::claims::Claims;
 use super::link::Link;
 use super::liqo::{ApiServerStatus, OffloadingPhase, Offloadings, REMOTE_CLUSTER_ID};
-use super::node::{AssumedPods, Node};
+use super::node::Node;
 use super::remote_room::FullFrom;
 use super::scores::Profiles;
 use super::site::{SiteDefinition, SiteKind};
@@ -111,10 +111,6 @@ pub struct Site {
     pub api_server: Option<ApiServerStatus>,
     /// Pods not yet running there.
     pub queues: Vec<QueueGroup>,
-    /// Those that are assumed there, on its nodes or [displaced](Self::displaced).
-    pub assumed: AssumedPods,
-    /// Those of them that had room until others came to their nodes: each will have some elsewhere, where others are assumed.
-    pub displaced: AssumedPods,
     /// Mean processing time per class as observed there, where there were enough observations.
     pub observed: PerClass<Option<Micros>>,
     /// The same per controller, which knows better than its class.
@@ -140,8 +136,6 @@ impl Site {
             unhealthy_since: None,
             api_server: None,
             queues: vec![],
-            assumed: AssumedPods::default(),
-            displaced: AssumedPods::default(),
             observed: PerClass::default(),
             observed_of: Arc::default(),
             free: Free::default(),
@@ -239,6 +233,19 @@ impl<T> ByController<T> {
     /// Whether nothing is known of any.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+}
+
+impl ByController<u64> {
+    /// Changes a count, which is dropped with its last, and returns it.
+    pub fn change(&mut self, namespace: &str, uid: &str, by: i64) -> u64 {
+        let count = self.entry(namespace, uid).or_default();
+        *count = count.saturating_add_signed(by);
+        let count = *count;
+        if count == 0 {
+            self.remove(namespace, uid);
+        }
+        count
     }
 }
 

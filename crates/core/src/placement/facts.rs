@@ -81,9 +81,7 @@ fn may_gate(case: &Case<'_, '_>, sites: &[Assessment<'_>]) -> bool {
     let gives_class = |site: &Assessment<'_>| site.is_possible() && site.site.definition.runtime_class.is_some();
     let gets_class = !case.workload.runtime_class && sites.iter().any(gives_class);
     let could_preempt = |site: &Assessment<'_>| {
-        rank::is_edge(site)
-            && site.standing() == Standing::Full
-            && wait::could_preempt(case.workload, site, case.room)
+        rank::is_edge(site) && site.standing() == Standing::Full && wait::could_preempt(case.workload, site, case.room)
     };
     (is_class_gated(case) || case.intent.sites.is_some()) && !gets_class && !sites.iter().any(could_preempt)
 }
@@ -93,7 +91,11 @@ fn may_gate(case: &Case<'_, '_>, sites: &[Assessment<'_>]) -> bool {
 fn terminating<'s>(case: &Case<'_, 's>, sites: &[Assessment<'s>], edge: &Assessment<'s>) -> Option<&'s Node> {
     let wait = case.config.holding.wait_for_terminating[case.slo().class];
     let has_time = case.gated_for() < wait && gate(case) != Gate::Over;
-    let is_late = || edge.refusals.iter().any(|refusal| refusal.code.standing() == Standing::Late);
+    let is_late = || {
+        edge.refusals
+            .iter()
+            .any(|refusal| refusal.code.standing() == Standing::Late)
+    };
     if !has_time || !edge.lacks_room() || edge.fits() || is_late() || rank::prefers_good_cloud(case, sites) {
         return None;
     }

@@ -106,4 +106,3 @@ fn assess_site<'s>(case: &Case<'_, 's>, site: &'s Site, edge_speed: Permille) ->
     }
     assessment
 }
-

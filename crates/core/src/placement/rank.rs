@@ -12,7 +12,11 @@ pub(super) fn best_good<'a, 's>(case: &Case<'_, 's>, sites: &'a [Assessment<'s>]
     let good = sites.iter().filter(|site| site.is_good()).collect();
     let leaders = profile_leaders(case, good);
     let edge = leaders.iter().find(|site| is_edge(site)).copied();
-    edge.or_else(|| leaders.into_iter().min_by_key(|site| (policy_rank(case, site), eta(site))))
+    edge.or_else(|| {
+        leaders
+            .into_iter()
+            .min_by_key(|site| (policy_rank(case, site), eta(site)))
+    })
 }
 
 /// The late cloud with the lowest ETA, then the one that `sitePolicy` prefers, then the first by name.

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use crate::config::Config;
 use crate::model::claims::{Claim, Claimed, Claims};
-use crate::model::node::{AssumedPods, Node, NodeId, Share};
+use crate::model::node::{Node, NodeId, Share};
 use crate::model::snapshot::{Free, Site, Snapshot};
 use crate::model::workload::{QueueKey, Workload};
 use crate::placement::headroom::Headroom;
@@ -182,34 +182,22 @@ impl Room<'_, '_> {
         Some(without(ahead, released.map(|(_, claim)| *claim)))
     }
 
-    /// Those that have room reserved or claimed at `site` and are not in the snapshot. Cost: a pass over the reservations.
-    fn promised(&self, site: &Site) -> AssumedPods {
-        let mut pods = AssumedPods::default();
-        let (name, revision) = (site.name(), self.snapshot.revision);
-        for charge in self.ledger.reserved(name, revision, self.namespace) {
-            pods.add(charge.amount, charge.times);
+    /// What is asked for by pods that have room reserved or claimed at `site` and are not in the snapshot. Cost: a pass over the
+    /// reservations.
+    fn promised(&self, site: &Site) -> Amounts {
+        let mut promised = Amounts::default();
+        for charge in self
+            .ledger
+            .reserved(site.name(), self.snapshot.revision, self.namespace)
+        {
+            promised.add(charge.amount, charge.times);
         }
         if let Some(ahead) = self.claims.at(site.name(), self.queue_key) {
             let released = self.released.iter().map(|(_, claim)| *claim);
             let of_site = released.filter(|claim| *claim.site == *site.name());
-            pods.merge(&without(ahead, of_site).assumed);
+            promised.add(&without(ahead, of_site).coming.amounts, 1);
         }
-        pods
-    }
-
-    /// Whether nobody `is_meant` who has room reserved or claimed at `site` and is not in the snapshot, by what they ask for. Cost:
-    /// a pass over the reservations and the claims until one is found.
-    pub fn none_promised(&self, site: &Site, is_meant: impl Fn(&Amounts) -> bool) -> bool {
-        let mut reserved = self
-            .ledger
-            .reserved(site.name(), self.snapshot.revision, self.namespace);
-        let is_ahead =
-            |claim: &Claim| claim.has_room && *claim.site == *site.name() && claim.queue_key < self.queue_key;
-        !reserved.any(|charge| is_meant(charge.amount))
-            && !self
-                .claims
-                .iter()
-                .any(|(_, claim)| is_ahead(claim) && is_meant(&claim.amount))
+        promised
     }
 
     /// What pods take from `node` that do not make room for this one. Cost: a copy, where some do.
@@ -242,16 +230,16 @@ impl Room<'_, '_> {
         taken
     }
 
-    /// What is free at `site` as a whole by measurement, less what is reserved there. Cost: that of [`Self::assumed`],
-    /// where something was measured.
+    /// What is free at `site` as a whole by measurement, less what is reserved there. Cost: a pass over the reservations, where
+    /// something was measured.
     pub fn free(&self, site: &Site) -> Free {
         if site.free == Free::default() {
             return site.free;
         }
-        let reserved = self.promised(site).amounts;
+        let promised = self.promised(site);
         Free {
-            cpu: site.free.cpu.map(|cpu| cpu - reserved.cpu),
-            memory: site.free.memory.map(|memory| memory - reserved.memory),
+            cpu: site.free.cpu.map(|cpu| cpu - promised.cpu),
+            memory: site.free.memory.map(|memory| memory - promised.memory),
         }
     }
 
@@ -264,28 +252,6 @@ impl Room<'_, '_> {
         let there = site.pods_of.get(&workload.namespace, uid).copied().unwrap_or(0);
         let revision = self.snapshot.revision;
         there + self.ledger.pods_of(&workload.namespace, uid, site.name(), revision)
-    }
-
-    /// The pods that are assumed at `site`: those without a node that the snapshot shows, and those with a reservation.
-    /// Cost: a pass over the reservations.
-    pub fn assumed(&self, site: &Site) -> AssumedPods {
-        let mut pods = self.promised(site);
-        pods.merge(&site.assumed);
-        pods
-    }
-
-    /// Those of them that are charged to one of `nodes`. Cost: a search for each.
-    pub fn assumed_on<'n>(&self, nodes: impl Iterator<Item = &'n Node>) -> AssumedPods {
-        let mut pods = AssumedPods::default();
-        for node in nodes {
-            pods.merge(&node.assumed);
-            self.charges(node)
-                .for_each(|charge| pods.add(charge.amount, charge.times));
-            if let Some(ahead) = self.claimed_ahead(node) {
-                pods.merge(&ahead.assumed);
-            }
-        }
-        pods
     }
 }
 

@@ -183,9 +183,8 @@ const SHOWN_BYTES: usize = 200;
 
 fn too_large(numbers: &Numbers<'_>) -> String {
     let amounts = numbers.amounts("request").zip(numbers.amounts("largestNode"));
-    let amounts = amounts.map(|(asked, largest)| {
-        format!(": asked for {}, nodes have at most {}", listed(asked), listed(largest))
-    });
+    let amounts = amounts
+        .map(|(asked, largest)| format!(": asked for {}, nodes have at most {}", listed(asked), listed(largest)));
     format!("the pod is larger than every node{}", amounts.unwrap_or_default())
 }
 

@@ -16,7 +16,10 @@ pub(super) fn could_preempt(workload: &Workload<'_>, found: &Assessment<'_>, roo
 fn could_preempt_on(workload: &Workload<'_>, node: &Node, room: &Room<'_, '_>) -> bool {
     let mut used = node.used.clone();
     let mut pods = node.pods;
-    let lower = node.by_priority.iter().filter(|lower| lower.priority < workload.priority);
+    let lower = node
+        .by_priority
+        .iter()
+        .filter(|lower| lower.priority < workload.priority);
     for lower in lower {
         used = used.less(&lower.used);
         pods -= lower.pods;

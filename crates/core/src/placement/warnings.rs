@@ -49,7 +49,9 @@ pub(super) fn warnings(
 
 /// The worst refusal of each site: `edge: it has no nodes (no_node); cloud: …`.
 fn refusals(sites: &[Assessment<'_>]) -> String {
-    let refused = sites.iter().filter_map(|site| Some((site.site.name(), worst_refusal(site)?)));
+    let refused = sites
+        .iter()
+        .filter_map(|site| Some((site.site.name(), worst_refusal(site)?)));
     let refused = refused.map(|(name, refusal)| format!("{name}: {refusal}"));
     excerpt(refused.collect::<Vec<_>>().join("; "), LONGEST_NAME)
 }
@@ -62,7 +64,12 @@ fn worst_refusal(site: &Assessment<'_>) -> Option<String> {
 
 fn edge_missing(sites: &[Assessment<'_>]) -> String {
     let edge = sites.iter().find(|site| rank::is_edge(site));
-    let selector = edge.map(|edge| edge.site.definition.selector().map(|(key, value)| format!("{key}={value}")));
+    let selector = edge.map(|edge| {
+        edge.site
+            .definition
+            .selector()
+            .map(|(key, value)| format!("{key}={value}"))
+    });
     let selector = selector.map(|pairs| pairs.collect::<Vec<_>>().join(","));
     format!(
         "not placed: no node carries the edge label {}",
@@ -95,5 +102,7 @@ fn missing_traits(case: &Case<'_, '_>, sites: &[Assessment<'_>]) -> Option<Strin
         return None;
     }
     let names = excerpt(traits.names().collect::<Vec<_>>().join(", "), SHOWN);
-    Some(format!("no node has its traits ({names}): label some {LABEL_PREFIX}NAME=true"))
+    Some(format!(
+        "no node has its traits ({names}): label some {LABEL_PREFIX}NAME=true"
+    ))
 }

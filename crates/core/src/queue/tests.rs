@@ -738,20 +738,23 @@ proptest! {
         let room = Room::beside(&snapshot, &ledger, &claims, queue_key, "shop");
         for node in &*snapshot.sites[0].nodes {
             let ahead = all.iter().filter(|(on, claim, released)| *on == node.id && claim.queue_key < queue_key && !released);
-            let (mut taken, mut coming) = ((0, 0), (0, 0));
+            let mut taken = (0, 0);
             for (_, claim, _) in ahead {
                 taken = (taken.0 + claim.amount.cpu.0, taken.1 + 1);
-                if claim.has_room {
-                    coming = (coming.0 + claim.amount.cpu.0, coming.1 + 1);
-                }
             }
             let found = room.taken(node);
             prop_assert_eq!((found.amounts.cpu.0, found.pods - node.pods), taken);
-            let found = room.assumed_on(std::iter::once(&**node));
-            prop_assert_eq!((found.amounts.cpu.0, found.pods), coming);
         }
         let coming = all.iter().filter(|(_, claim, released)| claim.has_room && claim.queue_key < queue_key && !released);
-        prop_assert_eq!(room.assumed(&snapshot.sites[0]).pods, coming.count() as i64);
+        let coming: i64 = coming.map(|(_, claim, _)| claim.amount.cpu.0).sum();
+        let measured = crate::model::snapshot::Site {
+            free: crate::model::snapshot::Free {
+                cpu: Some(crate::units::Millicores(1_000)),
+                memory: None,
+            },
+            ..snapshot.sites[0].clone()
+        };
+        prop_assert_eq!(room.free(&measured).cpu, Some(crate::units::Millicores(1_000 - coming)));
     }
 }
 

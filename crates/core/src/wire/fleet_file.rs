@@ -18,7 +18,7 @@ use crate::document::{Faults, Field};
 use crate::model::constraints::{Labels, Taint};
 use crate::model::link::{Link, LinkState, Thresholds};
 use crate::model::liqo::ApiServerStatus;
-use crate::model::node::{AssumedPods, Node, NodeId, Placeholder, PriorityUse, Share, Terminating, Termination, YOUNG};
+use crate::model::node::{Node, NodeId, Placeholder, PriorityUse, Share, Terminating, Termination, YOUNG};
 use crate::model::remote_room::{Bound, FullFrom, MAX_BOUNDS};
 use crate::model::site::{SiteDefinition, SiteKind, SiteSource};
 use crate::model::slo::{Class, PerClass, Slo};
@@ -213,7 +213,7 @@ fn pods_by_controller(field: &Field<'_>) -> ByController<u64> {
 
 /// From where on a site is full.
 fn full_from(field: &Field<'_>) -> Option<FullFrom> {
-    let [refused, pods, may_try] = field.object(["refused", "pods", "mayTry"])?;
+    let [refused, pods] = field.object(["refused", "pods"])?;
     let refused = refused.required();
     let (amounts, slots) = resources(&refused);
     let bound = Bound::of(&amounts, slots);
@@ -223,7 +223,6 @@ fn full_from(field: &Field<'_>) -> Option<FullFrom> {
     Some(FullFrom {
         bound: Arc::new(bound?),
         pods: pods.integer(0..=1_000_000).unwrap_or(1) as u64,
-        may_try: may_try.boolean().unwrap_or(false),
     })
 }
 
@@ -416,7 +415,6 @@ fn node<'d>(field: &Field<'d>, id: NodeId, now: Moment) -> Option<(Node, Option<
         slots: slots.unwrap_or(0),
         used,
         pods,
-        assumed: AssumedPods::default(),
         terminating: match terminating_pods {
             0 => vec![],
             pods => vec![Terminating {

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use crate::cluster::cache::Cache;
-use crate::cluster::cache::entry::SchedulingState;
 use crate::model::slo::Class;
 use crate::model::snapshot::Snapshot;
 use crate::model::workload::Workload;
@@ -49,19 +48,13 @@ impl Contribution {
 }
 
 impl Cache {
-    /// What this pod adds to a snapshot; `None` unless it was refused by kube-scheduler, and neither is assumed on a node nor
-    /// may soon be.
+    /// What this pod adds to a snapshot; `None` unless kube-scheduler has refused it, and makes no room for it.
     pub fn contribution(&self, uid: &str) -> Option<Contribution> {
         let pod = self.pods.get(uid)?;
-        let unbound = pod.unbound.as_deref()?;
-        let fits = match unbound.state {
-            SchedulingState::WaitsForRoom => false,
-            SchedulingState::ClosesSite => true,
-            SchedulingState::Assumed | SchedulingState::New | SchedulingState::WaitsForScheduler => return None,
-        };
+        let unbound = pod.unbound.as_deref().filter(|unbound| unbound.is_refused())?;
         Some(Contribution {
             site: unbound.site.map(|at| self.sites[at].site.name().into()),
-            fits,
+            fits: unbound.closes_site(),
             group: pod.counted.group(),
         })
     }

@@ -39,12 +39,10 @@ pub(super) struct PodEntry {
     pub(super) listed: u32,
     /// The node it is bound to.
     pub(super) node: Option<NodeId>,
-    /// Whether it has begun there.
+    /// Whether it has begun there. [`Start::Silent`] for too long becomes `Refused(None)`.
     pub(super) start: Start,
-    /// Until when it may be that nothing is said of its containers, as long as nothing is.
-    pub(super) silent_until: Option<Moment>,
-    /// Whether nothing was said of them until then.
-    pub(super) is_silent_for_long: bool,
+    /// How long it may be [`Start::Silent`].
+    pub(super) silent_until: Moment,
     /// The node it charges, bound to it or not.
     pub(super) charged: Option<NodeId>,
     /// What becomes of it until it is bound; `None` for a pod with a node, a gate, or an end.
@@ -81,24 +79,6 @@ impl PodEntry {
         self.unbound.as_deref().is_some_and(free_to_move)
     }
 
-    /// What it would be to the cluster behind a cloud, if it is one that it is sent to.
-    pub(super) fn remote_state(&self) -> Option<RemoteState> {
-        let state = self.unbound.as_deref().map(|unbound| unbound.state);
-        match (&self.start, self.node, state) {
-            _ if !self.is_pending() || self.terminating.is_some() => None,
-            (Start::Refused(Some(_)), Some(_), _) => Some(RemoteState::Witness),
-            (Start::Silent, Some(_), _) if !self.is_silent_for_long => Some(RemoteState::Trying),
-            (_, None, Some(SchedulingState::Assumed | SchedulingState::New)) => Some(RemoteState::Trying),
-            _ => None,
-        }
-    }
-
-    /// Whether a cluster behind its node does not take it for another reason than room, or says nothing of it for too long.
-    pub(super) fn is_refused_remotely(&self) -> bool {
-        let is_stuck = self.start == Start::Refused(None) || self.is_silent_for_long;
-        is_stuck && self.is_pending() && self.terminating.is_none() && self.node.is_some()
-    }
-
     /// Whether it waits for a site: pending, and not held by a gate.
     pub(super) fn is_pending(&self) -> bool {
         self.phase == Phase::Pending && !self.gated
@@ -115,64 +95,43 @@ pub(super) struct Unbound {
     pub(super) scheduler: Option<Arc<str>>,
     /// The node that kube-scheduler is making free for it.
     pub(super) nominated: Option<NodeId>,
-    /// That kube-scheduler found no node for it: a number for its message, and when it was reported.
-    pub(super) unschedulable: Option<(u64, Moment)>,
-    /// When kube-scheduler last had a reason to retry it.
-    pub(super) chance: Option<Moment>,
+    /// A number for the last message with which kube-scheduler refused it.
+    pub(super) refusal: Option<u64>,
     /// A node it fits; the one it charges, if it charges one.
     pub(super) node: Option<NodeId>,
-    /// A node that could hold it if it were empty, looked for when it waits for room.
+    /// A node that could hold it if it were empty, looked for when it was refused and fits none.
     pub(super) holder: Option<NodeId>,
-    pub(super) timer: Option<Moment>,
+    /// When its time to charge is over, or looked at again.
+    pub(super) until: Moment,
     pub(super) state: SchedulingState,
 }
 
 impl Unbound {
-    /// Whether its scheduler has neither refused it nor nominated a node for it.
-    pub(super) fn is_unreported(&self) -> bool {
-        self.unschedulable.is_none() && self.nominated.is_none()
-    }
-
-    /// Whether its scheduler has refused it, and does not make room for it.
+    /// Whether it was refused, and its scheduler does not make room for it.
     pub(super) fn is_refused(&self) -> bool {
-        self.unschedulable.is_some() && self.nominated.is_none()
+        self.state == SchedulingState::Refused && self.nominated.is_none()
     }
 
     /// Whether it waits for room that its site could have.
     pub(super) fn is_in_queue(&self) -> bool {
-        self.state == SchedulingState::WaitsForRoom && self.holder.is_some()
+        self.is_refused() && self.holder.is_some()
+    }
+
+    /// Whether it was refused although it fits a node, so that it waits for something that we do not evaluate.
+    pub(super) fn closes_site(&self) -> bool {
+        self.is_refused() && self.node.is_some()
     }
 }
 
-/// How a pod without a node is counted.
+/// What becomes of a pod without a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SchedulingState {
-    /// It charges the node it will probably be bound to.
-    Assumed,
-    /// It fits no node, and kube-scheduler has not reported that yet.
-    New,
-    /// It fits a node, and its scheduler says nothing: it charges nothing.
-    WaitsForScheduler,
-    /// It fits no node. It charges nothing, and counts in the queue if a node could ever hold it.
-    WaitsForRoom,
-    /// It fits a node, and kube-scheduler does not take it: it charges nothing, and closes its site.
-    ClosesSite,
-}
-
-/// What was known of a pod when it changed.
-#[derive(Debug)]
-pub(super) enum Before {
-    /// Nothing: it is seen for the first time, with the node of the reservation it confirms.
-    Unseen {
-        reserved_node: Option<NodeId>,
-        /// Whether a list shows it, so that it may have been there for long.
-        is_listed: bool,
-    },
-    /// It was in the cache, and without a node if this is there; and whether it asked for something else.
-    Seen {
-        unbound: Option<Box<Unbound>>,
-        is_resized: bool,
-    },
+    /// It charges the node it will probably be bound to, if it fits any.
+    Charges,
+    /// Its time to charge is over.
+    Expired,
+    /// kube-scheduler refused it.
+    Refused,
 }
 
 /// Site, class, pod priority and SLO priority.
@@ -183,20 +142,14 @@ pub(super) type Group = (usize, Class, i32, u8);
 pub(super) struct Counted {
     /// Where it waits for room.
     pub(super) group: Option<Group>,
+    /// The site that it closes to its controller.
     pub(super) closes: Option<usize>,
-    /// What it is to the cluster behind a cloud.
-    pub(super) remote: Option<(usize, RemoteState)>,
+    /// The cloud that has no room for it although it is bound there.
+    pub(super) witness_at: Option<usize>,
+    /// Until when nothing needs to be said of it by the cloud that it is bound to.
+    pub(super) silent_until: Option<Moment>,
     /// The site at which it is one of its controller's.
     pub(super) stays: Option<u32>,
-}
-
-/// What a pod is to the cluster behind the cloud that it is sent to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum RemoteState {
-    /// It is on its way: it may find room.
-    Trying,
-    /// There is no room for it.
-    Witness,
 }
 
 impl Counted {

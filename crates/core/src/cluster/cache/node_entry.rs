@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::cluster::cache::entry::{PodEntry, SchedulerKey};
 use crate::cluster::cache::request_sum::RequestSum;
-use crate::model::node::{AssumedPods, Node, Placeholder, PriorityUse, Share, Terminating, Termination};
+use crate::model::node::{Node, Placeholder, PriorityUse, Terminating, Termination};
 use crate::resources::Amounts;
 
 #[derive(Debug, Default)]
@@ -23,116 +23,36 @@ pub(super) struct NodeEntry {
     pub(super) placeholders: BTreeMap<Placeholder, RequestSum>,
     /// Pods that are assumed on it: they charge it without being bound or nominated to it.
     pub(super) assumed: BTreeSet<SchedulerKey>,
-    /// What these take but for placeholders, and what has divided each of their requests since there were none.
-    pub(super) assumed_sum: RequestSum,
-    pub(super) step: Amounts,
-    /// What assumed placeholders take.
-    pub(super) assumed_placeholders: RequestSum,
-    /// What was taken by those that are bound or nominated here, when pods without a node were last checked.
-    pub(super) bound_when_checked: BoundPods,
-}
-
-/// What is taken from a node by pods that are bound or nominated there.
-#[derive(Debug, Clone, Default)]
-pub(super) struct BoundPods {
-    pub(super) taken: Share,
-    /// The same without placeholders.
-    pub(super) others: Share,
 }
 
 impl NodeEntry {
-    pub(super) fn charge(&mut self, pod: &PodEntry, headroom_below: i32) {
-        self.used.add(&pod.request);
-        self.by_priority.entry(pod.priority).or_default().add(&pod.request);
-        self.charge_parts(pod, headroom_below);
+    /// Counts what a pod takes once more or, `by` -1, once less.
+    pub(super) fn change(&mut self, pod: &PodEntry, headroom_below: i32, by: i64) {
+        self.used.change(&pod.request, by);
+        change(&mut self.by_priority, pod.priority, &pod.request, by);
+        self.change_parts(pod, headroom_below, by);
         self.refresh();
     }
 
     /// What the pod takes as one that terminates, and as a placeholder.
-    pub(super) fn charge_parts(&mut self, pod: &PodEntry, headroom_below: i32) {
+    pub(super) fn change_parts(&mut self, pod: &PodEntry, headroom_below: i32, by: i64) {
         let placeholder = pod.placeholder(headroom_below);
         if let Some(termination) = pod.terminating {
             let termination = Termination {
                 placeholder,
                 ..termination
             };
-            self.terminating.entry(termination).or_default().add(&pod.request);
+            change(&mut self.terminating, termination, &pod.request, by);
         }
         if let Some(placeholder) = placeholder {
-            self.placeholders.entry(placeholder).or_default().add(&pod.request);
+            change(&mut self.placeholders, placeholder, &pod.request, by);
         }
     }
 
-    pub(super) fn discharge(&mut self, pod: &PodEntry, headroom_below: i32) {
-        self.used.take(&pod.request);
-        take(&mut self.by_priority, &pod.priority, &pod.request);
-        let placeholder = pod.placeholder(headroom_below);
-        if let Some(termination) = pod.terminating {
-            let termination = Termination {
-                placeholder,
-                ..termination
-            };
-            take(&mut self.terminating, &termination, &pod.request);
-        }
-        if let Some(placeholder) = placeholder {
-            take(&mut self.placeholders, &placeholder, &pod.request);
-        }
-        self.refresh();
-    }
-
-    /// What is taken by those that are bound or nominated here: all but our guesses.
-    pub(super) fn bound_pods(&self) -> BoundPods {
-        let rest = self.used.without(&self.assumed_sum);
-        let taken = rest.without(&self.assumed_placeholders);
-        let others = self.placeholders.values().fold(rest, |rest, part| rest.without(part));
-        BoundPods {
-            taken: taken.share(),
-            others: others.share(),
-        }
-    }
-
-    /// A pod is assumed here. What it takes is charged by itself. A placeholder is in nobody's way.
-    pub(super) fn assume(&mut self, key: SchedulerKey, pod: &PodEntry, headroom_below: i32) {
-        if !self.assumed.insert(key) {
-            return;
-        }
-        if pod.placeholder(headroom_below).is_some() {
-            self.assumed_placeholders.add(&pod.request);
-        } else {
-            self.assumed_sum.add(&pod.request);
-            self.step.divide(&pod.request);
-        }
-    }
-
-    /// The reverse of [`Self::assume`].
-    pub(super) fn forget_assumed(&mut self, key: &SchedulerKey, pod: &PodEntry, headroom_below: i32) {
-        if self.assumed.remove(key) {
-            match pod.placeholder(headroom_below) {
-                Some(_) => self.assumed_placeholders.take(&pod.request),
-                None => self.assumed_sum.take(&pod.request),
-            }
-        }
-        if self.assumed_sum.pods() == 0 {
-            self.step = Amounts::default();
-        }
-    }
-
-    /// What placeholders are has changed.
-    pub(super) fn recount(&mut self) {
-        self.bound_when_checked = self.bound_pods();
-        self.refresh();
-    }
-
-    fn refresh(&mut self) {
+    pub(super) fn refresh(&mut self) {
         let node = Arc::make_mut(&mut self.node);
         node.used = self.used.amounts();
         node.pods = self.used.pods();
-        node.assumed = AssumedPods {
-            amounts: self.assumed_sum.amounts(),
-            pods: self.assumed_sum.pods(),
-            step: self.step.clone(),
-            largest: Amounts::default(),
-        };
         let terminating = self.terminating.iter().map(|(&termination, sum)| Terminating {
             termination,
             share: sum.share(),
@@ -149,12 +69,11 @@ impl NodeEntry {
     }
 }
 
-/// Takes a request from one of several sums, which is dropped with its last.
-fn take<K: Ord>(sums: &mut BTreeMap<K, RequestSum>, key: &K, request: &Amounts) {
-    if let Some(sum) = sums.get_mut(key) {
-        sum.take(request);
-        if sum.pods() == 0 {
-            sums.remove(key);
-        }
+/// Changes one of several sums, which is dropped with its last pod.
+fn change<K: Ord + Copy>(sums: &mut BTreeMap<K, RequestSum>, key: K, request: &Amounts, by: i64) {
+    let sum = sums.entry(key).or_default();
+    sum.change(request, by);
+    if sum.pods() == 0 {
+        sums.remove(&key);
     }
 }

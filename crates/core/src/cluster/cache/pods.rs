@@ -2,15 +2,29 @@
 
 use std::sync::Arc;
 
-use crate::cluster::cache::entry::{Before, Counted, PodEntry, Unbound};
-use crate::cluster::cache::witnesses::LONGEST_SILENCE;
+use crate::cluster::cache::entry::{Counted, PodEntry, SchedulingState, Unbound};
+use crate::cluster::cache::full_clouds::LONGEST_SILENCE;
+use crate::cluster::cache::unbound::CHARGE_TIME;
 use crate::cluster::cache::{Cache, Kind};
 use crate::model::node::NodeId;
 use crate::model::pod_record::{Decided, Phase, Placement, PodRecord};
 use crate::model::remote_room::Start;
 use crate::model::site::SiteDefinition;
 use crate::resources::Amounts;
-use crate::units::Moment;
+use crate::units::{Micros, Moment, Now};
+
+/// When it was created, in seconds since the epoch.
+fn created(record: &PodRecord) -> i64 {
+    record.created.map_or(0, jiff::Timestamp::as_second)
+}
+
+/// How long ago the pod was created.
+fn age(record: &PodRecord, at: Now) -> Micros {
+    let age = record
+        .created
+        .map(|created| at.wall.duration_since(created).as_micros());
+    Micros(age.and_then(|age| u64::try_from(age).ok()).unwrap_or(0))
+}
 
 fn fingerprint(decided: Option<&Decided>) -> u64 {
     decided.map_or(0, Decided::fingerprint)
@@ -18,7 +32,8 @@ fn fingerprint(decided: Option<&Decided>) -> u64 {
 
 impl Cache {
     /// A pod as it is now. `reserved_node` is the node of the reservation that this pod, seen for the first time, confirms.
-    pub fn apply_pod(&mut self, record: &PodRecord, reserved_node: Option<NodeId>, now: Moment) {
+    pub fn apply_pod(&mut self, record: &PodRecord, reserved_node: Option<NodeId>, at: Now) {
+        let now = at.moment;
         let listed = self.list(Kind::Pods).began;
         let before = self.pods.get(&*record.uid).map(|pod| pod.phase);
         self.observe_finished(record, before);
@@ -44,17 +59,18 @@ impl Cache {
             Phase::Finished => self.names.get(name).copied(),
             _ => Some(self.node_id(name)),
         });
-        let nominated = record
-            .nominated
+        // What is not started for too long stays so until something is said of it.
+        let silence = old
             .as_deref()
-            .and_then(|name| self.names.get(name))
-            .copied();
-        let is_silent = |old: &&PodEntry| old.start == Start::Silent && record.start == Start::Silent;
-        let silence = old.as_deref().filter(is_silent);
+            .filter(|old| record.start == Start::Silent && matches!(old.start, Start::Silent | Start::Refused(None)));
+        let (start, silent_until) = match silence {
+            Some(old) => (old.start.clone(), old.silent_until),
+            None => (record.start.clone(), now.after(LONGEST_SILENCE)),
+        };
         let mut entry = PodEntry {
             namespace: self.shared(&record.namespace),
             controller: record.controller.as_deref().map(|uid| self.shared(uid)),
-            created: record.created.map_or(0, jiff::Timestamp::as_second),
+            created: created(record),
             // One behind a gate charges nothing, and is read anew when it is gone.
             request: match record.gated {
                 true => Amounts::default(),
@@ -72,12 +88,8 @@ impl Cache {
             decision: fingerprint(record.decided.as_deref()),
             listed,
             node,
-            start: record.start.clone(),
-            silent_until: silence.map_or_else(
-                || (record.start == Start::Silent).then(|| now.after(LONGEST_SILENCE)),
-                |old| old.silent_until,
-            ),
-            is_silent_for_long: silence.is_some_and(|old| old.is_silent_for_long),
+            start,
+            silent_until,
             charged: None,
             unbound: None,
             counted: Counted::default(),
@@ -96,31 +108,8 @@ impl Cache {
         let is_terminating = record.terminating.is_some() && node.is_none();
         let is_active = entry.phase != Phase::Finished && !entry.gated && !is_terminating;
         if let (true, None, Some(placement)) = (is_active, node, &record.placement) {
-            let site = self.site_of_placement(placement);
-            let before = match old {
-                // Of a pod that was held, everything is new.
-                None => Before::Unseen {
-                    reserved_node,
-                    is_listed: self.is_listing_pods(),
-                },
-                Some(old) if old.gated => Before::Unseen {
-                    reserved_node,
-                    is_listed: false,
-                },
-                Some(old) => Before::Seen {
-                    is_resized: old.request != record.request,
-                    unbound: old.unbound,
-                },
-            };
-            let unbound = Unbound::new(
-                Arc::clone(placement),
-                site,
-                scheduler,
-                nominated,
-                record.unschedulable,
-                before,
-                now,
-            );
+            let old = old.as_deref();
+            let unbound = self.unbound_as_seen(record, placement, scheduler, reserved_node, old, at);
             entry.unbound = Some(Box::new(unbound));
         }
         entry.charged = match &entry.unbound {
@@ -140,19 +129,61 @@ impl Cache {
         !list.complete || list.is_under_way
     }
 
-    /// What the pod says of its scheduler: that it is bound since it was last seen, or refused in other words. Of one that a list
-    /// shows, that it was bound at some time; of a new one, its author may have named the node.
+    /// What became of a pod without a node, as it is seen now.
+    fn unbound_as_seen(
+        &self,
+        record: &PodRecord,
+        placement: &Arc<Placement>,
+        scheduler: Option<Arc<str>>,
+        reserved_node: Option<NodeId>,
+        old: Option<&PodEntry>,
+        at: Now,
+    ) -> Unbound {
+        let before = old.and_then(|old| old.unbound.as_deref());
+        let nominated = record.nominated.as_deref();
+        let nominated = nominated.and_then(|name| self.names.get(name)).copied();
+        let lost_nomination = nominated.is_none() && before.is_some_and(|before| before.nominated.is_some());
+        let refusal = record.unschedulable.or(before.and_then(|before| before.refusal));
+        let end = at.moment.after(CHARGE_TIME);
+        Unbound {
+            placement: Arc::clone(placement),
+            site: self.site_of_placement(placement),
+            scheduler,
+            nominated,
+            refusal,
+            // One that is gone is forgotten with the last pod that charged it.
+            node: before
+                .map_or(reserved_node, |before| before.node)
+                .filter(|id| self.nodes.contains_key(id)),
+            holder: before.and_then(|before| before.holder),
+            until: match (old, before) {
+                (_, Some(before)) => before.until,
+                (None, None) if self.is_listing_pods() => end.before(age(record, at)),
+                (None, None) => end,
+                (Some(old), None) if old.gated => end,
+                // Its constraints were not kept, so it was refused.
+                (Some(_), None) => at.moment,
+            },
+            state: match before {
+                _ if refusal.is_some() => SchedulingState::Refused,
+                _ if lost_nomination => SchedulingState::Expired,
+                Some(before) => before.state,
+                None => SchedulingState::Charges,
+            },
+        }
+    }
+
+    /// Whether the scheduler has bound the pod since it was last seen, or refused it in other words. Of a pod that was not seen
+    /// before, its author may have named the node, and a list may show a refusal of any age.
     fn observe_scheduler(&mut self, scheduler: &Arc<str>, record: &PodRecord, old: Option<&PodEntry>, now: Moment) {
-        let is_bound = record.node.is_some();
-        let was_bound = old.map(|old| old.node.is_some());
-        let word = |old: &PodEntry| old.unbound.as_ref()?.unschedulable.map(|(word, _)| word);
-        let is_refused = record.unschedulable.is_some() && record.unschedulable != old.and_then(word);
-        let is_listed_bound = is_bound && was_bound.is_none() && self.is_listing_pods();
-        let schedulers = &mut self.unbound_pods.schedulers;
-        if is_bound && was_bound == Some(false) {
-            schedulers.bound(scheduler, now);
-        } else if is_refused || is_listed_bound {
-            schedulers.observe(scheduler, now);
+        let refusal = |old: &PodEntry| old.unbound.as_ref()?.refusal;
+        let is_handled = match old {
+            Some(old) if record.node.is_some() => old.node.is_none(),
+            Some(old) => record.unschedulable.is_some() && record.unschedulable != refusal(old),
+            None => record.node.is_none() && record.unschedulable.is_some() && !self.is_listing_pods(),
+        };
+        if is_handled {
+            self.unbound_pods.handled(scheduler, created(record), now);
         }
     }
 
@@ -232,10 +263,9 @@ impl Cache {
         if entry.is_assumed()
             && let Some(node) = self.nodes.get_mut(&id)
         {
-            node.assume(entry.key(uid), entry, self.headroom_below);
-            self.assumed_nodes.insert(id);
+            node.assumed.insert(entry.key(uid));
         }
-        self.charge(id, entry);
+        self.change_charge(id, entry, 1);
     }
 
     /// The reverse of [`Self::charge_pod`].
@@ -244,11 +274,8 @@ impl Cache {
         if entry.is_assumed()
             && let Some(node) = self.nodes.get_mut(&id)
         {
-            node.forget_assumed(&entry.key(uid), entry, self.headroom_below);
-            if node.assumed.is_empty() {
-                self.assumed_nodes.remove(&id);
-            }
+            node.assumed.remove(&entry.key(uid));
         }
-        self.discharge(id, entry);
+        self.change_charge(id, entry, -1);
     }
 }

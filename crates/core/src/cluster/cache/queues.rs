@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::cluster::cache::Cache;
-use crate::cluster::cache::entry::{Counted, Group, PodEntry, RemoteState, SchedulingState, Unbound};
+use crate::cluster::cache::entry::{Counted, Group, PodEntry, Unbound};
 use crate::config::{Config, SitePolicy};
 use crate::model::pod_record::Phase;
+use crate::model::remote_room::Start;
 use crate::model::site::SiteKind;
 use crate::model::snapshot::{ByController, QueueGroup};
 
@@ -36,48 +37,26 @@ impl Queues {
         }
     }
 
-    fn count(&mut self, counted: Counted, entry: &PodEntry) {
+    /// Counts a pod once more or, `by` -1, once less.
+    fn change(&mut self, counted: Counted, entry: &PodEntry, by: i64) {
         if let Some(group) = counted.group {
-            *self.waiting.entry(group).or_default() += 1;
-        }
-        if let (Some(site), Some(controller)) = (counted.closes, &entry.controller) {
-            let closed = self.closed.entry(site).or_default();
-            *closed.entry(&entry.namespace, controller).or_default() += 1;
-            self.closed_changed.insert(site);
-        }
-        if let (Some(site), Some(controller)) = (counted.stays, &entry.controller) {
-            let stay = self.stay.entry(site).or_default();
-            *stay.entry(&entry.namespace, controller).or_default() += 1;
-            self.stay_changed.insert(site);
-        }
-    }
-
-    fn uncount(&mut self, counted: Counted, entry: &PodEntry) {
-        if let Some(group) = counted.group
-            && let Some(pods) = self.waiting.get_mut(&group)
-        {
-            *pods -= 1;
+            let pods = self.waiting.entry(group).or_default();
+            *pods = pods.saturating_add_signed(by);
             if *pods == 0 {
                 self.waiting.remove(&group);
             }
         }
-        if let (Some(site), Some(controller)) = (counted.closes, &entry.controller) {
+        let Some(controller) = &entry.controller else { return };
+        if let Some(site) = counted.closes {
             let closed = self.closed.entry(site).or_default();
-            let pods = closed.entry(&entry.namespace, controller).or_default();
-            *pods -= 1;
-            if *pods == 0 {
-                closed.remove(&entry.namespace, controller);
+            if closed.change(&entry.namespace, controller, by) == 0 {
                 self.opened.insert(site);
             }
             self.closed_changed.insert(site);
         }
-        if let (Some(site), Some(controller)) = (counted.stays, &entry.controller) {
+        if let Some(site) = counted.stays {
             let stay = self.stay.entry(site).or_default();
-            let pods = stay.entry(&entry.namespace, controller).or_default();
-            *pods -= 1;
-            if *pods == 0 {
-                stay.remove(&entry.namespace, controller);
-            }
+            stay.change(&entry.namespace, controller, by);
             self.stay_changed.insert(site);
         }
     }
@@ -114,17 +93,13 @@ impl Queues {
 impl Cache {
     pub(super) fn count(&mut self, uid: &Arc<str>, entry: &mut PodEntry) {
         entry.counted = self.count_as(entry);
-        self.queues.count(entry.counted, entry);
-        if let Some(remote) = entry.counted.remote {
-            self.witnesses.count(remote, uid, entry);
-        }
+        self.queues.change(entry.counted, entry, 1);
+        self.full_clouds.count(uid, entry);
     }
 
     pub(super) fn uncount(&mut self, uid: &Arc<str>, entry: &PodEntry) {
-        self.queues.uncount(entry.counted, entry);
-        if let Some(remote) = entry.counted.remote {
-            self.witnesses.uncount(remote, uid, entry);
-        }
+        self.queues.change(entry.counted, entry, -1);
+        self.full_clouds.uncount(uid, entry);
     }
 
     /// Counts every pod again, if nodes or namespaces changed what they count as. Cost: a pass over all pods.
@@ -152,11 +127,13 @@ impl Cache {
             && entry.phase != Phase::Finished
             && !entry.gated
             && entry.terminating.is_none();
-        let state = entry.unbound.as_ref().map(|unbound| unbound.state);
-        let cloud = site.filter(|at| self.sites[*at].site.kind() == SiteKind::Cloud);
-        let remote = cloud.and_then(|cloud| Some((cloud, entry.remote_state()?)));
-        let waits = entry.unbound.as_deref().is_some_and(Unbound::is_in_queue)
-            || matches!(remote, Some((_, RemoteState::Witness)));
+        let is_at_cloud = |at: &usize| self.sites[*at].site.kind() == SiteKind::Cloud;
+        let is_sent = entry.node.is_some() && entry.is_pending() && entry.terminating.is_none();
+        let cloud = site.filter(is_at_cloud).filter(|_| is_sent);
+        let witness_at = cloud.filter(|_| matches!(entry.start, Start::Refused(Some(_))));
+        let refused_at = cloud.filter(|_| entry.start == Start::Refused(None));
+        let unbound = entry.unbound.as_deref();
+        let waits = unbound.is_some_and(Unbound::is_in_queue) || witness_at.is_some();
         let is_in_queue = waits && entry.is_pending() && self.managed.contains(&entry.namespace);
         Counted {
             group: match (site, entry.slo) {
@@ -166,11 +143,11 @@ impl Cache {
                 }
                 _ => None,
             },
-            closes: match entry.is_refused_remotely() {
-                true => cloud,
-                false => site.filter(|_| state == Some(SchedulingState::ClosesSite)),
-            },
-            remote,
+            closes: refused_at.or(site.filter(|_| unbound.is_some_and(Unbound::closes_site))),
+            witness_at,
+            silent_until: cloud
+                .filter(|_| entry.start == Start::Silent)
+                .map(|_| entry.silent_until),
             stays: site.filter(|_| stays).and_then(|site| u32::try_from(site).ok()),
         }
     }

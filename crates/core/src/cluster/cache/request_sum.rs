@@ -58,7 +58,9 @@ impl RequestSum {
         self.pods += sign * other.pods;
     }
 
-    fn change(&mut self, request: &Amounts, sign: i128) {
+    /// Adds a pod or, `by` -1, takes it again.
+    pub(super) fn change(&mut self, request: &Amounts, by: i64) {
+        let sign = i128::from(by);
         self.cpu += sign * i128::from(request.cpu.0);
         self.memory += sign * i128::from(request.memory.0);
         self.ephemeral_storage += sign * i128::from(request.ephemeral_storage.0);
@@ -69,7 +71,7 @@ impl RequestSum {
                 self.scalars.remove(name);
             }
         }
-        self.pods += if sign > 0 { 1 } else { -1 };
+        self.pods += by;
     }
 
     pub(super) fn pods(&self) -> i64 {

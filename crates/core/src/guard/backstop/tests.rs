@@ -3,6 +3,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::keys::Keys;
 use crate::model::link::{Link, LinkState};
+use crate::testkit::NOW;
 use crate::wire::node;
 use crate::wire::pod::Pod;
 
@@ -121,7 +122,7 @@ impl Fixture {
             .unwrap()
             .unwrap();
         self.backstop.apply(&record, self.now);
-        self.cache.apply_pod(&record, None, self.now);
+        self.cache.apply_pod(&record, None, NOW.at(self.now));
     }
 
     fn gone(&mut self, uid: &str) {

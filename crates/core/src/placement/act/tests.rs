@@ -59,5 +59,8 @@ fn every_combination_is_what_the_table_says() {
         let expected = (table[at][0], table[at][13]);
         assert_eq!((&*row.to_string(), &*format!("{act:?}")), expected, "{facts:?}");
     }
-    assert!(used.iter().all(|count| *count > 0), "a line that never applies: {used:?}");
+    assert!(
+        used.iter().all(|count| *count > 0),
+        "a line that never applies: {used:?}"
+    );
 }

@@ -106,11 +106,12 @@ pub(super) fn nearest_obstacle(case: &Case<'_, '_>, found: &Assessment<'_>) -> O
 /// For each node of a site without usable nodes. A young node of a cloud may still change: a virtual node may be registered
 /// before it has its labels and resources.
 fn obstacles(workload: &Workload<'_>, site: &Site) -> impl Iterator<Item = Obstacle> {
-    site.nodes().map(move |node| match lasting_obstacle(workload, site, node) {
-        Some(_) if site.kind() == SiteKind::Cloud && node.young_until.is_some() => Obstacle::New,
-        Some(lasting) => lasting,
-        None => Obstacle::NotReady,
-    })
+    site.nodes()
+        .map(move |node| match lasting_obstacle(workload, site, node) {
+            Some(_) if site.kind() == SiteKind::Cloud && node.young_until.is_some() => Obstacle::New,
+            Some(lasting) => lasting,
+            None => Obstacle::NotReady,
+        })
 }
 
 /// What keeps the pod from the node even when the node is empty, Ready and not cordoned.

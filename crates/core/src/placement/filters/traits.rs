@@ -5,8 +5,8 @@ use crate::model::node::Node;
 use crate::model::site::SiteKind;
 use crate::model::snapshot::Site;
 use crate::model::workload::Workload;
-use crate::placement::filters::nodes::{self, Obstacle};
 use crate::placement::filters::Case;
+use crate::placement::filters::nodes::{self, Obstacle};
 use crate::placement::verdict::{Assessment, Refusal, RefusalCode};
 use crate::units::Micros;
 

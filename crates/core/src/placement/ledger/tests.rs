@@ -1,7 +1,6 @@
 mod interleavings;
 
 use super::*;
-use crate::model::node::AssumedPods;
 use crate::testkit::NOW;
 use crate::units::Millicores;
 
@@ -63,16 +62,16 @@ fn taken(ledger: &Ledger, revision: u64) -> (i64, u32) {
     taken_from(ledger, revision, "shop")
 }
 
-/// Those that are taken from a site, as a review by this namespace finds them.
-fn assumed(ledger: &Ledger, site: &str, revision: u64, namespace: &str) -> AssumedPods {
-    let mut pods = AssumedPods::default();
-    let charges = ledger.reserved(site, revision, namespace);
-    charges.for_each(|charge| pods.add(charge.amount, charge.times));
-    pods
+/// Millicores and pod slots taken from a site, as a review by this namespace finds them.
+fn reserved(ledger: &Ledger, site: &str, revision: u64, namespace: &str) -> (i64, u32) {
+    sum(ledger.reserved(site, revision, namespace))
 }
 
 fn taken_from(ledger: &Ledger, revision: u64, namespace: &str) -> (i64, u32) {
-    let charges = ledger.charges(NodeId(7), revision, namespace);
+    sum(ledger.charges(NodeId(7), revision, namespace))
+}
+
+fn sum<'l>(charges: impl Iterator<Item = Charge<'l>>) -> (i64, u32) {
     charges.fold((0, 0), |(cpu, slots), charge| {
         (
             cpu + charge.amount.cpu.0 * i64::from(charge.times),
@@ -106,8 +105,8 @@ fn what_is_not_confirmed_counts_once_per_replica_and_a_confirmed_one_once() {
     ledger.set_replicas(3);
     assert!(ledger.reserve(reservation(1, None), NOW.moment, |_| true));
     assert_eq!(taken(&ledger, 4), (300, 3));
-    assert_eq!(assumed(&ledger, "edge", 4, "shop").pods, 3);
-    assert_eq!(assumed(&ledger, "cloud", 4, "shop").pods, 0);
+    assert_eq!(reserved(&ledger, "edge", 4, "shop").1, 3);
+    assert_eq!(reserved(&ledger, "cloud", 4, "shop").1, 0);
     assert_eq!(ledger.confirm(DecisionId(1), "shop", "edge", 5), Some(NodeId(7)));
     assert_eq!((taken(&ledger, 4), ledger.open()), ((100, 1), 0));
     // The new snapshot may be read before the ledger hears of it.
@@ -225,8 +224,8 @@ fn beyond_its_share_a_namespace_keeps_room_from_itself_alone_whatever_its_owners
     reserve(&mut ledger, 4, "shop", 100);
     assert_eq!(found(&ledger), [900, 500]);
     assert_eq!((ledger.open(), ledger.beyond_share()), (4, 2));
-    assert_eq!(assumed(&ledger, "edge", 0, "shop").pods, 4);
-    assert_eq!(assumed(&ledger, "edge", 0, "bank").pods, 2);
+    assert_eq!(reserved(&ledger, "edge", 0, "shop").1, 4);
+    assert_eq!(reserved(&ledger, "edge", 0, "bank").1, 2);
     // Each has its own.
     reserve(&mut ledger, 5, "bank", 500);
     assert_eq!(found(&ledger), [1_400, 1_000]);
@@ -300,7 +299,7 @@ fn what_was_on_a_node_that_is_gone_is_no_part_of_a_share() {
     ledger.reserve(on_another, NOW.moment, |_| true);
     ledger.renumber(|id| (id == NodeId(8)).then_some(NodeId(7)));
     assert_eq!(found(&ledger), [100, 100]);
-    assert_eq!(assumed(&ledger, "edge", 0, "shop").pods, 1);
+    assert_eq!(reserved(&ledger, "edge", 0, "shop").1, 1);
     reserve(&mut ledger, 3, "shop", 400);
     reserve(&mut ledger, 4, "shop", 1);
     assert_eq!((found(&ledger), ledger.beyond_share()), ([501, 500], 1));

@@ -131,7 +131,6 @@ fn full_from(full: &FullFrom) -> Value {
     json!({
         "refused": full.bound.amounts().map(amount).collect::<Value>(),
         "pods": full.pods,
-        "mayTry": full.may_try,
     })
 }
 

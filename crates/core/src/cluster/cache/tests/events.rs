@@ -11,7 +11,6 @@ use crate::cluster::cache::tests::{Fixture, bound, edge_node, of, pod, unschedul
 use crate::model::pod_record::Phase;
 use crate::model::remote_room::{Bound, Start};
 use crate::resources::Amounts;
-use crate::units::Micros;
 
 /// Something that a watch may show.
 #[derive(Debug, Clone)]
@@ -60,16 +59,6 @@ enum At {
 const NODES: [&str; 4] = ["n0", "n1", "n2", "n3"];
 const PODS: [&str; 8] = ["p0", "p1", "p2", "p3", "p4", "p5", "p6", "p7"];
 const SCHEDULERS: [&str; 4] = ["default-scheduler", "default-scheduler", "other", "ghost"];
-
-/// What is remembered beside the cache.
-#[derive(Debug, Default)]
-struct Seen {
-    pods: BTreeMap<usize, Value>,
-    /// Nodes that changed in anything but their pods since the last publication.
-    changed: BTreeSet<NodeId>,
-    /// What was bound or nominated to each node at the last publication: millicores and pods.
-    bound_pods: BTreeMap<NodeId, (i64, i64)>,
-}
 
 fn event() -> impl Strategy<Value = Event> {
     let at = prop_oneof![
@@ -132,7 +121,7 @@ fn event() -> impl Strategy<Value = Event> {
 }
 
 impl Fixture {
-    fn happen(&mut self, event: &Event, seen: &mut Seen) {
+    fn happen(&mut self, event: &Event, seen: &mut BTreeMap<usize, Value>) {
         match event {
             Event::Node {
                 name,
@@ -154,16 +143,11 @@ impl Fixture {
                 );
                 let node = with(node, "/spec", json!({"unschedulable": cordoned}));
                 let state = if *ready { "True" } else { "Unknown" };
-                let before = self.cache.node_named(NODES[*name]).map(|id| self.known(id));
                 self.node(&with(
                     node,
                     "/status/conditions",
                     json!([{"type": "Ready", "status": state}]),
                 ));
-                let id = self.cache.node_named(NODES[*name]).unwrap();
-                if before != Some(self.known(id)) {
-                    seen.changed.insert(id);
-                }
             }
             Event::NodeGone { name } => self.cache.delete_node(NODES[*name]),
             Event::Pod {
@@ -208,16 +192,16 @@ impl Fixture {
                     At::Finished(node) => with(bound(pod, NODES[*node]), "/status/phase", "Failed".into()),
                 };
                 self.pod(&pod);
-                seen.pods.insert(*uid, pod);
+                seen.insert(*uid, pod);
             }
             Event::PodGone { uid } => {
                 self.cache.delete_pod(PODS[*uid]);
-                seen.pods.remove(uid);
+                seen.remove(uid);
             }
             Event::Listed { kept } => {
                 self.cache.list_began(Kind::Pods);
-                seen.pods.retain(|uid, _| kept >> uid & 1 == 1);
-                for pod in seen.pods.values() {
+                seen.retain(|uid, _| kept >> uid & 1 == 1);
+                for pod in seen.values() {
                     self.pod(pod);
                 }
                 self.cache.list_ended(Kind::Pods);
@@ -225,73 +209,10 @@ impl Fixture {
             Event::Managed(managed) => self.cache.apply_namespace("shop", *managed),
             Event::Wait(seconds) => self.wait(*seconds),
             Event::Publish => {
-                let chances = self.chances(seen);
                 let snapshot = self.publish();
                 self.check(&snapshot);
-                for (uid, pod) in &self.cache.pods {
-                    let refused = pod.unbound.as_deref().filter(|unbound| unbound.is_refused());
-                    assert_eq!(
-                        refused.map(|unbound| unbound.chance),
-                        chances.get(uid).copied(),
-                        "{uid}"
-                    );
-                }
-                seen.changed.clear();
-                seen.bound_pods = self.bound_pods();
             }
         }
-    }
-
-    /// What a node is but for its pods, and whether it is there.
-    fn known(&self, id: NodeId) -> (bool, Node) {
-        let entry = &self.cache.nodes[&id];
-        let node = Node {
-            used: Amounts::default(),
-            pods: 0,
-            assumed: AssumedPods::default(),
-            terminating: vec![],
-            placeholders: vec![],
-            by_priority: vec![],
-            ..(*entry.node).clone()
-        };
-        (entry.known, node)
-    }
-
-    /// The CPU of pods that are bound or nominated to each node: of all, and of those that are no placeholders.
-    fn bound_pods(&self) -> BTreeMap<NodeId, (i64, i64)> {
-        let mut bound_pods = BTreeMap::<_, (i64, i64)>::new();
-        for pod in self.cache.pods.values().filter(|pod| !pod.is_assumed()) {
-            if let Some(id) = pod.charged {
-                let (all, others) = bound_pods.entry(id).or_default();
-                let cpu = pod.request.cpu.0;
-                (*all, *others) = (*all + cpu, *others + if pod.slo.is_some() { cpu } else { 0 });
-            }
-        }
-        bound_pods
-    }
-
-    /// When each pod that was refused will have had its last chance, by all its nodes and all pods on them.
-    fn chances(&self, seen: &Seen) -> BTreeMap<Arc<str>, Option<Moment>> {
-        let bound_pods = self.bound_pods();
-        let fits_beside = |id: NodeId, pod: &PodEntry, sums: &BTreeMap<NodeId, (i64, i64)>| {
-            let (all, others) = sums.get(&id).copied().unwrap_or_default();
-            let used = if pod.priority >= 0 { others } else { all };
-            self.is_open(id, pod.unbound.as_ref().unwrap()) && {
-                let cpu = pod.request.cpu.0;
-                cpu == 0 || cpu <= self.cache.nodes[&id].node.allocatable.cpu.0 - used
-            }
-        };
-        let chance = |pod: &PodEntry| {
-            let begins_to_fit = |id: &NodeId| {
-                fits_beside(*id, pod, &bound_pods)
-                    && (seen.changed.contains(id) || !fits_beside(*id, pod, &seen.bound_pods))
-            };
-            let has_one = self.cache.nodes.keys().any(begins_to_fit);
-            has_one.then_some(self.now).or(pod.unbound.as_ref().unwrap().chance)
-        };
-        let refused = self.cache.pods.iter();
-        let refused = refused.filter(|(_, pod)| pod.unbound.as_deref().is_some_and(Unbound::is_refused));
-        refused.map(|(uid, pod)| (Arc::clone(uid), chance(pod))).collect()
     }
 
     /// What was kept up to date bit by bit is what counting everything gives.
@@ -323,38 +244,9 @@ impl Fixture {
             let site = &snapshot.sites[at];
             let published: Vec<_> = site.nodes().map(|node| Arc::clone(&node.name)).collect();
             assert_eq!(published, names, "{}", entry.site.name());
-            let is_guessed = |pod: &&PodEntry| {
-                let node = pod.charged.and_then(|id| cache.nodes.get(&id));
-                let unbound = pod.unbound.as_ref().filter(|unbound| unbound.nominated.is_none());
-                unbound.is_some() && node.is_some_and(|node| node.site == Some(at)) && pod.slo.is_some()
-            };
-            let is_displaced = |pod: &&PodEntry| {
-                let unbound = pod.unbound.as_deref().filter(|unbound| unbound.site == Some(at));
-                unbound.is_some_and(|unbound| {
-                    assert_eq!((unbound.state, pod.charged), (SchedulingState::New, None));
-                    cache.unbound_pods.schedulers.is_expected(unbound.scheduler.as_ref())
-                })
-            };
-            let displaced = cache.unbound_pods.displaced.keys();
-            let displaced = displaced.map(|key| &*cache.pods[&key.uid]).filter(is_displaced);
-            let pods = cache.pods.values().map(Box::as_ref);
-            let mut guessed: Vec<_> = pods.filter(is_guessed).map(|pod| pod.request.cpu.0).collect();
-            if !guessed.is_empty() {
-                guessed.extend(displaced.map(|pod| pod.request.cpu.0));
-            }
-            let assumed = &site.assumed;
-            assert_eq!(assumed.pods, guessed.len() as i64);
-            assert_eq!(assumed.amounts.cpu.0, guessed.iter().sum::<i64>());
-            let step = assumed.step.cpu.0;
-            assert!(
-                guessed.iter().all(|cpu| *cpu == 0 || cpu % step == 0),
-                "{step} {guessed:?}"
-            );
-            assert!(!guessed.is_empty() || step == 0);
         }
         let mut waiting = 0;
         let mut closing = 0;
-        let mut in_vain = 0;
         let mut witnesses = vec![];
         for (uid, pod) in &cache.pods {
             let Some(unbound) = &pod.unbound else {
@@ -362,51 +254,38 @@ impl Fixture {
                 assert_eq!(pod.charged, expected, "{uid}");
                 let site = pod.node.and_then(|node| cache.nodes.get(&node)?.site);
                 if site == Some(1) && pod.is_pending() {
-                    let is_silent_for_long = pod.silent_until.is_some_and(|until| until <= self.now);
                     match &pod.start {
                         Start::Refused(Some(bound)) => {
                             waiting += u64::from(pod.slo.is_some());
                             witnesses.push(bound);
                         }
-                        Start::Silent if !is_silent_for_long => {}
-                        Start::Refused(None) | Start::Silent => closing += u64::from(pod.controller.is_some()),
+                        Start::Refused(None) => closing += u64::from(pod.controller.is_some()),
+                        Start::Silent => assert!(pod.silent_until > self.now, "{uid}"),
                         Start::Begun => panic!("{uid}"),
                     }
                 }
                 continue;
             };
             let fitting: Vec<_> = cache.nodes.keys().copied().filter(|id| self.fits(*id, uid)).collect();
-            let is_expected = cache.unbound_pods.schedulers.is_expected(unbound.scheduler.as_ref());
-            let is_retried = unbound.unschedulable.is_some_and(|(_, reported_at)| {
-                let end = unbound.chance.map(|chance| chance.after(Micros::from_secs(15)));
-                unbound.chance >= Some(reported_at) && end > Some(self.now)
-            });
             match unbound.state {
-                SchedulingState::Assumed if unbound.nominated.is_some() => assert_eq!(pod.charged, unbound.nominated),
-                SchedulingState::Assumed => {
-                    assert!(fitting.contains(&pod.charged.unwrap()), "{uid}");
-                    assert!(
-                        if unbound.is_unreported() {
-                            is_expected
-                        } else {
-                            is_retried
-                        },
+                _ if unbound.nominated.is_some() => assert_eq!(pod.charged, unbound.nominated),
+                SchedulingState::Charges => {
+                    assert!(unbound.until > self.now, "{uid}");
+                    match pod.charged {
+                        Some(id) => assert!(fitting.contains(&id), "{uid}"),
+                        None => assert!(fitting.is_empty(), "{uid}"),
+                    }
+                }
+                SchedulingState::Expired => assert!(pod.charged.is_none(), "{uid}"),
+                SchedulingState::Refused => {
+                    assert_eq!(
+                        (pod.charged, unbound.node.is_some()),
+                        (None, !fitting.is_empty()),
                         "{uid}"
                     );
                 }
-                SchedulingState::New | SchedulingState::WaitsForRoom => {
-                    assert!(fitting.is_empty() && pod.charged.is_none(), "{uid}")
-                }
-                SchedulingState::WaitsForScheduler => {
-                    assert!(!fitting.is_empty() && pod.charged.is_none() && !is_expected, "{uid}");
-                }
-                SchedulingState::ClosesSite => {
-                    assert!(!fitting.is_empty() && pod.charged.is_none() && !is_retried, "{uid}");
-                }
             }
-            if unbound.state == SchedulingState::WaitsForScheduler {
-                in_vain += 1;
-            }
+            let is_refused = unbound.is_refused();
             let could_be_held = |entry: &NodeEntry| {
                 let cpu = pod.request.cpu.0;
                 entry.known
@@ -414,18 +293,16 @@ impl Fixture {
                     && entry.site == unbound.site
                     && cpu <= entry.node.allocatable.cpu.0
             };
-            let waits = unbound.state == SchedulingState::WaitsForRoom && pod.slo.is_some();
+            let waits = is_refused && fitting.is_empty() && pod.slo.is_some();
             waiting += u64::from(waits && cache.nodes.values().any(could_be_held));
-            closing += u64::from(
-                unbound.state == SchedulingState::ClosesSite && unbound.site.is_some() && pod.controller.is_some(),
-            );
+            let closes = is_refused && !fitting.is_empty() && unbound.site.is_some();
+            closing += u64::from(closes && pod.controller.is_some());
         }
         let full = &snapshot.sites[1].full;
         let pods: u64 = full.iter().map(|full| full.pods).sum();
         assert_eq!(pods, witnesses.len() as u64);
-        let is_closed = |bound: &Arc<Bound>| full.iter().any(|full| !full.may_try && full.bound.covers(bound));
+        let is_closed = |bound: &Arc<Bound>| full.iter().any(|full| full.bound.covers(bound));
         assert!(witnesses.into_iter().all(is_closed));
-        assert!(full.iter().all(|full| full.pods == 0 || !full.may_try));
         assert!(snapshot.sites[0].full.is_empty());
         let counted: u64 = snapshot
             .sites
@@ -442,10 +319,6 @@ impl Fixture {
             .map(|(_, _, pods)| pods)
             .sum();
         assert_eq!(closed, closing);
-        assert_eq!(
-            cache.silent_schedulers().map(|(.., pods)| pods as u64).sum::<u64>(),
-            in_vain
-        );
     }
 
     /// Whether the pod fits the node beside all others, by first principles.
@@ -477,7 +350,7 @@ proptest! {
     #[test]
     fn bit_by_bit_is_all_at_once(events in prop::collection::vec(event(), 1..60)) {
         let mut fixture = Fixture::new();
-        let mut seen = Seen::default();
+        let mut seen = BTreeMap::new();
         for event in &events {
             fixture.happen(event, &mut seen);
         }
@@ -494,10 +367,9 @@ proptest! {
             fixture.cache.delete_node(name);
         }
         fixture.publish();
-        // What there was no room for can be tried.
         fixture.wait(60);
         let snapshot = fixture.publish();
-        prop_assert!(snapshot.sites[1].full.iter().all(|full| full.may_try));
+        prop_assert!(snapshot.sites[1].full.is_empty());
         prop_assert!(fixture.cache.nodes.is_empty() && fixture.cache.names.is_empty());
         prop_assert_eq!(fixture.cache.next_change(), None);
     }

@@ -34,7 +34,7 @@ fn names() -> ResourceNames {
 fn apply(fixture: &mut Fixture, pod: &Value) {
     let text = pod.to_string();
     let record = read_record(&text, &Keys::new("example.io"), &names()).unwrap().unwrap();
-    fixture.cache.apply_pod(&record, None, fixture.now);
+    fixture.cache.apply_pod(&record, None, NOW.at(fixture.now));
 }
 
 #[test]

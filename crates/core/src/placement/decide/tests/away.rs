@@ -94,9 +94,18 @@ fn said(fleet: &Value, pod: &Value) -> Vec<String> {
 fn cloud_that_is_the_only_possible_site_gets_the_pod_while_it_is_away() {
     let config = Config::default();
     for (away, code) in aways() {
-        assert_eq!(fates(&away, &gpu(), &config), ["cloud: cloud_best_effort"; 2], "{code:?}");
-        let [warning] = &*said(&away, &gpu()) else { panic!("{code:?}") };
-        assert!(warning.starts_with("Pending until its site is back: cloud: "), "{warning}");
+        assert_eq!(
+            fates(&away, &gpu(), &config),
+            ["cloud: cloud_best_effort"; 2],
+            "{code:?}"
+        );
+        let [warning] = &*said(&away, &gpu()) else {
+            panic!("{code:?}")
+        };
+        assert!(
+            warning.starts_with("Pending until its site is back: cloud: "),
+            "{warning}"
+        );
         assert!(warning.ends_with(&format!("({})", code.as_str())), "{warning}");
         // The edge could hold this one.
         assert_eq!(
@@ -154,18 +163,27 @@ fn several_clouds_that_are_away_gate_the_pod_without_a_limit() {
     let config = Config::default();
     assert_eq!(fates(&two, &gpu(), &config), ["held_site_away"; 2]);
     // A pod that may not be gated goes to the first by ETA.
-    assert_eq!(fates(&two, &gpu(), &unheld()), ["near: cloud_best_effort", "near: released_timeout"]);
+    assert_eq!(
+        fates(&two, &gpu(), &unheld()),
+        ["near: cloud_best_effort", "near: released_timeout"]
+    );
     // One is back and full: the pod waits for its room until the limit.
     two["nodes"][1]["ready"] = json!(true);
     two["nodes"][1]["used"] = json!({"nvidia.com/gpu": 1, "pods": 1});
-    assert_eq!(fates(&two, &gpu(), &config), ["held_no_capacity", "far: released_timeout"]);
+    assert_eq!(
+        fates(&two, &gpu(), &config),
+        ["held_no_capacity", "far: released_timeout"]
+    );
 }
 
 #[test]
 fn stale_view_keeps_no_pod_from_its_only_possible_site() {
     let stale = |fleet: Value| with(fleet, "/ageSeconds", json!(61));
     let config = Config::default();
-    assert_eq!(fates(&stale(fleet()), &gpu(), &config)[0], "cloud: cloud_edge_no_capacity");
+    assert_eq!(
+        fates(&stale(fleet()), &gpu(), &config)[0],
+        "cloud: cloud_edge_no_capacity"
+    );
     let mut late = gpu();
     late["metadata"]["annotations"]["slo.example.io/deadlineMs"] = json!("125");
     assert_eq!(fates(&fleet(), &late, &config)[0], "cloud: cloud_best_effort");

@@ -31,7 +31,9 @@ fn the_pods_own_constraints_come_first() {
     );
     let tied = with(on_cloud.clone(), "/spec/hostNetwork", json!(true));
     assert_eq!(outcome(&fleet(0), &tied), "passthrough_no_site_matches");
-    assert!(warnings(&fleet(0), &tied)[0].ends_with("cloud: the pod may not leave the edge: hostNetwork (not_offloadable)"));
+    assert!(
+        warnings(&fleet(0), &tied)[0].ends_with("cloud: the pod may not leave the edge: hostNetwork (not_offloadable)")
+    );
 
     let local = with(
         on_cloud,

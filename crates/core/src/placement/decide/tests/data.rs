@@ -113,8 +113,16 @@ fn a_pod_goes_where_its_data_is() {
         (&["remote"], "liqo: cloud_pinned_by_pod", "liqo: cloud_pinned_by_pod"),
         // A volume of another class is on no virtual node of Liqo, whatever labels that has.
         (&["zonal"], "cloud: cloud_pinned_by_pod", "cloud: cloud_pinned_by_pod"),
-        (&["there", "new-far"], "cloud: cloud_pinned_by_pod", "cloud: cloud_pinned_by_pod"),
-        (&["here", "new-liqo"], "edge: edge_pinned_by_pod", "edge: edge_pinned_by_pod"),
+        (
+            &["there", "new-far"],
+            "cloud: cloud_pinned_by_pod",
+            "cloud: cloud_pinned_by_pod",
+        ),
+        (
+            &["here", "new-liqo"],
+            "edge: edge_pinned_by_pod",
+            "edge: edge_pinned_by_pod",
+        ),
         // Unbound: any site that can make a volume.
         (
             &["new-far"],
@@ -153,7 +161,11 @@ fn a_pod_goes_where_its_data_is() {
         ),
         // It is being made: there.
         (&["begun-here"], "edge: edge_pinned_by_pod", "edge: edge_pinned_by_pod"),
-        (&["begun-far"], "cloud: cloud_pinned_by_pod", "cloud: cloud_pinned_by_pod"),
+        (
+            &["begun-far"],
+            "cloud: cloud_pinned_by_pod",
+            "cloud: cloud_pinned_by_pod",
+        ),
         (
             &["begun-eager"],
             "edge: edge_feasible_slo_met",
@@ -290,7 +302,10 @@ fn data_where_the_pod_may_not_go_is_warned_of() {
     let at_home = with(with_claims(&["there"]), "/spec/nodeSelector", json!({"host": "e1"}));
     for (pod, cause) in [
         (&local, "cloud: the pod may not leave the edge (not_offloadable)"),
-        (&tied, "cloud: the pod may not leave the edge: hostNetwork (not_offloadable)"),
+        (
+            &tied,
+            "cloud: the pod may not leave the edge: hostNetwork (not_offloadable)",
+        ),
         (&at_home, "edge: the data of claim there is elsewhere (data_elsewhere)"),
     ] {
         with_verdict(&fleet(), pod, &config, |verdict| {

@@ -100,7 +100,10 @@ fn a_held_pod_goes_where_room_appears_and_somewhere_in_the_end() {
     assert_eq!(held(&fleet(4000), &late, 1, &config), "cloud: cloud_best_effort");
     // Nor does time that it was held leave the cloud in time for one that the edge would have served in time.
     let in_time = pod(json!({"deadlineMs": "5310"}));
-    assert_eq!(held(&fleet(4000), &in_time, 4, &config), "cloud: cloud_edge_no_capacity");
+    assert_eq!(
+        held(&fleet(4000), &in_time, 4, &config),
+        "cloud: cloud_edge_no_capacity"
+    );
     // Nobody is sent to a cloud, nor to the edge, by old data.
     let stale = with(fleet(0), "/ageSeconds", json!(61));
     assert_eq!(held(&stale, &web, 29, &config), "held_no_capacity");
@@ -217,7 +220,10 @@ fn pods_that_are_terminating_are_waited_for_a_while() {
     assert_eq!(arriving(&terminating, &web), "held_no_capacity");
     let patient = pod(json!({"deadlineMs": "10000"}));
     assert_eq!(held(&terminating, &patient, 4, &config), "held_no_capacity");
-    assert_eq!(held(&terminating, &patient, 5, &config), "cloud: cloud_edge_no_capacity");
+    assert_eq!(
+        held(&terminating, &patient, 5, &config),
+        "cloud: cloud_edge_no_capacity"
+    );
     assert_eq!(
         held(&terminating, &web, 4, &config),
         "cloud: cloud_best_effort",

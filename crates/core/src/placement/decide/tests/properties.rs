@@ -137,7 +137,7 @@ proptest! {
         };
         let before = feasible(&snapshot);
         for site in snapshot.sites.iter_mut().filter(|site| site.kind() == SiteKind::Cloud) {
-            let full = FullFrom { bound: std::sync::Arc::clone(&bound), pods: 1, may_try: false };
+            let full = FullFrom { bound: std::sync::Arc::clone(&bound), pods: 1 };
             site.full = std::sync::Arc::new(vec![full]);
         }
         let asks = |name: &&str| *name == "pods" || workload.request.get(name) > 0;

@@ -49,11 +49,7 @@ fn a_pod_goes_where_its_traits_are() {
             &[],
             of_site(fleet(&[]), 0, &["Secure", "Other"]),
         ),
-        (
-            "near: cloud_pinned_by_pod",
-            &[],
-            of_site(fleet(&[]), 2, &["Secure"]),
-        ),
+        ("near: cloud_pinned_by_pod", &[], of_site(fleet(&[]), 2, &["Secure"])),
         ("near: cloud_pinned_by_pod", &label, fleet(&[(2, "Secure")])),
         ("far: cloud_pinned_by_pod", &label, fleet(&[(1, "Secure")])),
     ] {
@@ -121,16 +117,10 @@ fn what_no_site_has_is_held_and_then_waits_at_the_edge_for_a_node_that_has_it() 
 fn a_cloud_that_has_them_is_waited_for_and_never_pinned() {
     let mut away = of_site(fleet(&[]), 2, &["Secure"]);
     away["sites"][2]["wan"] = json!({"reachable": false});
-    assert_eq!(
-        fates(&away, &asking("Secure")),
-        ["near: cloud_pinned_by_pod"; 2]
-    );
+    assert_eq!(fates(&away, &asking("Secure")), ["near: cloud_pinned_by_pod"; 2]);
     let mut full = of_site(fleet(&[]), 2, &["Secure"]);
     full["nodes"][2]["used"] = full["nodes"][2]["allocatable"].clone();
-    assert_eq!(
-        fates(&full, &asking("Secure")),
-        ["near: cloud_pinned_by_pod"; 2]
-    );
+    assert_eq!(fates(&full, &asking("Secure")), ["near: cloud_pinned_by_pod"; 2]);
 }
 
 #[test]

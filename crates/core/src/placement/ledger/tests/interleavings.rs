@@ -16,7 +16,7 @@ use crate::model::node::Node;
 use crate::model::snapshot::Snapshot;
 use crate::model::workload::QueueKey;
 use crate::placement::decide::{decide, is_within_share, usable_nodes};
-use crate::placement::ledger::tests::{TTL, assumed};
+use crate::placement::ledger::tests::{TTL, reserved};
 use crate::placement::room::Room;
 use crate::testkit::{self, NOW};
 use crate::units::{Millicores, Now};
@@ -605,8 +605,8 @@ impl World {
         assert_eq!(fresh.open(), self.ledger.open());
         for namespace in ["shop", "bank", "another"] {
             assert_eq!(
-                assumed(&fresh, "edge", revision, namespace),
-                assumed(&self.ledger, "edge", revision, namespace)
+                reserved(&fresh, "edge", revision, namespace),
+                reserved(&self.ledger, "edge", revision, namespace)
             );
         }
     }

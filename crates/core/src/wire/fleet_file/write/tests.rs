@@ -50,17 +50,16 @@ fn offloadings() -> impl Strategy<Value = Offloadings> {
 /// Bounds from which on a site is full, sorted.
 fn full() -> impl Strategy<Value = Vec<FullFrom>> {
     let amounts = (0_i64..2_000, 0_i64..3_000_000_000, 0_i64..3, any::<bool>());
-    let full =
-        (amounts, 0_u64..9, any::<bool>()).prop_filter_map("nothing", |((cpu, memory, gpus, slot), pods, may_try)| {
-            let request = Amounts {
-                cpu: Millicores(cpu),
-                memory: Bytes(memory),
-                scalars: vec![("example.com/gpu".into(), gpus)],
-                ..Amounts::default()
-            };
-            let bound = Arc::new(Bound::of(&request, slot.then_some(1))?);
-            Some(FullFrom { bound, pods, may_try })
-        });
+    let full = (amounts, 0_u64..9).prop_filter_map("nothing", |((cpu, memory, gpus, slot), pods)| {
+        let request = Amounts {
+            cpu: Millicores(cpu),
+            memory: Bytes(memory),
+            scalars: vec![("example.com/gpu".into(), gpus)],
+            ..Amounts::default()
+        };
+        let bound = Arc::new(Bound::of(&request, slot.then_some(1))?);
+        Some(FullFrom { bound, pods })
+    });
     vec(full, 0..3).prop_map(|mut full| {
         full.sort_by(|one, other| one.bound.cmp(&other.bound));
         full

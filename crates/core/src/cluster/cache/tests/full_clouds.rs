@@ -5,7 +5,6 @@ use serde_json::{Value, json};
 use super::super::*;
 use crate::cluster::cache::tests::{Fixture, bound, edge_node, pod, unschedulable, with};
 use crate::model::remote_room::MAX_BOUNDS;
-use crate::units::Micros;
 
 const CPU: &str = "0/4 nodes are available: 1 node(s) had untolerated taint {a: b}, 3 Insufficient cpu.";
 
@@ -32,17 +31,6 @@ impl Fixture {
         let snapshot = self.publish();
         let closed = snapshot.sites[1].closed.iter();
         closed.map(|(_, uid, pods)| format!("{uid}: {pods}")).collect()
-    }
-
-    /// Waits so many seconds, and publishes when that is due.
-    fn pass(&mut self, seconds: i64) {
-        let end = self.now.after(Micros::from_secs(seconds.unsigned_abs()));
-        while let Some(due) = self.cache.next_change().filter(|due| *due <= end) {
-            self.now = due;
-            self.publish();
-            assert_ne!(self.cache.next_change(), Some(due), "nothing was done");
-        }
-        self.now = end;
     }
 }
 
@@ -121,91 +109,105 @@ fn a_pod_at_the_edge_or_on_its_way_out_says_nothing() {
     assert!(fixture.closed().is_empty());
 }
 
-#[test]
-fn one_may_try_60_s_after_the_last_witness_and_opens_the_cloud_when_it_runs() {
-    let mut fixture = Fixture::with_a_cloud();
-    fixture.pod(&refused("1", 500));
-    fixture.pod(&refused("2", 500));
-    fixture.cache.delete_pod("1");
-    fixture.pass(100);
-    assert_eq!(fixture.full(), ["cpu 500m or more (1 waits)"]);
-    fixture.pod(&begun("2", 500));
-    fixture.publish();
-    fixture.pass(59);
-    assert_eq!(fixture.full(), ["cpu 500m or more (none waits)"]);
-    fixture.pass(1);
-    assert_eq!(fixture.full(), ["cpu 500m or more (one may try)"]);
-    // Who asks for less has nothing to do with it.
-    fixture.pod(&begun("small", 400));
-    assert_eq!(fixture.full(), ["cpu 500m or more (one may try)"]);
-    // One is on its way, and nobody else goes; before it is bound, and then.
-    let unbound = with(sent("3", 600), "/spec/nodeName", Value::Null);
-    fixture.pod(&unbound);
-    assert_eq!(fixture.full(), ["cpu 500m or more (none waits)"]);
-    fixture.pod(&sent("3", 600));
-    assert_eq!(fixture.full(), ["cpu 500m or more (none waits)"]);
-    // It comes to nothing.
-    fixture.cache.delete_pod("3");
-    assert_eq!(fixture.full(), ["cpu 500m or more (one may try)"]);
-    fixture.pod(&sent("4", 500));
-    fixture.pod(&begun("4", 500));
-    assert!(fixture.full().is_empty());
-    assert_eq!(fixture.cache.next_change(), None);
-}
+/// What happens after a pod of 500 m was refused, and what the cloud is full from in the end.
+type Case = (&'static str, fn(&mut Fixture), &'static [&'static str]);
+
+const CASES: &[Case] = &[
+    (
+        "full while there is a witness",
+        |f| f.pass(100),
+        &["cpu 500m or more (1 waits)"],
+    ),
+    (
+        "another witness",
+        |f| {
+            f.pod(&refused("2", 500));
+            f.cache.delete_pod("1");
+            f.pass(100);
+        },
+        &["cpu 500m or more (1 waits)"],
+    ),
+    (
+        "full for 60 s without",
+        |f| {
+            f.cache.delete_pod("1");
+            f.publish();
+            f.pass(59);
+        },
+        &["cpu 500m or more (none waits)"],
+    ),
+    (
+        "and no longer",
+        |f| {
+            f.cache.delete_pod("1");
+            f.publish();
+            f.pass(60);
+        },
+        &[],
+    ),
+    (
+        "a new witness begins them anew",
+        |f| {
+            f.cache.delete_pod("1");
+            f.publish();
+            f.pass(59);
+            f.pod(&refused("2", 500));
+            f.publish();
+            f.cache.delete_pod("2");
+            f.publish();
+            f.pass(59);
+        },
+        &["cpu 500m or more (none waits)"],
+    ),
+    (
+        "until a pod that asks for as much has begun",
+        |f| {
+            f.cache.delete_pod("1");
+            f.publish();
+            f.pod(&sent("2", 500));
+            f.pod(&begun("2", 500));
+        },
+        &[],
+    ),
+    ("also the witness itself", |f| f.pod(&begun("1", 500)), &[]),
+    (
+        "not one that asks for less",
+        |f| {
+            f.cache.delete_pod("1");
+            f.pod(&sent("2", 400));
+            f.pod(&begun("2", 400));
+        },
+        &["cpu 500m or more (none waits)"],
+    ),
+    (
+        "nor one while another waits",
+        |f| {
+            f.pod(&sent("2", 600));
+            f.pod(&begun("2", 600));
+        },
+        &["cpu 500m or more (1 waits)"],
+    ),
+    (
+        "nor one that a list shows",
+        |f| {
+            f.cache.delete_pod("1");
+            f.cache.list_began(Kind::Pods);
+            f.pod(&begun("2", 500));
+            f.cache.list_ended(Kind::Pods);
+        },
+        &["cpu 500m or more (none waits)"],
+    ),
+];
 
 #[test]
-fn one_that_tries_and_is_refused_closes_the_cloud_again() {
-    let mut fixture = Fixture::with_a_cloud();
-    let half_open = |fixture: &mut Fixture| {
+fn cloud_is_full_while_pods_wait_and_60_s_longer() {
+    for (name, happens, full) in CASES {
+        let mut fixture = Fixture::with_a_cloud();
         fixture.pod(&refused("1", 500));
-        fixture.cache.delete_pod("1");
         fixture.publish();
-        fixture.pass(60);
-        assert_eq!(fixture.full(), ["cpu 500m or more (one may try)"]);
-    };
-    half_open(&mut fixture);
-    fixture.pod(&sent("2", 600));
-    fixture.pod(&refused("2", 600));
-    assert_eq!(fixture.full(), ["cpu 500m or more (1 waits)"]);
-    // That it goes on waiting says nothing of less than it asks for.
-    fixture.pass(59);
-    fixture.pod(&with(refused("2", 600), "/metadata/labels", json!({"changed": "true"})));
-    fixture.pass(1);
-    assert_eq!(
-        fixture.full(),
-        ["cpu 500m or more (one may try)", "cpu 600m or more (1 waits)"]
-    );
-    fixture.pod(&begun("3", 550));
-    assert_eq!(fixture.full(), ["cpu 600m or more (1 waits)"]);
-    fixture.cache.delete_pod("2");
-    fixture.publish();
-    fixture.pass(60);
-    // One that is taken for another reason than room does not end it, and stands in nobody's way.
-    half_open(&mut fixture);
-    fixture.pod(&unschedulable(sent("4", 700), "0/1 nodes are available: 1 x."));
-    assert_eq!(fixture.full(), ["cpu 500m or more (one may try)"]);
-    assert_eq!(fixture.closed_cloud(), ["rs: 1"]);
-}
-
-#[test]
-fn pods_of_which_nothing_is_ever_said_keep_nobody_from_trying() {
-    let mut fixture = Fixture::with_a_cloud();
-    fixture.pod(&refused("1", 500));
-    fixture.cache.delete_pod("1");
-    fixture.publish();
-    fixture.pass(60);
-    fixture.pod(&sent("silent-1", 600));
-    assert_eq!(fixture.full(), ["cpu 500m or more (none waits)"]);
-    // Before the first has been silent for long, there is another.
-    fixture.pass(10);
-    fixture.pod(&sent("silent-2", 600));
-    assert_eq!(fixture.full(), ["cpu 500m or more (none waits)"]);
-    fixture.pass(5);
-    assert_eq!(fixture.full(), ["cpu 500m or more (one may try)"]);
-    fixture.pod(&sent("2", 600));
-    assert_eq!(fixture.full(), ["cpu 500m or more (none waits)"]);
-    fixture.pass(15);
-    assert_eq!(fixture.full(), ["cpu 500m or more (one may try)"]);
+        happens(&mut fixture);
+        assert_eq!(fixture.full(), *full, "{name}");
+    }
 }
 
 #[test]
@@ -246,36 +248,6 @@ fn a_pod_of_which_nothing_is_said_for_15_s_closes_the_cloud_to_its_controller() 
     assert_eq!(fixture.closed_cloud(), ["rs: 1"]);
     fixture.pod(&begun("1", 500));
     assert!(fixture.closed_cloud().is_empty());
-    // One that keeps silent is not waited for by those who may try.
-    fixture.cache.delete_pod("1");
-    fixture.publish();
-    fixture.pass(60);
-    fixture.pod(&sent("2", 500));
-    fixture.publish();
-    assert_eq!(fixture.full(), ["cpu 500m or more (none waits)"]);
-    fixture.pass(15);
-    assert_eq!(fixture.full(), ["cpu 500m or more (one may try)"]);
-}
-
-#[test]
-fn a_list_shows_witnesses_and_their_time_begins_anew() {
-    let mut fixture = Fixture::with_a_cloud();
-    fixture.pod(&refused("1", 500));
-    fixture.publish();
-    fixture.pass(100);
-    for pods in [vec![refused("1", 500)], vec![]] {
-        fixture.cache.list_began(Kind::Pods);
-        pods.iter().for_each(|pod| fixture.pod(pod));
-        fixture.cache.list_ended(Kind::Pods);
-        let waiting = if pods.is_empty() { "none waits" } else { "1 waits" };
-        assert_eq!(fixture.full(), [format!("cpu 500m or more ({waiting})")]);
-    }
-    fixture.pass(60);
-    // One that a list shows may have run all the time.
-    fixture.cache.list_began(Kind::Pods);
-    fixture.pod(&begun("2", 500));
-    fixture.cache.list_ended(Kind::Pods);
-    assert_eq!(fixture.full(), ["cpu 500m or more (one may try)"]);
 }
 
 #[test]
@@ -306,8 +278,8 @@ fn thousands_of_witnesses_are_few_bounds() {
     }
     fixture.publish();
     fixture.pass(60);
-    assert_eq!(fixture.full(), ["cpu 1 or more (one may try)"]);
-    assert_eq!(fixture.cache.witnesses.bounds(), 1);
+    assert_eq!(fixture.full(), Vec::<String>::new());
+    assert_eq!(fixture.cache.next_change(), None);
 }
 
 #[test]
@@ -323,35 +295,8 @@ fn held_pods_are_planned_anew_when_a_cloud_opens() {
     gained_and_lost(&mut fixture);
     fixture.pod(&refused("1", 500));
     assert_eq!(gained_and_lost(&mut fixture), (false, true));
-    fixture.pod(&begun("1", 500));
-    assert_eq!(gained_and_lost(&mut fixture), (false, false));
+    fixture.cache.delete_pod("1");
+    gained_and_lost(&mut fixture);
     fixture.wait(60);
     assert_eq!(gained_and_lost(&mut fixture), (true, false));
-    fixture.pod(&sent("2", 500));
-    assert!(gained_and_lost(&mut fixture).1);
-    fixture.pod(&begun("2", 500));
-    assert_eq!(gained_and_lost(&mut fixture), (true, false));
-}
-
-#[test]
-fn who_may_try_keeps_no_place_from_who_is_refused() {
-    let mut fixture = Fixture::with_a_cloud();
-    let message = "0/1 nodes are available: 1 Insufficient cpu, 1 Insufficient memory.";
-    let odd = |uid: &str, cpu: usize| {
-        let requests = json!({"cpu": format!("{cpu}m"), "memory": (1 << 30) - cpu});
-        let pod = with(sent(uid, 0), "/spec/containers/0/resources/requests", requests);
-        unschedulable(pod, message)
-    };
-    let names: Vec<_> = (0..MAX_BOUNDS).map(|i| format!("odd-{i}")).collect();
-    for (i, name) in names.iter().enumerate() {
-        fixture.pod(&odd(name, 1 + i));
-    }
-    fixture.publish();
-    names.iter().for_each(|name| fixture.cache.delete_pod(name));
-    fixture.publish();
-    fixture.pass(60);
-    assert_eq!(fixture.full().len(), MAX_BOUNDS);
-    fixture.pod(&odd("new", 1_000));
-    let full = fixture.full();
-    assert!(full.iter().any(|bound| bound.ends_with("(1 waits)")), "{full:?}");
 }

@@ -1,0 +1,139 @@
+//! Clouds that are full, by what their own scheduler says ("Room behind virtual nodes" in docs/live-view.md).
+//!
+//! A virtual node promises room. The status of a pod that is bound to it shows what the cluster behind it says: a pod that it has no
+//! room for is a witness for a bound. The site is full from that bound on while there is a witness, and some time longer.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::cluster::cache::Cache;
+use crate::cluster::cache::entry::PodEntry;
+use crate::model::remote_room::{Bound, FullFrom, MAX_BOUNDS, Start};
+use crate::units::{Micros, Moment};
+
+/// How long a site stays full after the last witness is gone.
+const FULL_TIME: Micros = Micros::from_secs(60);
+
+/// How long nothing may be said of the containers of a pod with a node, until it closes its site to its controller.
+pub(super) const LONGEST_SILENCE: Micros = Micros::from_secs(15);
+
+/// Bounds by site, and the pods of which nothing is said.
+#[derive(Debug, Default)]
+pub(super) struct FullClouds {
+    sites: BTreeMap<usize, BTreeMap<Arc<Bound>, Witnesses>>,
+    /// Sites whose bounds may differ from what is published.
+    outdated: BTreeSet<usize>,
+    /// Pods of which nothing is said yet, and for how long that may be.
+    silent: BTreeSet<(Moment, Arc<str>)>,
+}
+
+#[derive(Debug, Default)]
+struct Witnesses {
+    pods: u64,
+    /// When the site is full no more, where there is no witness; set by the next publication.
+    until: Option<Moment>,
+}
+
+impl FullClouds {
+    pub(super) fn count(&mut self, uid: &Arc<str>, entry: &PodEntry) {
+        if let Some(until) = entry.counted.silent_until {
+            self.silent.insert((until, Arc::clone(uid)));
+        }
+        if let (Some(site), Start::Refused(Some(bound))) = (entry.counted.witness_at, &entry.start) {
+            let bounds = self.sites.entry(site).or_default();
+            let witnesses = bounds.entry(Arc::clone(bound)).or_default();
+            witnesses.pods += 1;
+            witnesses.until = None;
+            self.outdated.insert(site);
+        }
+    }
+
+    /// Takes back what [`Self::count`] added.
+    pub(super) fn uncount(&mut self, uid: &Arc<str>, entry: &PodEntry) {
+        if let Some(until) = entry.counted.silent_until {
+            self.silent.remove(&(until, Arc::clone(uid)));
+        }
+        if let (Some(site), Start::Refused(Some(bound))) = (entry.counted.witness_at, &entry.start)
+            && let Some(witnesses) = self.sites.get_mut(&site).and_then(|bounds| bounds.get_mut(bound))
+        {
+            witnesses.pods -= 1;
+            self.outdated.insert(site);
+        }
+    }
+
+    /// When something changes by the mere passing of time.
+    pub(super) fn next_change(&self) -> Option<Moment> {
+        let bounds = self.sites.values().flat_map(BTreeMap::values);
+        let of_bounds = bounds.filter_map(|witnesses| witnesses.until);
+        of_bounds.chain(self.silent.first().map(|(until, _)| *until)).min()
+    }
+}
+
+/// The bounds that decisions compare with: none of them covers another. One that covers another is before it.
+fn published(bounds: &BTreeMap<Arc<Bound>, Witnesses>) -> Vec<FullFrom> {
+    let mut published: Vec<FullFrom> = vec![];
+    for (bound, witnesses) in bounds {
+        let pods = witnesses.pods;
+        if let Some(known) = published.iter_mut().find(|known| known.bound.covers(bound)) {
+            known.pods += pods;
+        } else if published.len() < MAX_BOUNDS {
+            let bound = Arc::clone(bound);
+            published.push(FullFrom { bound, pods });
+        }
+    }
+    published
+}
+
+impl Cache {
+    /// A pod has begun on its node: a cloud without witnesses has room for as much again.
+    pub(super) fn observe_begun(&mut self, entry: &PodEntry) {
+        let site = entry.node.and_then(|node| self.nodes.get(&node)?.site);
+        if let Some(bounds) = site.and_then(|site| self.full_clouds.sites.get_mut(&site)) {
+            bounds.retain(|bound, witnesses| witnesses.pods > 0 || !bound.refuses(&entry.request));
+            self.full_clouds.outdated.extend(site);
+        }
+    }
+
+    /// Brings what is known of the clusters behind clouds' nodes into their sites. Cost: a pass over the bounds, and a comparison
+    /// with those published for each bound of a site where they changed.
+    pub(super) fn publish_full_clouds(&mut self, now: Moment) {
+        while self.full_clouds.silent.first().is_some_and(|(until, _)| *until <= now) {
+            let silent = self.full_clouds.silent.pop_first();
+            let Some((uid, mut pod)) = silent.and_then(|(_, uid)| self.pods.remove_entry(&uid)) else {
+                continue;
+            };
+            self.uncount(&uid, &pod);
+            pod.start = Start::Refused(None);
+            self.count(&uid, &mut pod);
+            self.pods.insert(uid, pod);
+        }
+        let (mut gained, mut lost) = (vec![], vec![]);
+        let FullClouds { sites, outdated, .. } = &mut self.full_clouds;
+        for (&at, bounds) in sites.iter_mut() {
+            let is_over = |witnesses: &Witnesses| witnesses.until.is_some_and(|until| until <= now);
+            if !outdated.remove(&at) && !bounds.values().any(is_over) {
+                continue;
+            }
+            bounds.retain(|_, witnesses| !is_over(witnesses));
+            for witnesses in bounds.values_mut().filter(|witnesses| witnesses.pods == 0) {
+                witnesses.until.get_or_insert(now.after(FULL_TIME));
+            }
+            let full = published(bounds);
+            let old = &mut self.sites[at].site.full;
+            let is_within =
+                |one: &FullFrom, others: &[FullFrom]| others.iter().any(|other| other.bound.covers(&one.bound));
+            if old.iter().any(|one| !is_within(one, &full)) {
+                gained.push(at);
+            }
+            if full.iter().any(|one| !is_within(one, old)) {
+                lost.push(at);
+            }
+            if **old != full {
+                *old = Arc::new(full);
+            }
+        }
+        sites.retain(|_, bounds| !bounds.is_empty());
+        gained.into_iter().for_each(|at| self.site_gained(at));
+        lost.into_iter().for_each(|at| self.site_lost(at));
+    }
+}

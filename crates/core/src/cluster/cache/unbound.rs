@@ -1,0 +1,321 @@
+//! Pods without a node: which node each of them charges, and for how long ("What a pod takes" in docs/live-view.md).
+//!
+//! kube-scheduler does not say where it is going to put a pod. So a new pod charges a guess, until its scheduler refuses it or
+//! its time is over. kube-scheduler reports a refusal once, so a refused pod is judged by our own arithmetic.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::cluster::cache::Cache;
+use crate::cluster::cache::entry::{PodEntry, SchedulerKey, SchedulingState, Unbound};
+use crate::cluster::cache::node_entry::NodeEntry;
+use crate::cluster::cache::request_sum::RequestSum;
+use crate::model::node::{NodeId, Share};
+use crate::placement::score::best_node;
+use crate::resources::Amounts;
+use crate::units::{Micros, Moment};
+
+/// How long a pod charges a guess after it was created or lost its last gate.
+pub(super) const CHARGE_TIME: Micros = Micros::from_secs(30);
+
+/// A scheduler that has handled no pod for this long does not work through a backlog.
+const BACKLOG_TIME: Micros = Micros::from_secs(5);
+
+/// How many schedulers are remembered.
+const MAX_SCHEDULERS: usize = 32;
+
+/// The last that was seen of a scheduler.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct SchedulerWork {
+    /// When it last bound or refused a pod.
+    handled_at: Moment,
+    /// When the youngest pod that it handled was created, in seconds since the epoch.
+    youngest: i64,
+}
+
+/// The pods without a node, and which must be checked before the next publication.
+#[derive(Debug, Default)]
+pub(super) struct UnboundPods {
+    /// Pods to be checked whatever has changed.
+    due: BTreeSet<SchedulerKey>,
+    /// Pods that charge nothing, and would change if nodes did.
+    idle: BTreeSet<SchedulerKey>,
+    /// Nodes that have more room than before, or changed.
+    gained: BTreeSet<NodeId>,
+    /// Nodes that have less.
+    lost: BTreeSet<NodeId>,
+    /// When each pod that charges is to be checked next.
+    timers: BTreeSet<(Moment, SchedulerKey)>,
+    pub(super) schedulers: BTreeMap<Arc<str>, SchedulerWork>,
+}
+
+impl UnboundPods {
+    pub(super) fn schedule_check(&mut self, key: SchedulerKey) {
+        self.due.insert(key);
+    }
+
+    pub(super) fn forget(&mut self, key: &SchedulerKey, unbound: &Unbound) {
+        self.due.remove(key);
+        self.idle.remove(key);
+        self.timers.remove(&(unbound.until, key.clone()));
+    }
+
+    pub(super) fn node_gained(&mut self, id: NodeId) {
+        self.gained.insert(id);
+    }
+
+    pub(super) fn node_lost(&mut self, id: NodeId) {
+        self.lost.insert(id);
+    }
+
+    pub(super) fn next_change(&self) -> Option<Moment> {
+        self.timers.first().map(|(at, _)| *at)
+    }
+
+    /// A scheduler bound or refused a pod that was created then.
+    pub(super) fn handled(&mut self, scheduler: &Arc<str>, created: i64, now: Moment) {
+        if self.schedulers.len() >= MAX_SCHEDULERS && !self.schedulers.contains_key(scheduler) {
+            let oldest = self.schedulers.iter().min_by_key(|(_, work)| work.handled_at);
+            if let Some(oldest) = oldest.map(|(name, _)| Arc::clone(name)) {
+                self.schedulers.remove(&oldest);
+            }
+        }
+        let first = SchedulerWork {
+            handled_at: now,
+            youngest: created,
+        };
+        let work = self.schedulers.entry(Arc::clone(scheduler)).or_insert(first);
+        work.handled_at = work.handled_at.max(now);
+        work.youngest = work.youngest.max(created);
+    }
+
+    /// When the pod is to be checked next; `None` once its time is over. It is longer than [`CHARGE_TIME`] only while its
+    /// scheduler handles other pods, none of them younger.
+    fn next_check(&self, pod: &PodEntry, unbound: &Unbound, now: Moment) -> Option<Moment> {
+        if now < unbound.until {
+            return Some(unbound.until);
+        }
+        let work = self.schedulers.get(unbound.scheduler.as_ref()?)?;
+        let end = work.handled_at.after(BACKLOG_TIME);
+        (now < end && work.youngest <= pod.created).then_some(end)
+    }
+
+    fn take_due_timers(&mut self, now: Moment) {
+        while self.timers.first().is_some_and(|(at, _)| *at <= now) {
+            self.due.extend(self.timers.pop_first().map(|(_, key)| key));
+        }
+    }
+}
+
+impl Unbound {
+    /// The node it charges.
+    pub(super) fn charges(&self) -> Option<NodeId> {
+        let guess = self.node.filter(|_| self.state == SchedulingState::Charges);
+        self.nominated.or(guess)
+    }
+
+    /// Whether the node is one of its site's that kube-scheduler's filters on resources, labels, taints and cordon allow,
+    /// beside so much that is taken of it.
+    fn fits(&self, request: &Amounts, entry: &NodeEntry, used: &Amounts, pods: i64) -> bool {
+        let node = &entry.node;
+        entry.known
+            && (self.site.is_none() || self.site == entry.site)
+            && pods < node.slots
+            && request.fits(&node.allocatable, used)
+            && node.admits(&self.placement.constraints, self.placement.tolerations.iter())
+    }
+}
+
+impl Cache {
+    /// Brings every pod without a node to its state of now. Cost: proportional to the nodes of a site times the pods
+    /// that changed, and to the nodes that changed times the pods that charge nothing and may again.
+    pub(super) fn update_unbound(&mut self, now: Moment) {
+        self.unbound_pods.take_due_timers(now);
+        loop {
+            let gained = std::mem::take(&mut self.unbound_pods.gained);
+            let lost = std::mem::take(&mut self.unbound_pods.lost);
+            let displaced: BTreeSet<_> = gained.union(&lost).flat_map(|id| self.displaced(*id)).collect();
+            let mut everywhere = std::mem::take(&mut self.unbound_pods.due);
+            everywhere.extend(displaced.iter().cloned());
+            let mut due = everywhere.clone();
+            if !gained.is_empty() || !lost.is_empty() {
+                let idle = self.unbound_pods.idle.iter();
+                due.extend(idle.filter(|key| self.is_affected(key, &gained, &lost)).cloned());
+            }
+            if due.is_empty() {
+                return;
+            }
+            for key in due {
+                let among = (!everywhere.contains(&key)).then_some(&gained);
+                self.update_unbound_pod(&key, among, displaced.contains(&key), now);
+            }
+        }
+    }
+
+    /// Pods that charge a guess on a node that no longer takes all of them: the last ones in kube-scheduler's order.
+    fn displaced(&self, id: NodeId) -> Vec<SchedulerKey> {
+        let Some(entry) = self.nodes.get(&id).filter(|entry| !entry.assumed.is_empty()) else {
+            return vec![];
+        };
+        let (mut used, mut placeholders) = (entry.used.clone(), RequestSum::default());
+        entry.placeholders.values().for_each(|sum| placeholders.merge(sum));
+        for pod in entry.assumed.iter().filter_map(|key| self.pods.get(&key.uid)) {
+            used.take(&pod.request);
+            if pod.placeholder(self.headroom_below).is_some() {
+                placeholders.take(&pod.request);
+            }
+        }
+        let mut displaced = vec![];
+        for key in &entry.assumed {
+            let Some((pod, unbound)) = self.unbound(&key.uid) else {
+                continue;
+            };
+            let fits = |used: &RequestSum| unbound.fits(&pod.request, entry, &used.amounts(), used.pods());
+            let evicts = placeholders.pods() > 0 && pod.evicts_placeholders(self.headroom_below);
+            if fits(&used) || evicts && fits(&used.without(&placeholders)) {
+                used.add(&pod.request);
+            } else {
+                displaced.push(key.clone());
+            }
+        }
+        displaced
+    }
+
+    /// Whether a pod that charges nothing may do otherwise since these nodes changed.
+    fn is_affected(&self, key: &SchedulerKey, gained: &BTreeSet<NodeId>, lost: &BTreeSet<NodeId>) -> bool {
+        let Some((pod, unbound)) = self.unbound(&key.uid) else {
+            return false;
+        };
+        if let Some(node) = unbound.node {
+            return gained.contains(&node) || lost.contains(&node);
+        }
+        let evicts = pod.evicts_placeholders(self.headroom_below);
+        if gained.iter().any(|id| self.takes(*id, pod, unbound, evicts)) {
+            return true;
+        }
+        let holds = |id: NodeId| self.is_held_by(id, pod, unbound);
+        unbound.state == SchedulingState::Refused
+            && match unbound.holder {
+                Some(holder) => !holds(holder),
+                None => gained.iter().copied().any(holds),
+            }
+    }
+
+    /// Decides the state of one pod, and moves its charge. It keeps its node unless it is displaced there. Another one is searched
+    /// `among` some nodes, or everywhere.
+    fn update_unbound_pod(
+        &mut self,
+        key: &SchedulerKey,
+        among: Option<&BTreeSet<NodeId>>,
+        is_displaced: bool,
+        now: Moment,
+    ) {
+        let Some((pod, unbound)) = self.unbound(&key.uid) else {
+            return;
+        };
+        let next_check = self.unbound_pods.next_check(pod, unbound, now);
+        let state = match unbound.state {
+            SchedulingState::Charges if next_check.is_none() => SchedulingState::Expired,
+            state => state,
+        };
+        let keeps = |id: &NodeId| match pod.charged {
+            Some(charged) => charged == *id && !is_displaced,
+            None => self.takes(*id, pod, unbound, pod.evicts_placeholders(self.headroom_below)),
+        };
+        let node = match state {
+            SchedulingState::Expired => None,
+            _ if unbound.nominated.is_some() => None,
+            _ => unbound.node.filter(keeps).or_else(|| {
+                let among = among.filter(|_| unbound.node.is_none());
+                self.best_node(pod, unbound, among)
+            }),
+        };
+        let holder = match (state, node) {
+            (SchedulingState::Refused, None) => self.holder(pod, unbound),
+            _ => None,
+        };
+        let Some((uid, mut pod)) = self.pods.remove_entry(&key.uid) else {
+            return;
+        };
+        let Some(unbound) = &mut pod.unbound else { return };
+        self.unbound_pods.forget(key, unbound);
+        (unbound.state, unbound.node, unbound.holder) = (state, node, holder);
+        let charges = unbound.charges();
+        if let (SchedulingState::Charges, Some(next_check)) = (state, next_check) {
+            unbound.until = next_check;
+            self.unbound_pods.timers.insert((next_check, key.clone()));
+        }
+        if charges.is_none() && state != SchedulingState::Expired {
+            self.unbound_pods.idle.insert(key.clone());
+        }
+        self.uncount(&uid, &pod);
+        if charges != pod.charged {
+            self.discharge_pod(&uid, &pod);
+            pod.charged = charges;
+            self.record_first_charge(&uid, &mut pod, now);
+            self.charge_pod(&uid, &pod);
+        }
+        self.count(&uid, &mut pod);
+        self.pods.insert(uid, pod);
+    }
+
+    fn unbound(&self, uid: &Arc<str>) -> Option<(&PodEntry, &Unbound)> {
+        let pod = self.pods.get(uid)?;
+        Some((pod, pod.unbound.as_deref()?))
+    }
+
+    /// Whether the node takes the pod beside all that charge it, or beside those of them that are no placeholders.
+    fn takes(&self, id: NodeId, pod: &PodEntry, unbound: &Unbound, evicts: bool) -> bool {
+        let Some(entry) = self.nodes.get(&id) else { return false };
+        let node = &*entry.node;
+        if !evicts || node.placeholders.is_empty() {
+            return unbound.fits(&pod.request, entry, &node.used, node.pods);
+        }
+        let mut evicted = Share::default();
+        node.placeholders.iter().for_each(|(_, share)| evicted.add(share));
+        let used = node.used.less(&evicted.amounts);
+        unbound.fits(&pod.request, entry, &used, node.pods - evicted.pods)
+    }
+
+    /// Whether the node is one of the pod's site that could hold it if it were empty, Ready and not cordoned.
+    fn is_held_by(&self, id: NodeId, pod: &PodEntry, unbound: &Unbound) -> bool {
+        let Some(entry) = self.nodes.get(&id) else { return false };
+        let node = &*entry.node;
+        entry.known
+            && unbound.site.is_some()
+            && unbound.site == entry.site
+            && node.slots > 0
+            && pod.request.fits(&node.allocatable, &Amounts::default())
+            && unbound.placement.constraints.allow(&node.name, &node.labels)
+            && node.is_tolerated_when_healthy(unbound.placement.tolerations.iter())
+    }
+
+    /// A node of its site that could hold the pod if it were empty: the one known already, if it still could. Cost: else a pass
+    /// over the nodes of the site, until one is found.
+    fn holder(&self, pod: &PodEntry, unbound: &Unbound) -> Option<NodeId> {
+        let holds = |id: &NodeId| self.is_held_by(*id, pod, unbound);
+        let known = unbound.holder.filter(holds);
+        known.or_else(|| self.sites[unbound.site?].members.values().copied().find(holds))
+    }
+
+    /// The node that kube-scheduler would take, of those the pod fits; ties by name. It evicts placeholders only if there is no
+    /// other. Cost: a pass over these nodes, or over those of its site.
+    fn best_node(&self, pod: &PodEntry, unbound: &Unbound, among: Option<&BTreeSet<NodeId>>) -> Option<NodeId> {
+        let best = |evicts: bool| {
+            let taking = |id: &NodeId| {
+                let node = &*self.nodes.get(id)?.node;
+                self.takes(*id, pod, unbound, evicts)
+                    .then_some((node, Cow::Borrowed(&node.used)))
+            };
+            let best = match (among, unbound.site) {
+                (Some(ids), _) => best_node(&pod.request, ids.iter().filter_map(taking)),
+                (None, Some(site)) => best_node(&pod.request, self.sites[site].members.values().filter_map(taking)),
+                (None, None) => best_node(&pod.request, self.nodes.keys().filter_map(taking)),
+            };
+            best.map(|node| node.id)
+        };
+        let evicts = pod.evicts_placeholders(self.headroom_below);
+        best(false).or_else(|| evicts.then(|| best(true)).flatten())
+    }
+}
