@@ -15,7 +15,6 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::admission::{Answer, Connections, Phase, server};
 use crate::instruments::metrics::Metrics;
-use crate::instruments::traces::Spans;
 use crate::platform::clock::Clock;
 use crate::tls::{self, Certificates};
 
@@ -65,8 +64,6 @@ pub struct ServeOptions<A> {
     pub readiness: Readiness,
     /// The process's clocks.
     pub clock: Clock,
-    /// Where requests are traced. Its exporter ends when the last of them was answered.
-    pub spans: Option<Spans>,
     /// How long to go on serving after being asked to stop; see [`DEFAULT_SHUTDOWN_DELAY`].
     pub shutdown_delay: Duration,
     /// What runs beside the listeners for as long as they do.
@@ -98,7 +95,6 @@ impl Server {
             metrics,
             readiness,
             clock,
-            spans,
             shutdown_delay,
             tasks,
             ..
@@ -116,7 +112,7 @@ impl Server {
 
         let mut supervisor = Supervisor::default();
         let connections = Connections::of_admission(clock, Arc::clone(&metrics));
-        let router = server::router(answer, Arc::clone(&metrics), readiness.phase(), clock, spans)?;
+        let router = server::router(answer, Arc::clone(&metrics), readiness.phase(), clock)?;
         let listener = server::listen(
             admission_socket,
             tls,

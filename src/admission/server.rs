@@ -32,7 +32,6 @@ use crate::admission::review::{NoOpinion, NotAReview};
 use crate::admission::{Answer, Phase, Responder, body};
 use crate::instruments::logs::LogLimit;
 use crate::instruments::metrics::{HandshakeFailure, Metrics};
-use crate::instruments::traces::{Attributes, Spans};
 use crate::platform::clock::Clock;
 
 /// Where reviews are posted.
@@ -51,8 +50,6 @@ struct Endpoint<A> {
     metrics: Arc<Metrics>,
     phase: watch::Receiver<Phase>,
     clock: Clock,
-    /// Where requests are traced.
-    spans: Option<Spans>,
     /// Decides reviews.
     threads: ReviewThreads,
     /// [`REVIEWS_AT_A_TIME`]; never closed.
@@ -89,14 +86,12 @@ pub fn router<A: Answer>(
     metrics: Arc<Metrics>,
     phase: watch::Receiver<Phase>,
     clock: Clock,
-    spans: Option<Spans>,
 ) -> io::Result<Router> {
     let endpoint = Arc::new(Endpoint {
         answer,
         metrics,
         phase,
         clock,
-        spans,
         threads: ReviewThreads::start()?,
         slots: Arc::new(Semaphore::new(REVIEWS_AT_A_TIME)),
         large: Arc::new(Semaphore::new(1)),
@@ -126,19 +121,10 @@ pub async fn listen(
     connections::serve(socket, connections, handshake, router).await;
 }
 
-/// Every answer passes here: errors are counted, spans end, and a draining server closes its connections.
-async fn finish<A: Answer>(State(endpoint): State<Arc<Endpoint<A>>>, mut request: Request, next: Next) -> Response {
-    let spans = endpoint.spans.as_ref();
-    let span = spans.and_then(|spans| Some((spans, spans.begin(request.headers())?)));
-    if span.is_some() {
-        request.extensions_mut().insert(Traced);
-    }
+/// Every answer passes here: errors are counted, and a draining server closes its connections.
+async fn finish<A: Answer>(State(endpoint): State<Arc<Endpoint<A>>>, request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     let status = response.status();
-    if let Some((spans, begun)) = span {
-        let recorded = response.extensions_mut().remove::<Attributes>();
-        spans.end(begun, status, recorded.unwrap_or_default());
-    }
     if status.is_client_error() || status.is_server_error() {
         endpoint.metrics.http_error(status.as_u16());
     }
@@ -150,13 +136,8 @@ async fn finish<A: Answer>(State(endpoint): State<Arc<Endpoint<A>>>, mut request
     response
 }
 
-/// Marks a request whose answer is to say what was decided.
-#[derive(Debug, Clone, Copy)]
-struct Traced;
-
 async fn mutate<A: Answer>(State(endpoint): State<Arc<Endpoint<A>>>, request: Request) -> Response {
     let mut deadline = pin!(tokio::time::sleep(answer_within(request.uri())));
-    let is_traced = request.extensions().get::<Traced>().is_some();
     let slot = request.extensions().get::<Arc<Slot>>().cloned();
     let peer = request.extensions().get::<Peer>().copied();
     if !is_json(request.headers()) {
@@ -181,14 +162,10 @@ async fn mutate<A: Answer>(State(endpoint): State<Arc<Endpoint<A>>>, request: Re
     if let Some(slot) = slot {
         slot.review_arrived();
     }
-    let responder = Responder::new(endpoint.clock);
-    let responder = Arc::new(if is_traced { responder.traced() } else { responder });
-    let mut response = answer(&endpoint, body, &responder, deadline).await;
+    let responder = Arc::new(Responder::new(endpoint.clock));
+    let response = answer(&endpoint, body, &responder, deadline).await;
     if let Some(Peer(address)) = peer.filter(|_| response.status().is_success()) {
         endpoint.clients.answered(address);
-    }
-    if let Some(recorded) = responder.recorded() {
-        response.extensions_mut().insert(recorded.clone());
     }
     response
 }
@@ -273,7 +250,6 @@ async fn review<A: Answer>(
 
 /// The answer of last resort. Should it panic too, the client gets a 500, which `failurePolicy: Ignore` admits.
 fn no_opinion(answer: &impl Answer, body: &[u8], why: NoOpinion, responder: &Responder) -> Response {
-    responder.record(|| why.attributes());
     match catch_unwind(AssertUnwindSafe(|| answer.no_opinion(body, why, responder.elapsed()))) {
         Ok(answered) => respond(answered),
         Err(_) => (StatusCode::INTERNAL_SERVER_ERROR, "the review failed\n").into_response(),

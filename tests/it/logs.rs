@@ -11,7 +11,7 @@ use crate::process::Process;
 use crate::program::{edgeward, is_recorded};
 
 /// The creation of a pod that states nothing, which is a line in the log for the first ones.
-pub(crate) const CREATE: &str = r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u",
+const CREATE: &str = r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u",
 "resource":{"group":"","version":"v1","resource":"pods"},"operation":"CREATE","namespace":"shop",
 "object":{"metadata":{"name":"camera"},"spec":{"containers":[{"name":"c","image":"i"}]}}}}"#;
 
@@ -40,7 +40,7 @@ async fn lines_were_dropped(process: &Process) -> bool {
     })
 }
 
-pub(crate) async fn ends(mut process: Process) -> Option<i32> {
+async fn ends(mut process: Process) -> Option<i32> {
     process.signal("TERM");
     eventually("not ready", async || {
         get(process.health, "/readyz").await.expect("answered").status == 503

@@ -49,7 +49,7 @@ fn harness_of(answer: impl Answer) -> Harness {
     let metrics = Arc::new(Metrics::new());
     let (phase, receiver) = watch::channel(Phase::Serving);
     Harness {
-        router: router(Arc::new(answer), Arc::clone(&metrics), receiver, Clock::start(), None).expect("threads"),
+        router: router(Arc::new(answer), Arc::clone(&metrics), receiver, Clock::start()).expect("threads"),
         metrics,
         phase,
     }
