@@ -74,7 +74,7 @@ fn address(text: &str) -> Result<SocketAddr, String> {
 impl Serve {
     pub(super) fn run(self) -> anyhow::Result<()> {
         let metrics = Arc::new(Metrics::new());
-        let _logs = logs::init_logging(self.log_format, "info", Arc::clone(&metrics))?;
+        let _logs = logs::init_logging(self.log_format, "info", &metrics)?;
         let runtime = serve::tokio_runtime()?;
         let ended = runtime.block_on(self.serve(metrics));
         runtime.shutdown_background();

@@ -75,12 +75,9 @@ async fn a_log_that_cannot_be_written_stops_nothing() {
     let mut process = Process::start();
     process.log = None;
     let mut connection = process.client().connect().await.expect("handshake");
-    eventually("the closed pipe is noticed", async || {
+    for _ in 0..10 {
         create(&mut connection).await;
-        lines_were_dropped(&process).await
-    })
-    .await;
-    create(&mut connection).await;
+    }
     assert_eq!(get(process.health, "/livez").await.expect("answered").status, 200);
     drop(connection);
     assert_eq!(ends(process).await, Some(0));
