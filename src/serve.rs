@@ -121,7 +121,7 @@ impl Server {
             Arc::clone(&metrics),
             clock,
         );
-        supervisor.spawn(Task::endless(ADMISSION, listener));
+        supervisor.spawn(Task::graceful(ADMISSION, listener));
         supervisor.spawn(health::serve(health_socket, readiness.clone(), metrics, clock)?);
         let loaded = move || awaited.into_iter().for_each(Requirement::met);
         supervisor.spawn(Task::endless(CERTIFICATE, certificates.follow(loaded)));
@@ -177,9 +177,8 @@ impl Server {
     }
 
     /// Stops as a pod should: not ready at once; every answer says `Connection: close` while the delay passes and
-    /// new connections are still served; then the first moment is waited for in which graceful tasks have ended and
-    /// no request is in flight, for [`DRAIN_LIMIT`] at most; then everything is stopped. Until then no connection is
-    /// closed but behind an answer.
+    /// new connections are still served; then connections end, each after the answer to its request, and graceful tasks,
+    /// within [`DRAIN_LIMIT`]; then everything is stopped.
     ///
     /// # Errors
     /// A background task failed meanwhile. The server is stopped all the same.
@@ -205,10 +204,9 @@ impl Server {
     /// Finishes what is in flight and stops everything.
     async fn drain(mut self) -> anyhow::Result<()> {
         self.readiness.drain();
-        let connections = self.connections.clone();
+        self.connections.drain();
         let mut is_late = pin!(tokio::time::sleep(DRAIN_LIMIT));
-        let cut_off = loop {
-            let are_tasks_done = !self.supervisor.runs_graceful();
+        while self.supervisor.runs_graceful() {
             let Ended {
                 name,
                 is_graceful,
@@ -216,18 +214,18 @@ impl Server {
             } = tokio::select! {
                 biased;
                 ended = self.supervisor.next() => ended,
-                () = connections.at_rest(), if are_tasks_done => break 0,
-                () = &mut is_late => break connections.in_flight(),
+                () = &mut is_late => break,
             };
             match result {
                 Ok(()) if is_graceful => {}
                 Ok(()) => tracing::warn!(task = name, "ended while draining"),
                 Err(error) => tracing::warn!(task = name, error = format!("{error:#}"), "failed while draining"),
             }
-        };
+        }
+        let cut_off = self.connections.cut();
         self.supervisor.stop().await;
         if cut_off > 0 {
-            tracing::warn!(requests = cut_off, "still in flight at the end of the drain, cut off");
+            tracing::warn!(connections = cut_off, "still open at the end of the drain, cut off");
         }
         tracing::info!("stopped");
         Ok(())

@@ -25,5 +25,4 @@ mod settings;
 mod shutdown;
 mod slo;
 mod tls_reload;
-mod transport;
 mod upstream;
