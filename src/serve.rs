@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::admission::{Answer, Connections, Phase, server};
@@ -100,8 +100,8 @@ impl Server {
             ..
         } = options;
         // Before a self-signed CA is written over that of the process that has the port.
-        let (admission_socket, admission) = bind(listen, ADMISSION).await?;
-        let (health_socket, health) = bind(health_listen, HEALTH).await?;
+        let (admission_socket, admission) = bind(listen, ADMISSION)?;
+        let (health_socket, health) = bind(health_listen, HEALTH)?;
         let mut certificates = Certificates::load(&options.tls, clock, Arc::clone(&metrics)).await?;
         if let Some(client_ca) = &options.client_ca {
             certificates = certificates.only_for(client_ca).await?;
@@ -280,11 +280,26 @@ pub fn tokio_runtime() -> std::io::Result<tokio::runtime::Runtime> {
         .build()
 }
 
-async fn bind(address: SocketAddr, name: &'static str) -> anyhow::Result<(TcpListener, SocketAddr)> {
+fn bind(address: SocketAddr, name: &'static str) -> anyhow::Result<(TcpListener, SocketAddr)> {
     let context = || format!("the {name} cannot bind {address}");
-    let socket = TcpListener::bind(address).await.with_context(context)?;
+    let socket = listener(address).with_context(context)?;
     let bound = socket.local_addr().with_context(context)?;
     Ok((socket, bound))
+}
+
+/// How many connections wait to be accepted. The kernel drops the first packet of more, which the client repeats after a second:
+/// that is a webhook's whole timeout.
+const BACKLOG: u32 = 4_096;
+
+fn listener(address: SocketAddr) -> std::io::Result<TcpListener> {
+    let socket = if address.is_ipv4() {
+        TcpSocket::new_v4()?
+    } else {
+        TcpSocket::new_v6()?
+    };
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
 }
 
 /// What asks a process to stop: SIGTERM from kubelet, SIGINT from a terminal.

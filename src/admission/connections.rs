@@ -60,7 +60,7 @@ pub(crate) struct Port {
 pub(crate) const ADMISSION: Port = Port {
     name: "admission",
     connections: 768,
-    handshakes: 512,
+    handshakes: 640,
     idle: IDLE_TIMEOUT,
 };
 
