@@ -13,7 +13,7 @@ use anyhow::{Context as _, anyhow};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::admission::{Answer, Connections, Phase, server};
+use crate::admission::{self, Answer, Connections, Phase, server};
 use crate::instruments::metrics::Metrics;
 use crate::platform::clock::Clock;
 use crate::tls::{self, Certificates};
@@ -111,7 +111,7 @@ impl Server {
         let ca_bundle = certificates.ca_bundle().map(str::to_owned);
 
         let mut supervisor = Supervisor::default();
-        let connections = Connections::of_admission(clock, Arc::clone(&metrics));
+        let connections = Connections::new(admission::ADMISSION, clock, Arc::clone(&metrics));
         let router = server::router(answer, Arc::clone(&metrics), readiness.phase(), clock)?;
         let listener = server::listen(
             admission_socket,

@@ -3,33 +3,28 @@
 //! The API server does not repeat a review that it has written, so a connection with a review in progress is never closed, and
 //! one that idles only after the API server has dropped it itself or when the port is full.
 
-use std::convert::Infallible;
-use std::future::ready;
 use std::io;
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::Router;
 use axum::extract::Request;
+use axum::middleware::{self, AddExtension, Next};
 use axum::response::Response;
+use axum::{Extension, Router};
 use axum_server::Server;
 use axum_server::accept::Accept;
-use hyper::body::Incoming;
 use hyper_util::rt::TokioTimer;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tower::{Service, service_fn};
+use tower::Layer as _;
 
 mod slots;
 mod stream;
 
 pub use slots::Connections;
-pub(super) use slots::Slot;
+pub(super) use slots::{Slot, Stage};
 
-use slots::Stage;
 use stream::Closable;
 
 /// How long a connection may take until the head of its next request is complete. It must exceed the 90 s after which the API
@@ -81,84 +76,71 @@ pub(crate) async fn serve<A, F>(
     failed: F,
     router: Router,
 ) where
-    A: Accept<Closable, Tracked, Service = Tracked> + Clone + Send + Sync + 'static,
+    A: Accept<Closable, Router, Service = Router> + Clone + Send + Sync + 'static,
     A::Stream: AsyncRead + AsyncWrite + Unpin + Send,
     A::Future: Send + 'static,
     F: Fn(&io::Error) + Clone + Send + Sync + 'static,
 {
-    let (handle, idle) = (connections.handle(), connections.port().idle);
+    let Port { idle, .. } = connections.0.port;
+    let handle = connections.0.handle.clone();
     let mut server = Server::from_listener(listener)
         .handle(handle)
-        .acceptor(Acceptor { handshake, failed })
+        .acceptor(Acceptor {
+            handshake,
+            failed,
+            connections,
+        })
         .http1_only();
     let mut http = server.http_builder().http1();
     http.timer(TokioTimer::new())
         .header_read_timeout(idle)
         .max_buf_size(HEAD_LIMIT);
-    let tracked = service_fn(move |peer: SocketAddr| {
-        let slot = connections.open(peer.ip()).map(Arc::new);
-        let router = router.clone();
-        ready(slot.map(|slot| Tracked { router, slot }).ok_or("the port is full"))
-    });
-    // Cannot fail: the listener is bound, and a service is always ready.
-    let _ = server.serve(tracked).await;
+    let router = router.layer(middleware::from_fn(track));
+    // Cannot fail: the listener is bound, and a router is always ready.
+    let _ = server.serve(router.into_make_service()).await;
 }
 
-/// The router for one connection, whose [`Slot`] hears of each request and answer.
+/// Tells a connection's [`Slot`] of each request and its answer.
+async fn track(Extension(slot): Extension<Arc<Slot>>, request: Request, next: Next) -> Response {
+    slot.enter(Stage::Used);
+    let mut answer = next.run(request).await;
+    slot.answered(&mut answer);
+    answer
+}
+
+/// Takes a [`Slot`] for a connection and makes its handshake, with `TCP_NODELAY`.
 #[derive(Clone)]
-pub(crate) struct Tracked {
-    router: Router,
-    slot: Arc<Slot>,
-}
-
-impl Service<Request<Incoming>> for Tracked {
-    type Response = Response;
-    type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, mut request: Request<Incoming>) -> Self::Future {
-        let slot = Arc::clone(&self.slot);
-        slot.enter(Stage::Used);
-        request.extensions_mut().insert(Arc::clone(&slot));
-        let answering = self.router.call(request);
-        Box::pin(async move {
-            let mut answer = answering.await?;
-            slot.answered(&mut answer);
-            Ok(answer)
-        })
-    }
-}
-
-/// Makes the handshake on a stream that its [`Slot`] can close, with `TCP_NODELAY`.
-#[derive(Clone)]
-pub(crate) struct Acceptor<A, F> {
+struct Acceptor<A, F> {
     handshake: A,
     failed: F,
+    connections: Connections,
 }
 
-impl<A, F> Accept<TcpStream, Tracked> for Acceptor<A, F>
+impl<A, F> Accept<TcpStream, Router> for Acceptor<A, F>
 where
-    A: Accept<Closable, Tracked, Service = Tracked>,
+    A: Accept<Closable, Router, Service = Router>,
     A::Future: Send + 'static,
     F: Fn(&io::Error) + Clone + Send + 'static,
 {
     type Stream = A::Stream;
-    type Service = Tracked;
-    type Future = Pin<Box<dyn Future<Output = io::Result<(A::Stream, Tracked)>> + Send>>;
+    type Service = AddExtension<Router, Arc<Slot>>;
+    type Future = Pin<Box<dyn Future<Output = io::Result<(Self::Stream, Self::Service)>> + Send>>;
 
-    fn accept(&self, stream: TcpStream, service: Tracked) -> Self::Future {
-        let (slot, failed) = (Arc::clone(&service.slot), self.failed.clone());
-        let nodelay = stream.set_nodelay(true);
-        let handshake = self.handshake.accept(Closable::new(stream, slot.closing()), service);
+    fn accept(&self, stream: TcpStream, router: Router) -> Self::Future {
+        let failed = self.failed.clone();
+        let slot = stream.set_nodelay(true).and_then(|()| {
+            let slot = self.connections.open(stream.peer_addr()?.ip());
+            Ok(Arc::new(slot.ok_or(io::ErrorKind::ConnectionRefused)?))
+        });
+        let accepting = slot.map(|slot| {
+            let stream = Closable::new(stream, Arc::clone(&slot.closing));
+            (self.handshake.accept(stream, router), slot)
+        });
         Box::pin(async move {
-            nodelay?;
-            let accepted = handshake.await.inspect_err(|error| failed(error))?;
+            let (handshake, slot) = accepting?;
+            let (stream, router) = handshake.await.inspect_err(|error| failed(error))?;
             slot.enter(Stage::New);
-            Ok(accepted)
+            Ok((stream, Extension(slot).layer(router)))
         })
     }
 }

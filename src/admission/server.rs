@@ -25,7 +25,7 @@ use tokio::time::Sleep;
 use crate::admission::body::{Buffered, Fault};
 use crate::admission::clients::Clients;
 use crate::admission::connections;
-use crate::admission::connections::{Connections, Slot};
+use crate::admission::connections::{Connections, Slot, Stage};
 use crate::admission::deadline::answer_within;
 use crate::admission::review::{NoOpinion, NotAReview};
 use crate::admission::{Answer, Phase, Responder, body};
@@ -158,12 +158,12 @@ async fn mutate<A: Answer>(State(endpoint): State<Arc<Endpoint<A>>>, request: Re
         }
     };
     if let Some(slot) = &slot {
-        slot.review_arrived();
+        slot.enter(Stage::Review);
     }
     let responder = Arc::new(Responder::new(endpoint.clock));
     let response = answer(&endpoint, body, &responder, deadline).await;
     if let Some(slot) = slot.filter(|_| response.status().is_success()) {
-        endpoint.clients.answered(slot.peer());
+        endpoint.clients.answered(slot.peer);
     }
     response
 }

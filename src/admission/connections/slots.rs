@@ -10,7 +10,7 @@ use axum::response::Response;
 use axum_server::Handle;
 
 use crate::admission::connections::stream::Closing;
-use crate::admission::connections::{ADMISSION, AGE_LIMIT, Port};
+use crate::admission::connections::{AGE_LIMIT, Port};
 use crate::instruments::metrics::Metrics;
 use crate::platform::clock::Clock;
 
@@ -20,15 +20,15 @@ use crate::platform::clock::Clock;
 /// oldest first, then the one of the peer address with the most connections that has idled longest. One with a review in
 /// progress is never closed; if all have one, the new connection is refused.
 #[derive(Debug, Clone)]
-pub struct Connections(Arc<Shared>);
+pub struct Connections(pub(super) Arc<Shared>);
 
 #[derive(Debug)]
-struct Shared {
-    port: Port,
+pub(super) struct Shared {
+    pub(super) port: Port,
     clock: Clock,
     metrics: Arc<Metrics>,
     slots: Mutex<Slots>,
-    handle: Handle<SocketAddr>,
+    pub(super) handle: Handle<SocketAddr>,
 }
 
 #[derive(Debug, Default)]
@@ -51,7 +51,7 @@ struct Taken {
 
 /// What a connection does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stage {
+pub(in crate::admission) enum Stage {
     Handshake,
     /// No request has begun.
     New,
@@ -103,20 +103,6 @@ impl Connections {
             slots: Mutex::default(),
             handle: Handle::new(),
         }))
-    }
-
-    /// Of the admission port.
-    #[must_use]
-    pub fn of_admission(clock: Clock, metrics: Arc<Metrics>) -> Self {
-        Self::new(ADMISSION, clock, metrics)
-    }
-
-    pub(super) fn handle(&self) -> Handle<SocketAddr> {
-        self.0.handle.clone()
-    }
-
-    pub(super) fn port(&self) -> Port {
-        self.0.port
     }
 
     /// Stops accepting, closes connections without a request and lets the others end after their answer.
@@ -191,22 +177,14 @@ impl Shared {
 pub(in crate::admission) struct Slot {
     shared: Arc<Shared>,
     id: u64,
-    peer: IpAddr,
+    pub(in crate::admission) peer: IpAddr,
     old_at_us: u64,
-    closing: Arc<Closing>,
+    pub(super) closing: Arc<Closing>,
 }
 
 impl Slot {
-    pub(in crate::admission) fn peer(&self) -> IpAddr {
-        self.peer
-    }
-
-    pub(super) fn closing(&self) -> Arc<Closing> {
-        Arc::clone(&self.closing)
-    }
-
     /// Does nothing to a connection that is being closed.
-    pub(super) fn enter(&self, stage: Stage) {
+    pub(in crate::admission) fn enter(&self, stage: Stage) {
         let mut slots = self.shared.lock();
         let now = slots.number();
         if let Some(slot) = slots.taken.get_mut(&self.id) {
@@ -215,11 +193,6 @@ impl Slot {
                 slot.since = now;
             }
         }
-    }
-
-    /// A review has arrived whole.
-    pub(in crate::admission) fn review_arrived(&self) {
-        self.enter(Stage::Review);
     }
 
     /// This is the answer to its request.

@@ -2,7 +2,6 @@
 
 use std::net::SocketAddr;
 
-use axum::Extension;
 use axum::http::StatusCode;
 use axum::routing::get;
 use axum_server::accept::DefaultAcceptor;
@@ -37,7 +36,7 @@ async fn serve(port: Port) -> Served {
     let decided = Arc::<Notify>::default();
     let wait = Arc::clone(&decided);
     let review = async move |Extension(slot): Extension<Arc<Slot>>| {
-        slot.review_arrived();
+        slot.enter(Stage::Review);
         wait.notified().await;
         StatusCode::BAD_REQUEST
     };
@@ -125,7 +124,7 @@ fn full_port_closes_the_longest_idle_of_the_busiest_peer() {
     slots.iter().for_each(|slot| slot.answered(&mut Response::default()));
     slots[1].enter(Stage::Used);
     let _new = open(4).expect("another one's slot");
-    let closed = slots.each_ref().map(|slot| slot.closing().is_due());
+    let closed = slots.each_ref().map(|slot| slot.closing.is_due());
     assert_eq!(closed, [false, false, true, false]);
 }
 
@@ -138,11 +137,11 @@ fn handshakes_are_bounded_apart_from_connections() {
     let connections = Connections::new(port, Clock::start(), Arc::default());
     let open = || connections.open([192, 0, 2, 1].into()).expect("a slot");
     let slots = [(); 3].map(|()| open());
-    let closed = slots.each_ref().map(|slot| slot.closing().is_due());
+    let closed = slots.each_ref().map(|slot| slot.closing.is_due());
     assert_eq!(closed, [true, false, false]);
     slots[1].enter(Stage::New);
     let _fourth = open();
-    assert!(!slots[1].closing().is_due() && !slots[2].closing().is_due());
+    assert!(!slots[1].closing.is_due() && !slots[2].closing.is_due());
 }
 
 #[tokio::test]
