@@ -150,7 +150,6 @@ async fn start<A: Answer>(answer: A, clock: Clock, metrics: &Arc<Metrics>) -> Se
         metrics: Arc::clone(metrics),
         readiness: Readiness::default(),
         clock,
-        spans: None,
         shutdown_delay: Duration::ZERO,
         tasks: vec![],
     })

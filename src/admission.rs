@@ -12,8 +12,8 @@ pub mod review;
 pub mod server;
 
 pub use body::{BODIES_LIMIT, BODY_LIMIT, ORDINARY_BODY};
-pub use connections::{AGE_LIMIT, Connections, FIRST_REQUEST_TIMEOUT, HEAD_LIMIT, HEAD_TIMEOUT, IDLE_TIMEOUT};
-pub(crate) use connections::{HEALTH, serve};
+pub(crate) use connections::{ADMISSION, HEALTH, serve};
+pub use connections::{AGE_LIMIT, Connections, HEAD_LIMIT, IDLE_TIMEOUT};
 pub use phase::Phase;
 pub use responder::Responder;
 

@@ -1,5 +1,4 @@
-//! What the process tells of itself: metrics, logs, traces.
+//! What the process tells of itself: metrics and logs.
 
 pub mod logs;
 pub mod metrics;
-pub mod traces;

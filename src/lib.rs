@@ -13,7 +13,7 @@
 //! | [`inspect`] | one-shot reads of a cluster, for commands |
 //! | [`tls`] | the serving certificate, and its change under a running server |
 //! | [`api`] | our custom resources: their schemas and statuses |
-//! | [`instruments`] | metrics, logs, traces |
+//! | [`instruments`] | metrics, logs |
 //! | [`platform`] | clock, files, threads for long work, the text of documents |
 
 pub mod admission;

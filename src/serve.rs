@@ -10,12 +10,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::admission::{Answer, Connections, Phase, server};
+use crate::admission::{self, Answer, Connections, Phase, server};
 use crate::instruments::metrics::Metrics;
-use crate::instruments::traces::Spans;
 use crate::platform::clock::Clock;
 use crate::tls::{self, Certificates};
 
@@ -65,8 +64,6 @@ pub struct ServeOptions<A> {
     pub readiness: Readiness,
     /// The process's clocks.
     pub clock: Clock,
-    /// Where requests are traced. Its exporter ends when the last of them was answered.
-    pub spans: Option<Spans>,
     /// How long to go on serving after being asked to stop; see [`DEFAULT_SHUTDOWN_DELAY`].
     pub shutdown_delay: Duration,
     /// What runs beside the listeners for as long as they do.
@@ -98,14 +95,13 @@ impl Server {
             metrics,
             readiness,
             clock,
-            spans,
             shutdown_delay,
             tasks,
             ..
         } = options;
         // Before a self-signed CA is written over that of the process that has the port.
-        let (admission_socket, admission) = bind(listen, ADMISSION).await?;
-        let (health_socket, health) = bind(health_listen, HEALTH).await?;
+        let (admission_socket, admission) = bind(listen, ADMISSION)?;
+        let (health_socket, health) = bind(health_listen, HEALTH)?;
         let mut certificates = Certificates::load(&options.tls, clock, Arc::clone(&metrics)).await?;
         if let Some(client_ca) = &options.client_ca {
             certificates = certificates.only_for(client_ca).await?;
@@ -115,8 +111,8 @@ impl Server {
         let ca_bundle = certificates.ca_bundle().map(str::to_owned);
 
         let mut supervisor = Supervisor::default();
-        let connections = Connections::of_admission(clock, Arc::clone(&metrics));
-        let router = server::router(answer, Arc::clone(&metrics), readiness.phase(), clock, spans)?;
+        let connections = Connections::new(admission::ADMISSION, clock, Arc::clone(&metrics));
+        let router = server::router(answer, Arc::clone(&metrics), readiness.phase(), clock)?;
         let listener = server::listen(
             admission_socket,
             tls,
@@ -125,7 +121,7 @@ impl Server {
             Arc::clone(&metrics),
             clock,
         );
-        supervisor.spawn(Task::endless(ADMISSION, listener));
+        supervisor.spawn(Task::graceful(ADMISSION, listener));
         supervisor.spawn(health::serve(health_socket, readiness.clone(), metrics, clock)?);
         let loaded = move || awaited.into_iter().for_each(Requirement::met);
         supervisor.spawn(Task::endless(CERTIFICATE, certificates.follow(loaded)));
@@ -181,9 +177,8 @@ impl Server {
     }
 
     /// Stops as a pod should: not ready at once; every answer says `Connection: close` while the delay passes and
-    /// new connections are still served; then the first moment is waited for in which graceful tasks have ended and
-    /// no request is in flight, for [`DRAIN_LIMIT`] at most; then everything is stopped. Until then no connection is
-    /// closed but behind an answer.
+    /// new connections are still served; then connections end, each after the answer to its request, and graceful tasks,
+    /// within [`DRAIN_LIMIT`]; then everything is stopped.
     ///
     /// # Errors
     /// A background task failed meanwhile. The server is stopped all the same.
@@ -209,10 +204,9 @@ impl Server {
     /// Finishes what is in flight and stops everything.
     async fn drain(mut self) -> anyhow::Result<()> {
         self.readiness.drain();
-        let connections = self.connections.clone();
+        self.connections.drain();
         let mut is_late = pin!(tokio::time::sleep(DRAIN_LIMIT));
-        let cut_off = loop {
-            let are_tasks_done = !self.supervisor.runs_graceful();
+        while self.supervisor.runs_graceful() {
             let Ended {
                 name,
                 is_graceful,
@@ -220,18 +214,18 @@ impl Server {
             } = tokio::select! {
                 biased;
                 ended = self.supervisor.next() => ended,
-                () = connections.at_rest(), if are_tasks_done => break 0,
-                () = &mut is_late => break connections.in_flight(),
+                () = &mut is_late => break,
             };
             match result {
                 Ok(()) if is_graceful => {}
                 Ok(()) => tracing::warn!(task = name, "ended while draining"),
                 Err(error) => tracing::warn!(task = name, error = format!("{error:#}"), "failed while draining"),
             }
-        };
+        }
+        let cut_off = self.connections.cut();
         self.supervisor.stop().await;
         if cut_off > 0 {
-            tracing::warn!(requests = cut_off, "still in flight at the end of the drain, cut off");
+            tracing::warn!(connections = cut_off, "still open at the end of the drain, cut off");
         }
         tracing::info!("stopped");
         Ok(())
@@ -286,11 +280,26 @@ pub fn tokio_runtime() -> std::io::Result<tokio::runtime::Runtime> {
         .build()
 }
 
-async fn bind(address: SocketAddr, name: &'static str) -> anyhow::Result<(TcpListener, SocketAddr)> {
+fn bind(address: SocketAddr, name: &'static str) -> anyhow::Result<(TcpListener, SocketAddr)> {
     let context = || format!("the {name} cannot bind {address}");
-    let socket = TcpListener::bind(address).await.with_context(context)?;
+    let socket = listener(address).with_context(context)?;
     let bound = socket.local_addr().with_context(context)?;
     Ok((socket, bound))
+}
+
+/// How many connections wait to be accepted. The kernel drops the first packet of more, which the client repeats after a second:
+/// that is a webhook's whole timeout.
+const BACKLOG: u32 = 4_096;
+
+fn listener(address: SocketAddr) -> std::io::Result<TcpListener> {
+    let socket = if address.is_ipv4() {
+        TcpSocket::new_v4()?
+    } else {
+        TcpSocket::new_v6()?
+    };
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
 }
 
 /// What asks a process to stop: SIGTERM from kubelet, SIGINT from a terminal.

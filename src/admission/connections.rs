@@ -1,42 +1,34 @@
-//! What a port takes of connections: how many, for how long, and what a request's head may cost on each.
+//! Serves HTTP/1 on a port, with a bound on its connections.
 //!
-//! The API server does not send a review again once it has written it. So a connection that has had an answer is
-//! closed behind another one, which says so, and while it idles only after the API server has dropped it itself.
+//! The API server does not repeat a review that it has written, so a connection with a review in progress is never closed, and
+//! one that idles only after the API server has dropped it itself or when the port is full.
 
-use std::convert::Infallible;
 use std::io;
-use std::net::IpAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
-use axum::http::Request;
-use hyper::body::Incoming;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
+use axum::extract::Request;
+use axum::middleware::{self, AddExtension, Next};
+use axum::response::Response;
+use axum::{Extension, Router};
+use axum_server::Server;
+use axum_server::accept::Accept;
+use hyper_util::rt::TokioTimer;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinSet;
-use tower::ServiceExt as _;
+use tower::Layer as _;
 
 mod slots;
-mod staged;
+mod stream;
 
 pub use slots::Connections;
-pub(super) use slots::Slot;
+pub(super) use slots::{Slot, Stage};
 
-use slots::Stage;
-use staged::Staged;
+use stream::Closable;
 
-/// The longest that a new connection may take to begin its first request, from the end of its handshake.
-pub const FIRST_REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// The longest that a request's head may take to arrive, from its first byte on; and an answer to be taken.
-pub const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// How long a connection may idle after an answer. It must exceed the 90 s after which the API server drops an idle
-/// connection: were ours the shorter, a review could meet a connection that we are just closing, and under
+/// How long a connection may take until the head of its next request is complete. It must exceed the 90 s after which the API
+/// server drops an idle connection: were ours the shorter, a review could meet a connection that is closing, and under
 /// `failurePolicy: Ignore` its pod would be admitted undecided.
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
 
@@ -48,109 +40,108 @@ pub const AGE_LIMIT: Duration = Duration::from_secs(3 * 60);
 /// size of one read from the socket.
 pub const HEAD_LIMIT: usize = 16 * 1024;
 
-/// How long to wait where no connection can be accepted, since there are no files left.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-
-/// A port as metrics name it, how many connections it takes, and for how long. Both ports together stay below 1,024, the
-/// number of files that a process commonly may open.
+/// A port as metrics name it, and what it takes. Both ports together stay below 1,024 connections, the number of files that a
+/// process commonly may open.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Port {
     name: &'static str,
     connections: usize,
-    first_request: Duration,
-    head: Duration,
+    /// Of these, how many may be in their handshake.
+    handshakes: usize,
     idle: Duration,
-    age: Duration,
-    /// Whether a connection that was answered with success keeps its slot, whoever wants it.
-    keeps_answered: bool,
 }
 
 /// The admission port. An API server opens a connection for each review that it sends while the others are busy.
 pub(crate) const ADMISSION: Port = Port {
     name: "admission",
     connections: 768,
-    first_request: FIRST_REQUEST_TIMEOUT,
-    head: HEAD_TIMEOUT,
+    handshakes: 640,
     idle: IDLE_TIMEOUT,
-    age: AGE_LIMIT,
-    keeps_answered: true,
 };
 
-/// The port of health and metrics. Anybody gets an answer there, so it earns no slot; and nothing that is asked is lost where
-/// an idle connection is closed.
+/// The port of health and metrics. Closing an idle connection loses nothing there.
 pub(crate) const HEALTH: Port = Port {
     name: "health",
     connections: 128,
+    handshakes: 128,
     idle: Duration::from_secs(10),
-    keeps_answered: false,
-    ..ADMISSION
 };
 
-/// Where a request is from; one of its extensions.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Peer(pub(super) IpAddr);
-
-/// Serves HTTP/1 on every connection that `listener` accepts and `handshake` lets through, with bounds on what
-/// `connections` may take. Never ends; dropped, it drops every connection.
-pub(crate) async fn serve<S, F>(
+/// Serves `router` on every connection that `handshake` accepts, until [`Connections::drain`] has ended the last one. `failed` is
+/// told each handshake's error.
+pub(crate) async fn serve<A, F>(
     listener: TcpListener,
     connections: Connections,
-    handshake: impl Fn(TcpStream) -> F,
+    handshake: A,
+    failed: F,
     router: Router,
 ) where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    F: Future<Output = io::Result<S>> + Send + 'static,
+    A: Accept<Closable, Router, Service = Router> + Clone + Send + Sync + 'static,
+    A::Stream: AsyncRead + AsyncWrite + Unpin + Send,
+    A::Future: Send + 'static,
+    F: Fn(&io::Error) + Clone + Send + Sync + 'static,
 {
-    let mut tasks = JoinSet::new();
-    loop {
-        let accepted = tokio::select! {
-            // What has ended is dropped first, so that it never piles up. There is never more of it than was accepted.
-            biased;
-            Some(_) = tasks.join_next() => continue,
-            accepted = listener.accept() => accepted,
-        };
-        match accepted {
-            Ok((stream, peer)) => {
-                if let Some(slot) = connections.open() {
-                    let peer = Peer(peer.ip());
-                    tasks.spawn(serve_one(handshake(stream), slot, peer, router.clone()));
-                }
-            }
-            Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
-        }
-    }
+    let Port { idle, .. } = connections.0.port;
+    let handle = connections.0.handle.clone();
+    let mut server = Server::from_listener(listener)
+        .handle(handle)
+        .acceptor(Acceptor {
+            handshake,
+            failed,
+            connections,
+        })
+        .http1_only();
+    let mut http = server.http_builder().http1();
+    http.timer(TokioTimer::new())
+        .header_read_timeout(idle)
+        .max_buf_size(HEAD_LIMIT);
+    let router = router.layer(middleware::from_fn(track));
+    // Cannot fail: the listener is bound, and a router is always ready.
+    let _ = server.serve(router.into_make_service()).await;
 }
 
-/// Serves one connection until it ends, a [`Stage`] of it has lasted too long, or it has to make room.
-async fn serve_one<S>(handshake: impl Future<Output = io::Result<S>>, slot: Slot, peer: Peer, router: Router)
+/// Tells a connection's [`Slot`] of each request and its answer.
+async fn track(Extension(slot): Extension<Arc<Slot>>, request: Request, next: Next) -> Response {
+    slot.enter(Stage::Used);
+    let mut answer = next.run(request).await;
+    slot.answered(&mut answer);
+    answer
+}
+
+/// Takes a [`Slot`] for a connection and makes its handshake, with `TCP_NODELAY`.
+#[derive(Clone)]
+struct Acceptor<A, F> {
+    handshake: A,
+    failed: F,
+    connections: Connections,
+}
+
+impl<A, F> Accept<TcpStream, Router> for Acceptor<A, F>
 where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    A: Accept<Closable, Router, Service = Router>,
+    A::Future: Send + 'static,
+    F: Fn(&io::Error) + Clone + Send + 'static,
 {
-    let slot = Arc::new(slot);
-    let serving = async {
-        let Ok(stream) = handshake.await else { return };
-        slot.enter(Stage::New);
-        let service = service_fn(|mut request: Request<Incoming>| {
-            slot.enter(Stage::Request);
-            request.extensions_mut().insert(Arc::clone(&slot));
-            request.extensions_mut().insert(peer);
-            let (slot, answering) = (Arc::clone(&slot), router.clone().oneshot(request));
-            async move {
-                let mut answer = answering.await?;
-                slot.answered(&mut answer);
-                Ok::<_, Infallible>(answer)
-            }
+    type Stream = A::Stream;
+    type Service = AddExtension<Router, Arc<Slot>>;
+    type Future = Pin<Box<dyn Future<Output = io::Result<(Self::Stream, Self::Service)>> + Send>>;
+
+    fn accept(&self, stream: TcpStream, router: Router) -> Self::Future {
+        let failed = self.failed.clone();
+        let slot = stream.set_nodelay(true).and_then(|()| {
+            let slot = self.connections.open(stream.peer_addr()?.ip());
+            Ok(Arc::new(slot.ok_or(io::ErrorKind::ConnectionRefused)?))
         });
-        // No timer: the time that a head may take is counted here.
-        let mut http = http1::Builder::new();
-        let stream = TokioIo::new(Staged::new(stream, Arc::clone(&slot)));
-        // An error is the client's, or that it is gone.
-        let _ = http.max_buf_size(HEAD_LIMIT).serve_connection(stream, service).await;
-    };
-    tokio::select! {
-        biased;
-        () = slot.over() => {}
-        () = serving => {}
+        let accepting = slot.map(|slot| {
+            let stream = Closable::new(stream, Arc::clone(&slot.closing));
+            (self.handshake.accept(stream, router), slot)
+        });
+        Box::pin(async move {
+            let (handshake, slot) = accepting?;
+            let (stream, router) = handshake.await.inspect_err(|error| failed(error))?;
+            slot.enter(Stage::New);
+            Ok((stream, Extension(slot).layer(router)))
+        })
     }
 }
 

@@ -16,11 +16,12 @@ use edgeward_core::engine::{DecisionContext, SharedState};
 use edgeward_core::excerpt::{LONGEST_NAME, excerpt};
 use edgeward_core::model::decision_id::DecisionId;
 use edgeward_core::model::workload::Workload;
-use edgeward_core::placement::patch::{Add, Stamp, patch};
+use edgeward_core::placement::patch::{Stamp, patch};
 use edgeward_core::placement::policy::Policies;
 use edgeward_core::placement::verdict::{Action, Estimate, Reason, Verdict};
 use edgeward_core::units::Micros;
 use edgeward_core::wire::pod::{Pod, Text};
+use json_patch::PatchOperation;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
@@ -28,14 +29,10 @@ use serde_json::value::RawValue;
 use crate::admission::Responder;
 use crate::instruments::logs::LogLimit;
 use crate::instruments::metrics::Metrics;
-use crate::instruments::traces::Attributes;
 use crate::platform::clock::Clock;
 
 const API_VERSION: &str = "admission.k8s.io/v1";
 const KIND: &str = "AdmissionReview";
-
-/// The attribute of a span that has the reason code.
-const REASON: &str = "edgeward.reason";
 
 /// The most list elements and fields that a pod may have. Each takes a few bytes of the body and up to 500 bytes of memory once it is
 /// read: `{},` may be a container.
@@ -65,11 +62,6 @@ impl NoOpinion {
             NoOpinion::Panic => Reason::Panic,
             NoOpinion::NotReady => Reason::NotReady,
         }
-    }
-
-    /// What a trace says of it.
-    pub(super) fn attributes(self) -> Attributes {
-        vec![(REASON, self.reason().as_str().to_owned())]
     }
 
     fn warning(self) -> &'static str {
@@ -170,7 +162,6 @@ impl Reviewer {
         if is_ours {
             self.count(verdict.action, verdict.reason, class(&workload), responder.elapsed());
             self.log(request, &pod, &workload, &verdict);
-            responder.record(|| attributes(request, &workload, &verdict));
         }
         bytes
     }
@@ -222,7 +213,6 @@ impl Reviewer {
                     "untouched"
                 );
             }
-            responder.record(|| vec![(REASON, reason.as_str().to_owned())]);
         }
         let mut response = Response::allowed(&request.uid);
         response.audit("reason", reason.as_str());
@@ -310,7 +300,7 @@ fn respond<'a>(
     request: &'a Request<'a>,
     workload: &'a Workload<'a>,
     verdict: &'a Verdict<'a>,
-    operations: &[Add],
+    operations: &[PatchOperation],
 ) -> Response<'a> {
     let mut response = Response::allowed(&request.uid);
     verdict.warnings.iter().for_each(|warning| response.warn(warning));
@@ -353,20 +343,6 @@ fn kind_of_line(request: &Request<'_>, verdict: &Verdict<'_>) -> Option<&'static
         Action::PassThrough => Some(verdict.reason.as_str()),
         Action::Place(_) | Action::Hold | Action::Deny => request.is_dry_run().then_some("dry run"),
     }
-}
-
-/// The same for a trace.
-fn attributes(request: &Request<'_>, workload: &Workload<'_>, verdict: &Verdict<'_>) -> Attributes {
-    let of = |name, value: &str| (name, value.to_owned());
-    let mut attributes = vec![
-        of("edgeward.review.uid", &request.uid),
-        of("k8s.namespace.name", &workload.namespace),
-        of("edgeward.class", class(workload)),
-        of("edgeward.verdict", verdict.action.as_str()),
-        of(REASON, verdict.reason.as_str()),
-    ];
-    attributes.extend(verdict.site().map(|site| of("edgeward.site", site.name())));
-    attributes
 }
 
 /// A name of the pod's as far as a line of the log goes: none that the API server keeps is longer, but it asks us before it looks.
@@ -530,7 +506,7 @@ impl<'a> Response<'a> {
         self.status = Some(Status { code: 403, message });
     }
 
-    fn patch(&mut self, operations: &[Add]) {
+    fn patch(&mut self, operations: &[PatchOperation]) {
         if !operations.is_empty() {
             // Operations are plain strings and maps, which always serialise.
             let patch = serde_json::to_vec(operations).unwrap_or_default();

@@ -14,32 +14,30 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
+use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
 use rustls::{AlertDescription, ServerConfig};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::runtime::{self, Runtime};
+use tokio::net::TcpListener;
+use tokio::runtime::{self, Handle, Runtime};
 use tokio::sync::{Semaphore, watch};
-use tokio::task::JoinHandle;
-use tokio::time::{Sleep, timeout};
-use tokio_rustls::TlsAcceptor;
-use tokio_rustls::server::TlsStream;
+use tokio::task::{JoinHandle, block_in_place};
+use tokio::time::Sleep;
 
 use crate::admission::body::{Buffered, Fault};
 use crate::admission::clients::Clients;
 use crate::admission::connections;
-use crate::admission::connections::{Connections, Peer, Slot};
+use crate::admission::connections::{Connections, Slot, Stage};
 use crate::admission::deadline::answer_within;
 use crate::admission::review::{NoOpinion, NotAReview};
 use crate::admission::{Answer, Phase, Responder, body};
 use crate::instruments::logs::LogLimit;
 use crate::instruments::metrics::{HandshakeFailure, Metrics};
-use crate::instruments::traces::{Attributes, Spans};
 use crate::platform::clock::Clock;
 
 /// Where reviews are posted.
 pub const PATH: &str = "/mutate";
 
 /// The longest a handshake may take; the API server gives up after as long.
-pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How many reviews are decided at the same time; the others wait, until their deadline at most. It does not grow with the
 /// number of cores, because each review takes memory.
@@ -51,8 +49,6 @@ struct Endpoint<A> {
     metrics: Arc<Metrics>,
     phase: watch::Receiver<Phase>,
     clock: Clock,
-    /// Where requests are traced.
-    spans: Option<Spans>,
     /// Decides reviews.
     threads: ReviewThreads,
     /// [`REVIEWS_AT_A_TIME`]; never closed.
@@ -89,14 +85,12 @@ pub fn router<A: Answer>(
     metrics: Arc<Metrics>,
     phase: watch::Receiver<Phase>,
     clock: Clock,
-    spans: Option<Spans>,
 ) -> io::Result<Router> {
     let endpoint = Arc::new(Endpoint {
         answer,
         metrics,
         phase,
         clock,
-        spans,
         threads: ReviewThreads::start()?,
         slots: Arc::new(Semaphore::new(REVIEWS_AT_A_TIME)),
         large: Arc::new(Semaphore::new(1)),
@@ -111,8 +105,7 @@ pub fn router<A: Answer>(
     Ok(router)
 }
 
-/// Serves `router` over TLS. Never ends; dropped, it drops every connection: wait until `connections` are at rest. (A
-/// graceful end would close those that idle, and one of them may just be getting a review.)
+/// Serves `router` over TLS, until [`Connections::drain`] has ended the last connection.
 pub async fn listen(
     socket: TcpListener,
     tls: Arc<ServerConfig>,
@@ -121,24 +114,16 @@ pub async fn listen(
     metrics: Arc<Metrics>,
     clock: Clock,
 ) {
-    let handshakes = Arc::new(Handshakes::new(tls, metrics, clock));
-    let handshake = |stream| Arc::clone(&handshakes).accept(stream);
-    connections::serve(socket, connections, handshake, router).await;
+    let limit = Arc::new(LogLimit::new(clock));
+    let failed = move |error: &io::Error| handshake_failed(error, &metrics, &limit);
+    let handshake = RustlsAcceptor::new(RustlsConfig::from_config(tls)).handshake_timeout(HANDSHAKE_TIMEOUT);
+    connections::serve(socket, connections, handshake, failed, router).await;
 }
 
-/// Every answer passes here: errors are counted, spans end, and a draining server closes its connections.
-async fn finish<A: Answer>(State(endpoint): State<Arc<Endpoint<A>>>, mut request: Request, next: Next) -> Response {
-    let spans = endpoint.spans.as_ref();
-    let span = spans.and_then(|spans| Some((spans, spans.begin(request.headers())?)));
-    if span.is_some() {
-        request.extensions_mut().insert(Traced);
-    }
+/// Every answer passes here: errors are counted, and a draining server closes its connections.
+async fn finish<A: Answer>(State(endpoint): State<Arc<Endpoint<A>>>, request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     let status = response.status();
-    if let Some((spans, begun)) = span {
-        let recorded = response.extensions_mut().remove::<Attributes>();
-        spans.end(begun, status, recorded.unwrap_or_default());
-    }
     if status.is_client_error() || status.is_server_error() {
         endpoint.metrics.http_error(status.as_u16());
     }
@@ -150,15 +135,9 @@ async fn finish<A: Answer>(State(endpoint): State<Arc<Endpoint<A>>>, mut request
     response
 }
 
-/// Marks a request whose answer is to say what was decided.
-#[derive(Debug, Clone, Copy)]
-struct Traced;
-
 async fn mutate<A: Answer>(State(endpoint): State<Arc<Endpoint<A>>>, request: Request) -> Response {
     let mut deadline = pin!(tokio::time::sleep(answer_within(request.uri())));
-    let is_traced = request.extensions().get::<Traced>().is_some();
     let slot = request.extensions().get::<Arc<Slot>>().cloned();
-    let peer = request.extensions().get::<Peer>().copied();
     if !is_json(request.headers()) {
         return refuse(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
@@ -178,17 +157,13 @@ async fn mutate<A: Answer>(State(endpoint): State<Arc<Endpoint<A>>>, request: Re
             return refuse(StatusCode::BAD_REQUEST, format!("the body cannot be read: {error}\n"));
         }
     };
-    if let Some(slot) = slot {
-        slot.review_arrived();
+    if let Some(slot) = &slot {
+        slot.enter(Stage::Review);
     }
-    let responder = Responder::new(endpoint.clock);
-    let responder = Arc::new(if is_traced { responder.traced() } else { responder });
-    let mut response = answer(&endpoint, body, &responder, deadline).await;
-    if let Some(Peer(address)) = peer.filter(|_| response.status().is_success()) {
-        endpoint.clients.answered(address);
-    }
-    if let Some(recorded) = responder.recorded() {
-        response.extensions_mut().insert(recorded.clone());
+    let responder = Arc::new(Responder::new(endpoint.clock));
+    let response = answer(&endpoint, body, &responder, deadline).await;
+    if let Some(slot) = slot.filter(|_| response.status().is_success()) {
+        endpoint.clients.answered(slot.peer);
     }
     response
 }
@@ -225,24 +200,32 @@ async fn answer<A: Answer>(
 
 /// The threads that decide reviews, [`REVIEWS_AT_A_TIME`]. No other work runs on them, so that nothing that blocks (a name
 /// look-up that gets no answer, say) keeps a review waiting.
-struct ReviewThreads(Option<Runtime>);
+struct ReviewThreads {
+    handle: Handle,
+    /// Taken when it is dropped.
+    runtime: Option<Runtime>,
+}
 
 impl ReviewThreads {
     fn start() -> io::Result<Self> {
         let mut threads = runtime::Builder::new_multi_thread();
         let threads = threads.worker_threads(REVIEWS_AT_A_TIME).thread_name("review");
-        threads.build().map(|runtime| Self(Some(runtime)))
+        let runtime = threads.build()?;
+        Ok(Self {
+            handle: runtime.handle().clone(),
+            runtime: Some(runtime),
+        })
     }
 
     /// A panic of the work is an error of the task.
-    fn spawn<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Option<JoinHandle<T>> {
-        self.0.as_ref().map(|runtime| runtime.spawn(async { work() }))
+    fn spawn<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+        self.handle.spawn(async { work() })
     }
 }
 
 impl Drop for ReviewThreads {
     fn drop(&mut self) {
-        if let Some(runtime) = self.0.take() {
+        if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
     }
@@ -265,16 +248,18 @@ async fn review<A: Answer>(
         let _turns = (alone, slot);
         answer.review(&body, &responder)
     });
-    match review {
-        Some(review) => review.await.map_err(|_| NoOpinion::Panic),
-        None => Err(NoOpinion::NotReady),
-    }
+    review.await.map_err(|_| NoOpinion::Panic)
 }
+
+/// Bodies of more bytes are not parsed while other tasks wait for the thread.
+const PARSED_IN_PLACE: usize = 256 * 1024;
 
 /// The answer of last resort. Should it panic too, the client gets a 500, which `failurePolicy: Ignore` admits.
 fn no_opinion(answer: &impl Answer, body: &[u8], why: NoOpinion, responder: &Responder) -> Response {
-    responder.record(|| why.attributes());
-    match catch_unwind(AssertUnwindSafe(|| answer.no_opinion(body, why, responder.elapsed()))) {
+    let answer = || answer.no_opinion(body, why, responder.elapsed());
+    let answer = || catch_unwind(AssertUnwindSafe(answer));
+    let is_large = body.len() > PARSED_IN_PLACE;
+    match if is_large { block_in_place(answer) } else { answer() } {
         Ok(answered) => respond(answered),
         Err(_) => (StatusCode::INTERNAL_SERVER_ERROR, "the review failed\n").into_response(),
     }
@@ -302,47 +287,19 @@ fn is_json(headers: &HeaderMap) -> bool {
     essence.trim().eq_ignore_ascii_case("application/json")
 }
 
-/// The handshakes of a port, counted.
-struct Handshakes {
-    acceptor: TlsAcceptor,
-    metrics: Arc<Metrics>,
-    limit: LogLimit,
-}
-
-impl Handshakes {
-    fn new(tls: Arc<ServerConfig>, metrics: Arc<Metrics>, clock: Clock) -> Self {
-        Self {
-            acceptor: tls.into(),
-            metrics,
-            limit: LogLimit::new(clock),
-        }
-    }
-
-    /// `TCP_NODELAY`, then the handshake within [`HANDSHAKE_TIMEOUT`].
-    async fn accept(self: Arc<Self>, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
-        let handshake = async {
-            stream.set_nodelay(true)?;
-            self.acceptor.accept(stream).await
-        };
-        let timed_out = |_| Err(io::ErrorKind::TimedOut.into());
-        let accepted = timeout(HANDSHAKE_TIMEOUT, handshake).await.unwrap_or_else(timed_out);
-        accepted.inspect_err(|error| self.failed(error))
-    }
-
-    fn failed(&self, error: &io::Error) {
-        let cause = cause(error);
-        self.metrics.handshake_failure(cause);
-        let words = match cause {
-            HandshakeFailure::Rejected => Some("a client does not trust our certificate; is its caBundle ours?"),
-            HandshakeFailure::Client => Some("a client showed no certificate that --client-ca vouches for"),
-            _ => None,
-        };
-        let due = words.and_then(|words| Some((words, self.limit.due(words)?)));
-        if let Some((words, held_back)) = due {
-            tracing::warn!(%error, held_back, "{words}");
-        } else {
-            tracing::debug!(%error, cause = cause.as_str(), "handshake failed");
-        }
+fn handshake_failed(error: &io::Error, metrics: &Metrics, limit: &LogLimit) {
+    let cause = cause(error);
+    metrics.handshake_failure(cause);
+    let words = match cause {
+        HandshakeFailure::Rejected => Some("a client does not trust our certificate; is its caBundle ours?"),
+        HandshakeFailure::Client => Some("a client showed no certificate that --client-ca vouches for"),
+        _ => None,
+    };
+    let due = words.and_then(|words| Some((words, limit.due(words)?)));
+    if let Some((words, held_back)) = due {
+        tracing::warn!(%error, held_back, "{words}");
+    } else {
+        tracing::debug!(%error, cause = cause.as_str(), "handshake failed");
     }
 }
 

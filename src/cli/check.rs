@@ -76,7 +76,7 @@ enum Output {
 impl Check {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let metrics = Arc::new(Metrics::new());
-        let _logs = logs::init_logging(LogFormat::Pretty, "error", Arc::clone(&metrics))?;
+        let _logs = logs::init_logging(LogFormat::Pretty, "error", &metrics)?;
         let clock = Clock::start();
         let report = self
             .cluster

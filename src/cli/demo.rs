@@ -81,7 +81,6 @@ async fn play() -> anyhow::Result<()> {
         metrics,
         readiness: Readiness::default(),
         clock,
-        spans: None,
         shutdown_delay: Duration::ZERO,
         tasks: vec![],
     })

@@ -52,7 +52,7 @@ enum Output {
 impl Fleet {
     pub(super) fn run(self) -> anyhow::Result<()> {
         let metrics = Arc::new(Metrics::new());
-        let _logs = logs::init_logging(LogFormat::Pretty, "warn", Arc::clone(&metrics))?;
+        let _logs = logs::init_logging(LogFormat::Pretty, "warn", &metrics)?;
         let clock = Clock::start();
         let (snapshot, now) = self.cluster.ask(async |connection| {
             let found = self.installed.read(connection).await?;

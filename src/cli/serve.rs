@@ -57,11 +57,6 @@ pub(super) struct Serve {
     #[arg(long, env = "POD_NAMESPACE", default_value = "edgeward-system")]
     namespace: String,
 
-    /// Send a span for each request to this OpenTelemetry collector: OTLP over HTTP, in JSON, such as
-    /// http://otel-collector:4318/v1/traces. The API server's traceparent says which ones.
-    #[arg(long, value_name = "URL", env = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")]
-    traces: Option<String>,
-
     /// Seconds to go on serving after SIGTERM, until every API server has heard that we are leaving.
     #[arg(long, value_name = "SECONDS", default_value_t = DEFAULT_SHUTDOWN_DELAY.as_secs())]
     shutdown_delay: u64,
@@ -79,7 +74,7 @@ fn address(text: &str) -> Result<SocketAddr, String> {
 impl Serve {
     pub(super) fn run(self) -> anyhow::Result<()> {
         let metrics = Arc::new(Metrics::new());
-        let _logs = logs::init_logging(self.log_format, "info", Arc::clone(&metrics))?;
+        let _logs = logs::init_logging(self.log_format, "info", &metrics)?;
         let runtime = serve::tokio_runtime()?;
         let ended = runtime.block_on(self.serve(metrics));
         runtime.shutdown_background();
@@ -105,7 +100,6 @@ impl Serve {
             configuration,
             certificate,
             client_ca,
-            traces: self.traces.filter(|url| !url.is_empty()),
             shutdown_delay: Duration::from_secs(self.shutdown_delay),
         };
         webhook.run(metrics).await

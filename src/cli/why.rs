@@ -85,7 +85,7 @@ fn pod_name(text: &str) -> Result<String, String> {
 impl Why {
     pub(super) fn run(self) -> anyhow::Result<()> {
         let metrics = Arc::new(Metrics::new());
-        let _logs = logs::init_logging(LogFormat::Pretty, "error", Arc::clone(&metrics))?;
+        let _logs = logs::init_logging(LogFormat::Pretty, "error", &metrics)?;
         let clock = Clock::start();
         let explanation = self
             .cluster

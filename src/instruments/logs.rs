@@ -1,10 +1,10 @@
 //! Structured logs on standard error; standard output belongs to the commands.
 
-use std::io::IsTerminal as _;
+use std::io::{BufWriter, IsTerminal as _, stderr};
 use std::panic;
-use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
+use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::util::SubscriberInitExt as _;
@@ -13,10 +13,8 @@ use crate::instruments::metrics::Metrics;
 use crate::platform::clock::Clock;
 
 mod limit;
-mod lines;
 
 pub use limit::LogLimit;
-use lines::Lines;
 
 /// The environment variable with the log filter, in the notation of tracing-subscriber: `debug`,
 /// `info,edgeward::tls=debug`.
@@ -31,36 +29,29 @@ pub enum LogFormat {
     Pretty,
 }
 
-/// The process's logs. Dropping it waits, for a second at most, until the last lines are written.
-#[derive(Debug)]
-#[must_use = "the last lines are lost unless it lives as long as the process"]
-pub struct Logs(Lines);
+/// How many lines wait for a slow reader; more are dropped and counted.
+const WAITING: usize = 4_096;
 
-impl Drop for Logs {
-    fn drop(&mut self) {
-        self.0.settle();
-    }
-}
-
-/// Sends the process's logs, panics included, to standard error; which, is up to [`FILTER_VARIABLE`] or, where that is
-/// unset or empty, to `filter`. Once per process.
-///
-/// Nobody who logs ever waits for standard error: while it takes no line, 1 MiB of them is kept, and more are
-/// dropped and counted.
+/// Sends the process's logs, panics included, to standard error, by [`FILTER_VARIABLE`] or, where that is unset or empty, by
+/// `filter`. Once per process. A log call never waits for standard error. The guard waits, for a second at most, until the last
+/// lines are written.
 ///
 /// # Errors
-/// The filter in [`FILTER_VARIABLE`] cannot be read, logs already go elsewhere, or the system gives no thread.
-pub fn init_logging(format: LogFormat, filter: &str, metrics: Arc<Metrics>) -> anyhow::Result<Logs> {
+/// The filter in [`FILTER_VARIABLE`] cannot be read, or logs already go elsewhere.
+pub fn init_logging(format: LogFormat, filter: &str, metrics: &Metrics) -> anyhow::Result<WorkerGuard> {
     let stated = std::env::var(FILTER_VARIABLE).unwrap_or_default();
     let filter = if stated.is_empty() { filter } else { &stated };
     let filter = read_filter(filter).with_context(|| format!("{FILTER_VARIABLE}={filter} is no log filter"))?;
-    let lines = Lines::start(std::io::stderr(), metrics).context("logs cannot be set up")?;
-    let writer = lines.clone();
+    let lines = NonBlockingBuilder::default()
+        .buffered_lines_limit(WAITING)
+        .thread_name("log");
+    let (writer, guard) = lines.finish(BufWriter::new(stderr()));
+    metrics.count_dropped_lines(writer.error_counter());
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         // It would tell standard error, and panic where that is closed.
         .log_internal_errors(false)
-        .with_writer(move || writer.clone());
+        .with_writer(writer);
     match format {
         LogFormat::Json => builder
             .json()
@@ -68,11 +59,11 @@ pub fn init_logging(format: LogFormat, filter: &str, metrics: Arc<Metrics>) -> a
             .with_span_list(false)
             .finish()
             .try_init(),
-        LogFormat::Pretty => builder.with_ansi(std::io::stderr().is_terminal()).finish().try_init(),
+        LogFormat::Pretty => builder.with_ansi(stderr().is_terminal()).finish().try_init(),
     }
     .context("logs cannot be set up")?;
     log_panics();
-    Ok(Logs(lines))
+    Ok(guard)
 }
 
 /// Where kube-client warns with the whole body of an answer that it cannot read. That of a Secret is private keys.

@@ -18,6 +18,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Metric, Registry};
+use tracing_appender::non_blocking::ErrorCounter;
 
 mod configuration;
 mod controllers;
@@ -113,6 +114,7 @@ pub struct Metrics {
     prometheus_queries: Counters<2>,
     ready: Gauge,
     log_lines_dropped: Counter,
+    dropped_lines: OnceLock<ErrorCounter>,
     /// Certificates.
     pub tls: TlsMetrics,
     /// The live view.
@@ -175,8 +177,9 @@ impl Metrics {
             log_lines_dropped: register(
                 to,
                 "edgeward_log_lines_dropped",
-                "Log lines that standard error did not take",
+                "Log lines that standard error did not take fast enough",
             ),
+            dropped_lines: OnceLock::new(),
             tls: TlsMetrics::new(to),
             view: ViewMetrics::new(to),
             waitlist: WaitlistMetrics::new(to),
@@ -252,9 +255,9 @@ impl Metrics {
         self.ready.set(is_ready.into());
     }
 
-    /// Counts log lines that were lost.
-    pub fn log_lines_dropped(&self, lines: usize) {
-        self.log_lines_dropped.inc_by(u64::try_from(lines).unwrap_or(u64::MAX));
+    /// Reads the number of lost log lines there for every page. Only the first call counts.
+    pub fn count_dropped_lines(&self, counter: ErrorCounter) {
+        let _ = self.dropped_lines.set(counter);
     }
 
     /// Every metric, in the OpenMetrics text format; see [`CONTENT_TYPE`]. Cost: a pass over all nodes.
@@ -279,6 +282,10 @@ impl Metrics {
             self.reservations.set(count(ledger.open()));
             let expired = self.reservations_expired.inner();
             expired.store(ledger.expired(), Ordering::Relaxed);
+        }
+        if let Some(counter) = self.dropped_lines.get() {
+            let lines = u64::try_from(counter.dropped_lines()).unwrap_or(u64::MAX);
+            self.log_lines_dropped.inner().store(lines, Ordering::Relaxed);
         }
         text::encode(out, &self.registry)
     }

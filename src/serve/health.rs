@@ -9,6 +9,7 @@ use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
 use axum::routing::get;
+use axum_server::accept::DefaultAcceptor;
 use tokio::net::TcpListener;
 
 use crate::admission;
@@ -35,7 +36,7 @@ pub(super) fn serve(
     let listener = async move {
         let socket = TcpListener::from_std(socket)?;
         let connections = Connections::new(admission::HEALTH, clock, metrics);
-        admission::serve(socket, connections, |stream| std::future::ready(Ok(stream)), service).await;
+        admission::serve(socket, connections, DefaultAcceptor::new(), |_: &_| {}, service).await;
         Ok(())
     };
     Ok(Task::new(HEALTH, listener).on(&thread))

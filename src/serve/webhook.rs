@@ -18,7 +18,6 @@ use crate::controllers::events;
 use crate::controllers::lease::Leadership;
 use crate::instruments::logs::LogLimit;
 use crate::instruments::metrics::Metrics;
-use crate::instruments::traces::Spans;
 use crate::platform::clock::Clock;
 use crate::serve::live::{self, View};
 use crate::serve::{Readiness, ServeOptions, Task};
@@ -44,8 +43,6 @@ pub struct Webhook {
     pub certificate: CertificateSource,
     /// PEM file with the authorities of which clients must have a certificate.
     pub client_ca: Option<PathBuf>,
-    /// Where spans are sent.
-    pub traces: Option<String>,
     /// How long to go on serving after being asked to stop.
     pub shutdown_delay: Duration,
 }
@@ -89,13 +86,6 @@ impl Webhook {
         };
         metrics.follow(Arc::clone(&view.shared));
         let (tls, certificate_tasks) = self.certificate.open(self.service, view.cluster, clock, &metrics)?;
-        let (spans, exporter) = match self.traces {
-            Some(url) => {
-                let (spans, exporter) = Spans::new(&url, clock).context("--traces")?;
-                (Some(spans), Some(Task::graceful("traces", exporter.run())))
-            }
-            None => (None, None),
-        };
         let reviewer = Reviewer {
             config: view.config,
             policies: view.policies,
@@ -114,9 +104,8 @@ impl Webhook {
             metrics,
             readiness,
             clock,
-            spans,
             shutdown_delay: self.shutdown_delay,
-            tasks: tasks.into_iter().flatten().chain(exporter).collect(),
+            tasks: tasks.into_iter().flatten().collect(),
         })
         .await
     }

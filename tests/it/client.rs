@@ -4,7 +4,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::FutureExt as _;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion};
@@ -140,11 +139,6 @@ impl Connection {
     pub(crate) async fn end_post(&mut self) -> std::io::Result<Answered> {
         self.send(REVIEW).await?;
         self.receive().await
-    }
-
-    /// Whether the server has not closed it yet, as far as that was heard of here.
-    pub(crate) fn is_open(&mut self) -> bool {
-        self.stream.fill_buf().now_or_never().is_none()
     }
 
     /// Waits until the server closes the connection, or says something.

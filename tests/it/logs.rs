@@ -11,7 +11,7 @@ use crate::process::Process;
 use crate::program::{edgeward, is_recorded};
 
 /// The creation of a pod that states nothing, which is a line in the log for the first ones.
-pub(crate) const CREATE: &str = r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u",
+const CREATE: &str = r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u",
 "resource":{"group":"","version":"v1","resource":"pods"},"operation":"CREATE","namespace":"shop",
 "object":{"metadata":{"name":"camera"},"spec":{"containers":[{"name":"c","image":"i"}]}}}}"#;
 
@@ -40,7 +40,7 @@ async fn lines_were_dropped(process: &Process) -> bool {
     })
 }
 
-pub(crate) async fn ends(mut process: Process) -> Option<i32> {
+async fn ends(mut process: Process) -> Option<i32> {
     process.signal("TERM");
     eventually("not ready", async || {
         get(process.health, "/readyz").await.expect("answered").status == 503
@@ -75,12 +75,9 @@ async fn a_log_that_cannot_be_written_stops_nothing() {
     let mut process = Process::start();
     process.log = None;
     let mut connection = process.client().connect().await.expect("handshake");
-    eventually("the closed pipe is noticed", async || {
+    for _ in 0..10 {
         create(&mut connection).await;
-        lines_were_dropped(&process).await
-    })
-    .await;
-    create(&mut connection).await;
+    }
     assert_eq!(get(process.health, "/livez").await.expect("answered").status, 200);
     drop(connection);
     assert_eq!(ends(process).await, Some(0));

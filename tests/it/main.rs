@@ -25,6 +25,4 @@ mod settings;
 mod shutdown;
 mod slo;
 mod tls_reload;
-mod traces;
-mod transport;
 mod upstream;

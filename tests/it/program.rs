@@ -10,7 +10,6 @@ pub(crate) fn edgeward() -> Command {
     let mut command = Command::new(other.unwrap_or_else(|| env!("CARGO_BIN_EXE_edgeward").into()));
     command
         .env_remove("EDGEWARD_LOG")
-        .env_remove("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
         .env_remove("POD_NAMESPACE")
         .env_remove("KUBECONFIG");
     command

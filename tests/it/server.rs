@@ -48,7 +48,6 @@ fn answering<A: Answer>(answer: A, tls: Source) -> ServeOptions<A> {
         metrics: Arc::new(Metrics::new()),
         readiness: Readiness::new(),
         clock: Clock::start(),
-        spans: None,
         shutdown_delay: Duration::ZERO,
         tasks: Vec::new(),
     }

@@ -7,10 +7,9 @@ use edgeward::admission::Phase;
 use edgeward::serve;
 use edgeward::serve::{ServeOptions, Server, Task};
 
-use crate::client::{Client, eventually, get};
+use crate::client::{eventually, get};
 use crate::process::Process;
 use crate::server::{options, self_signed};
-use crate::transport::Transport;
 
 #[tokio::test]
 async fn sigterm_drains_and_exits_with_0() {
@@ -63,36 +62,6 @@ async fn sigint_stops_as_well() {
         .await
         .expect("joined");
     assert_eq!(status.code(), Some(0));
-}
-
-#[tokio::test]
-async fn no_connection_is_closed_but_behind_an_answer() {
-    let server = Server::start(options(self_signed())).await.expect("started");
-    let client = Client::new(server.admission(), server.ca_bundle().expect("self-signed"));
-    let mut transport = Transport::warm(client.clone(), 5).await.expect("answered");
-    let mut last = client.connect().await.expect("handshake");
-    last.begin_post().await.expect("in flight");
-
-    // Without a delay: only what is in flight keeps it.
-    let health = server.health();
-    let stopping = tokio::spawn(server.shutdown());
-    eventually("not ready", async || {
-        get(health, "/readyz").await.expect("answered").status == 503
-    })
-    .await;
-    for left in (1..5).rev() {
-        let answered = transport.post().await.expect("on a connection that idled");
-        assert_eq!((answered.status, answered.header("connection")), (200, Some("close")));
-        assert_eq!(transport.idle(), left);
-    }
-    let mut new = client.connect().await.expect("new connections are still served");
-    assert_eq!(new.post().await.expect("answered").header("connection"), Some("close"));
-    assert_eq!(transport.idle(), 1, "it has idled all the time");
-
-    let answered = last.end_post().await.expect("what is in flight is finished");
-    assert_eq!(answered.header("connection"), Some("close"));
-    stopping.await.expect("joined").expect("stopped");
-    eventually("the last ends with the server", async || transport.idle() == 0).await;
 }
 
 #[tokio::test]

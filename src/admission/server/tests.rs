@@ -1,4 +1,4 @@
-//! The router without a port, and the handshake on a socket pair.
+//! The router without a port.
 
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -6,16 +6,13 @@ use std::task::{Context, Poll, Waker};
 
 use axum::body::{Body, Bytes, HttpBody};
 use axum::http::Method;
-use futures::FutureExt as _;
 use http_body_util::BodyExt as _;
-use rustls::pki_types::ServerName;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tower::ServiceExt as _;
 
 use super::*;
 use crate::admission::{BODIES_LIMIT, BODY_LIMIT, ORDINARY_BODY};
 use crate::platform::clock::Clock;
-use crate::tls::{Certificates, Service, Source};
 
 /// Says which way it was asked; `review` does what the test wants first.
 struct Scripted<F>(F);
@@ -49,7 +46,7 @@ fn harness_of(answer: impl Answer) -> Harness {
     let metrics = Arc::new(Metrics::new());
     let (phase, receiver) = watch::channel(Phase::Serving);
     Harness {
-        router: router(Arc::new(answer), Arc::clone(&metrics), receiver, Clock::start(), None).expect("threads"),
+        router: router(Arc::new(answer), Arc::clone(&metrics), receiver, Clock::start()).expect("threads"),
         metrics,
         phase,
     }
@@ -81,14 +78,6 @@ fn review(uri: &str, body: impl Into<Body>) -> Request {
         .header(CONTENT_TYPE, "application/json")
         .body(body.into())
         .expect("a request")
-}
-
-#[tokio::test]
-async fn a_review_is_answered_in_json() {
-    let (status, headers, body) = harness(|_| {}).post("{}").await;
-    assert_eq!((status, body.as_str()), (StatusCode::OK, "reviewed"));
-    assert_eq!(headers[CONTENT_TYPE], "application/json");
-    assert!(!headers.contains_key(CONNECTION));
 }
 
 #[tokio::test]
@@ -254,32 +243,6 @@ async fn an_overdue_review_is_answered_once_and_without_an_opinion() {
     assert!(claims.recv().expect("it ran to its end"));
 }
 
-#[test]
-fn blocked_threads_for_blocking_work_keep_no_review_waiting() {
-    let mut runtime = tokio::runtime::Builder::new_current_thread();
-    let runtime = runtime.enable_all().max_blocking_threads(1).build().expect("a runtime");
-    let (release, released) = channel::<()>();
-    runtime.spawn_blocking(move || released.recv());
-    let (_, _, body) = runtime.block_on(async { harness(|_| {}).post("{}").await });
-    assert_eq!(body, "reviewed");
-    drop(release);
-}
-
-#[tokio::test]
-async fn a_review_that_claimed_its_answer_before_the_deadline_is_waited_for() {
-    let (claimed, claims) = channel();
-    let harness = harness(move |responder| {
-        let _ = claimed.send(responder.claim());
-        // Past the deadline, which finds the answer claimed.
-        while responder.elapsed() < Duration::from_millis(100) {
-            std::thread::yield_now();
-        }
-    });
-    let (_, _, body) = harness.send(review("/mutate?timeout=100ms", "{}")).await;
-    let claimed = claims.recv().expect("it ran");
-    assert_eq!(body, if claimed { "reviewed" } else { "no opinion: Deadline" });
-}
-
 #[tokio::test]
 async fn reviews_without_a_slot_are_answered_in_time_and_served_again_afterwards() {
     let ((release, released), (claimed, claims)) = (channel(), channel());
@@ -342,20 +305,6 @@ async fn large_reviews_are_decided_one_at_a_time_and_ordinary_ones_pass_them() {
 }
 
 #[tokio::test]
-async fn a_review_that_has_arrived_keeps_its_connection() {
-    let connections = Connections::of_admission(Clock::start(), Arc::default());
-    let slot = Arc::new(connections.open().expect("the first"));
-    let younger: Vec<_> = std::iter::from_fn(|| connections.open()).take(767).collect();
-    let harness = harness(move |_| drop(connections.open().expect("that of a younger one")));
-    let mut review = review("/mutate", "{}");
-    review.extensions_mut().insert(Arc::clone(&slot));
-    let (_, _, body) = harness.send(review).await;
-    assert_eq!(body, "reviewed");
-    assert!(slot.over().now_or_never().is_none());
-    assert!(younger[0].over().now_or_never().is_some());
-}
-
-#[tokio::test]
 async fn a_panic_is_answered_without_an_opinion() {
     let harness = harness(|_| panic!("a bug"));
     let (status, _, body) = harness.post("{}").await;
@@ -386,50 +335,4 @@ async fn a_draining_server_decides_and_closes_its_connections() {
         assert_eq!(headers[CONNECTION], "close");
     }
     assert_eq!(harness.post("{}").await.2, "reviewed");
-}
-
-#[tokio::test]
-async fn accepted_connections_have_nodelay() {
-    let metrics = Arc::new(Metrics::new());
-    let source = Source::SelfSigned {
-        directory: None,
-        service: Service {
-            name: "e".into(),
-            namespace: "n".into(),
-        },
-    };
-    let certificates = Certificates::load(&source, Clock::start(), Arc::clone(&metrics))
-        .await
-        .expect("made");
-    let tls = certificates.server_config().expect("a configuration");
-    let handshakes = Arc::new(Handshakes::new(tls, Arc::clone(&metrics), Clock::start()));
-
-    let socket = TcpListener::bind("127.0.0.1:0").await.expect("bound");
-    let address = socket.local_addr().expect("an address");
-    let mut roots = rustls::RootCertStore::empty();
-    let pem = certificates.ca_bundle().expect("a bundle").as_bytes();
-    roots
-        .add(rustls::pki_types::pem::PemObject::from_pem_slice(pem).expect("PEM"))
-        .expect("a root");
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let client = rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .expect("versions")
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    let connect = async {
-        let stream = TcpStream::connect(address).await.expect("connected");
-        let name = ServerName::try_from("e.n.svc").expect("a name");
-        tokio_rustls::TlsConnector::from(Arc::new(client))
-            .connect(name, stream)
-            .await
-            .expect("handshake")
-    };
-    let accept = async {
-        let (stream, _) = socket.accept().await.expect("accepted");
-        stream.set_nodelay(false).expect("set");
-        handshakes.accept(stream).await.expect("handshake")
-    };
-    let (_client, server) = tokio::join!(connect, accept);
-    assert!(server.get_ref().0.nodelay().expect("get"));
 }

@@ -167,7 +167,9 @@ impl HostileClients {
         let connected = clients.len();
         ensure!(connected > count / 2, "{connected} of {count} connected");
         let acts = futures::future::join_all(clients.into_iter().map(act));
-        let ends = tokio::time::timeout(BOUND, acts).await.context("some are not cut")?;
+        let ends = tokio::time::timeout(2 * BOUND, acts)
+            .await
+            .context("some are not cut")?;
         ends.into_iter().collect::<Result<Vec<_>>>()?;
         Ok(connected)
     }
