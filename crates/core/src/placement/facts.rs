@@ -55,12 +55,12 @@ fn impossible(case: &Case<'_, '_>, sites: &[Assessment<'_>]) -> Impossible {
     if sites.iter().any(Assessment::is_possible) {
         return Impossible::Other;
     }
+    let is_stated = case.intent.sites.is_some()
+        || nodes::is_data_nowhere(case.workload, case.room.snapshot) && is_class_gated(case);
     let edge_is_refused = |code| sites.iter().any(|site| rank::is_edge(site) && site.is_refused(code));
     if edge_is_refused(RefusalCode::TooLarge) {
         Impossible::Size
-    } else if case.intent.sites.is_some() {
-        Impossible::Stated
-    } else if nodes::is_data_nowhere(case.workload, case.room.snapshot) && is_class_gated(case) {
+    } else if is_stated {
         Impossible::Stated
     } else if edge_is_refused(RefusalCode::MissingTrait) {
         Impossible::Traits
