@@ -138,7 +138,7 @@ pub(crate) fn beside_a_labelling_webhook(fixture: &Fixture<'_>) -> Result<()> {
     fixture.kubectl.create(&pod(fixture, "released", 500, 5))?;
     is_held(fixture, "released", "held_no_capacity")?;
     nodes.wan.reopen()?;
-    goes(fixture, &nodes, "released", "cloud", "released_cloud")?;
+    goes(fixture, &nodes, "released", "cloud", "cloud_edge_no_capacity")?;
     is_labelled("released")?;
     let refused = [("result", "refused")];
     let count = edgeward.count("edgeward_held_pod_changes_total", &refused)?;
@@ -156,7 +156,7 @@ pub(crate) fn is_confined(fixture: &Fixture<'_>, held: &str, domain: &str) -> Re
     let decision = format!("/metadata/annotations/scheduling.{domain}~1");
     let release = json!([
         {"op": "add", "path": format!("{decision}decision"), "value": "edge"},
-        {"op": "replace", "path": format!("{decision}reason"), "value": "released_edge"},
+        {"op": "replace", "path": format!("{decision}reason"), "value": "edge_no_slo_target"},
         {"op": "add", "path": "/spec/nodeSelector", "value": {"node.role/edge": "true"}},
         {"op": "remove", "path": "/spec/schedulingGates/0"},
     ]);

@@ -248,7 +248,7 @@ pub(crate) fn until_the_wan_is_back(fixture: &Fixture<'_>) -> Result<()> {
         .run(&["delete", "priorityclass", "held-important"], "")?;
 
     nodes.wan.reopen()?;
-    goes(fixture, &nodes, "patient", "cloud", "released_cloud")?;
+    goes(fixture, &nodes, "patient", "cloud", "cloud_edge_no_capacity")?;
     let pod = fixture.kubectl.get("pod", "patient")?;
     let cost = &pod["metadata"]["annotations"]["controller.kubernetes.io/pod-deletion-cost"];
     ensure!(cost == "-100", "{pod}");
@@ -273,7 +273,7 @@ pub(crate) fn until_the_wan_is_back(fixture: &Fixture<'_>) -> Result<()> {
     told(
         "patient",
         "Released",
-        &["released to site cloud", "released_cloud", "RTT"],
+        &["released to site cloud", "cloud_edge_no_capacity", "RTT"],
     )?;
     told("urgent", "Held", &["held_no_capacity", "cpu 300m"])?;
     told("urgent", "Released", &["released to site edge", "released_timeout"])?;
@@ -315,7 +315,7 @@ pub(crate) fn behind_other_gates(fixture: &Fixture<'_>) -> Result<()> {
             .run(&["patch", "pod", name, "--type=json", "-p", &admit], "")
     };
     remove_first_gate("queued")?;
-    goes(fixture, &nodes, "queued", "edge", "released_edge")?;
+    goes(fixture, &nodes, "queued", "edge", "edge_feasible_slo_met")?;
     let pod_now = fixture.kubectl.get("pod", "queued")?;
     ensure!(pod_now["spec"]["affinity"] == stored["spec"]["affinity"], "{pod_now}");
 

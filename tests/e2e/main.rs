@@ -236,7 +236,6 @@ const TESTS: &[Test] = &[
         traits::on_the_node_that_has_them,
     ),
     ("away::until_the_site_is_back", Domain, away::until_the_site_is_back),
-    ("away::nothing_is_held", Nodes, away::nothing_is_held),
     ("held::until_the_wan_is_back", Domain, held::until_the_wan_is_back),
     ("held::behind_other_gates", Domain, held::behind_other_gates),
     ("live::hostile_pods", Cluster, live::memory::hostile_pods),

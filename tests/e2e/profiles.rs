@@ -131,7 +131,7 @@ pub(crate) fn rank_sites_by_metrics(fixture: &Fixture<'_>) -> Result<()> {
     })?;
     is_now(fixture, &asks, CLOUD)?;
     says(20, 100);
-    becomes(&asks, "edge: edge_profile")?;
+    becomes(&asks, EDGE)?;
     says(300, 100);
     becomes(&asks, CLOUD)?;
 

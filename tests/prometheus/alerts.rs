@@ -32,11 +32,11 @@ const WELL: &[(&str, &str)] = &[
     ),
     ("edgeward_held_oldest_timestamp_seconds", "0x10 0+30x50"),
     (
-        r#"edgeward_held_pod_changes_total{reason="released_edge",result="changed"}"#,
+        r#"edgeward_held_pod_changes_total{reason="edge_feasible_slo_met",result="changed"}"#,
         "0+1x60",
     ),
     (
-        r#"edgeward_held_pod_changes_total{reason="released_edge",result="refused"}"#,
+        r#"edgeward_held_pod_changes_total{reason="edge_feasible_slo_met",result="refused"}"#,
         "0x60",
     ),
     ("edgeward_tls_certificate_not_after_seconds", "2592000x60"),
@@ -147,7 +147,7 @@ const CASES: &[Case] = &[
     ),
     (
         &[(
-            r#"edgeward_held_pod_changes_total{reason="released_edge",result="refused"}"#,
+            r#"edgeward_held_pod_changes_total{reason="edge_feasible_slo_met",result="refused"}"#,
             "0+1x60",
         )],
         &["EdgewardReleasesRefused"],

@@ -402,7 +402,7 @@ pub(crate) fn policies_decide(fixture: &Fixture<'_>) -> Result<()> {
         json!({"selector": {"matchLabels": {"app": "abroad"}}, "slo": {"class": "batch", "sites": "region=us"}});
     kubectl.create(&policy("abroad", &abroad))?;
     let mut by_abroad = json!({"class": "batch", "policySites": "region=us", "decision": "cloud", "site": "cloud",
-        "reason": "cloud_edge_not_in_sites"});
+        "reason": "cloud_pinned_by_pod"});
     let mut pod = plain("abroad", "abroad");
     pod["metadata"]["annotations"] = json!({"slo.example.io/policySites": "edge"});
     becomes(&kubectl, &pod, &by_abroad)?;
@@ -503,7 +503,7 @@ pub(crate) fn faulty_policies(fixture: &Fixture<'_>) -> Result<()> {
     let faulty = json!({"class": "batch", "sites": "region=us", "priority": 11});
     let mut pod = plain("abroad", "abroad");
     let placed = json!({"class": "batch", "policySites": "region=us", "decision": "cloud", "site": "cloud",
-        "reason": "cloud_edge_not_in_sites"});
+        "reason": "cloud_pinned_by_pod"});
 
     let running = start()?;
     kubectl.create(&abroad(whole.clone()))?;

@@ -36,7 +36,7 @@ pub(crate) fn in_single_namespaces(fixture: &Fixture<'_>) -> Result<()> {
     fixture.kubectl.create(&pod(fixture, "waiting", 500, 5))?;
     is_held(fixture, "waiting", "held_no_capacity")?;
     nodes.wan.reopen()?;
-    goes(fixture, &nodes, "waiting", "cloud", "released_cloud")?;
+    goes(fixture, &nodes, "waiting", "cloud", "cloud_edge_no_capacity")?;
 
     let account = format!("system:serviceaccount:{NAMESPACE}:edgeward");
     let says = |level: &str, words: &str| -> Result<Said> {

@@ -211,7 +211,7 @@ fn permitted() -> Vec<Row> {
             json!([
                 op("test", "/spec/schedulingGates/1/name", json!(GATE)),
                 op("add", &format!("{OURS}decision"), json!("cloud")),
-                op("add", &format!("{OURS}reason"), json!("released_cloud")),
+                op("add", &format!("{OURS}reason"), json!("cloud_edge_no_capacity")),
                 remove(&format!("{OURS}wanRttMs")),
                 op("add", cost, json!("-100")),
                 op("add", &format!("{selector}/node.role~1cloud"), json!("true")),

@@ -46,7 +46,7 @@ pub(crate) fn may_not_be_removed(fixture: &Fixture<'_>) -> Result<()> {
     })?;
     let note = event["note"].as_str().unwrap_or_default();
     ensure!(event["type"] == "Warning" && note.contains(WORDS), "{event:#}");
-    let refused = [("reason", "released_cloud"), ("result", "refused")];
+    let refused = [("reason", "cloud_edge_no_capacity"), ("result", "refused")];
     eventually("it is tried again", BOUND, || {
         let count = edgeward.count("edgeward_held_pod_changes_total", &refused)?;
         ensure!(count >= 2, "{count}");
@@ -54,7 +54,7 @@ pub(crate) fn may_not_be_removed(fixture: &Fixture<'_>) -> Result<()> {
     })?;
     ensure!(is_gated(&fixture.kubectl.get("pod", "waiting")?), "it is free");
     drop(policy);
-    goes(fixture, &nodes, "waiting", "cloud", "released_cloud")?;
+    goes(fixture, &nodes, "waiting", "cloud", "cloud_edge_no_capacity")?;
     events::one(fixture, "waiting", "ReleaseRefused").map(drop)
 }
 
@@ -87,7 +87,7 @@ pub(crate) fn placement_is_refused(fixture: &Fixture<'_>) -> Result<()> {
         ensure!(pod["spec"].get("nodeSelector").is_none(), "{pod:#}");
         Ok(())
     })?;
-    let refused = [("reason", "released_cloud"), ("result", "refused")];
+    let refused = [("reason", "cloud_edge_no_capacity"), ("result", "refused")];
     let count = edgeward.count("edgeward_held_pod_changes_total", &refused)?;
     ensure!(count >= 3, "{count}");
     let event = events::one(fixture, "waiting", "ReleaseRefused")?;
@@ -192,5 +192,5 @@ pub(crate) fn of_another_domain(fixture: &Fixture<'_>) -> Result<()> {
     edgeward.start_again()?;
     eventually("the first leads again", BOUND, || edgeward.leads())?;
     nodes.wan.reopen()?;
-    goes(fixture, &nodes, "waiting", "cloud", "released_cloud")
+    goes(fixture, &nodes, "waiting", "cloud", "cloud_edge_no_capacity")
 }

@@ -82,7 +82,7 @@ pub(crate) fn never_left(fixture: &Fixture<'_>) -> Result<()> {
     fixture
         .kubectl
         .create(&of_sites(fixture, "american", "region notin (eu)"))?;
-    goes(fixture, &nodes, "american", "cloud", "cloud_edge_not_in_sites")?;
+    goes(fixture, &nodes, "american", "cloud", "cloud_pinned_by_pod")?;
     fixture
         .kubectl
         .create(&of_sites(fixture, "martian", "region in (mars)"))?;
@@ -93,19 +93,14 @@ pub(crate) fn never_left(fixture: &Fixture<'_>) -> Result<()> {
     let note = event["note"].as_str().unwrap_or_default();
     ensure!(note.contains("region in (mars)"), "{note}");
 
-    // The cloud has room for it, and its own region gets some only after its limit.
+    // The cloud has room for it, and its own region only later.
     fixture.kubectl.create(&of_sites(fixture, "european", "region=eu"))?;
-    is_held(fixture, "european", "held_no_capacity")?;
-    eventually("its limit is over", BOUND, || {
-        let pod = fixture.kubectl.get("pod", "european")?;
-        ensure!(annotation(&pod, "reason") == Some("released_timeout"), "{pod}");
-        ensure!(pod["spec"]["nodeSelector"] == nodes.selector("edge"), "{pod}");
-        Ok(())
-    })?;
+    let european = fixture.kubectl.get("pod", "european")?;
+    ensure!(european["spec"]["nodeSelector"] == nodes.selector("edge"), "{european}");
     fixture
         .kubectl
         .run(&["delete", "pod", "filler", "--grace-period=0", "--force"], "")?;
-    goes(fixture, &nodes, "european", "edge", "released_timeout")?;
+    goes(fixture, &nodes, "european", "edge", "edge_pinned_by_pod")?;
     let martian = fixture.kubectl.get("pod", "martian")?;
     ensure!(is_gated(&martian), "{martian}");
 

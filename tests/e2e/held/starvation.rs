@@ -65,7 +65,7 @@ pub(crate) fn large_pod_runs(fixture: &Fixture<'_>) -> Result<()> {
             nodes.site_of(&large) == Some("edge") && large["status"]["phase"] == "Running",
             "{large}"
         );
-        ensure!(annotation(&large, "reason") == Some("released_edge"), "{large}");
+        ensure!(annotation(&large, "reason") == Some("edge_feasible_slo_met"), "{large}");
         Ok(())
     })
 }

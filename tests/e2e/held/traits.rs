@@ -40,7 +40,7 @@ pub(crate) fn on_the_node_that_has_them(fixture: &Fixture<'_>) -> Result<()> {
 
     for name in ["one", "two", "three"] {
         kubectl.create(&requiring(fixture, name, "SecureRuntime, GreenEnergy?"))?;
-        goes(fixture, &nodes, name, "edge", "edge_feasible_slo_met")?;
+        goes(fixture, &nodes, name, "edge", "edge_pinned_by_pod")?;
         let pod = kubectl.get("pod", name)?;
         ensure!(
             pod["spec"]["nodeName"] == edge[3] && pod["spec"]["nodeSelector"][LABEL] == "true",
@@ -56,10 +56,7 @@ pub(crate) fn on_the_node_that_has_them(fixture: &Fixture<'_>) -> Result<()> {
         events::one(fixture, "urgent", "Held")
     })?;
     let note = event["note"].as_str().unwrap_or_default();
-    ensure!(
-        note.starts_with("held until a node has its traits: Attestation") && note.contains("missing_trait"),
-        "{note}"
-    );
+    ensure!(note.starts_with("gated: ") && note.contains("missing_trait"), "{note}");
     eventually("its limit is over", BOUND, || {
         let pod = kubectl.get("pod", "urgent")?;
         ensure!(annotation(&pod, "reason") == Some("released_timeout"), "{pod}");
@@ -74,7 +71,7 @@ pub(crate) fn on_the_node_that_has_them(fixture: &Fixture<'_>) -> Result<()> {
     kubectl.create(&requiring(fixture, "patient", "Attestation"))?;
     is_held(fixture, "patient", "held_no_capacity")?;
     label(&edge[1], "traits.edgeward.io/Attestation")?;
-    goes(fixture, &nodes, "patient", "edge", "released_edge")?;
+    goes(fixture, &nodes, "patient", "edge", "edge_pinned_by_pod")?;
     for name in ["patient", "urgent"] {
         eventually("it is bound where its trait is", BOUND, || {
             let pod = kubectl.get("pod", name)?;

@@ -58,5 +58,5 @@ pub(crate) fn frees_what_was_reserved(fixture: &Fixture<'_>) -> Result<()> {
 
     proxy.heal()?;
     hand_to(Value::Null, 1)?;
-    goes(fixture, &nodes, "held", "edge", "released_edge")
+    goes(fixture, &nodes, "held", "edge", "edge_feasible_slo_met")
 }

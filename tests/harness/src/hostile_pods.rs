@@ -89,7 +89,7 @@ fn gated(fixture: &Fixture<'_>, bytes: usize, at: &str) -> Template {
     let sites = (0..120).map(|number| (format!("site-{number:03}"), json!({"fit": 1, "eta": 1})));
     let explain = Value::Object(sites.collect()).to_string();
     let annotations = &mut pod["metadata"]["annotations"];
-    annotations["scheduling.example.io/reason"] = json!("held_terminating");
+    annotations["scheduling.example.io/reason"] = json!("held_site_away");
     annotations["scheduling.example.io/timestamp"] = json!(at);
     annotations["scheduling.example.io/explain"] = json!(explain);
     let hosts: Vec<_> = (0..20).map(|number| format!("node-{number:02}.example.com")).collect();
