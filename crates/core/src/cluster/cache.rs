@@ -10,7 +10,6 @@ mod entry;
 mod full_clouds;
 mod measured;
 mod node_entry;
-mod placeholders;
 mod pods;
 mod queues;
 mod request_sum;
@@ -81,8 +80,6 @@ pub struct Cache {
     /// Until when each node counts as young that does so now.
     young: BTreeSet<(Moment, NodeId)>,
     priority_caps: PriorityCaps,
-    /// Nodes on which there are placeholders.
-    nodes_of_placeholders: BTreeSet<NodeId>,
     /// Placeholders have a lower priority than this.
     headroom_below: i32,
     terminations: Terminations,
@@ -110,6 +107,8 @@ struct SiteEntry {
     probed: Option<Link>,
     /// Its nodes by name, which is the order in which they are published.
     members: BTreeMap<Arc<str>, NodeId>,
+    /// Whether placeholders are on any of these, as published.
+    has_placeholders: bool,
     /// Whether nodes came, went or changed since.
     is_outdated: bool,
 }
@@ -121,6 +120,7 @@ impl Cache {
             site: Site::new(Arc::clone(definition)),
             probed: None,
             members: BTreeMap::new(),
+            has_placeholders: false,
             is_outdated: false,
         };
         Self {
@@ -210,7 +210,7 @@ impl Cache {
         }
         self.move_to(id, site);
         self.touch(id);
-        self.unbound_pods.node_gained(id);
+        self.unbound_pods.gained.insert(id);
         self.delta.gained.insert(id);
     }
 
@@ -222,7 +222,7 @@ impl Cache {
         if let Some(entry) = self.nodes.get_mut(&id) {
             entry.known = false;
         }
-        self.unbound_pods.node_lost(id);
+        self.unbound_pods.lost.insert(id);
         self.delta.lost.insert(id);
         self.delta.gained.remove(&id);
         self.forget_unused(id);
@@ -321,11 +321,16 @@ impl Cache {
         for (at, (entry, queues)) in self.sites.iter_mut().zip(queues).enumerate() {
             entry.publish_nodes(&self.nodes);
             entry.site.queues = queues;
-            if let Some((closed, is_opened)) = self.queues.closed_if_changed(at) {
-                if is_opened { &mut gained } else { &mut lost }.push(at);
+            if let Some(closed) = self.queues.closed.take_changed(at) {
+                let is_opened = |(namespace, uid, _): (&str, &str, &u64)| closed.get(namespace, uid).is_none();
+                if entry.site.closed.iter().any(is_opened) {
+                    gained.push(at);
+                } else {
+                    lost.push(at);
+                }
                 entry.site.closed = Arc::new(closed);
             }
-            if let Some(pods) = self.queues.pods_if_changed(at) {
+            if let Some(pods) = self.queues.stay.take_changed(at) {
                 entry.site.pods_of = Arc::new(pods);
             }
         }
@@ -339,7 +344,7 @@ impl Cache {
             claims: Arc::default(),
             volumes: None,
             awaits_volumes: false,
-            has_placeholders: !self.nodes_of_placeholders.is_empty(),
+            has_placeholders: self.sites.iter().any(|entry| entry.has_placeholders),
             offloadings: self.liqo().map(|liqo| Arc::clone(&liqo.offloadings)),
             profiles: Arc::default(),
         }
@@ -432,19 +437,27 @@ impl Cache {
         }
     }
 
-    /// Charges the node with a pod once more or, `by` -1, once less.
-    fn change_charge(&mut self, id: NodeId, pod: &PodEntry, by: i64) {
-        self.save_before(id);
-        let Some(entry) = self.nodes.get_mut(&id) else { return };
-        entry.change(pod, self.headroom_below, by);
-        self.note_placeholders(id);
-        self.touch(id);
-        if by > 0 {
-            self.unbound_pods.node_lost(id);
-        } else {
-            self.unbound_pods.node_gained(id);
-            self.forget_unused(id);
+    /// Pods below this priority that state no SLO are placeholders from now on. Cost: a pass over all pods, if it changed.
+    fn set_headroom_below(&mut self, headroom_below: i32) {
+        if std::mem::replace(&mut self.headroom_below, headroom_below) == headroom_below {
+            return;
         }
+        for (&id, entry) in &mut self.nodes {
+            self.before.entry(id).or_insert_with(|| Arc::clone(&entry.node));
+            entry.terminating.clear();
+            entry.placeholders.clear();
+        }
+        for (uid, pod) in &self.pods {
+            if pod.unbound.is_some() {
+                self.unbound_pods.due.insert(pod.key(uid));
+            }
+            if let Some(entry) = pod.charged.and_then(|id| self.nodes.get_mut(&id)) {
+                entry.change_parts(pod, headroom_below, 1);
+            }
+        }
+        self.nodes.values_mut().for_each(NodeEntry::refresh);
+        self.unbound_pods.gained.extend(self.nodes.keys());
+        self.sites.iter_mut().for_each(|site| site.is_outdated = true);
     }
 
     /// The one copy of a string that many pods share.
@@ -467,6 +480,7 @@ impl SiteEntry {
         if std::mem::take(&mut self.is_outdated) {
             let members = self.members.values().filter_map(|id| nodes.get(id));
             self.site.nodes = Arc::new(members.map(|entry| Arc::clone(&entry.node)).collect());
+            self.has_placeholders = self.site.nodes().any(|node| !node.placeholders.is_empty());
         }
     }
 }

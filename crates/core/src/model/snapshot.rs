@@ -237,15 +237,13 @@ impl<T> ByController<T> {
 }
 
 impl ByController<u64> {
-    /// Changes a count, which is dropped with its last, and returns it.
-    pub fn change(&mut self, namespace: &str, uid: &str, by: i64) -> u64 {
+    /// Changes a count, which is dropped with its last.
+    pub fn change(&mut self, namespace: &str, uid: &str, by: i64) {
         let count = self.entry(namespace, uid).or_default();
         *count = count.saturating_add_signed(by);
-        let count = *count;
-        if count == 0 {
+        if *count == 0 {
             self.remove(namespace, uid);
         }
-        count
     }
 }
 

@@ -174,9 +174,12 @@ fn lacks_edge(case: &Case<'_, '_>, sites: &[Assessment<'_>]) -> bool {
         let selector = site.site.definition.selector();
         !rank::is_edge(site) && site.is_possible() && case.workload.constraints.selects(selector)
     };
-    let is_empty = |site: &Assessment<'_>| rank::is_edge(site) && site.site.nodes.is_empty() && site.is_possible();
+    let is_there = |site: &Assessment<'_>| {
+        let is_excluded = !site.is_possible();
+        rank::is_edge(site) && (is_excluded || !site.site.nodes.is_empty())
+    };
     let states_more = case.intent.sites.is_some() || case.intent.traits.is_some();
-    !states_more && sites.iter().any(is_empty) && !sites.iter().any(names)
+    !states_more && !sites.iter().any(is_there) && !sites.iter().any(names)
 }
 
 /// Where a gated pod waits best: the node that comes closest to having room for it at the sites that lack nothing but room,

@@ -100,13 +100,13 @@ shop/web runs on node c1 of site cloud: the edge has no room, and this cloud mee
 asks for  latency, latency target 300 ms, priority 5, cpu 200m
 decided   site cloud: the edge has no room, and this cloud meets its time (cloud_edge_no_capacity)
           at 2026-11-21T11:50:00Z, 10 min ago, RTT 22 ms
-          cloud: ETA 164 ms, fits 1 node, feasible
+          cloud: ETA 164 ms, fits 1 node, not refused
           edge: ETA 120 ms, fits 0 nodes, refused: no node has room (no_room)
 is        Running, node c1, site cloud
           started at 2026-11-21T11:50:03Z
 now       site edge: it fits and meets its SLO (edge_feasible_slo_met)
-          edge: ETA 120 ms (queue 0 + processing 120 + WAN 0), fits 1 node, feasible
-          cloud: ETA 170 ms (queue 0 + processing 120 + WAN 50), fits 1 node, feasible
+          edge: ETA 120 ms (queue 0 + processing 120 + WAN 0), fits 1 node, Good
+          cloud: ETA 170 ms (queue 0 + processing 120 + WAN 50), fits 1 node, Good
 changed   site cloud → edge
           reason cloud_edge_no_capacity → edge_feasible_slo_met
           RTT 22 ms → 25 ms
@@ -133,7 +133,7 @@ fn a_held_pod_is_told_what_it_waits_for() {
         None,
         &[],
     );
-    let first = "shop/web does not run: held by edgeward for 10 s: no site has room for it; it waits behind our scheduling \
+    let first = "shop/web does not run: held by edgeward for 10 s: no site is good for it now; it waits behind our scheduling \
                  gate (held_no_capacity)\n";
     assert!(text.starts_with(first), "{text}");
     for line in [
@@ -141,7 +141,7 @@ fn a_held_pod_is_told_what_it_waits_for() {
         "          2 of 5 held pods are given room before it\n",
         "          kube-scheduler: blocked due to non-empty scheduling gates\n",
         // It goes on being held, and its own constraints are kept.
-        "now       hold: no site has room for it; it waits behind our scheduling gate (held_no_capacity)\n",
+        "now       hold: no site is good for it now; it waits behind our scheduling gate (held_no_capacity)\n",
         "fits 0 nodes, refused: the pod's constraints do not allow its only node (no_matching_node)\n",
         "changed   nothing that the decision names\n",
     ] {
@@ -177,7 +177,7 @@ fn that_nobody_releases_it_is_said_first() {
         "4 h: nobody releases it: no replica of edgeward has led since 2026-11-21T09:00:00Z (2 h ago); start a replica, or remove \
          its gate: edgeward release web -n shop",
         &[
-            "decided   hold: no site has room for it",
+            "decided   hold: no site is good for it now",
             "          held longer than it may be, since 2026-11-21T08:00:30Z\n",
             "now       site edge: there is room for it now",
         ],
@@ -200,7 +200,7 @@ fn that_nobody_releases_it_is_said_first() {
          of the leader say why",
         &["          held longer than it may be, since 2026-11-21T11:50:30Z\n"],
     );
-    let waits = "no site has room for it; it waits behind our scheduling gate (held_no_capacity)";
+    let waits = "no site is good for it now; it waits behind our scheduling gate (held_no_capacity)";
     says("2026-11-21T11:59:30Z", &[GATE], None, &format!("30 s: {waits}"), &[]);
     // While the gates of others hold it, the limit does not count.
     says(

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::cluster::cache::Cache;
 use crate::model::slo::Class;
-use crate::model::snapshot::Snapshot;
+use crate::model::snapshot::{QueueGroup, Snapshot};
 use crate::model::workload::Workload;
 
 /// What a pod that charges nothing, because kube-scheduler has refused it, adds to the queues of its site.
@@ -26,22 +26,13 @@ impl Contribution {
         let Some(site) = snapshot.sites.iter_mut().find(|site| is_its(site.name())) else {
             return snapshot;
         };
-        if let Some(group) = self.group {
-            let is_its = |class, priority, slo_priority| (class, priority, slo_priority) == group;
-            let groups = site.queues.iter_mut();
-            for queue in groups.filter(|queue| is_its(queue.class, queue.priority, queue.slo_priority)) {
-                queue.waiting = queue.waiting.saturating_sub(1);
-            }
+        let mut queues = site.queues.iter_mut();
+        let is_its = |queue: &&mut QueueGroup| Some((queue.class, queue.priority, queue.slo_priority)) == self.group;
+        if let Some(queue) = queues.find(is_its) {
+            queue.waiting = queue.waiting.saturating_sub(1);
         }
-        if let (true, Some(uid)) = (self.fits, workload.controller.as_deref())
-            && let Some(&pods) = site.closed.get(&workload.namespace, uid)
-        {
-            let closed = Arc::make_mut(&mut site.closed);
-            if pods > 1 {
-                closed.entry(&workload.namespace, uid).insert_entry(pods - 1);
-            } else {
-                closed.remove(&workload.namespace, uid);
-            }
+        if let (true, Some(uid)) = (self.fits, workload.controller.as_deref()) {
+            Arc::make_mut(&mut site.closed).change(&workload.namespace, uid, -1);
         }
         snapshot
     }
@@ -55,7 +46,10 @@ impl Cache {
         Some(Contribution {
             site: unbound.site.map(|at| self.sites[at].site.name().into()),
             fits: unbound.closes_site(),
-            group: pod.counted.group(),
+            group: pod
+                .counted
+                .group
+                .map(|(_, class, priority, slo)| (class, priority, slo)),
         })
     }
 }

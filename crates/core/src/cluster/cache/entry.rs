@@ -149,13 +149,5 @@ pub(super) struct Counted {
     /// Until when nothing needs to be said of it by the cloud that it is bound to.
     pub(super) silent_until: Option<Moment>,
     /// The site at which it is one of its controller's.
-    pub(super) stays: Option<u32>,
-}
-
-impl Counted {
-    /// Class, pod priority and SLO priority, where it was counted at all.
-    pub(super) fn group(&self) -> Option<(Class, i32, u8)> {
-        self.group
-            .map(|(_, class, priority, slo_priority)| (class, priority, slo_priority))
-    }
+    pub(super) stays: Option<usize>,
 }

@@ -117,7 +117,7 @@ impl Cache {
             None => node.filter(|_| is_active),
         };
         if entry.unbound.is_some() {
-            self.unbound_pods.schedule_check(entry.key(&uid));
+            self.unbound_pods.due.insert(entry.key(&uid));
         }
         self.record_first_charge(&uid, &mut entry, now);
         self.insert_pod(uid, entry);
@@ -247,35 +247,33 @@ impl Cache {
         if let Some(unbound) = &entry.unbound {
             self.unbound_pods.forget(&entry.key(uid), unbound);
         }
-        self.discharge_pod(uid, entry);
+        self.change_charge(uid, entry, -1);
     }
 
     /// Adds everything that this pod adds.
     fn insert_pod(&mut self, uid: Arc<str>, mut entry: PodEntry) {
-        self.charge_pod(&uid, &entry);
+        self.change_charge(&uid, &entry, 1);
         self.count(&uid, &mut entry);
         self.pods.insert(uid, Box::new(entry));
     }
 
-    /// Charges the node that the pod says it charges.
-    pub(super) fn charge_pod(&mut self, uid: &Arc<str>, entry: &PodEntry) {
-        let Some(id) = entry.charged else { return };
-        if entry.is_assumed()
-            && let Some(node) = self.nodes.get_mut(&id)
-        {
-            node.assumed.insert(entry.key(uid));
+    /// Charges its node with the pod or, `by` -1, takes that back.
+    pub(super) fn change_charge(&mut self, uid: &Arc<str>, pod: &PodEntry, by: i64) {
+        let Some(id) = pod.charged else { return };
+        self.save_before(id);
+        let Some(node) = self.nodes.get_mut(&id) else { return };
+        node.change(pod, self.headroom_below, by);
+        let key = pod.key(uid);
+        if by > 0 {
+            if pod.is_assumed() {
+                node.assumed.insert(key);
+            }
+            self.unbound_pods.lost.insert(id);
+        } else {
+            node.assumed.remove(&key);
+            self.unbound_pods.gained.insert(id);
         }
-        self.change_charge(id, entry, 1);
-    }
-
-    /// The reverse of [`Self::charge_pod`].
-    pub(super) fn discharge_pod(&mut self, uid: &Arc<str>, entry: &PodEntry) {
-        let Some(id) = entry.charged else { return };
-        if entry.is_assumed()
-            && let Some(node) = self.nodes.get_mut(&id)
-        {
-            node.assumed.remove(&entry.key(uid));
-        }
-        self.change_charge(id, entry, -1);
+        self.touch(id);
+        self.forget_unused(id);
     }
 }

@@ -16,13 +16,8 @@ use crate::model::snapshot::{ByController, QueueGroup};
 pub(super) struct Queues {
     /// Pods that wait for room, by site, class and priorities.
     waiting: BTreeMap<Group, u64>,
-    closed: BTreeMap<usize, ByController<u64>>,
-    closed_changed: BTreeSet<usize>,
-    /// Sites that were opened to a controller.
-    opened: BTreeSet<usize>,
-    /// Pods by site and controller.
-    stay: BTreeMap<u32, ByController<u64>>,
-    stay_changed: BTreeSet<u32>,
+    pub(super) closed: BySite,
+    pub(super) stay: BySite,
     /// Whether anybody asks for these.
     pub(super) counts_pods: bool,
     /// Whether nodes or namespaces changed so that pods count elsewhere.
@@ -46,19 +41,8 @@ impl Queues {
                 self.waiting.remove(&group);
             }
         }
-        let Some(controller) = &entry.controller else { return };
-        if let Some(site) = counted.closes {
-            let closed = self.closed.entry(site).or_default();
-            if closed.change(&entry.namespace, controller, by) == 0 {
-                self.opened.insert(site);
-            }
-            self.closed_changed.insert(site);
-        }
-        if let Some(site) = counted.stays {
-            let stay = self.stay.entry(site).or_default();
-            stay.change(&entry.namespace, controller, by);
-            self.stay_changed.insert(site);
-        }
+        self.closed.change(counted.closes, entry, by);
+        self.stay.change(counted.stays, entry, by);
     }
 
     /// The queues of each of so many sites.
@@ -74,19 +58,28 @@ impl Queues {
         }
         queues
     }
+}
 
-    /// The controllers to which a site is closed, if that changed since it was last asked, and whether it was opened to any.
-    pub(super) fn closed_if_changed(&mut self, site: usize) -> Option<(ByController<u64>, bool)> {
-        let changed = self.closed_changed.remove(&site);
-        let opened = self.opened.remove(&site);
-        changed.then(|| (self.closed.get(&site).cloned().unwrap_or_default(), opened))
+/// Pods by site and controller.
+#[derive(Debug, Default)]
+pub(super) struct BySite {
+    pods: BTreeMap<usize, ByController<u64>>,
+    changed: BTreeSet<usize>,
+}
+
+impl BySite {
+    fn change(&mut self, site: Option<usize>, entry: &PodEntry, by: i64) {
+        if let (Some(site), Some(controller)) = (site, &entry.controller) {
+            let pods = self.pods.entry(site).or_default();
+            pods.change(&entry.namespace, controller, by);
+            self.changed.insert(site);
+        }
     }
 
-    /// How many pods each controller has at a site, if that changed since it was last asked. Cost: a copy of it.
-    pub(super) fn pods_if_changed(&mut self, site: usize) -> Option<ByController<u64>> {
-        let site = u32::try_from(site).ok()?;
-        let changed = self.stay_changed.remove(&site);
-        changed.then(|| self.stay.get(&site).cloned().unwrap_or_default())
+    /// The pods at a site, if they changed since this was last asked. Cost: a copy of them.
+    pub(super) fn take_changed(&mut self, site: usize) -> Option<ByController<u64>> {
+        let changed = self.changed.remove(&site);
+        changed.then(|| self.pods.get(&site).cloned().unwrap_or_default())
     }
 }
 
@@ -148,7 +141,7 @@ impl Cache {
             silent_until: cloud
                 .filter(|_| entry.start == Start::Silent)
                 .map(|_| entry.silent_until),
-            stays: site.filter(|_| stays).and_then(|site| u32::try_from(site).ok()),
+            stays: site.filter(|_| stays),
         }
     }
 }

@@ -22,51 +22,31 @@ pub(super) const CHARGE_TIME: Micros = Micros::from_secs(30);
 /// A scheduler that has handled no pod for this long does not work through a backlog.
 const BACKLOG_TIME: Micros = Micros::from_secs(5);
 
-/// How many schedulers are remembered.
+/// How many schedulers are remembered. Beyond, the one heard of longest ago is forgotten.
 const MAX_SCHEDULERS: usize = 32;
-
-/// The last that was seen of a scheduler.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct SchedulerWork {
-    /// When it last bound or refused a pod.
-    handled_at: Moment,
-    /// When the youngest pod that it handled was created, in seconds since the epoch.
-    youngest: i64,
-}
 
 /// The pods without a node, and which must be checked before the next publication.
 #[derive(Debug, Default)]
 pub(super) struct UnboundPods {
     /// Pods to be checked whatever has changed.
-    due: BTreeSet<SchedulerKey>,
+    pub(super) due: BTreeSet<SchedulerKey>,
     /// Pods that charge nothing, and would change if nodes did.
     idle: BTreeSet<SchedulerKey>,
     /// Nodes that have more room than before, or changed.
-    gained: BTreeSet<NodeId>,
+    pub(super) gained: BTreeSet<NodeId>,
     /// Nodes that have less.
-    lost: BTreeSet<NodeId>,
+    pub(super) lost: BTreeSet<NodeId>,
     /// When each pod that charges is to be checked next.
     timers: BTreeSet<(Moment, SchedulerKey)>,
-    pub(super) schedulers: BTreeMap<Arc<str>, SchedulerWork>,
+    /// When each scheduler last bound or refused a pod, and when the youngest of those pods was created, in seconds since the epoch.
+    pub(super) schedulers: BTreeMap<Arc<str>, (Moment, i64)>,
 }
 
 impl UnboundPods {
-    pub(super) fn schedule_check(&mut self, key: SchedulerKey) {
-        self.due.insert(key);
-    }
-
     pub(super) fn forget(&mut self, key: &SchedulerKey, unbound: &Unbound) {
         self.due.remove(key);
         self.idle.remove(key);
         self.timers.remove(&(unbound.until, key.clone()));
-    }
-
-    pub(super) fn node_gained(&mut self, id: NodeId) {
-        self.gained.insert(id);
-    }
-
-    pub(super) fn node_lost(&mut self, id: NodeId) {
-        self.lost.insert(id);
     }
 
     pub(super) fn next_change(&self) -> Option<Moment> {
@@ -76,18 +56,13 @@ impl UnboundPods {
     /// A scheduler bound or refused a pod that was created then.
     pub(super) fn handled(&mut self, scheduler: &Arc<str>, created: i64, now: Moment) {
         if self.schedulers.len() >= MAX_SCHEDULERS && !self.schedulers.contains_key(scheduler) {
-            let oldest = self.schedulers.iter().min_by_key(|(_, work)| work.handled_at);
-            if let Some(oldest) = oldest.map(|(name, _)| Arc::clone(name)) {
-                self.schedulers.remove(&oldest);
+            let handled_at = self.schedulers.values().map(|(handled_at, _)| *handled_at);
+            if let Some(oldest) = handled_at.min() {
+                self.schedulers.retain(|_, (handled_at, _)| *handled_at > oldest);
             }
         }
-        let first = SchedulerWork {
-            handled_at: now,
-            youngest: created,
-        };
-        let work = self.schedulers.entry(Arc::clone(scheduler)).or_insert(first);
-        work.handled_at = work.handled_at.max(now);
-        work.youngest = work.youngest.max(created);
+        let work = self.schedulers.entry(Arc::clone(scheduler)).or_insert((now, created));
+        *work = (work.0.max(now), work.1.max(created));
     }
 
     /// When the pod is to be checked next; `None` once its time is over. It is longer than [`CHARGE_TIME`] only while its
@@ -96,9 +71,9 @@ impl UnboundPods {
         if now < unbound.until {
             return Some(unbound.until);
         }
-        let work = self.schedulers.get(unbound.scheduler.as_ref()?)?;
-        let end = work.handled_at.after(BACKLOG_TIME);
-        (now < end && work.youngest <= pod.created).then_some(end)
+        let (handled_at, youngest) = *self.schedulers.get(unbound.scheduler.as_ref()?)?;
+        let end = handled_at.after(BACKLOG_TIME);
+        (now < end && youngest <= pod.created).then_some(end)
     }
 
     fn take_due_timers(&mut self, now: Moment) {
@@ -251,10 +226,10 @@ impl Cache {
         }
         self.uncount(&uid, &pod);
         if charges != pod.charged {
-            self.discharge_pod(&uid, &pod);
+            self.change_charge(&uid, &pod, -1);
             pod.charged = charges;
             self.record_first_charge(&uid, &mut pod, now);
-            self.charge_pod(&uid, &pod);
+            self.change_charge(&uid, &pod, 1);
         }
         self.count(&uid, &mut pod);
         self.pods.insert(uid, pod);
