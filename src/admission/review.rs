@@ -16,11 +16,12 @@ use edgeward_core::engine::{DecisionContext, SharedState};
 use edgeward_core::excerpt::{LONGEST_NAME, excerpt};
 use edgeward_core::model::decision_id::DecisionId;
 use edgeward_core::model::workload::Workload;
-use edgeward_core::placement::patch::{Add, Stamp, patch};
+use edgeward_core::placement::patch::{Stamp, patch};
 use edgeward_core::placement::policy::Policies;
 use edgeward_core::placement::verdict::{Action, Estimate, Reason, Verdict};
 use edgeward_core::units::Micros;
 use edgeward_core::wire::pod::{Pod, Text};
+use json_patch::PatchOperation;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
@@ -299,7 +300,7 @@ fn respond<'a>(
     request: &'a Request<'a>,
     workload: &'a Workload<'a>,
     verdict: &'a Verdict<'a>,
-    operations: &[Add],
+    operations: &[PatchOperation],
 ) -> Response<'a> {
     let mut response = Response::allowed(&request.uid);
     verdict.warnings.iter().for_each(|warning| response.warn(warning));
@@ -505,7 +506,7 @@ impl<'a> Response<'a> {
         self.status = Some(Status { code: 403, message });
     }
 
-    fn patch(&mut self, operations: &[Add]) {
+    fn patch(&mut self, operations: &[PatchOperation]) {
         if !operations.is_empty() {
             // Operations are plain strings and maps, which always serialise.
             let patch = serde_json::to_vec(operations).unwrap_or_default();

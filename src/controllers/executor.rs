@@ -14,13 +14,14 @@ use edgeward_core::engine::{DecisionContext, SharedState};
 use edgeward_core::model::decision_id::DecisionId;
 use edgeward_core::model::pod_record::HeldPod;
 use edgeward_core::placement::patch;
-use edgeward_core::placement::patch::{Operation, Stamp};
+use edgeward_core::placement::patch::Stamp;
 use edgeward_core::placement::verdict::Reason;
 use edgeward_core::queue::{Plan, PlanAction, Step};
 use edgeward_core::units::{Micros, Moment, Now};
 use edgeward_core::wire::pod::Pod;
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
+use json_patch::PatchOperation;
 use kube::Client;
 use tokio::sync::watch;
 
@@ -333,7 +334,7 @@ fn counted(outcome: &Outcome) -> ReleaseOutcome {
 
 /// A change to a held pod, whose room is reserved.
 struct Change {
-    operations: Vec<Operation>,
+    operations: Vec<PatchOperation>,
     reason: Reason,
     site: Option<String>,
     reserved: Option<Reserved>,
@@ -368,7 +369,7 @@ fn is_overdue(step: &Step, config: &Config, now: Moment) -> bool {
     now.since(step.since) >= step.pod.longest(config)
 }
 
-fn unplaced(operations: Option<Vec<Operation>>, reason: Reason) -> Option<Change> {
+fn unplaced(operations: Option<Vec<PatchOperation>>, reason: Reason) -> Option<Change> {
     Some(Change {
         operations: operations?,
         reason,

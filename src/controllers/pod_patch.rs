@@ -8,7 +8,7 @@ use http::{Method, Request};
 use k8s_openapi::api::core::v1::Pod as PodObject;
 use kube::{Api, Client};
 
-use edgeward_core::placement::patch::Operation;
+use json_patch::PatchOperation;
 
 /// How long reading a pod may take.
 const READING: Duration = Duration::from_secs(10);
@@ -49,7 +49,7 @@ impl Version<'_> {
     }
 
     /// Sends a patch that begins by testing that the pod still is this version.
-    pub(super) async fn patch(self, client: &Client, operations: &[Operation]) -> Outcome {
+    pub(super) async fn patch(self, client: &Client, operations: &[PatchOperation]) -> Outcome {
         let request = match self.request(operations) {
             Ok(request) => request,
             Err(error) => return Outcome::Refused(error.to_string()),
@@ -71,7 +71,7 @@ impl Version<'_> {
         }
     }
 
-    fn request(self, operations: &[Operation]) -> anyhow::Result<Request<Vec<u8>>> {
+    fn request(self, operations: &[PatchOperation]) -> anyhow::Result<Request<Vec<u8>>> {
         let path = path(self.namespace, self.name);
         let request = Request::builder()
             .method(Method::PATCH)

@@ -6,11 +6,11 @@ use std::fmt::Write as _;
 use edgeward_core::model::slo::SloFault;
 use edgeward_core::model::workload::Workload;
 use edgeward_core::placement::explain::times;
-use edgeward_core::placement::patch::Add;
 use edgeward_core::placement::sentences;
 use edgeward_core::placement::verdict::{Assessment, Refusal, Verdict};
 use edgeward_core::resources::ResourceList;
 use edgeward_core::units::Quantity;
+use json_patch::PatchOperation;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -44,7 +44,7 @@ pub(super) struct Item {
     pub(super) warnings: Vec<String>,
     pub(super) hints: Vec<String>,
     pub(super) assumptions: Vec<String>,
-    pub(super) patch: Vec<Add>,
+    pub(super) patch: Vec<PatchOperation>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) answer: Option<AnswerItem>,
 }

@@ -5,11 +5,12 @@
 
 mod release;
 
-pub use release::{Operation, release, remove_gate, update_reason};
+pub use release::{release, remove_gate, update_reason};
 
 use std::borrow::Cow;
 
-use serde::Serialize;
+use json_patch::jsonptr::PointerBuf;
+use json_patch::{AddOperation, PatchOperation};
 use serde_json::{Map, Value, json};
 
 use crate::config::Config;
@@ -20,16 +21,6 @@ use crate::placement::explain::explain;
 use crate::placement::verdict::{Action, Reason, Verdict};
 use crate::wire::pod::{Pod, StringMap};
 use crate::wire::toleration;
-
-/// One `add` of a JSONPatch (RFC 6902).
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[serde(tag = "op", rename = "add")]
-pub struct Add {
-    /// JSON pointer to what is added.
-    pub path: String,
-    /// What is added.
-    pub value: Value,
-}
 
 /// What identifies one decision: when it was made, and its random id.
 #[derive(Debug, Clone)]
@@ -58,7 +49,7 @@ const CLOUD_DELETION_COST: &str = "-100";
 /// hold: our gate, and since when and why. Either: the SLO that the pod has inherited. Empty for a pod that already
 /// carries all of it, and for any other verdict. Where the pod's own annotations leave no room for ours, the
 /// explanation is left out, then all of them but the sites and traits of a policy: the placement counts.
-pub fn patch(pod: &Pod<'_>, verdict: &Verdict<'_>, config: &Config, stamp: &Stamp) -> Vec<Add> {
+pub fn patch(pod: &Pod<'_>, verdict: &Verdict<'_>, config: &Config, stamp: &Stamp) -> Vec<PatchOperation> {
     let explanation = explain(verdict, config.explain);
     let mut wanted = match verdict.action {
         Action::Place(site) => annotations(pod, verdict, site, config, stamp, explanation),
@@ -89,11 +80,9 @@ pub fn patch(pod: &Pod<'_>, verdict: &Verdict<'_>, config: &Config, stamp: &Stam
     operations
 }
 
-fn add(operations: &mut Vec<Add>, path: impl Into<String>, value: Value) {
-    operations.push(Add {
-        path: path.into(),
-        value,
-    });
+fn add<const N: usize>(operations: &mut Vec<PatchOperation>, path: [&str; N], value: Value) {
+    let path = PointerBuf::from_tokens(path);
+    operations.push(PatchOperation::Add(AddOperation { path, value }));
 }
 
 /// Annotations that are to be written.
@@ -172,7 +161,7 @@ fn time(stamp: &Stamp) -> String {
 
 /// Writes `wanted`. A key of ours that the pod brought along and this decision does not write must go: then the map
 /// is added again as a whole, since a `remove` is not in our vocabulary.
-fn annotate(pod: &Pod<'_>, wanted: Wanted<'_>, config: &Config, operations: &mut Vec<Add>) {
+fn annotate(pod: &Pod<'_>, wanted: Wanted<'_>, config: &Config, operations: &mut Vec<PatchOperation>) {
     let parents = pod.parents();
     let map = |pairs: Wanted<'_>| -> Map<String, Value> {
         let pairs = pairs.into_iter();
@@ -183,9 +172,9 @@ fn annotate(pod: &Pod<'_>, wanted: Wanted<'_>, config: &Config, operations: &mut
             return;
         }
         if parents.metadata {
-            add(operations, "/metadata/annotations", map(wanted).into());
+            add(operations, ["metadata", "annotations"], map(wanted).into());
         } else {
-            add(operations, "/metadata", json!({ "annotations": map(wanted) }));
+            add(operations, ["metadata"], json!({ "annotations": map(wanted) }));
         }
         return;
     };
@@ -199,32 +188,32 @@ fn annotate(pod: &Pod<'_>, wanted: Wanted<'_>, config: &Config, operations: &mut
         let kept = found.iter().filter(|(key, _)| !config.keys.written().contains(key));
         let mut all: Map<_, _> = kept.map(|(key, value)| (key.to_owned(), Value::from(value))).collect();
         all.append(&mut map(wanted));
-        add(operations, "/metadata/annotations", all.into());
+        add(operations, ["metadata", "annotations"], all.into());
         return;
     }
     for (key, value) in wanted {
         if found.get(key) != Some(&*value) {
-            add(operations, pointer("/metadata/annotations", key), value.into());
+            add(operations, ["metadata", "annotations", key], value.into());
         }
     }
 }
 
-fn select(pod: &Pod<'_>, site: &Site, trait_labels: &[Box<str>], operations: &mut Vec<Add>) {
+fn select(pod: &Pod<'_>, site: &Site, trait_labels: &[Box<str>], operations: &mut Vec<PatchOperation>) {
     let of_traits = trait_labels.iter().map(|label| (&**label, "true"));
     let selector = site.definition.selector().chain(of_traits);
     let Some(found) = pod.parents().node_selector else {
         let selector: Map<_, _> = selector
             .map(|(key, value)| (key.to_owned(), Value::from(value)))
             .collect();
-        add(operations, "/spec/nodeSelector", selector.into());
+        add(operations, ["spec", "nodeSelector"], selector.into());
         return;
     };
     for (key, value) in selector.filter(|(key, _)| found.get(key).is_none()) {
-        add(operations, pointer("/spec/nodeSelector", key), value.into());
+        add(operations, ["spec", "nodeSelector", key], value.into());
     }
 }
 
-fn tolerate(pod: &Pod<'_>, site: &Site, operations: &mut Vec<Add>) {
+fn tolerate(pod: &Pod<'_>, site: &Site, operations: &mut Vec<PatchOperation>) {
     let missing = |wanted: &&Toleration<'_>| !pod.tolerations().any(|toleration| toleration.covers(wanted));
     let missing: Vec<Value> = site
         .definition
@@ -237,59 +226,43 @@ fn tolerate(pod: &Pod<'_>, site: &Site, operations: &mut Vec<Add>) {
         return;
     }
     if !pod.parents().tolerations {
-        add(operations, "/spec/tolerations", missing.into());
+        add(operations, ["spec", "tolerations"], missing.into());
         return;
     }
     for toleration in missing {
-        add(operations, "/spec/tolerations/-", toleration);
+        add(operations, ["spec", "tolerations", "-"], toleration);
     }
 }
 
 /// Adds the site's RuntimeClass. The API server takes none for a pod that exists, as one with our gate does.
-fn classify(pod: &Pod<'_>, site: &Site, config: &Config, operations: &mut Vec<Add>) {
+fn classify(pod: &Pod<'_>, site: &Site, config: &Config, operations: &mut Vec<PatchOperation>) {
     let is_missing = !pod.parents().runtime_class && pod.gate(&config.keys.gate).is_none();
     if let Some(class) = site.definition.runtime_class.as_deref().filter(|_| is_missing) {
-        add(operations, "/spec/runtimeClassName", class.into());
+        add(operations, ["spec", "runtimeClassName"], class.into());
     }
 }
 
 /// Labels a pod that is placed. Whatever the pod brings along under this key stays: its controller may select by it.
-fn label(pod: &Pod<'_>, config: &Config, operations: &mut Vec<Add>) {
+fn label(pod: &Pod<'_>, config: &Config, operations: &mut Vec<PatchOperation>) {
     let key = &config.keys.placed;
     match pod.parents().labels {
-        None => add(operations, "/metadata/labels", json!({key: "true"})),
+        None => add(operations, ["metadata", "labels"], json!({key: "true"})),
         Some(found) if found.get(key).is_none() => {
-            add(operations, pointer("/metadata/labels", key), "true".into());
+            add(operations, ["metadata", "labels", key], "true".into());
         }
         Some(_) => {}
     }
 }
 
-fn gate(pod: &Pod<'_>, config: &Config, operations: &mut Vec<Add>) {
+fn gate(pod: &Pod<'_>, config: &Config, operations: &mut Vec<PatchOperation>) {
     let gate = json!({"name": config.keys.gate});
     if pod.gate(&config.keys.gate).is_some() {
         return;
     }
     match pod.parents().scheduling_gates {
-        true => add(operations, "/spec/schedulingGates/-", gate),
-        false => add(operations, "/spec/schedulingGates", json!([gate])),
+        true => add(operations, ["spec", "schedulingGates", "-"], gate),
+        false => add(operations, ["spec", "schedulingGates"], json!([gate])),
     }
-}
-
-/// The JSON pointer (RFC 6901) of what has this key in the map at `parent`.
-fn pointer(parent: &str, key: &str) -> String {
-    // A key has a slash or none.
-    let mut pointer = String::with_capacity(parent.len() + key.len() + 2);
-    pointer.push_str(parent);
-    pointer.push('/');
-    for char in key.chars() {
-        match char {
-            '~' => pointer.push_str("~0"),
-            '/' => pointer.push_str("~1"),
-            char => pointer.push(char),
-        }
-    }
-    pointer
 }
 
 #[cfg(test)]

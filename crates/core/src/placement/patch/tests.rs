@@ -18,15 +18,15 @@ fn stamp() -> Stamp {
     }
 }
 
-fn operations(fleet: &Value, pod: &Value, config: &Config) -> Vec<Add> {
+fn operations(fleet: &Value, pod: &Value, config: &Config) -> Vec<PatchOperation> {
     operations_under(&Policies::default(), fleet, pod, config)
 }
 
-fn operations_under(policies: &Policies, fleet: &Value, pod: &Value, config: &Config) -> Vec<Add> {
+fn operations_under(policies: &Policies, fleet: &Value, pod: &Value, config: &Config) -> Vec<PatchOperation> {
     operations_on(&testkit::snapshot(fleet), policies, pod, config)
 }
 
-fn operations_on(snapshot: &Snapshot, policies: &Policies, pod: &Value, config: &Config) -> Vec<Add> {
+fn operations_on(snapshot: &Snapshot, policies: &Policies, pod: &Value, config: &Config) -> Vec<PatchOperation> {
     let text = pod.to_string();
     let mut pod = Pod::from_json(&text).unwrap();
     policies.apply(&mut pod, "shop", &config.keys);
@@ -35,10 +35,9 @@ fn operations_on(snapshot: &Snapshot, policies: &Policies, pod: &Value, config: 
     patch(&pod, &verdict, config, &stamp())
 }
 
-fn apply(pod: &Value, operations: &[Add]) -> Value {
-    let patch: json_patch::Patch = serde_json::from_value(serde_json::to_value(operations).unwrap()).unwrap();
+fn apply(pod: &Value, operations: &[PatchOperation]) -> Value {
     let mut patched = pod.clone();
-    json_patch::patch(&mut patched, &patch).unwrap();
+    json_patch::patch(&mut patched, operations).unwrap();
     patched
 }
 
@@ -113,7 +112,7 @@ fn paths_are_escaped_and_nothing_is_duplicated() {
         json!({"nodeSelector": {"node.role/cloud": "true"}, "tolerations": [{"operator": "Exists"}]}),
     );
     let operations = operations(&fleet(), &pod, &Config::default());
-    let paths: Vec<_> = operations.iter().map(|operation| operation.path.as_str()).collect();
+    let paths: Vec<_> = operations.iter().map(|operation| operation.path().as_str()).collect();
     let (last, annotations) = paths.split_last().unwrap();
     assert!(
         annotations

@@ -255,7 +255,7 @@ mod tests {
         read_scenario(&document, &|_| Err("no files".into())).unwrap()
     }
 
-    /// The patch of a decision, applied to the manifest: a few additions of members, some of them of a list.
+    /// The patch of a decision, applied to the manifest.
     fn patched(manifest: &Value, cpu: &str) -> Value {
         let fleet = json!({
             "sites": [{"name": "edge", "kind": "edge"}, {"name": "cloud", "kind": "cloud", "wan": {"rttMs": 20, "lossPct": 0}}],
@@ -275,12 +275,7 @@ mod tests {
             id: DecisionId(7).to_string(),
         };
         let mut patched = manifest.clone();
-        for add in patch(&pod, &verdict, &config, &stamp) {
-            let (parent, name) = add.path.rsplit_once('/').unwrap();
-            let parent = patched.pointer_mut(parent).unwrap();
-            let name = name.replace("~1", "/");
-            parent.as_object_mut().unwrap().insert(name, add.value);
-        }
+        json_patch::patch(&mut patched, &patch(&pod, &verdict, &config, &stamp)).unwrap();
         patched
     }
 
