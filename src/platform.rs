@@ -4,6 +4,6 @@ mod allocator;
 pub mod blocking;
 pub mod clock;
 pub mod files;
-pub mod thread;
+pub mod threads;
 pub mod token_bucket;
 pub mod yaml;

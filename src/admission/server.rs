@@ -17,9 +17,8 @@ use axum::routing::post;
 use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
 use rustls::{AlertDescription, ServerConfig};
 use tokio::net::TcpListener;
-use tokio::runtime::{self, Handle, Runtime};
 use tokio::sync::{Semaphore, watch};
-use tokio::task::{JoinHandle, block_in_place};
+use tokio::task::block_in_place;
 use tokio::time::Sleep;
 
 use crate::admission::body::{Buffered, Fault};
@@ -32,6 +31,7 @@ use crate::admission::{Answer, Phase, Responder, body};
 use crate::instruments::logs::LogLimit;
 use crate::instruments::metrics::{HandshakeFailure, Metrics};
 use crate::platform::clock::Clock;
+use crate::platform::threads::Threads;
 
 /// Where reviews are posted.
 pub const PATH: &str = "/mutate";
@@ -49,8 +49,9 @@ struct Endpoint<A> {
     metrics: Arc<Metrics>,
     phase: watch::Receiver<Phase>,
     clock: Clock,
-    /// Decides reviews.
-    threads: ReviewThreads,
+    /// Decide reviews, [`REVIEWS_AT_A_TIME`]. No other work runs on them, so that nothing that blocks (a name look-up that gets no answer,
+    /// say) keeps a review waiting.
+    threads: Threads,
     /// [`REVIEWS_AT_A_TIME`]; never closed.
     slots: Arc<Semaphore>,
     /// For the one large body that is decided at a time; never closed.
@@ -91,7 +92,7 @@ pub fn router<A: Answer>(
         metrics,
         phase,
         clock,
-        threads: ReviewThreads::start()?,
+        threads: Threads::start("review", REVIEWS_AT_A_TIME)?,
         slots: Arc::new(Semaphore::new(REVIEWS_AT_A_TIME)),
         large: Arc::new(Semaphore::new(1)),
         room: body::room(),
@@ -198,40 +199,7 @@ async fn answer<A: Answer>(
     }
 }
 
-/// The threads that decide reviews, [`REVIEWS_AT_A_TIME`]. No other work runs on them, so that nothing that blocks (a name
-/// look-up that gets no answer, say) keeps a review waiting.
-struct ReviewThreads {
-    handle: Handle,
-    /// Taken when it is dropped.
-    runtime: Option<Runtime>,
-}
-
-impl ReviewThreads {
-    fn start() -> io::Result<Self> {
-        let mut threads = runtime::Builder::new_multi_thread();
-        let threads = threads.worker_threads(REVIEWS_AT_A_TIME).thread_name("review");
-        let runtime = threads.build()?;
-        Ok(Self {
-            handle: runtime.handle().clone(),
-            runtime: Some(runtime),
-        })
-    }
-
-    /// A panic of the work is an error of the task.
-    fn spawn<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
-        self.handle.spawn(async { work() })
-    }
-}
-
-impl Drop for ReviewThreads {
-    fn drop(&mut self) {
-        if let Some(runtime) = self.runtime.take() {
-            runtime.shutdown_background();
-        }
-    }
-}
-
-/// Waits for a slot, and has the review decided on a [thread of its own kind](ReviewThreads). The review keeps its slot until it
+/// Waits for a slot, and has the review decided on a thread for reviews. The review keeps its slot until it
 /// ends, even after the deadline.
 async fn review<A: Answer>(
     endpoint: &Endpoint<A>,
@@ -244,7 +212,7 @@ async fn review<A: Answer>(
     };
     let slot = Arc::clone(&endpoint.slots).acquire_owned().await;
     let answer = Arc::clone(&endpoint.answer);
-    let review = endpoint.threads.spawn(move || {
+    let review = endpoint.threads.handle().spawn(async move {
         let _turns = (alone, slot);
         answer.review(&body, &responder)
     });

@@ -17,7 +17,7 @@ use crate::admission::Connections;
 use crate::instruments::metrics;
 use crate::instruments::metrics::Metrics;
 use crate::platform::clock::Clock;
-use crate::platform::thread::Thread;
+use crate::platform::threads::Threads;
 use crate::serve::readiness::Readiness;
 use crate::serve::{HEALTH, Task};
 
@@ -31,7 +31,7 @@ pub(super) fn serve(
     let context = || format!("the {HEALTH} has no thread");
     // A socket belongs to the runtime in which it was made.
     let socket = socket.into_std().with_context(context)?;
-    let thread = Arc::new(Thread::start("health").with_context(context)?);
+    let thread = Arc::new(Threads::start("health", 1).with_context(context)?);
     let service = router(readiness, Arc::clone(&metrics));
     let listener = async move {
         let socket = TcpListener::from_std(socket)?;

@@ -18,7 +18,7 @@ use crate::controllers::status::{self, Views};
 use crate::instruments::logs::LogLimit;
 use crate::instruments::metrics::Metrics;
 use crate::platform::clock::Clock;
-use crate::platform::thread::Thread;
+use crate::platform::threads::Threads;
 use crate::serve::effects::EffectHandler;
 use crate::serve::{CERTIFICATE, Readiness, Task};
 use crate::sources::configuration::Versions;
@@ -52,9 +52,9 @@ pub(super) async fn view(
     let plans = observer.plans();
     let cluster = Cluster::infer(changes.clone()).await?;
     let client = cluster.client();
-    let thread = Arc::new(Thread::start("view").context("the view has no thread")?);
+    let thread = Arc::new(Threads::start("view", 1).context("the view has no thread")?);
     // With connections of its own, for one is served by the thread that opened it.
-    let watched = thread.runtime().spawn(Cluster::infer(changes.clone())).await??;
+    let watched = thread.handle().spawn(Cluster::infer(changes.clone())).await??;
     let liqo = Liqo::new(client.clone(), metrics(), clock, changes.clone());
     let (settings, discovered) = (versions.clone(), liqo.discovered());
     let sites = Sites::new(versions.clone(), config.load_full());

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use anyhow::anyhow;
 use tokio::task::{Id, JoinSet};
 
-use crate::platform::thread::Thread;
+use crate::platform::threads::Threads;
 
 /// Something that runs for as long as the server does. That it ends, fails or panics before it is stopped is an
 /// error that ends the process and names it; that the server stops it is not, and reaches it as a cancellation at
@@ -17,7 +17,7 @@ pub struct Task {
     name: &'static str,
     is_graceful: bool,
     /// `None` for the runtime that it is spawned in.
-    thread: Option<Arc<Thread>>,
+    thread: Option<Arc<Threads>>,
     future: Pin<Box<dyn Future<Output = anyhow::Result<()>> + Send>>,
 }
 
@@ -51,7 +51,7 @@ impl Task {
 
     /// The same on this thread, which goes on for as long.
     #[must_use]
-    pub(super) fn on(self, thread: &Arc<Thread>) -> Self {
+    pub(super) fn on(self, thread: &Arc<Threads>) -> Self {
         Self {
             thread: Some(Arc::clone(thread)),
             ..self
@@ -86,7 +86,7 @@ struct Running {
     name: &'static str,
     is_graceful: bool,
     /// Kept while it runs.
-    _thread: Option<Arc<Thread>>,
+    _thread: Option<Arc<Threads>>,
 }
 
 impl Supervisor {
@@ -98,7 +98,7 @@ impl Supervisor {
             future,
         } = task;
         let spawned = match &thread {
-            Some(thread) => self.tasks.spawn_on(future, thread.runtime()),
+            Some(thread) => self.tasks.spawn_on(future, thread.handle()),
             None => self.tasks.spawn(future),
         };
         let running = Running {
@@ -171,9 +171,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_thread_goes_on_until_its_last_task_has_ended() {
-        let thread = Arc::new(Thread::start("view").unwrap());
+        let thread = Arc::new(Threads::start("view", 1).unwrap());
         let (sender, dropped) = tokio::sync::oneshot::channel::<()>();
-        thread.runtime().spawn(async {
+        thread.handle().spawn(async {
             let _dropped = sender;
             std::future::pending::<()>().await;
         });
