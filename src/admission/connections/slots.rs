@@ -108,10 +108,7 @@ impl Connections {
     /// Stops accepting, closes connections without a request and lets the others end after their answer.
     pub(crate) fn drain(&self) {
         let slots = self.0.lock();
-        let unused = slots
-            .taken
-            .values()
-            .filter(|slot| matches!(slot.stage, Stage::Handshake | Stage::New));
+        let unused = slots.taken.values().filter(|slot| slot.stage == Stage::New);
         unused.for_each(|slot| slot.closing.close());
         self.0.handle.graceful_shutdown(None);
     }
@@ -123,9 +120,8 @@ impl Connections {
     }
 
     #[cfg(test)]
-    pub(super) fn reviews(&self) -> usize {
-        let slots = self.0.lock();
-        slots.taken.values().filter(|slot| slot.stage == Stage::Review).count()
+    pub(super) fn count(&self, stage: Stage) -> usize {
+        self.0.lock().taken.values().filter(|slot| slot.stage == stage).count()
     }
 
     /// A slot for a new connection, perhaps that of another, which is closed for it. `None` where there is none. Either way to

@@ -64,6 +64,13 @@ impl Served {
         stream
     }
 
+    /// Waits for a connection in this stage.
+    async fn until(&self, stage: Stage) {
+        while self.connections.count(stage) == 0 {
+            tokio::task::yield_now().await;
+        }
+    }
+
     /// A new connection with a review in progress.
     async fn reviewing(&self) -> TcpStream {
         let mut stream = self.connect().await;
@@ -71,9 +78,7 @@ impl Served {
             .write_all(b"GET /review HTTP/1.1\r\nhost: x\r\n\r\n")
             .await
             .expect("sent");
-        while self.connections.reviews() == 0 {
-            tokio::task::yield_now().await;
-        }
+        self.until(Stage::Review).await;
         stream
     }
 }
@@ -148,6 +153,7 @@ fn handshakes_are_bounded_apart_from_connections() {
 async fn drain_ends_each_connection_after_its_answer() {
     let served = serve(ADMISSION).await;
     let (mut review, mut idle, mut new) = (served.reviewing().await, served.asked().await, served.connect().await);
+    served.until(Stage::New).await;
     served.connections.drain();
     for stream in [&mut idle, &mut new] {
         assert_eq!(answer(stream).await, "");
