@@ -68,7 +68,9 @@ pub async fn list(connection: &Connection, config: &Config, clock: Clock) -> any
         cache.apply_pod(&pod, None, asked);
         held.extend(pod.held);
     }
-    Kind::ALL.into_iter().for_each(|kind| cache.record_event(kind, asked.moment));
+    Kind::ALL
+        .into_iter()
+        .for_each(|kind| cache.record_event(kind, asked.moment));
     let volumes = match can_have_data(config) {
         true => volumes(connection, limit, asked.moment).await.unwrap_or_else(|error| {
             tracing::warn!(error = format!("{error:#}"), "where data is does not count");
