@@ -75,12 +75,6 @@ impl UnboundPods {
         let end = handled_at.after(BACKLOG_TIME);
         (now < end && youngest <= pod.created).then_some(end)
     }
-
-    fn take_due_timers(&mut self, now: Moment) {
-        while self.timers.first().is_some_and(|(at, _)| *at <= now) {
-            self.due.extend(self.timers.pop_first().map(|(_, key)| key));
-        }
-    }
 }
 
 impl Unbound {
@@ -106,7 +100,10 @@ impl Cache {
     /// Brings every pod without a node to its state of now. Cost: proportional to the nodes of a site times the pods
     /// that changed, and to the nodes that changed times the pods that charge nothing and may again.
     pub(super) fn update_unbound(&mut self, now: Moment) {
-        self.unbound_pods.take_due_timers(now);
+        let UnboundPods { due, timers, .. } = &mut self.unbound_pods;
+        while timers.first().is_some_and(|(at, _)| *at <= now) {
+            due.extend(timers.pop_first().map(|(_, key)| key));
+        }
         loop {
             let gained = std::mem::take(&mut self.unbound_pods.gained);
             let lost = std::mem::take(&mut self.unbound_pods.lost);
@@ -198,13 +195,12 @@ impl Cache {
             Some(charged) => charged == *id && !is_displaced,
             None => self.takes(*id, pod, unbound, pod.evicts_placeholders(self.headroom_below)),
         };
-        let node = match state {
-            SchedulingState::Expired => None,
-            _ if unbound.nominated.is_some() => None,
-            _ => unbound.node.filter(keeps).or_else(|| {
-                let among = among.filter(|_| unbound.node.is_none());
-                self.best_node(pod, unbound, among)
-            }),
+        let among = among.filter(|_| unbound.node.is_none());
+        let node = if state == SchedulingState::Expired || unbound.nominated.is_some() {
+            None
+        } else {
+            let kept = unbound.node.filter(keeps);
+            kept.or_else(|| self.best_node(pod, unbound, among))
         };
         let holder = match (state, node) {
             (SchedulingState::Refused, None) => self.holder(pod, unbound),
