@@ -4,7 +4,6 @@ use crate::excerpt::{LONGEST_NAME, excerpt};
 use crate::model::traits::LABEL_PREFIX;
 use crate::placement::filters::Case;
 use crate::placement::rank;
-use crate::placement::sentences;
 use crate::placement::verdict::{Assessment, Reason, RefusalCode, Standing};
 
 /// How many bytes of a trait list a warning shows.
@@ -18,7 +17,7 @@ pub(super) fn warnings(
 ) -> Vec<String> {
     let mut warnings = Vec::new();
     match reason {
-        Reason::NoSiteMatches => warnings.push(format!("not placed: {}", refusals(sites))),
+        Reason::NoSiteMatches => warnings.push(format!("not placed, for no site can run it: {}", refusals(sites))),
         Reason::EdgeSiteMissing => warnings.push(edge_missing(sites)),
         Reason::HeldSiteAway => warnings.push(format!("gated until a site can run it: {}", refusals(sites))),
         Reason::EdgeTooLarge => {
@@ -47,19 +46,17 @@ pub(super) fn warnings(
     warnings
 }
 
-/// The worst refusal of each site: `edge: it has no nodes (no_node); cloud: …`.
+/// The worst refusal of each site: `edge (no_matching_node), cloud (not_offloadable)`.
 fn refusals(sites: &[Assessment<'_>]) -> String {
-    let refused = sites
-        .iter()
-        .filter_map(|site| Some((site.site.name(), worst_refusal(site)?)));
-    let refused = refused.map(|(name, refusal)| format!("{name}: {refusal}"));
-    excerpt(refused.collect::<Vec<_>>().join("; "), LONGEST_NAME)
+    let refused = sites.iter().map(refusal).collect::<Vec<_>>();
+    excerpt(refused.join(", "), LONGEST_NAME)
 }
 
-fn worst_refusal(site: &Assessment<'_>) -> Option<String> {
+fn refusal(site: &Assessment<'_>) -> String {
     let worst = site.standing();
-    let refusal = site.refusals.iter().find(|refusal| refusal.code.standing() == worst)?;
-    Some(sentences::refusal(refusal.code.as_str(), &refusal.numbers))
+    let refusal = site.refusals.iter().find(|refusal| refusal.code.standing() == worst);
+    let code = refusal.map_or("good", |refusal| refusal.code.as_str());
+    format!("{} ({code})", site.site.name())
 }
 
 fn edge_missing(sites: &[Assessment<'_>]) -> String {
@@ -80,11 +77,8 @@ fn edge_missing(sites: &[Assessment<'_>]) -> String {
 /// That the chosen site is away, and what Liqo does not take along there.
 fn of_site(case: &Case<'_, '_>, chosen: &Assessment<'_>) -> Vec<String> {
     let mut warnings = vec![];
-    if chosen.standing() == Standing::Away
-        && let Some(refusal) = worst_refusal(chosen)
-    {
-        let name = chosen.site.name();
-        warnings.push(format!("Pending until its site is back: {name}: {refusal}"));
+    if chosen.standing() == Standing::Away {
+        warnings.push(format!("Pending until its site is back: {}", refusal(chosen)));
     }
     let left_behind = &case.workload.left_behind;
     if chosen.site.definition.is_of_liqo() && !left_behind.is_empty() {

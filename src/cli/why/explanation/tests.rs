@@ -133,7 +133,7 @@ fn a_held_pod_is_told_what_it_waits_for() {
         None,
         &[],
     );
-    let first = "shop/web does not run: held by edgeward for 10 s: no site is good for it now; it waits behind our scheduling \
+    let first = "shop/web does not run: held by edgeward for 10 s: no site is good for it now; it waits behind edgeward's scheduling \
                  gate (held_no_capacity)\n";
     assert!(text.starts_with(first), "{text}");
     for line in [
@@ -141,8 +141,8 @@ fn a_held_pod_is_told_what_it_waits_for() {
         "          2 of 5 held pods are given room before it\n",
         "          kube-scheduler: blocked due to non-empty scheduling gates\n",
         // It goes on being held, and its own constraints are kept.
-        "now       hold: no site is good for it now; it waits behind our scheduling gate (held_no_capacity)\n",
-        "fits 0 nodes, refused: the pod's constraints do not allow its only node (no_matching_node)\n",
+        "now       hold: no site is good for it now; it waits behind edgeward's scheduling gate (held_no_capacity)\n",
+        "fits 0 nodes, Never: the pod's constraints do not allow its only node (no_matching_node)\n",
         "changed   nothing that the decision names\n",
     ] {
         assert!(text.contains(line), "no {line:?} in\n{text}");
@@ -179,7 +179,7 @@ fn that_nobody_releases_it_is_said_first() {
         &[
             "decided   hold: no site is good for it now",
             "          held longer than it may be, since 2026-11-21T08:00:30Z\n",
-            "now       site edge: there is room for it now",
+            "now       site edge: it fits and meets its SLO",
         ],
     );
     says(
@@ -200,7 +200,7 @@ fn that_nobody_releases_it_is_said_first() {
          of the leader say why",
         &["          held longer than it may be, since 2026-11-21T11:50:30Z\n"],
     );
-    let waits = "no site is good for it now; it waits behind our scheduling gate (held_no_capacity)";
+    let waits = "no site is good for it now; it waits behind edgeward's scheduling gate (held_no_capacity)";
     says("2026-11-21T11:59:30Z", &[GATE], None, &format!("30 s: {waits}"), &[]);
     // While the gates of others hold it, the limit does not count.
     says(

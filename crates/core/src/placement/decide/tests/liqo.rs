@@ -149,7 +149,7 @@ fn a_pod_waits_for_a_namespace_that_is_being_offloaded_and_for_no_other() {
     };
     let (outcome, warnings) = of(InProgress, &held());
     assert_eq!(outcome, "held_site_away");
-    assert!(warnings[0].contains("far: Liqo is offloading the pod's namespace to it (offloading_in_progress)"));
+    assert!(warnings[0].contains("far (offloading_in_progress)"));
     assert_eq!(of(NoClusterSelected, &held()).0, "edge: edge_too_large");
 }
 
@@ -178,7 +178,7 @@ fn under_strategy_remote_the_edge_is_no_candidate() {
         outcome_with(&never, &pod(json!({})), &held()),
         "passthrough_no_site_matches"
     );
-    assert!(warnings(&never, &pod(json!({})))[0].contains("NoClusterSelected"));
+    assert!(warnings(&never, &pod(json!({})))[0].contains("near (namespace_not_offloaded)"));
     // Liqo's webhook leaves them alone by then.
     let ending = remote(clusters(0), OffloadingPhase::Terminating, far());
     assert_eq!(outcome(&ending, &pod(json!({}))), "edge: edge_no_slo_target");
