@@ -274,7 +274,7 @@ fn site_status(seen: &SeenSite, site: Option<&Site>, held: usize, now: Now) -> S
         }),
         queue: site.map(|site| i64::try_from(waiting(site)).unwrap_or(i64::MAX)),
         full: site.map(full).filter(|full| !full.is_empty()),
-        // Every held pod may run at the edge, or it would not be held.
+        // Reported once, for the cluster that has the gated pods.
         held: site.filter(|site| site.kind() == SiteKind::Edge).map(|_| whole(held)),
         rtt_ms: link
             .and_then(|link| link.rtt)

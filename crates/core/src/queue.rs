@@ -1,5 +1,5 @@
-//! Held pods: the order in which they are given room, what they claim, and who is released (sections "Held pods" and "Order
-//! and claims" of docs/decision.md).
+//! Gated pods: the order in which they are given room, what they claim, and which are released ("Gated pods" in
+//! docs/decision.md).
 //!
 //! Every replica keeps the list and makes the same plan of the same snapshot: its claims keep the room for those who are
 //! ahead. One replica carries the plan out.
@@ -13,7 +13,6 @@ use crate::config::Config;
 use crate::model::claims::Claims;
 use crate::model::node::NodeId;
 use crate::model::pod_record::HeldPod;
-use crate::model::site::SiteKind;
 use crate::model::slo::Class;
 use crate::model::snapshot::Snapshot;
 use crate::model::workload::{QueueKey, Workload};
@@ -302,56 +301,25 @@ impl Waitlist {
         now: Now,
     ) -> Plan {
         let from = self.claims.not_considered();
-        let (mut claims, mut steps) = match from {
-            Some(_) => ((*self.claims).clone(), std::mem::take(&mut self.steps)),
-            None => (Claims::default(), vec![]),
-        };
-        claims.consider_up_to(None);
-        // Those that were considered before do not see that they grew older.
-        self.changed = from.is_some() && (self.changed || self.due.is_some_and(|due| due <= now.moment));
-        let is_current = |pod: &Arc<HeldPod>| {
-            self.pods
-                .get(&pod.uid)
-                .is_some_and(|entry| Arc::ptr_eq(&entry.pod, pod))
-        };
-        steps.retain(|step| is_current(&step.pod));
+        if from.is_none() {
+            self.judge_lateness(snapshot, config, now.moment);
+        }
+        let (claims, steps) = self.begin_plan(now.moment);
+        let claimed_nodes = claims.iter().filter(|(_, claim)| !claim.has_room);
         let mut planning = Planning {
             snapshot,
             ledger,
             config,
             now,
             budget: self.budget,
-            claimed_nodes: claims
-                .iter()
-                .filter_map(|(node, claim)| (!claim.has_room).then_some(node))
-                .collect(),
+            claimed_nodes: claimed_nodes.map(|(node, _)| node).collect(),
             claims,
             unplaceable: HashMap::new(),
             steps,
             decisions: 0,
             comparisons: 0,
         };
-        if from.is_none() {
-            for entry in self.pods.values_mut() {
-                let workload = entry.pod.workload.as_ref();
-                let held = now.moment.since(entry.since);
-                entry.slack = workload.and_then(|workload| slack(workload, snapshot, config));
-                entry.is_late = entry.slack.is_some_and(|slack| held.signed() > slack);
-            }
-        }
-        let mut in_order = vec![];
-        let mut alone = vec![];
-        for entry in self.pods.values() {
-            match &entry.pod.workload {
-                // The label of the namespace may be seen later than the pod.
-                Some(workload) if is_managed(&entry.pod.namespace) => {
-                    let queue_key = entry.pod.queue_key_of(workload, config).late(entry.is_late);
-                    in_order.push((queue_key, entry, workload));
-                }
-                _ => alone.push(entry),
-            }
-        }
-        in_order.sort_unstable_by_key(|(queue_key, ..)| *queue_key);
+        let (in_order, alone) = self.in_order(&is_managed, config);
         let begin = in_order.partition_point(|(queue_key, ..)| from.is_some_and(|from| *queue_key < from));
         for (queue_key, entry, workload) in &in_order[begin..] {
             if !planning.consider(entry, workload, *queue_key) {
@@ -359,16 +327,11 @@ impl Waitlist {
                 break;
             }
         }
-        // The next plan goes on with them.
-        self.steps = match planning.claims.not_considered() {
+        // The next plan goes on with the steps of one that ran out of comparisons.
+        let unfinished = match planning.claims.not_considered() {
             Some(_) => planning.steps.clone(),
             None => vec![],
         };
-        // Not by the time that its author states.
-        alone.sort_unstable_by_key(|entry| {
-            let is_managed = is_managed(&entry.pod.namespace);
-            (!is_managed, entry.pod.created, &entry.pod.uid)
-        });
         for entry in alone {
             if is_managed(&entry.pod.namespace) {
                 planning.consider_alone(entry);
@@ -383,18 +346,12 @@ impl Waitlist {
             comparisons,
             ..
         } = planning;
-        let takes = comparisons.saturating_mul(COMPARISON_NANOSECONDS * PLAN_SHARE) / 1_000;
-        self.paused_until = now.moment.after(Micros(takes as u64));
-        let clouds = snapshot.sites.iter().filter(|site| site.kind() == SiteKind::Cloud);
-        let unhealthy: Option<Vec<_>> = clouds.map(|site| site.unhealthy_since).collect();
-        let unhealthy_since = unhealthy.and_then(|since| since.into_iter().max());
-        let due = |entry: &Entry| {
-            let moments = entry.moments(config, is_managed(&entry.pod.namespace), unhealthy_since);
-            moments.filter(|at| *at > now.moment).min()
-        };
-        self.due = self.pods.values().filter_map(due).min();
+        self.steps = unfinished;
         self.claims = Arc::new(claims);
         self.stale = snapshot.is_stale(config.telemetry_ttl, now.moment);
+        let takes = comparisons.saturating_mul(COMPARISON_NANOSECONDS * PLAN_SHARE) / 1_000;
+        self.paused_until = now.moment.after(Micros(takes as u64));
+        self.due = self.next_due(snapshot, config, &is_managed, now.moment);
         let is_limited = |entry: &&Entry| !entry.pod.waited_for_others() && !entry.pod.waits_for_site();
         let ours = self.pods.values().filter(is_limited);
         Plan {
@@ -404,7 +361,76 @@ impl Waitlist {
             decisions,
         }
     }
+
+    /// The claims and steps that a plan begins with: those of the last one, where that ran out of comparisons.
+    fn begin_plan(&mut self, now: Moment) -> (Claims, Vec<Step>) {
+        let goes_on = self.claims.not_considered().is_some();
+        // Pods that were considered before do not see that they grew older.
+        self.changed = goes_on && (self.changed || self.due.is_some_and(|due| due <= now));
+        if !goes_on {
+            return (Claims::default(), vec![]);
+        }
+        let mut claims = (*self.claims).clone();
+        claims.consider_up_to(None);
+        let is_current = |step: &Step| {
+            let entry = self.pods.get(&step.pod.uid);
+            entry.is_some_and(|entry| Arc::ptr_eq(&entry.pod, &step.pod))
+        };
+        let mut steps = std::mem::take(&mut self.steps);
+        steps.retain(is_current);
+        (claims, steps)
+    }
+
+    /// Finds which pods miss their deadline even if they start now.
+    fn judge_lateness(&mut self, snapshot: &Snapshot, config: &Config, now: Moment) {
+        for entry in self.pods.values_mut() {
+            let workload = entry.pod.workload.as_ref();
+            let held = now.since(entry.since);
+            entry.slack = workload.and_then(|workload| slack(workload, snapshot, config));
+            entry.is_late = entry.slack.is_some_and(|slack| held.signed() > slack);
+        }
+    }
+
+    /// The pods that are planned, in the order of the queue; and those that are not, by creation: their constraints are not kept,
+    /// or their namespace has not opted in. The label of a namespace may be seen later than its pods.
+    fn in_order(&self, is_managed: impl Fn(&str) -> bool, config: &Config) -> (Vec<Planned<'_>>, Vec<&Entry>) {
+        let (mut in_order, mut alone) = (vec![], vec![]);
+        for entry in self.pods.values() {
+            match &entry.pod.workload {
+                Some(workload) if is_managed(&entry.pod.namespace) => {
+                    let queue_key = entry.pod.queue_key_of(workload, config).late(entry.is_late);
+                    in_order.push((queue_key, entry, workload));
+                }
+                _ => alone.push(entry),
+            }
+        }
+        in_order.sort_unstable_by_key(|(queue_key, ..)| *queue_key);
+        alone.sort_unstable_by_key(|entry| {
+            let is_managed = is_managed(&entry.pod.namespace);
+            (!is_managed, entry.pod.created, &entry.pod.uid)
+        });
+        (in_order, alone)
+    }
+
+    /// When the passing of time changes the plan next.
+    fn next_due(
+        &self,
+        snapshot: &Snapshot,
+        config: &Config,
+        is_managed: impl Fn(&str) -> bool,
+        now: Moment,
+    ) -> Option<Moment> {
+        let away_since: Vec<_> = snapshot.sites.iter().filter_map(|site| site.away_since).collect();
+        let moments = self.pods.values().flat_map(|entry| {
+            let is_managed = is_managed(&entry.pod.namespace);
+            entry.moments(config, is_managed, &away_since)
+        });
+        moments.filter(|at| *at > now).min()
+    }
 }
+
+/// A gated pod, its place in the queue and what it asks for.
+type Planned<'p> = (QueueKey, &'p Entry, &'p Workload<'static>);
 
 /// How far the age of a held pod decides about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -444,19 +470,19 @@ impl Entry {
         !is_managed(&self.pod.namespace) && now.since(self.first_seen) >= NAMESPACE_DELAY
     }
 
-    /// The next full seconds after its age, or that of the outage of all clouds, changes what is to be done: where many are held,
-    /// there is such a moment all the time.
+    /// The next full seconds after its age, or the outage of a cloud, changes what is to be done: with many gated pods there is
+    /// such a moment all the time.
     fn moments(
         &self,
         config: &Config,
         is_managed: bool,
-        unhealthy_since: Option<Moment>,
+        away_since: &[Moment],
     ) -> impl Iterator<Item = Moment> {
         let slack = self.slack.map(|slack| Micros(slack.max(0).unsigned_abs()));
         let late = slack.map(|slack| self.since.after(slack + Micros(1)));
         let longest = self.pod.longest(config);
         let longest = slack.map_or(longest, |slack| slack.min(longest));
-        let lost = unhealthy_since.map(|since| since.after(longest));
+        let lost = away_since.iter().map(move |since| since.after(longest));
         let moments = Age::ends(&self.pod, config).map(|age| self.since.after(age));
         let namespace_known = (!is_managed).then(|| self.first_seen.after(NAMESPACE_DELAY));
         let full_second = |at: Moment| {

@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::config::Config;
-use crate::model::link::Link;
+use crate::model::link::{Link, LinkState};
 use crate::model::node::{Node, NodeId};
 use crate::model::priority_caps::PriorityCaps;
 use crate::model::site::{SiteDefinition, SiteKind, are_same_places};
@@ -320,6 +320,7 @@ impl Cache {
         let (mut gained, mut lost) = (vec![], vec![]);
         for (at, (entry, queues)) in self.sites.iter_mut().zip(queues).enumerate() {
             entry.publish_nodes(&self.nodes);
+            entry.judge_away(now);
             entry.site.queues = queues;
             if let Some(closed) = self.queues.closed.take_changed(at) {
                 let is_opened = |(namespace, uid, _): (&str, &str, &u64)| closed.get(namespace, uid).is_none();
@@ -476,6 +477,14 @@ impl Cache {
 }
 
 impl SiteEntry {
+    fn judge_away(&mut self, now: Moment) {
+        let site = &mut self.site;
+        let is_healthy = site.link.is_some_and(|link| link.state == LinkState::Healthy);
+        let can_be_used = is_healthy && site.usable_nodes().next().is_some();
+        let is_away = site.kind() == SiteKind::Cloud && !can_be_used;
+        site.away_since = is_away.then(|| site.away_since.unwrap_or(now));
+    }
+
     fn publish_nodes(&mut self, nodes: &HashMap<NodeId, NodeEntry>) {
         if std::mem::take(&mut self.is_outdated) {
             let members = self.members.values().filter_map(|id| nodes.get(id));

@@ -68,8 +68,8 @@ settings! { Config:
         "`warn`: a pod with an invalid SLO goes to the edge, with warnings. `deny`: it is refused";
     holding.on_no_capacity = "onNoCapacity", Word(&OnNoCapacity::WORDS), Value("hold"),
         "What becomes of a pod that no site has room for. `hold`: it is [held](decision.md#7-held-pods) until one \
-         has. `edge`: it goes to the edge and is Pending there. With `serve --fleet` nothing is ever held, for \
-         nobody could release it, and this and the next two settings have no effect";
+         has. `edge`: it goes to the edge and is Pending there. With `serve --fleet` only pods that state their \
+         sites are gated, for nothing releases a pod there, and this and the next two settings have no effect";
     holding.limits = "holdLimits", PerClass(&Duration("0s", "1h")),
         Value("{latency: 30s, throughput: 120s, batch: 300s}"),
         "How long a pod of a class is [held at most](decision.md#limits); `0s`: not at all. A class that is not named keeps \
@@ -77,8 +77,7 @@ settings! { Config:
     holding.wait_for_terminating = "waitForTerminating", Either(&TERMINATING, &PerClass(&TERMINATING)),
         Value("{latency: 5s, throughput: 30s, batch: 30s}"),
         "How long a pod waits for the room of pods that are [terminating](decision.md#waiting-for-terminating-pods) \
-         at the edge. One duration is for every class; `0s` or `0`: not at all. It counts even where it is longer \
-         than the class's limit";
+         at the edge. One duration is for every class; `0s` or `0`: not at all. Only pods that may be gated wait";
     headroom_below = "headroomBelow", Integer(i32::MIN as i64, i32::MAX as i64), Value("0"),
         "Pods of a lower `spec.priority` than this that state no class are placeholders: what they take is \
          [headroom](decision.md#headroom) for others. The lowest number: none are";

@@ -105,8 +105,9 @@ pub struct Site {
     pub nodes: Arc<Vec<Arc<Node>>>,
     /// The WAN towards it; `None` at the edge, and at a cloud site nothing is known of.
     pub link: Option<Link>,
-    /// Since when the WAN towards it has been degraded or unreachable, as long as that has been watched.
-    pub unhealthy_since: Option<Moment>,
+    /// Since when no pod could use this cloud: its WAN is not healthy, or it has no node that is Ready and not cordoned. `None` if
+    /// it can be used, or has not been watched.
+    pub away_since: Option<Moment>,
     /// What Liqo says of the API server of the cluster behind it; `None` where it says nothing.
     pub api_server: Option<ApiServerStatus>,
     /// Pods not yet running there.
@@ -133,7 +134,7 @@ impl Site {
             definition,
             nodes: Arc::default(),
             link: None,
-            unhealthy_since: None,
+            away_since: None,
             api_server: None,
             queues: vec![],
             observed: PerClass::default(),

@@ -39,56 +39,11 @@ pub fn decide<'s>(workload: &Workload<'_>, room: &Room<'s, '_>, config: &Config,
     let Some(intent) = &workload.intent else {
         return Verdict::pass_through(Reason::NotManaged);
     };
-    // A pod that exists cannot be refused any more.
-    let is_unreadable = intent.sites.as_ref().is_some_and(SiteRestriction::is_unreadable)
-        || intent.traits.as_ref().is_some_and(|traits| traits.is_unreadable());
-    let may_deny = (config.invalid_slo == InvalidSlo::Deny || is_unreadable) && workload.held.is_none();
-    let comparisons = comparisons(workload, room.snapshot);
-    if comparisons > MAX_COMPARISONS && !(may_deny && is_unreadable) {
-        let warning =
-            format!("not placed: {comparisons} comparisons of constraints with nodes, over {MAX_COMPARISONS}");
-        // One whose sites nobody looks at waits until somebody can.
-        let limit = config.holding.limits[intent.slo.class];
-        let is_held = workload.held.is_some_and(|held| held < limit) || intent.sites.is_some();
-        let (action, reason) = match is_held {
-            true => (Action::Hold, Reason::HeldNoCapacity),
-            false => (Action::PassThrough, Reason::Deadline),
-        };
-        return Verdict {
-            action,
-            warnings: vec![warning],
-            ..Verdict::pass_through(reason)
-        };
+    let too_many = || too_many_comparisons(workload, intent, room.snapshot, config);
+    if let Some(verdict) = denial(workload, intent, room.snapshot, config).or_else(too_many) {
+        return verdict;
     }
-    let mut warnings: Vec<String> = intent.faults.iter().map(ToString::to_string).collect();
-    warnings.extend(intent.unknown_keys.iter().map(|key| slo::not_read(key)));
-    if intent.more_unknown_keys > 0 {
-        let (more, prefix) = (intent.more_unknown_keys, &config.keys.slo_prefix);
-        warnings.push(format!("{more} more annotations {prefix}… are not read by edgeward"));
-    }
-    let of_strategy = against_strategy(workload, intent, room.snapshot, config);
-    if may_deny && (!intent.faults.is_empty() || of_strategy.is_some()) {
-        return Verdict {
-            action: Action::Deny,
-            reason: Reason::DeniedInvalidSlo,
-            node: None,
-            sites: vec![],
-            trait_labels: vec![],
-            profile: None,
-            warnings: vec![],
-            faults: intent.faults.iter().cloned().chain(of_strategy).collect(),
-        };
-    }
-    warnings.extend(of_strategy.as_ref().map(ToString::to_string));
-
-    let cap = workload.slo_priority(&config.priority_caps);
-    if intent.priority_known && intent.slo.priority > cap {
-        let key = format!("{}priority", config.keys.slo_prefix);
-        warnings.push(format!(
-            "{key}: {} counts as {cap}, the most in this namespace",
-            intent.slo.priority
-        ));
-    }
+    let mut warnings = slo_warnings(workload, intent, room.snapshot, config);
     if let Some(reason) = keeps_waiting(workload, room.snapshot, config) {
         return Verdict {
             action: Action::Hold,
@@ -119,6 +74,76 @@ pub fn decide<'s>(workload: &Workload<'_>, room: &Room<'s, '_>, config: &Config,
         faults: intent.faults.clone(),
         ..verdict
     }
+}
+
+/// Refuses a pod whose SLO has faults, where the configuration says so; one whose sites or traits cannot be read always. A pod
+/// that exists cannot be refused any more.
+fn denial<'s>(
+    workload: &Workload<'_>,
+    intent: &Intent,
+    snapshot: &Snapshot,
+    config: &Config,
+) -> Option<Verdict<'s>> {
+    let is_unreadable = intent.sites.as_ref().is_some_and(SiteRestriction::is_unreadable)
+        || intent.traits.as_ref().is_some_and(|traits| traits.is_unreadable());
+    if workload.held.is_some() || config.invalid_slo != InvalidSlo::Deny && !is_unreadable {
+        return None;
+    }
+    let of_strategy = against_strategy(workload, intent, snapshot, config);
+    let faults: Vec<_> = intent.faults.iter().cloned().chain(of_strategy).collect();
+    (!faults.is_empty()).then(|| Verdict {
+        action: Action::Deny,
+        faults,
+        ..Verdict::pass_through(Reason::DeniedInvalidSlo)
+    })
+}
+
+/// Passes a pod through whose constraints would keep all others waiting. It is gated as long as it may be, and for good if it
+/// states its sites.
+fn too_many_comparisons<'s>(
+    workload: &Workload<'_>,
+    intent: &Intent,
+    snapshot: &Snapshot,
+    config: &Config,
+) -> Option<Verdict<'s>> {
+    let comparisons = comparisons(workload, snapshot);
+    if comparisons <= MAX_COMPARISONS {
+        return None;
+    }
+    let limit = config.holding.limits[intent.slo.class];
+    let is_gated = workload.held.is_some_and(|held| held < limit) || intent.sites.is_some();
+    let (action, reason) = if is_gated {
+        (Action::Hold, Reason::HeldNoCapacity)
+    } else {
+        (Action::PassThrough, Reason::Deadline)
+    };
+    let warning = format!("not placed: {comparisons} comparisons of constraints with nodes, over {MAX_COMPARISONS}");
+    Some(Verdict {
+        action,
+        warnings: vec![warning],
+        ..Verdict::pass_through(reason)
+    })
+}
+
+/// What is wrong with the SLO, or does not count.
+fn slo_warnings(workload: &Workload<'_>, intent: &Intent, snapshot: &Snapshot, config: &Config) -> Vec<String> {
+    let mut warnings: Vec<String> = intent.faults.iter().map(ToString::to_string).collect();
+    warnings.extend(intent.unknown_keys.iter().map(|key| slo::not_read(key)));
+    let prefix = &config.keys.slo_prefix;
+    if intent.more_unknown_keys > 0 {
+        let more = intent.more_unknown_keys;
+        warnings.push(format!("{more} more annotations {prefix}… are not read by edgeward"));
+    }
+    let of_strategy = against_strategy(workload, intent, snapshot, config);
+    warnings.extend(of_strategy.as_ref().map(ToString::to_string));
+    let cap = workload.slo_priority(&config.priority_caps);
+    let stated = intent.slo.priority;
+    if intent.priority_known && stated > cap {
+        warnings.push(format!(
+            "{prefix}priority: {stated} counts as {cap}, the most in this namespace"
+        ));
+    }
+    warnings
 }
 
 /// Filter, rank, act.
@@ -167,19 +192,16 @@ fn decide_case<'s>(case: &Case<'_, 's>) -> Verdict<'s> {
     }
 }
 
-/// Whether no node carries the edge's selector, and nothing else excludes the edge: neither sites, traits or volumes, nor a
-/// nodeSelector that names a cloud. There is nothing then to compare a cloud with.
+/// Whether no node carries the edge's selector, and the pod neither excludes the edge nor states sites or traits, which it would
+/// lose. There is nothing then to compare a cloud with.
 fn lacks_edge(case: &Case<'_, '_>, sites: &[Assessment<'_>]) -> bool {
-    let names = |site: &Assessment<'_>| {
-        let selector = site.site.definition.selector();
-        !rank::is_edge(site) && site.is_possible() && case.workload.constraints.selects(selector)
-    };
+    let states_sites = case.intent.sites.is_some();
     let is_there = |site: &Assessment<'_>| {
-        let is_excluded = !site.is_possible();
-        rank::is_edge(site) && (is_excluded || !site.site.nodes.is_empty())
+        let labels = |traits: &Traits| traits.of_nodes(&site.site.definition).next().is_some();
+        let needs_labels = case.workload.traits().is_some_and(labels);
+        rank::is_edge(site) && (!site.is_possible() || needs_labels || !site.site.nodes.is_empty())
     };
-    let states_more = case.intent.sites.is_some() || case.intent.traits.is_some();
-    !states_more && !sites.iter().any(is_there) && !sites.iter().any(names)
+    !states_sites && !sites.iter().any(is_there)
 }
 
 /// Where a gated pod waits best: the node that comes closest to having room for it at the sites that lack nothing but room,

@@ -129,7 +129,7 @@ fn is_lost(case: &Case<'_, '_>, cloud: &Assessment<'_>) -> bool {
         .deadline
         .map(|deadline| Micros(deadline.0.saturating_sub(latency.0)));
     let longest = slack.map_or(limit, |slack| slack.min(limit));
-    let since = cloud.site.unhealthy_since;
+    let since = cloud.site.away_since;
     let is_long = since.is_some_and(|since| case.now.moment.since(since) >= longest);
     cloud.standing() == Standing::Away && is_long
 }

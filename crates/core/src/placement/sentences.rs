@@ -41,6 +41,7 @@ pub fn fits(nodes: u64) -> String {
 /// The most that is shown of a word of Liqo's: an annotation may have anything in its place.
 const LONGEST_PHASE: usize = 32;
 
+/// One arm for each code.
 fn sentence(code: RefusalCode, numbers: &Numbers<'_>) -> String {
     let count = |name: &str| numbers.0.get(name).and_then(Value::as_u64);
     let text = |name: &str| numbers.0.get(name).and_then(Value::as_str);

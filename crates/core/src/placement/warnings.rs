@@ -78,7 +78,7 @@ fn edge_missing(sites: &[Assessment<'_>]) -> String {
 fn of_site(case: &Case<'_, '_>, chosen: &Assessment<'_>) -> Vec<String> {
     let mut warnings = vec![];
     if chosen.standing() == Standing::Away {
-        warnings.push(format!("Pending until its site is back: {}", refusal(chosen)));
+        warnings.push(format!("placed on a site that cannot be used now: {}", refusal(chosen)));
     }
     let left_behind = &case.workload.left_behind;
     if chosen.site.definition.is_of_liqo() && !left_behind.is_empty() {

@@ -90,7 +90,7 @@ impl<'p> Planning<'p> {
                 self.step(entry, PlanAction::Release);
             }
             // It wants no room that there is, and keeps nobody from any.
-            Action::Hold if verdict.reason == Reason::HeldSiteAway => {
+            Action::Hold if verdict.reason == Reason::HeldSiteAway || is_nowhere(&verdict) => {
                 self.unplaceable.insert(kind, verdict.reason);
                 self.update_reason(entry, verdict.reason);
             }
@@ -145,7 +145,9 @@ impl<'p> Planning<'p> {
     }
 
     fn update_reason(&mut self, entry: &Entry, reason: Reason) {
-        if entry.pod.reason.as_deref() != Some(reason.as_str()) {
+        // A stale view says nothing new of why a pod waits.
+        let is_stale = self.snapshot.is_stale(self.config.telemetry_ttl, self.now.moment);
+        if !is_stale && entry.pod.reason.as_deref() != Some(reason.as_str()) {
             self.step(entry, PlanAction::UpdateReason(reason));
         }
     }
@@ -157,6 +159,11 @@ impl<'p> Planning<'p> {
             action,
         });
     }
+}
+
+/// Whether no site is possible for the pod, so that it wants no room. Where the view is too old to say, it may.
+fn is_nowhere(verdict: &Verdict<'_>) -> bool {
+    !verdict.sites.is_empty() && !verdict.sites.iter().any(Assessment::is_possible)
 }
 
 fn claim(pod: &HeldPod, workload: &Workload<'_>, queue_key: QueueKey, site: &str, has_room: bool) -> Claim {

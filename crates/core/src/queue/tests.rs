@@ -185,7 +185,7 @@ fn who_has_too_little_time_left_for_a_cloud_keeps_no_younger_one_from_it() {
 fn a_plan_is_made_when_a_cloud_has_been_away_for_as_long_as_a_pod_can_wait() {
     let mut snapshot = testkit::snapshot(&fleet(&[1_000]));
     let began = NOW.moment.before(Micros::from_secs(95));
-    snapshot.sites[1].unhealthy_since = Some(began);
+    snapshot.sites[1].away_since = Some(began);
     let mut waitlist = Waitlist::default();
     // It can be held for 99 s, of which it was for one.
     waitlist.apply(with_deadline(&held("pod", 400, 5, 1), 100), NOW);

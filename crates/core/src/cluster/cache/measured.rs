@@ -166,10 +166,6 @@ impl Cache {
             let has_gained = state(site.link) != state(link) || free.has_more_than(&site.free);
             let has_lost = site.free.has_more_than(&free);
             site.link = link;
-            site.unhealthy_since = match link.map(|link| link.state) {
-                None | Some(LinkState::Healthy) => None,
-                Some(LinkState::Degraded | LinkState::Unreachable) => site.unhealthy_since.or(Some(now)),
-            };
             site.observed = observed;
             site.observed_of = observed_of;
             site.free = free;

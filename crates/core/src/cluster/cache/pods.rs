@@ -34,7 +34,6 @@ impl Cache {
     /// A pod as it is now. `reserved_node` is the node of the reservation that this pod, seen for the first time, confirms.
     pub fn apply_pod(&mut self, record: &PodRecord, reserved_node: Option<NodeId>, at: Now) {
         let now = at.moment;
-        let listed = self.list(Kind::Pods).began;
         let before = self.pods.get(&*record.uid).map(|pod| pod.phase);
         self.observe_finished(record, before);
         let (uid, old) = match self.pods.remove_entry(&*record.uid) {
@@ -59,42 +58,8 @@ impl Cache {
             Phase::Finished => self.names.get(name).copied(),
             _ => Some(self.node_id(name)),
         });
-        // What is not started for too long stays so until something is said of it.
-        let silence = old
-            .as_deref()
-            .filter(|old| record.start == Start::Silent && matches!(old.start, Start::Silent | Start::Refused(None)));
-        let (start, silent_until) = match silence {
-            Some(old) => (old.start.clone(), old.silent_until),
-            None => (record.start.clone(), now.after(LONGEST_SILENCE)),
-        };
-        let mut entry = PodEntry {
-            namespace: self.shared(&record.namespace),
-            controller: record.controller.as_deref().map(|uid| self.shared(uid)),
-            created: created(record),
-            // One behind a gate charges nothing, and is read anew when it is gone.
-            request: match record.gated {
-                true => Amounts::default(),
-                false => record.request.clone(),
-            },
-            priority: record.priority,
-            may_preempt: record.may_preempt,
-            placeholder_grace: record.placeholder_grace,
-            slo: record.slo,
-            phase: record.phase,
-            gated: record.gated,
-            terminating,
-            was_seen_before_it_terminated: terminating.is_none()
-                || old.as_ref().is_some_and(|old| old.was_seen_before_it_terminated),
-            decision: fingerprint(record.decided.as_deref()),
-            listed,
-            node,
-            start,
-            silent_until,
-            charged: None,
-            unbound: None,
-            counted: Counted::default(),
-            first_charged: old.as_ref().and_then(|old| old.first_charged),
-        };
+        let mut entry = self.new_entry(record, old.as_deref(), node, now);
+        entry.terminating = terminating;
         let has_begun = entry.node.is_some() && entry.start == Start::Begun && !record.failed;
         let was_waiting = match &old {
             Some(old) => old.node.is_none() || old.start != Start::Begun,
@@ -121,6 +86,45 @@ impl Cache {
         }
         self.record_first_charge(&uid, &mut entry, now);
         self.insert_pod(uid, entry);
+    }
+
+    /// What is kept of a pod, without what it charges.
+    fn new_entry(&mut self, record: &PodRecord, old: Option<&PodEntry>, node: Option<NodeId>, now: Moment) -> PodEntry {
+        // A pod that was not started for too long stays so until its status says something.
+        let silence =
+            old.filter(|old| record.start == Start::Silent && matches!(old.start, Start::Silent | Start::Refused(None)));
+        let (start, silent_until) = match silence {
+            Some(old) => (old.start.clone(), old.silent_until),
+            None => (record.start.clone(), now.after(LONGEST_SILENCE)),
+        };
+        PodEntry {
+            namespace: self.shared(&record.namespace),
+            controller: record.controller.as_deref().map(|uid| self.shared(uid)),
+            created: created(record),
+            // A gated pod charges nothing, and is read again when its gate is gone.
+            request: match record.gated {
+                true => Amounts::default(),
+                false => record.request.clone(),
+            },
+            priority: record.priority,
+            may_preempt: record.may_preempt,
+            placeholder_grace: record.placeholder_grace,
+            slo: record.slo,
+            phase: record.phase,
+            gated: record.gated,
+            terminating: None,
+            was_seen_before_it_terminated: record.terminating.is_none()
+                || old.is_some_and(|old| old.was_seen_before_it_terminated),
+            decision: fingerprint(record.decided.as_deref()),
+            listed: self.list(Kind::Pods).began,
+            node,
+            start,
+            silent_until,
+            charged: None,
+            unbound: None,
+            counted: Counted::default(),
+            first_charged: old.and_then(|old| old.first_charged),
+        }
     }
 
     /// Whether what is seen of pods may have been there for long: a list shows it.

@@ -544,29 +544,30 @@ fn a_measurement_is_a_delta_when_it_changes_or_was_stale() {
 }
 
 #[test]
-fn since_when_a_wan_is_not_healthy_is_known_until_it_is() {
+fn cloud_is_away_without_a_healthy_wan_and_a_usable_node() {
     use crate::model::link::LinkState::{Degraded, Healthy, Unreachable};
     let mut fixture = Fixture::new();
     let began = fixture.now;
-    let mut since = |state| {
-        let link = |state| Link {
+    let mut away_for = |state, ready: bool| {
+        let link = Link {
             state,
             rtt: Some(Micros::from_millis(20)),
             loss: None,
             as_of: fixture.now,
         };
-        fixture.cache.set_link("cloud", Option::map(state, link));
-        let since = fixture.publish().sites[1].unhealthy_since;
+        fixture.cache.set_link("cloud", Some(link));
+        let mut node = edge_node("c", 4000);
+        node["metadata"]["labels"] = json!({"node.role/cloud": "true"});
+        node["status"]["conditions"][0]["status"] = json!(if ready { "True" } else { "False" });
+        fixture.node(&node);
+        let since = fixture.publish().sites[1].away_since;
         fixture.wait(1);
         since.map(|since| since.since(began))
     };
     let second = |seconds| Some(Micros::from_secs(seconds));
-    assert_eq!([since(None), since(Some(Healthy))], [None, None]);
-    assert_eq!(
-        [since(Some(Degraded)), since(Some(Unreachable)), since(Some(Degraded))],
-        [second(2); 3]
-    );
-    assert_eq!([since(Some(Healthy)), since(Some(Unreachable))], [None, second(6)]);
+    assert_eq!([away_for(Healthy, false), away_for(Healthy, true)], [second(0), None]);
+    assert_eq!([away_for(Degraded, true), away_for(Unreachable, false)], [second(2); 2]);
+    assert_eq!([away_for(Healthy, true), away_for(Unreachable, true)], [None, second(5)]);
 }
 
 #[test]

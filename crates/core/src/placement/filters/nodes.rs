@@ -37,7 +37,7 @@ pub(crate) fn usable_nodes<'s>(workload: &Workload<'_>, site: &'s Site) -> Vec<&
 pub(super) fn no_usable_node(case: &Case<'_, '_>, found: &Assessment<'_>) -> Option<Refusal> {
     let (workload, site) = (case.workload, found.site);
     if site.nodes.is_empty() {
-        return Some(refuse_without_nodes(workload, site));
+        return Some(refuse_without_nodes(case, site));
     }
     let count = |obstacle| obstacles(workload, site).filter(|other| *other == obstacle).count();
     let nearest = nearest_obstacle(case, found)?;
@@ -56,17 +56,20 @@ pub(super) fn no_usable_node(case: &Case<'_, '_>, found: &Assessment<'_>) -> Opt
     })
 }
 
-/// A site without nodes may get some, unless the pod's nodeSelector contradicts the site's, or its volumes are elsewhere.
-fn refuse_without_nodes(workload: &Workload<'_>, site: &Site) -> Refusal {
-    let constraints = &workload.constraints;
+/// A site without nodes may get some, unless the pod's nodeSelector contradicts the site's or names another site, or the pod's
+/// volumes are elsewhere.
+fn refuse_without_nodes(case: &Case<'_, '_>, site: &Site) -> Refusal {
+    let constraints = &case.workload.constraints;
     if !constraints.volumes.is_empty() {
-        return refuse_data(workload, site);
+        return refuse_data(case.workload, site);
     }
+    let names = |site: &Site| constraints.selects(site.definition.selector());
     let contradicts = |(key, value): (&str, &str)| {
         let mut selector = constraints.selector.iter();
         selector.any(|(own, wanted)| own == key && wanted != value)
     };
-    if site.definition.selector().any(contradicts) {
+    let names_another = !names(site) && case.room.snapshot.sites.iter().any(names);
+    if names_another || site.definition.selector().any(contradicts) {
         return Refusal::new(RefusalCode::NoMatchingNode)
             .with("nodes", 0)
             .with("selectedNodes", 0);
@@ -76,7 +79,8 @@ fn refuse_without_nodes(workload: &Workload<'_>, site: &Site) -> Refusal {
 
 fn refuse_size(workload: &Workload<'_>, site: &Site) -> Refusal {
     let largest = |name: &str| {
-        let sizes = site.nodes().map(|node| match name {
+        let is_too_small = |node: &&Node| lasting_obstacle(workload, site, node) == Some(Obstacle::Size);
+        let sizes = site.nodes().filter(is_too_small).map(|node| match name {
             "pods" => node.slots,
             name => node.allocatable.get(name),
         });

@@ -99,7 +99,7 @@ fn cloud_that_is_the_only_possible_site_gets_the_pod_while_it_is_away() {
             ["cloud: cloud_best_effort"; 2],
             "{code:?}"
         );
-        let warning = format!("Pending until its site is back: cloud ({})", code.as_str());
+        let warning = format!("placed on a site that cannot be used now: cloud ({})", code.as_str());
         assert_eq!(said(&away, &gpu()), [warning]);
         // The edge could hold this one.
         assert_eq!(

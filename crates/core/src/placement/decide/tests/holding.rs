@@ -144,11 +144,11 @@ fn a_cloud_that_is_long_away_is_not_waited_for() {
     let outcome = |pod: &Value, away: u64, held: Option<u64>, clouds: usize| {
         let mut snapshot = testkit::snapshot(&without_wan(fleet(4000)));
         let since = NOW.moment.before(Micros::from_secs(away));
-        snapshot.sites[1].unhealthy_since = Some(since);
+        snapshot.sites[1].away_since = Some(since);
         for name in ["second", "third"].iter().take(clouds - 1) {
             let mut other = snapshot.sites[1].clone();
             Arc::make_mut(&mut other.definition).name = (*name).to_owned();
-            other.unhealthy_since = None;
+            other.away_since = None;
             snapshot.sites.push(other);
         }
         let text = pod.to_string();
