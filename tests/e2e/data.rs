@@ -1,16 +1,14 @@
 //! Pods whose claims are bound to volumes, on nodes of either site.
 
 use anyhow::{Context, Result, ensure};
-use edgeward_harness::decision::{annotation, is_gated};
 use edgeward_harness::fixture::Fixture;
 use edgeward_harness::nodes::Nodes;
 use edgeward_harness::wait::{BOUND, eventually};
-use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use crate::commands::fleet_command;
 use crate::held::away::would_be;
-use crate::held::{goes, is_held, pod};
+use crate::held::{goes, pod};
 
 /// The class of the test's volumes, whose first pod decides where they are bound.
 fn class(fixture: &Fixture<'_>) -> Value {

@@ -157,7 +157,7 @@ pub(crate) fn pods_of_every_fate(fixture: &Fixture<'_>) -> Result<()> {
     let said = [
         "decided   hold: ",
         "now       hold: ",
-        "refused: nothing answers there (unreachable)",
+        "nothing answers there (unreachable)",
         "kube-scheduler: ",
     ];
     let mut ahead = Vec::new();
@@ -166,7 +166,7 @@ pub(crate) fn pods_of_every_fate(fixture: &Fixture<'_>) -> Result<()> {
             let json: Value = serde_json::from_str(&asking.why(&fixture.namespace, &format!("{name} -o json"))?)?;
             ensure!(json["standing"]["heldSeconds"].as_u64() > Some(0), "{json:#}");
             let before = format!("{}/{name} does not run: held by edgeward for ", fixture.namespace);
-            let after = ": no site has room for it; it waits behind our scheduling gate (held_no_capacity)";
+            let after = ": no site is good for it now; it waits behind edgeward's scheduling gate (held_no_capacity)";
             let answer = json["answer"].as_str().context("no answer")?;
             let waited = answer.strip_prefix(&before).and_then(|rest| rest.strip_suffix(after));
             let number = waited.and_then(|waited| waited.strip_suffix(" s").or(waited.strip_suffix(" min")));

@@ -22,8 +22,12 @@ pub(super) fn reason(
             _ => Reason::HeldNoCapacity,
         };
     };
-    let is_a_guess = row == 3 || row != 2 && !chosen.is_good();
-    if facts.gate == Gate::Over && is_a_guess {
+    let gives_up = match facts.gate {
+        Gate::None => false,
+        Gate::Within => row >= 9,
+        Gate::Over => row == 3 || row != 2 && !chosen.is_good(),
+    };
+    if gives_up {
         return Reason::ReleasedTimeout;
     }
     if rank::is_edge(chosen) {

@@ -59,7 +59,7 @@ words! {
         HeldSiteAway = "held_site_away",
         /// The pod carries gates of others, and is decided when only edgeward's gate is left.
         HeldForeignGate = "held_foreign_gate",
-        /// The pod was gated for as long as its class may be, and placed although no site is good.
+        /// The pod was gated, and placed although no site is good: its limit is over, or waiting longer does not help.
         ReleasedTimeout = "released_timeout",
         /// The SLO is invalid, and such pods are refused.
         DeniedInvalidSlo = "denied_invalid_slo",

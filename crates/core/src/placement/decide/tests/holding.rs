@@ -119,7 +119,7 @@ fn a_held_pod_goes_where_room_appears_and_somewhere_in_the_end() {
     assert_eq!(held(&hopeless, &local, 1, &config), "edge: edge_not_offloadable");
     let mut impatient = Config::default();
     impatient.holding.on_no_capacity = OnNoCapacity::Edge;
-    assert_eq!(held(&hopeless, &web, 1, &impatient), "edge: edge_wan_unreachable");
+    assert_eq!(held(&hopeless, &web, 1, &impatient), "edge: released_timeout");
     // It is there, so it cannot be refused.
     let denying = Config {
         invalid_slo: InvalidSlo::Deny,
@@ -165,7 +165,7 @@ fn a_cloud_that_is_long_away_is_not_waited_for() {
     let holds = (None, Reason::HeldNoCapacity);
     assert_eq!(outcome(&urgent, 24, None, 1), holds);
     assert_eq!(outcome(&urgent, 25, None, 1), edge(Reason::EdgeWanUnreachable));
-    assert_eq!(outcome(&urgent, 25, Some(1), 1), edge(Reason::EdgeWanUnreachable));
+    assert_eq!(outcome(&urgent, 25, Some(1), 1), edge(Reason::ReleasedTimeout));
     assert_eq!(outcome(&patient, 29, None, 1), holds);
     assert_eq!(outcome(&patient, 30, None, 1), edge(Reason::EdgeWanUnreachable));
     // Another one may be back.
