@@ -252,7 +252,7 @@ impl Reviewer {
             verdict = verdict.action.as_str(),
             site = verdict.site().map(|site| site.name()),
             reason = verdict.reason.as_str(),
-            rtt_ms = verdict.rtt().map(Micros::as_millis_f64),
+            rtt_ms = verdict.rtt.map(Micros::as_millis_f64),
             queue_ms = per_site(|estimate| Some(estimate.queue)),
             proc_ms = per_site(|estimate| Some(estimate.processing)),
             eta_ms = per_site(|estimate| estimate.eta()),

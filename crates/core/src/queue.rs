@@ -472,12 +472,7 @@ impl Entry {
 
     /// The next full seconds after its age, or the outage of a cloud, changes what is to be done: with many gated pods there is
     /// such a moment all the time.
-    fn moments(
-        &self,
-        config: &Config,
-        is_managed: bool,
-        away_since: &[Moment],
-    ) -> impl Iterator<Item = Moment> {
+    fn moments(&self, config: &Config, is_managed: bool, away_since: &[Moment]) -> impl Iterator<Item = Moment> {
         let slack = self.slack.map(|slack| Micros(slack.max(0).unsigned_abs()));
         let late = slack.map(|slack| self.since.after(slack + Micros(1)));
         let longest = self.pod.longest(config);

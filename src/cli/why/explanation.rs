@@ -113,7 +113,7 @@ impl From<&Verdict<'_>> for Now {
             verdict: verdict.action.as_str(),
             site: verdict.site().map(|site| site.name().to_owned()),
             reason: verdict.reason.as_str(),
-            wan_rtt_ms: verdict.rtt().map(Value::from),
+            wan_rtt_ms: verdict.rtt.map(Value::from),
             sites: verdict.sites.iter().map(SiteItem::from).collect(),
             profile: ProfileItem::of(verdict),
             warnings: verdict.warnings.clone(),

@@ -91,7 +91,7 @@ pub(crate) fn never_left(fixture: &Fixture<'_>) -> Result<()> {
         events::one(fixture, "martian", "Held")
     })?;
     let note = event["note"].as_str().unwrap_or_default();
-    ensure!(note.contains("region in (mars)"), "{note}");
+    ensure!(note.contains("not_in_sites"), "{note}");
 
     // The cloud has room for it, and its own region only later.
     fixture.kubectl.create(&of_sites(fixture, "european", "region=eu"))?;

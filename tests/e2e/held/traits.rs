@@ -40,7 +40,7 @@ pub(crate) fn on_the_node_that_has_them(fixture: &Fixture<'_>) -> Result<()> {
 
     for name in ["one", "two", "three"] {
         kubectl.create(&requiring(fixture, name, "SecureRuntime, GreenEnergy?"))?;
-        goes(fixture, &nodes, name, "edge", "edge_pinned_by_pod")?;
+        goes(fixture, &nodes, name, "edge", "edge_feasible_slo_met")?;
         let pod = kubectl.get("pod", name)?;
         ensure!(
             pod["spec"]["nodeName"] == edge[3] && pod["spec"]["nodeSelector"][LABEL] == "true",
@@ -71,7 +71,7 @@ pub(crate) fn on_the_node_that_has_them(fixture: &Fixture<'_>) -> Result<()> {
     kubectl.create(&requiring(fixture, "patient", "Attestation"))?;
     is_held(fixture, "patient", "held_no_capacity")?;
     label(&edge[1], "traits.edgeward.io/Attestation")?;
-    goes(fixture, &nodes, "patient", "edge", "edge_pinned_by_pod")?;
+    goes(fixture, &nodes, "patient", "edge", "edge_feasible_slo_met")?;
     for name in ["patient", "urgent"] {
         eventually("it is bound where its trait is", BOUND, || {
             let pod = kubectl.get("pod", name)?;

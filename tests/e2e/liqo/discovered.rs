@@ -136,7 +136,7 @@ fn on_two_nodes(fixture: &Fixture<'_>, cloud: &Provider) -> Result<()> {
     ensure!(nodes.len() == NAMES.len(), "{nodes:?}");
     ensure!(nodes.iter().all(|node| node.starts_with(cloud.id)), "{nodes:?}");
     let third = fixture.kubectl.dry_run(&pod("wide-3", CPU))?;
-    ensure!(is_gated(&third), "{third}");
+    ensure!(annotation(&third, "reason") == Some("cloud_best_effort"), "{third}");
     let args = ["delete", "pod", NAMES[0], NAMES[1], "--now"];
     fixture.kubectl.run(&args, "").map(drop)
 }

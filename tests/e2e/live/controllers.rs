@@ -92,7 +92,8 @@ pub(crate) fn quota(fixture: &Fixture<'_>) -> Result<()> {
 
     let before = edgeward.reviews()?;
     let mut asked = 0;
-    let mut deployment = workloads::deployment("many", 500, workloads::latency());
+    let slo = json!({"slo.example.io/class": "batch", "slo.example.io/deadlineMs": "600000"});
+    let mut deployment = workloads::deployment("many", 500, slo);
     deployment["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("600m");
     kubectl.create(&deployment)?;
     let begun = Instant::now();

@@ -3,6 +3,7 @@
 //! Pure: the same arguments give the same verdict. Sections in comments are those of `docs/decision.md`.
 
 use crate::config::{Config, InvalidSlo};
+use crate::model::link::{Link, LinkState};
 use crate::model::node::{Node, NodeId, Share};
 use crate::model::site_restriction::SiteRestriction;
 use crate::model::slo::{self, Intent, Management, SloFault};
@@ -17,10 +18,10 @@ use crate::placement::located::{located, located_beside};
 use crate::placement::rank;
 use crate::placement::reason::reason;
 use crate::placement::room::Room;
-use crate::placement::verdict::{Action, Assessment, Reason, Verdict};
+use crate::placement::verdict::{Action, Assessment, Reason, RefusalCode, Verdict};
 use crate::placement::wait;
 use crate::placement::warnings::warnings;
-use crate::units::Now;
+use crate::units::{Micros, Now};
 
 /// The most comparisons of the pod's constraints and tolerations with the fleet's nodes that one decision may take: a
 /// few thousandths of a second, for which all other decisions may wait. An ordinary pod on five thousand nodes stays far
@@ -78,12 +79,7 @@ pub fn decide<'s>(workload: &Workload<'_>, room: &Room<'s, '_>, config: &Config,
 
 /// Refuses a pod whose SLO has faults, where the configuration says so; one whose sites or traits cannot be read always. A pod
 /// that exists cannot be refused any more.
-fn denial<'s>(
-    workload: &Workload<'_>,
-    intent: &Intent,
-    snapshot: &Snapshot,
-    config: &Config,
-) -> Option<Verdict<'s>> {
+fn denial<'s>(workload: &Workload<'_>, intent: &Intent, snapshot: &Snapshot, config: &Config) -> Option<Verdict<'s>> {
     let is_unreadable = intent.sites.as_ref().is_some_and(SiteRestriction::is_unreadable)
         || intent.traits.as_ref().is_some_and(|traits| traits.is_unreadable());
     if workload.held.is_some() || config.invalid_slo != InvalidSlo::Deny && !is_unreadable {
@@ -186,6 +182,7 @@ fn decide_case<'s>(case: &Case<'_, 's>) -> Verdict<'s> {
         node: node.map(|node| node.id),
         trait_labels: chosen.and_then(labels).unwrap_or_default(),
         warnings: warnings(case, &sites, reason, chosen),
+        rtt: rtt(case, &sites, chosen),
         profile: None,
         faults: vec![],
         sites,
@@ -202,6 +199,25 @@ fn lacks_edge(case: &Case<'_, '_>, sites: &[Assessment<'_>]) -> bool {
         rank::is_edge(site) && (!site.is_possible() || needs_labels || !site.site.nodes.is_empty())
     };
     !states_sites && !sites.iter().any(is_there)
+}
+
+/// The last RTT measured to the chosen cloud; at the edge the lowest of a cloud that was reached lately, if the pod may run there as
+/// far as its sites and traits go.
+fn rtt(case: &Case<'_, '_>, sites: &[Assessment<'_>], chosen: Option<&Assessment<'_>>) -> Option<Micros> {
+    if let Some(link) = chosen.and_then(|chosen| chosen.site.link) {
+        return link.rtt;
+    }
+    let is_out =
+        |site: &Assessment<'_>| site.is_refused(RefusalCode::NotInSites) || site.is_refused(RefusalCode::MissingTrait);
+    let links = sites
+        .iter()
+        .filter(|site| !is_out(site))
+        .filter_map(|site| site.site.link);
+    let is_live = |link: &Link| {
+        let age = case.now.moment.since(link.as_of);
+        link.state != LinkState::Unreachable && age <= case.config.telemetry_ttl
+    };
+    links.filter(is_live).filter_map(|link| link.rtt).min()
 }
 
 /// Where a gated pod waits best: the node that comes closest to having room for it at the sites that lack nothing but room,

@@ -115,7 +115,7 @@ fn annotations<'a>(
     ];
     let states_cost = site.kind() == SiteKind::Cloud && pod.annotation(DELETION_COST).is_none();
     let optional = [
-        (&*keys.wan_rtt_ms, verdict.rtt().map(|rtt| rtt.to_string())),
+        (&*keys.wan_rtt_ms, verdict.rtt.map(|rtt| rtt.to_string())),
         (&keys.explain, explanation),
         (DELETION_COST, states_cost.then(|| CLOUD_DELETION_COST.to_owned())),
     ];

@@ -2,7 +2,6 @@
 
 use serde_json::{Map, Value};
 
-use crate::model::link::LinkState;
 use crate::model::node::{Node, NodeId};
 use crate::model::scores::{ProfileScores, Score};
 use crate::model::slo::SloFault;
@@ -315,13 +314,6 @@ impl Assessment<'_> {
     pub fn fits(&self) -> bool {
         !self.fitting.is_empty()
     }
-
-    /// The RTT that the estimate rests on, where the site's link was alive.
-    fn live_rtt(&self) -> Option<Micros> {
-        let link = self.site.link.filter(|link| link.state != LinkState::Unreachable)?;
-        link.rtt
-            .filter(|_| self.is_possible() && !self.is_refused(RefusalCode::Stale))
-    }
 }
 
 /// What to do with the pod.
@@ -366,6 +358,8 @@ pub struct Verdict<'s> {
     pub trait_labels: Vec<Box<str>>,
     /// The pod's performance profile, by which the sites have scores; `None` without one, or where there is none of this name.
     pub profile: Option<(&'s str, &'s ProfileScores)>,
+    /// The last RTT measured to the chosen cloud; at the edge the lowest of a cloud that was reached lately.
+    pub rtt: Option<Micros>,
     /// For the person who created the pod.
     pub warnings: Vec<String>,
     /// What is wrong with the SLO.
@@ -382,6 +376,7 @@ impl<'s> Verdict<'s> {
             sites: vec![],
             trait_labels: vec![],
             profile: None,
+            rtt: None,
             warnings: vec![],
             faults: vec![],
         }
@@ -399,14 +394,5 @@ impl<'s> Verdict<'s> {
     pub fn chosen(&self) -> Option<&Assessment<'s>> {
         let site = self.site()?;
         self.sites.iter().find(|assessment| std::ptr::eq(assessment.site, site))
-    }
-
-    /// The RTT behind the decision: the last one measured to the chosen cloud, or that of the nearest live cloud that
-    /// the edge was held against.
-    pub fn rtt(&self) -> Option<Micros> {
-        match self.chosen().and_then(|chosen| chosen.site.link) {
-            Some(link) => link.rtt,
-            None => self.sites.iter().filter_map(Assessment::live_rtt).min(),
-        }
     }
 }

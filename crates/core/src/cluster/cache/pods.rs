@@ -91,8 +91,8 @@ impl Cache {
     /// What is kept of a pod, without what it charges.
     fn new_entry(&mut self, record: &PodRecord, old: Option<&PodEntry>, node: Option<NodeId>, now: Moment) -> PodEntry {
         // A pod that was not started for too long stays so until its status says something.
-        let silence =
-            old.filter(|old| record.start == Start::Silent && matches!(old.start, Start::Silent | Start::Refused(None)));
+        let silence = old
+            .filter(|old| record.start == Start::Silent && matches!(old.start, Start::Silent | Start::Refused(None)));
         let (start, silent_until) = match silence {
             Some(old) => (old.start.clone(), old.silent_until),
             None => (record.start.clone(), now.after(LONGEST_SILENCE)),

@@ -567,7 +567,10 @@ fn cloud_is_away_without_a_healthy_wan_and_a_usable_node() {
     let second = |seconds| Some(Micros::from_secs(seconds));
     assert_eq!([away_for(Healthy, false), away_for(Healthy, true)], [second(0), None]);
     assert_eq!([away_for(Degraded, true), away_for(Unreachable, false)], [second(2); 2]);
-    assert_eq!([away_for(Healthy, true), away_for(Unreachable, true)], [None, second(5)]);
+    assert_eq!(
+        [away_for(Healthy, true), away_for(Unreachable, true)],
+        [None, second(5)]
+    );
 }
 
 #[test]

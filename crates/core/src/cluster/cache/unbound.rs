@@ -30,8 +30,8 @@ const MAX_SCHEDULERS: usize = 32;
 pub(super) struct UnboundPods {
     /// Pods to be checked whatever has changed.
     pub(super) due: BTreeSet<SchedulerKey>,
-    /// Pods that charge nothing, and would change if nodes did.
-    idle: BTreeSet<SchedulerKey>,
+    /// Pods that charge nothing, or a node without room for them, and would change if nodes did.
+    pub(super) idle: BTreeSet<SchedulerKey>,
     /// Nodes that have more room than before, or changed.
     pub(super) gained: BTreeSet<NodeId>,
     /// Nodes that have less.
@@ -120,7 +120,9 @@ impl Cache {
             }
             for key in due {
                 let among = (!everywhere.contains(&key)).then_some(&gained);
-                self.update_unbound_pod(&key, among, displaced.contains(&key), now);
+                // One that stays on a node without room for it is displaced all along.
+                let is_displaced = displaced.contains(&key) || self.unbound_pods.idle.contains(&key);
+                self.update_unbound_pod(&key, among, is_displaced, now);
             }
         }
     }
@@ -159,7 +161,9 @@ impl Cache {
         let Some((pod, unbound)) = self.unbound(&key.uid) else {
             return false;
         };
-        if let Some(node) = unbound.node {
+        if let Some(node) = unbound.node
+            && pod.charged.is_none()
+        {
             return gained.contains(&node) || lost.contains(&node);
         }
         let evicts = pod.evicts_placeholders(self.headroom_below);
@@ -174,8 +178,8 @@ impl Cache {
             }
     }
 
-    /// Decides the state of one pod, and moves its charge. It keeps its node unless it is displaced there. Another one is searched
-    /// `among` some nodes, or everywhere.
+    /// Decides the state of one pod, and moves its charge. It keeps its node unless it is displaced there, and another takes it:
+    /// one `among` some nodes, or any.
     fn update_unbound_pod(
         &mut self,
         key: &SchedulerKey,
@@ -202,6 +206,10 @@ impl Cache {
             let kept = unbound.node.filter(keeps);
             kept.or_else(|| self.best_node(pod, unbound, among))
         };
+        // It is on its way all the same, and its room is promised to nobody else.
+        let may_stay = state == SchedulingState::Charges && pod.placeholder(self.headroom_below).is_none();
+        let stays = pod.charged.filter(|_| node.is_none() && is_displaced && may_stay);
+        let node = node.or(stays);
         let holder = match (state, node) {
             (SchedulingState::Refused, None) => self.holder(pod, unbound),
             _ => None,
@@ -217,7 +225,7 @@ impl Cache {
             unbound.until = next_check;
             self.unbound_pods.timers.insert((next_check, key.clone()));
         }
-        if charges.is_none() && state != SchedulingState::Expired {
+        if (charges.is_none() || stays.is_some()) && state != SchedulingState::Expired {
             self.unbound_pods.idle.insert(key.clone());
         }
         self.uncount(&uid, &pod);

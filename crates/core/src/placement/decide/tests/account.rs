@@ -48,7 +48,7 @@ fn the_rtt_is_on_every_cloud_decision_that_has_one() {
         let pinned = with(pod(json!({})), "/spec/nodeSelector", json!({selector: "true"}));
         let fleet = with(fleet(0), "/sites/1/wan", wan);
         with_verdict(&fleet, &pinned, &Config::default(), |verdict| {
-            verdict.rtt().map(|rtt| rtt.to_string())
+            verdict.rtt.map(|rtt| rtt.to_string())
         })
     };
     let stale = json!({"rttMs": 31, "ageSeconds": 999});
