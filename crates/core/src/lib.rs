@@ -40,7 +40,7 @@
 //! assert_eq!(verdict.reason.as_str(), "edge_no_slo_target");
 //!
 //! let operations = patch(&pod, &verdict, &config, &Stamp { at: now.wall, id: "id".into() });
-//! assert!(operations.iter().any(|add| add.path == "/spec/nodeSelector"));
+//! assert!(operations.iter().any(|add| add.path() == "/spec/nodeSelector"));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
