@@ -26,7 +26,7 @@ pub(crate) fn hostile_pods(fixture: &Fixture<'_>) -> Result<()> {
     }
     println!("memory: KiB: {found:?}");
     let bound = |what: &str| {
-        if what.starts_with("all ") {
+        if what.starts_with("listed ") {
             GROWTH_OF_ALL
         } else {
             GROWTH
