@@ -16,6 +16,8 @@ const LABEL: &str = "traits.edgeward.io/SecureRuntime";
 fn requiring(fixture: &Fixture<'_>, name: &str, traits: &str) -> Value {
     let mut pod = pod(fixture, name, 100, 5);
     pod["metadata"]["annotations"][fixture.key("slo.example.io/traits")] = json!(traits);
+    // A cloud's node that is younger than a minute may still get its labels.
+    pod["metadata"]["annotations"][fixture.key("slo.example.io/offloadAllowed")] = json!("false");
     pod
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Context, Result, ensure};
-use edgeward_harness::decision::{annotation, is_gated};
+use edgeward_harness::decision::annotation;
 use edgeward_harness::edgeward::Edgeward;
 use edgeward_harness::fixture::{Fixture, MANAGED};
 use edgeward_harness::kubectl::Kubectl;
@@ -53,7 +53,7 @@ pub(crate) fn discovered_and_offloaded(fixture: &Fixture<'_>) -> Result<()> {
     becomes(fixture, fits, ["edge", "edge_too_large"])
 }
 
-/// While Liqo does not reach the cloud's API server, no pod goes there, whatever a probe says that calls one that hangs a healthy one.
+/// While Liqo does not reach the cloud's API server, it is not good, whatever a probe says that calls one that hangs a healthy one.
 fn while_it_is_frozen(fixture: &Fixture<'_>, cloud: &Provider, edgeward: &Edgeward<'_>) -> Result<()> {
     let config = json!({"sites": [
         {"name": "edge", "kind": "edge"},
@@ -72,8 +72,10 @@ fn while_it_is_frozen(fixture: &Fixture<'_>, cloud: &Provider, edgeward: &Edgewa
     goes(fixture, cloud)?;
     let frozen = cloud.freeze()?;
     eventually("no pod goes there", BOUND, || {
-        let pod = fixture.kubectl.dry_run(&pod("asking", "5"))?;
-        ensure!(is_gated(&pod), "{pod}");
+        let pod = fixture.kubectl.dry_run(&pod("asking", "100m"))?;
+        let warned = fixture.kubectl.dry_run(&self::pod("large", "5"))?;
+        ensure!(annotation(&warned, "reason") == Some("cloud_best_effort"), "{warned}");
+        ensure!(annotation(&pod, "site") == Some("edge"), "{pod}");
         Ok(())
     })?;
     let line = site_of_fleet(fixture, &config, cloud.id)?;
@@ -213,7 +215,7 @@ fn says_nothing(
     goes_in(kubectl, cloud, &next)?;
     next["metadata"]["ownerReferences"] = stuck["metadata"]["ownerReferences"].clone();
     let held = kubectl.dry_run(&next)?;
-    ensure!(is_gated(&held), "{held}");
+    ensure!(annotation(&held, "reason") == Some("cloud_best_effort"), "{held}");
     let namespace = stuck["metadata"]["namespace"].as_str().context("a namespace")?;
     let why = fleet_command::edgeward(fixture, config, &["why", "stuck", "--namespace", namespace])?;
     let answer = why.stdout.lines().next().context("no answer")?;

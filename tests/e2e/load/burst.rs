@@ -15,7 +15,7 @@ pub(crate) fn fills_the_edge(fixture: &Fixture<'_>) -> Result<()> {
     ensure!(
         outcome.undecided == 0
             && outcome.edge_millicores * 100 >= capacity * 95
-            && outcome.unschedulable <= PODS / 100
+            && outcome.unschedulable <= PODS / 50
             && outcome.cloud_pods > PODS / 3,
         "{outcome:?}"
     );
