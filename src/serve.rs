@@ -70,8 +70,7 @@ pub struct ServeOptions<A> {
     pub tasks: Vec<Task>,
 }
 
-/// A running server. [`Server::shutdown`] is the way to end it; dropping it stops the listeners and the background
-/// tasks and drops open connections.
+/// A running server. [`Server::shutdown`] ends it; dropping it stops the listeners and the background tasks.
 pub struct Server {
     admission: SocketAddr,
     health: SocketAddr,

@@ -105,11 +105,9 @@ impl Connections {
         }))
     }
 
-    /// Stops accepting, closes connections without a request and lets the others end after their answer.
+    /// Stops accepting, closes connections without a request and lets the others end after their answer. A request whose first
+    /// bytes have arrived is answered.
     pub(crate) fn drain(&self) {
-        let slots = self.0.lock();
-        let unused = slots.taken.values().filter(|slot| slot.stage == Stage::New);
-        unused.for_each(|slot| slot.closing.close());
         self.0.handle.graceful_shutdown(None);
     }
 

@@ -5,7 +5,6 @@
 //! does not validate makes its term match nothing), `core/v1.Toleration.ToleratesTaint`.
 
 use std::borrow::Cow;
-use std::fmt;
 use std::sync::Arc;
 
 /// Labels of a node, sorted by key. Clones share them.
@@ -105,29 +104,6 @@ impl NodeConstraints<'_> {
     }
 }
 
-/// Names the constraints, for a message: `nodeSelector disk=ssd; nodeAffinity zone In [a b]`.
-impl fmt::Display for NodeConstraints<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut separator = "";
-        for (key, value) in &self.selector {
-            write!(f, "{separator}nodeSelector {key}={value}")?;
-            separator = "; ";
-        }
-        for term in self.affinity.iter().flatten() {
-            write!(f, "{separator}nodeAffinity {term}")?;
-            separator = " or ";
-        }
-        for volume in &self.volumes {
-            let mut separator = if separator.is_empty() { "" } else { "; " };
-            for term in volume.iter() {
-                write!(f, "{separator}volume {term}")?;
-                separator = " or ";
-            }
-        }
-        Ok(())
-    }
-}
-
 /// The required node affinity of a PersistentVolume.
 pub type VolumeAffinity = Arc<Vec<Term<'static>>>;
 
@@ -186,16 +162,6 @@ impl Term<'_> {
         !empty
             && self.expressions.iter().all(|r| r.matches_label(labels))
             && self.fields.iter().all(|r| r.matches_field(name))
-    }
-}
-
-impl fmt::Display for Term<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (i, requirement) in self.expressions.iter().chain(&self.fields).enumerate() {
-            let separator = if i == 0 { "" } else { " and " };
-            write!(f, "{separator}{requirement}")?;
-        }
-        Ok(())
     }
 }
 
@@ -298,20 +264,6 @@ impl<'a> Requirement<'a> {
             Operator::In => self.values.iter().all(|v| v == field),
             Operator::NotIn => self.values.iter().all(|v| v != field),
             _ => false,
-        }
-    }
-}
-
-impl fmt::Display for Requirement<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.key, self.text)?;
-        match &self.values[..] {
-            [] => Ok(()),
-            [first, others @ ..] => {
-                write!(f, " [{first}")?;
-                others.iter().try_for_each(|value| write!(f, " {value}"))?;
-                f.write_str("]")
-            }
         }
     }
 }

@@ -58,12 +58,16 @@ fn impossible(case: &Case<'_, '_>, sites: &[Assessment<'_>]) -> Impossible {
     let is_stated = case.intent.sites.is_some()
         || nodes::is_data_nowhere(case.workload, case.room.snapshot) && is_class_gated(case);
     let edge_is_refused = |code| sites.iter().any(|site| rank::is_edge(site) && site.is_refused(code));
-    if edge_is_refused(RefusalCode::TooLarge) {
-        Impossible::Size
-    } else if is_stated {
+    let lacks_traits = |site: &Assessment<'_>| site.is_refused(RefusalCode::MissingTrait);
+    if is_stated {
         Impossible::Stated
     } else if edge_is_refused(RefusalCode::MissingTrait) {
         Impossible::Traits
+    } else if edge_is_refused(RefusalCode::TooLarge) {
+        Impossible::Size
+    } else if sites.iter().any(lacks_traits) {
+        // Passed through, the pod could run on a node without them.
+        Impossible::Stated
     } else {
         Impossible::Other
     }
@@ -91,30 +95,31 @@ fn may_gate(case: &Case<'_, '_>, sites: &[Assessment<'_>]) -> bool {
 fn terminating<'s>(case: &Case<'_, 's>, sites: &[Assessment<'s>], edge: &Assessment<'s>) -> Option<&'s Node> {
     let wait = case.config.holding.wait_for_terminating[case.slo().class];
     let has_time = case.gated_for() < wait && gate(case) != Gate::Over;
-    let is_late = || {
-        edge.refusals
-            .iter()
-            .any(|refusal| refusal.code.standing() == Standing::Late)
-    };
-    if !has_time || !edge.lacks_room() || edge.fits() || is_late() || rank::prefers_good_cloud(case, sites) {
+    if !has_time
+        || !edge.lacks_room()
+        || edge.fits()
+        || misses_time_at(case, edge)
+        || rank::prefers_good_cloud(case, sites)
+    {
         return None;
     }
     wait::node_after_terminating(case.workload, edge, case.room, wait, case.now)
+}
+
+/// Whether the pod misses its time at the edge even if it fits there now, behind nobody.
+fn misses_time_at(case: &Case<'_, '_>, edge: &Assessment<'_>) -> bool {
+    let slo = case.slo();
+    let processing = edge.estimate.processing;
+    let misses = |bound: Option<Micros>, time: Micros| bound.is_some_and(|bound| time > bound);
+    misses(slo.deadline, case.gated_for() + processing) || misses(slo.latency_target, processing)
 }
 
 /// Whether waiting for the edge is not worth it beside a late cloud. A pod with a deadline loses by waiting if it is urgent, or
 /// misses a bound at the edge even if it starts there now. One with a latency target alone is served from its site for as long as
 /// it lives, so it goes to the cloud that serves it no slower than the edge.
 fn prefers_late_cloud(case: &Case<'_, '_>, edge: &Assessment<'_>, cloud: &Assessment<'_>) -> bool {
-    let slo = case.slo();
-    let processing = edge.estimate.processing;
-    let misses = |bound: Option<Micros>, time: Micros| bound.is_some_and(|bound| time > bound);
-    match slo.deadline {
-        Some(_) => {
-            is_urgent(case)
-                || misses(slo.deadline, case.gated_for() + processing)
-                || misses(slo.latency_target, processing)
-        }
+    match case.slo().deadline {
+        Some(_) => is_urgent(case) || misses_time_at(case, edge),
         None => cloud.estimate.latency() <= edge.estimate.latency(),
     }
 }

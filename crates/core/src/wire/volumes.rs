@@ -150,7 +150,11 @@ mod tests {
             {"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a", "b"]}],
                                     "matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]}]}}}});
         let terms = read_affinity(&volume.to_string()).unwrap().unwrap();
-        assert_eq!(terms[0].to_string(), "zone In [a b] and metadata.name In [n]");
+        let matches = |name: &str, zone: &str| terms[0].matches(name, &[("zone", zone)].into_iter().collect());
+        assert_eq!(
+            [matches("n", "b"), matches("n", "c"), matches("m", "b")],
+            [true, false, false]
+        );
         for without in [
             json!({}),
             json!({"spec": {"nodeAffinity": null}}),

@@ -209,6 +209,7 @@ impl Cache {
         // It is on its way all the same, and its room is promised to nobody else.
         let may_stay = state == SchedulingState::Charges && pod.placeholder(self.headroom_below).is_none();
         let stays = pod.charged.filter(|_| node.is_none() && is_displaced && may_stay);
+        let stays = stays.filter(|id| self.is_held_by(*id, pod, unbound));
         let node = node.or(stays);
         let holder = match (state, node) {
             (SchedulingState::Refused, None) => self.holder(pod, unbound),

@@ -336,9 +336,11 @@ impl<'a> Status<'a> {
         (condition.status == "False" && is_refusal).then_some(condition)
     }
 
-    /// What kube-scheduler said when it found no node, or failed, as a number that differs when it says something else.
+    /// What kube-scheduler said when it found no node, as a number that differs when it says something else. A scheduler that
+    /// failed tries again at once.
     fn unschedulable(&self) -> Option<u64> {
-        let condition = self.refusal()?;
+        let is_unschedulable = |condition: &&Condition<'_>| condition.reason.as_deref() == Some("Unschedulable");
+        let condition = self.refusal().filter(is_unschedulable)?;
         let mut hasher = DefaultHasher::new();
         condition.message.as_deref().hash(&mut hasher);
         Some(hasher.finish())

@@ -44,6 +44,16 @@ const CASES: &[Case] = &[
         [0, 500],
     ),
     (
+        "displaced where it fits no other node, it keeps its node",
+        |f| {
+            f.pod(&new(f));
+            f.publish();
+            f.pod(&bound(pod("one", 600), "a"));
+            f.pod(&bound(pod("two", 600), "b"));
+        },
+        [1100, 600],
+    ),
+    (
         "a refused pod charges nothing",
         |f| {
             f.pod(&new(f));
