@@ -106,7 +106,7 @@ pub fn router<A: Answer>(
     Ok(router)
 }
 
-/// Serves `router` over TLS, until [`Connections::drain`] has ended the last connection.
+/// Serves `router` over TLS, until a drain has ended the last connection.
 pub async fn listen(
     socket: TcpListener,
     tls: Arc<ServerConfig>,
