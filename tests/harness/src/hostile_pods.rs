@@ -116,7 +116,7 @@ fn with_long_constraints(fixture: &Fixture<'_>) -> [Value; 2] {
 fn behind_our_gate(class: &str) -> Value {
     let mut pod = pod();
     pod["metadata"]["annotations"] = json!({
-        "slo.example.io/class": class, "slo.example.io/deadlineMs": "60000", "slo.example.io/priority": "0",
+        "slo.example.io/class": class, "slo.example.io/deadlineMs": "7200000", "slo.example.io/priority": "0",
     });
     pod["spec"]["schedulingGates"] = json!([{"name": "scheduling.example.io/awaiting-capacity"}]);
     pod["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "600m"}});
