@@ -243,8 +243,7 @@ pub(crate) fn node_at(workload: &Workload<'_>, site: &Site, room: &Room<'_, '_>)
     if comparisons(workload, room.snapshot) > MAX_COMPARISONS {
         return None;
     }
-    let mut fitting = usable_nodes(workload, site);
-    fitting.retain(|node| room.fits(&workload.request, node));
+    let fitting = room.fitting(&workload.request, &usable_nodes(workload, site));
     room.best_node(&workload.request, &fitting).map(|node| node.id)
 }
 
@@ -260,8 +259,7 @@ pub(crate) fn is_within_share(
 ) -> bool {
     let room = Room::of(snapshot);
     let room = room.with_headroom(workload, config);
-    let mut fitting = usable.to_vec();
-    fitting.retain(|node| room.fits(&workload.request, node));
+    let fitting = room.fitting(&workload.request, usable);
     let measured = |name: &str| match name {
         "cpu" => site.free.cpu.map(|cpu| cpu.0),
         "memory" => site.free.memory.map(|memory| memory.0),

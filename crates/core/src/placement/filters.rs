@@ -80,8 +80,7 @@ pub(super) fn assess<'s>(case: &Case<'_, 's>) -> Vec<Assessment<'s>> {
 fn assess_site<'s>(case: &Case<'_, 's>, site: &'s Site, edge_speed: Permille) -> Assessment<'s> {
     let (workload, room) = (case.workload, case.room);
     let usable = nodes::usable_nodes(workload, site);
-    let fits = |node: &&_| room.fits(&workload.request, node);
-    let fitting: Vec<_> = usable.iter().copied().filter(fits).collect();
+    let fitting = room.fitting(&workload.request, &usable);
     let by_headroom = fitting
         .iter()
         .filter(|node| room.needs_headroom(&workload.request, node));

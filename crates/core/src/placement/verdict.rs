@@ -105,34 +105,19 @@ impl Reason {
     }
 }
 
-/// What a site is to a pod, from best to worst. Each refusal gives one; the worst counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Standing {
-    /// Nothing speaks against the site.
-    Good,
-    /// The site has room, but the pod misses its time there.
-    Late,
-    /// The pod could run there, but there is no room now.
-    Full,
-    /// The pod could run there, but the site cannot be used now.
-    Away,
-    /// The pod can never run there as the pod and the site are defined.
-    Never,
-}
-
-impl Standing {
-    /// Every standing, from best to worst.
-    pub const ALL: [Self; 5] = [Self::Good, Self::Late, Self::Full, Self::Away, Self::Never];
-
-    /// Its name: `Good`, `Late`, `Full`, `Away` or `Never`.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Good => "Good",
-            Self::Late => "Late",
-            Self::Full => "Full",
-            Self::Away => "Away",
-            Self::Never => "Never",
-        }
+words! {
+    /// What a site is to a pod, from best to worst. Each refusal gives one; the worst counts.
+    pub enum Standing {
+        /// Nothing speaks against the site.
+        Good = "Good",
+        /// The site has room, but the pod misses its time there.
+        Late = "Late",
+        /// The pod could run there, but there is no room now.
+        Full = "Full",
+        /// The pod could run there, but the site cannot be used now.
+        Away = "Away",
+        /// The pod can never run there as the pod and the site are defined.
+        Never = "Never",
     }
 }
 

@@ -78,9 +78,10 @@ fn refuse_without_nodes(case: &Case<'_, '_>, site: &Site) -> Refusal {
 }
 
 fn refuse_size(workload: &Workload<'_>, site: &Site) -> Refusal {
+    let is_too_small = |node: &&Node| lasting_obstacle(workload, site, node) == Some(Obstacle::Size);
+    let too_small: Vec<_> = site.nodes().filter(is_too_small).collect();
     let largest = |name: &str| {
-        let is_too_small = |node: &&Node| lasting_obstacle(workload, site, node) == Some(Obstacle::Size);
-        let sizes = site.nodes().filter(is_too_small).map(|node| match name {
+        let sizes = too_small.iter().map(|node| match name {
             "pods" => node.slots,
             name => node.allocatable.get(name),
         });
