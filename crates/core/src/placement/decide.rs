@@ -377,4 +377,4 @@ fn is_placed(workload: &Workload<'_>, room: &Room<'_, '_>, now: Now) -> bool {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

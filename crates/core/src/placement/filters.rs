@@ -78,24 +78,7 @@ pub(super) fn assess<'s>(case: &Case<'_, 's>) -> Vec<Assessment<'s>> {
 }
 
 fn assess_site<'s>(case: &Case<'_, 's>, site: &'s Site, edge_speed: Permille) -> Assessment<'s> {
-    let (workload, room) = (case.workload, case.room);
-    let usable = nodes::usable_nodes(workload, site);
-    let fitting = room.fitting(&workload.request, &usable);
-    let by_headroom = fitting
-        .iter()
-        .filter(|node| room.needs_headroom(&workload.request, node));
-    let missing_optional = traits::missing_optional(workload, site, &fitting);
-    let profile = case.profile;
-    let mut assessment = Assessment {
-        site,
-        headroom: by_headroom.count(),
-        estimate: estimate::estimate(workload, case.slo(), site, !fitting.is_empty(), edge_speed, case.config),
-        missing_optional,
-        score: profile.and_then(|profile| profile.score(site.name(), missing_optional, case.now.moment)),
-        usable,
-        fitting,
-        refusals: vec![],
-    };
+    let mut assessment = unfiltered(case, site, edge_speed);
     for filter in FILTERS {
         let refusal = filter(case, &assessment);
         assessment.refusals.extend(refusal);
@@ -105,3 +88,28 @@ fn assess_site<'s>(case: &Case<'_, 's>, site: &'s Site, edge_speed: Permille) ->
     }
     assessment
 }
+
+/// What the filters read of a site: its usable and fitting nodes, and the pod's time there.
+fn unfiltered<'s>(case: &Case<'_, 's>, site: &'s Site, edge_speed: Permille) -> Assessment<'s> {
+    let (workload, room) = (case.workload, case.room);
+    let usable = nodes::usable_nodes(workload, site);
+    let fitting = room.fitting(&workload.request, &usable);
+    let by_headroom = fitting
+        .iter()
+        .filter(|node| room.needs_headroom(&workload.request, node));
+    let missing_optional = traits::missing_optional(workload, site, &fitting);
+    let profile = case.profile;
+    Assessment {
+        site,
+        headroom: by_headroom.count(),
+        estimate: estimate::estimate(workload, case.slo(), site, !fitting.is_empty(), edge_speed, case.config),
+        missing_optional,
+        score: profile.and_then(|profile| profile.score(site.name(), missing_optional, case.now.moment)),
+        usable,
+        fitting,
+        refusals: vec![],
+    }
+}
+
+#[cfg(test)]
+mod tests;

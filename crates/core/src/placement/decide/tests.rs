@@ -60,7 +60,7 @@ fn with_verdict<T>(fleet: &Value, pod: &Value, config: &Config, read: impl FnOnc
 }
 
 /// An edge node of 4 cores with `used` millicores taken, and a cloud node of 64 behind a WAN of 25 ms.
-fn fleet(used_millicores: u32) -> Value {
+pub(in crate::placement) fn fleet(used_millicores: u32) -> Value {
     json!({
         "sites": [
             {"name": "edge", "kind": "edge"},
@@ -78,7 +78,7 @@ fn fleet(used_millicores: u32) -> Value {
 }
 
 /// A pod of class latency that asks for 500 m: 270 ms by the model, 320 ms in the cloud behind 25 ms.
-fn pod(slo: Value) -> Value {
+pub(in crate::placement) fn pod(slo: Value) -> Value {
     let mut annotations = json!({"slo.example.io/class": "latency"});
     for (name, value) in slo.as_object().unwrap() {
         annotations[format!("slo.example.io/{name}")] = value.clone();
@@ -89,7 +89,7 @@ fn pod(slo: Value) -> Value {
     })
 }
 
-fn with(mut document: Value, pointer: &str, value: Value) -> Value {
+pub(in crate::placement) fn with(mut document: Value, pointer: &str, value: Value) -> Value {
     let (parent, key) = pointer.rsplit_once('/').unwrap();
     let key = key.replace("~1", "/");
     match document.pointer_mut(parent).unwrap() {
@@ -103,7 +103,7 @@ fn with(mut document: Value, pointer: &str, value: Value) -> Value {
 }
 
 /// The edge, and two clouds whose nodes share the label `any: cloud`.
-fn two_clouds() -> Value {
+pub(in crate::placement) fn two_clouds() -> Value {
     let cloud = |name: &str, rtt: u32| json!({"name": name, "kind": "cloud", "nodeSelector": {"c": name}, "wan": {"rttMs": rtt, "lossPct": 0}});
     let node = |name: &str| json!({"name": name, "labels": {"c": name, "any": "cloud"}, "taints": [{"key": "cloud", "value": "cloud", "effect": "NoSchedule"}], "allocatable": {"cpu": 9, "memory": "9Gi", "pods": 9}});
     json!({

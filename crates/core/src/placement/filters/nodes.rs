@@ -162,3 +162,111 @@ fn is_at(volume: &VolumeAffinity, site: &Site) -> bool {
     site.nodes()
         .any(|node| volume.iter().any(|term| term.matches(&node.name, &node.labels)))
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::placement::decide::tests::{fleet, pod, with};
+    use crate::placement::filters::tests::{changed, said, selector};
+
+    #[test]
+    fn the_nearest_obstacle_is_named() {
+        let large = with(pod(json!({})), "/spec/containers/0/resources/requests/cpu", json!("65"));
+        let too_large = r#"too_large {"largestNode":{"cpu":64000,"memory":274877906944,"pods":500},"request":{"cpu":65000,"memory":268435456,"pods":1}}"#;
+        let selecting = |value: &str| with(pod(json!({})), "/spec/nodeSelector", selector("disk", value));
+        let tainted = |effect: &str| json!([{"key": "k", "value": "v", "effect": effect}]);
+        let tolerating = |toleration: Value| with(pod(json!({})), "/spec/tolerations", json!([toleration]));
+        let cordon = "node.kubernetes.io/unschedulable";
+        let cloud = |field: &str, value: Value| with(fleet(0), &format!("/nodes/1/{field}"), value);
+        let edge = |field: &str, value: Value| with(fleet(0), &format!("/nodes/0/{field}"), value);
+        let none =
+            |nodes: u32, selected: u32| format!(r#"no_matching_node {{"nodes":{nodes},"selectedNodes":{selected}}}"#);
+        let no_cloud_node = with(fleet(0), "/nodes", json!([fleet(0)["nodes"][0]]));
+        let to_edge = with(pod(json!({})), "/spec/nodeSelector", selector("node.role/edge", "true"));
+        for (site, fleet, pod, expected) in [
+            ("edge", fleet(4000), pod(json!({})), String::new()),
+            ("cloud", fleet(0), pod(json!({})), String::new()),
+            ("cloud", fleet(0), large.clone(), too_large.to_owned()),
+            ("cloud", cloud("young", json!(true)), large, "new_node".to_owned()),
+            ("edge", fleet(0), selecting("ssd"), String::new()),
+            ("edge", fleet(0), selecting("tape"), none(1, 0)),
+            (
+                "edge",
+                edge("taints", tainted("NoSchedule")),
+                pod(json!({})),
+                none(1, 1),
+            ),
+            ("edge", edge("taints", tainted("NoExecute")), pod(json!({})), none(1, 1)),
+            (
+                "edge",
+                edge("taints", tainted("PreferNoSchedule")),
+                pod(json!({})),
+                String::new(),
+            ),
+            (
+                "edge",
+                edge("taints", tainted("NoSchedule")),
+                tolerating(json!({"key": "k", "value": "v"})),
+                String::new(),
+            ),
+            ("edge", edge("young", json!(true)), selecting("tape"), none(1, 0)),
+            (
+                "cloud",
+                cloud("ready", json!(false)),
+                pod(json!({})),
+                r#"node_not_ready {"matchingNodes":1}"#.to_owned(),
+            ),
+            (
+                "cloud",
+                cloud("unschedulable", json!(true)),
+                pod(json!({})),
+                r#"node_not_ready {"matchingNodes":1}"#.to_owned(),
+            ),
+            (
+                "cloud",
+                cloud("unschedulable", json!(true)),
+                tolerating(json!({"key": cordon, "operator": "Exists", "effect": "NoSchedule"})),
+                String::new(),
+            ),
+            (
+                "cloud",
+                cloud("ready", json!(false)),
+                tolerating(json!({"operator": "Exists"})),
+                r#"node_not_ready {"matchingNodes":1}"#.to_owned(),
+            ),
+            ("cloud", no_cloud_node.clone(), pod(json!({})), "no_node".to_owned()),
+            ("cloud", no_cloud_node, to_edge, none(0, 0)),
+        ] {
+            assert_eq!(
+                said(no_usable_node, site, &fleet, &pod),
+                expected,
+                "{site} {fleet} {pod}"
+            );
+        }
+    }
+
+    #[test]
+    fn volume_data_decides_the_site() {
+        let volume = |value: &str| {
+            let term = json!({"matchExpressions": [{"key": "disk", "operator": "In", "values": [value]}]});
+            json!({"name": "v", "nodeSelectorTerms": [term]})
+        };
+        let claim =
+            json!({"namespace": "shop", "name": "data", "volumeName": "v", "storageClassName": "s", "phase": "Bound"});
+        let volumes = json!([{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}]);
+        let pod = with(pod(json!({})), "/spec/volumes", volumes);
+        for (value, expected) in [("ssd", ""), ("tape", r#"data_elsewhere {"claim":"data"}"#)] {
+            let fleet = changed(
+                fleet(0),
+                &[
+                    ("/persistentVolumes", json!([volume(value)])),
+                    ("/persistentVolumeClaims", json!([claim])),
+                    ("/storageClasses", json!([{"name": "s", "provisioner": "p"}])),
+                ],
+            );
+            assert_eq!(said(no_usable_node, "edge", &fleet, &pod), expected, "{value}");
+        }
+    }
+}

@@ -15,3 +15,40 @@ pub(super) fn full_behind_nodes(case: &Case<'_, '_>, found: &Assessment<'_>) -> 
     let refusal = Refusal::new(RefusalCode::RemoteFull).with("refused", refused);
     Some(refusal.with("waitingPods", full.pods))
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::placement::decide::tests::{fleet, pod, with};
+    use crate::placement::filters::tests::said;
+
+    #[test]
+    fn pods_that_ask_for_as_much_as_was_refused() {
+        for (refused, expected) in [
+            (
+                json!({"cpu": "500m"}),
+                r#"remote_full {"refused":{"cpu":500},"waitingPods":1}"#,
+            ),
+            (json!({"cpu": "501m"}), ""),
+            (json!({"cpu": "100m", "memory": "257Mi"}), ""),
+            (
+                json!({"cpu": "100m", "memory": "256Mi"}),
+                r#"remote_full {"refused":{"cpu":100,"memory":268435456},"waitingPods":1}"#,
+            ),
+            (
+                json!({"pods": 1}),
+                r#"remote_full {"refused":{"pods":1},"waitingPods":1}"#,
+            ),
+            (json!({"nvidia.com/gpu": 1}), ""),
+        ] {
+            let fleet: Value = with(fleet(0), "/sites/1/full", json!([{"refused": refused}]));
+            assert_eq!(
+                said(full_behind_nodes, "cloud", &fleet, &pod(json!({}))),
+                expected,
+                "{refused}"
+            );
+        }
+    }
+}

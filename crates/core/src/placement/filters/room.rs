@@ -86,3 +86,61 @@ pub(super) fn asked(workload: &Workload<'_>, number: impl Fn(&str) -> i64) -> Ma
     let names = std::iter::once("pods").chain(resources).take(MAX_NAMED_RESOURCES);
     names.map(|name| (name.to_owned(), number(name).into())).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::placement::decide::tests::{fleet, pod, with};
+    use crate::placement::filters::tests::said;
+
+    #[test]
+    fn a_node_and_the_measured_site_have_room() {
+        let nodes = |free: u32| {
+            format!(
+                r#"no_room {{"largestFree":{{"cpu":{free},"memory":8589934592,"pods":105}},"request":{{"cpu":500,"memory":268435456,"pods":1}},"usableNodes":1}}"#
+            )
+        };
+        let slots = |used: u32| with(fleet(0), "/nodes/0/used", json!({"pods": used}));
+        let full = r#"no_room {"largestFree":{"cpu":4000,"memory":8589934592,"pods":0},"request":{"cpu":500,"memory":268435456,"pods":1},"usableNodes":1}"#;
+        let measured = |free: Value| with(fleet(0), "/sites/0/measuredFree", free);
+        let by_measurement = r#"no_room {"measuredFree":{"cpu":499},"request":{"cpu":500}}"#;
+        let unusable = with(fleet(4000), "/nodes/0/ready", json!(false));
+        for (fleet, expected) in [
+            (fleet(3500), String::new()),
+            (fleet(3501), nodes(499)),
+            (slots(109), String::new()),
+            (slots(110), full.to_owned()),
+            (measured(json!({"cpu": "500m"})), String::new()),
+            (measured(json!({"cpu": "499m"})), by_measurement.to_owned()),
+            // The filter of nodes has refused it already.
+            (unusable, String::new()),
+        ] {
+            assert_eq!(said(no_room, "edge", &fleet, &pod(json!({}))), expected, "{fleet}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_names_at_most_16_resources() {
+        let gpus: Map<String, Value> = (0..100).map(|i| (format!("example.com/gpu-{i}"), json!("1"))).collect();
+        let greedy = with(
+            pod(json!({})),
+            "/spec/containers/0/resources/requests",
+            gpus.clone().into(),
+        );
+        let mut fleet = fleet(0);
+        fleet["nodes"][0]["allocatable"]
+            .as_object_mut()
+            .unwrap()
+            .extend(gpus.clone());
+        fleet["nodes"][0]["used"] = gpus.into();
+        let refusal = said(no_room, "edge", &fleet, &greedy);
+        // In the request, and in what is free.
+        assert_eq!(
+            refusal.matches("example.com/gpu-").count(),
+            2 * (MAX_NAMED_RESOURCES - 1),
+            "{refusal}"
+        );
+    }
+}

@@ -27,3 +27,53 @@ pub(super) fn latency_target_missed(case: &Case<'_, '_>, found: &Assessment<'_>)
     let refusal = Refusal::new(RefusalCode::LatencyTarget).with("latencyMs", latency);
     Some(refusal.with("boundMs", target))
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::placement::decide::tests::{fleet, pod, with};
+    use crate::placement::filters::tests::said;
+
+    #[test]
+    fn time_above_its_bound_is_late() {
+        // By the model 270 ms of processing, and 50 ms over the WAN.
+        let unmeasured: Value = with(fleet(0), "/sites/1/wan", json!(null));
+        for (site, fleet, slo, expected) in [
+            ("edge", fleet(0), json!({"deadlineMs": "270"}), ""),
+            (
+                "edge",
+                fleet(0),
+                json!({"deadlineMs": "269"}),
+                r#"deadline {"boundMs":269,"etaMs":270}"#,
+            ),
+            ("cloud", fleet(0), json!({"deadlineMs": "320"}), ""),
+            (
+                "cloud",
+                fleet(0),
+                json!({"deadlineMs": "319"}),
+                r#"deadline {"boundMs":319,"etaMs":320}"#,
+            ),
+            ("cloud", fleet(0), json!({}), ""),
+            ("cloud", unmeasured, json!({"deadlineMs": "1"}), ""),
+        ] {
+            assert_eq!(
+                said(deadline_missed, site, &fleet, &pod(slo.clone())),
+                expected,
+                "{site} {slo}"
+            );
+        }
+        for (target, expected) in [
+            ("320", ""),
+            ("319", r#"latency_target {"boundMs":319,"latencyMs":320}"#),
+        ] {
+            let pod = pod(json!({"latencyTargetMs": target}));
+            assert_eq!(
+                said(latency_target_missed, "cloud", &fleet(0), &pod),
+                expected,
+                "{target}"
+            );
+        }
+    }
+}

@@ -34,3 +34,37 @@ pub(super) fn missing_optional(workload: &Workload<'_>, site: &Site, fitting: &[
         traits.missing_optional(&site.definition, fitting.iter().copied(), rtt)
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::placement::decide::tests::{fleet, pod, with};
+    use crate::placement::filters::tests::said;
+
+    #[test]
+    fn required_traits_are_on_a_node_or_the_site() {
+        let on_node: Value = with(
+            fleet(0),
+            "/nodes/1/labels/traits.edgeward.io~1SecureRuntime",
+            json!("true"),
+        );
+        let on_site = with(fleet(0), "/sites/1/traits", json!(["SecureRuntime"]));
+        let missing = r#"missing_trait {"traits":"SecureRuntime"}"#;
+        for (site, fleet, traits, expected) in [
+            ("cloud", fleet(0), "SecureRuntime", missing),
+            ("cloud", fleet(0), "SecureRuntime?", ""),
+            ("cloud", on_node.clone(), "SecureRuntime", ""),
+            ("cloud", on_site, "SecureRuntime", ""),
+            ("edge", on_node, "SecureRuntime", missing),
+        ] {
+            let pod = pod(json!({"traits": traits}));
+            assert_eq!(
+                said(missing_trait, site, &fleet, &pod),
+                expected,
+                "{site} {traits} {fleet}"
+            );
+        }
+    }
+}

@@ -34,3 +34,57 @@ pub(super) fn bad_link(case: &Case<'_, '_>, found: &Assessment<'_>) -> Option<Re
         .with("lossThresholdPct", thresholds.loss);
     Some(refusal)
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::placement::decide::tests::{fleet, pod, with};
+    use crate::placement::filters::tests::said;
+
+    #[test]
+    fn what_is_known_of_the_wan() {
+        let with_wan = |wan: Value| with(fleet(0), "/sites/1/wan", wan);
+        let degraded = |rtt: u32, loss: &str| {
+            format!(r#"degraded {{"lossPct":{loss},"lossThresholdPct":2,"rttMs":{rtt},"rttThresholdMs":100}}"#)
+        };
+        let api_server = |status: &str| with(fleet(0), "/sites/1/apiServerStatus", json!(status));
+        let without = with_wan(json!(null));
+        for (site, fleet, expected) in [
+            ("cloud", fleet(0), String::new()),
+            ("cloud", without.clone(), "unreachable".to_owned()),
+            ("edge", without, String::new()),
+            (
+                "cloud",
+                with_wan(json!({"rttMs": 100, "lossPct": 0})),
+                degraded(100, "0"),
+            ),
+            ("cloud", with_wan(json!({"rttMs": 25, "lossPct": 3})), degraded(25, "3")),
+            // An unknown loss is not a good one, unless the health is stated.
+            ("cloud", with_wan(json!({"rttMs": 5})), degraded(5, "null")),
+            (
+                "cloud",
+                with_wan(json!({"rttMs": 5, "health": "healthy"})),
+                String::new(),
+            ),
+            (
+                "cloud",
+                with_wan(json!({"rttMs": 25, "lossPct": 0, "ageSeconds": 61})),
+                r#"stale {"ageMs":61000,"telemetryCacheTTLMs":60000}"#.to_owned(),
+            ),
+            ("cloud", api_server("Established"), String::new()),
+            (
+                "cloud",
+                api_server("Error"),
+                r#"unreachable {"apiServerStatus":"Error"}"#.to_owned(),
+            ),
+        ] {
+            assert_eq!(
+                said(bad_link, site, &fleet, &pod(json!({}))),
+                expected,
+                "{site} {fleet}"
+            );
+        }
+    }
+}

@@ -6,43 +6,6 @@ use super::*;
 use crate::placement::explain;
 
 #[test]
-fn refusals_carry_their_numbers() {
-    let fleet = with(fleet(3900), "/sites/1/wan", json!({"rttMs": 120, "lossPct": 3}));
-    let refusals = with_verdict(
-        &fleet,
-        &pod(json!({"deadlineMs": "100"})),
-        &Config::default(),
-        |verdict| {
-            let all = verdict.sites.iter().flat_map(|site| &site.refusals);
-            all.map(|refusal| format!("{} {}", refusal.code.as_str(), Value::from(refusal.numbers.clone())))
-                .collect::<Vec<_>>()
-        },
-    );
-    assert_eq!(
-        refusals,
-        [
-            r#"no_room {"largestFree":{"cpu":100,"memory":8589934592,"pods":105},"request":{"cpu":500,"memory":268435456,"pods":1},"usableNodes":1}"#,
-            r#"deadline {"boundMs":100,"etaMs":270}"#,
-            r#"degraded {"lossPct":3,"lossThresholdPct":2,"rttMs":120,"rttThresholdMs":100}"#,
-            r#"deadline {"boundMs":100,"etaMs":510}"#,
-        ]
-    );
-}
-
-#[test]
-fn a_refusal_names_only_so_many_resources() {
-    let gpus: serde_json::Map<String, Value> = (0..100).map(|i| (format!("example.com/gpu-{i}"), json!("1"))).collect();
-    let greedy = with(pod(json!({})), "/spec/containers/0/resources/requests", gpus.into());
-    with_verdict(&fleet(0), &greedy, &Config::default(), |verdict| {
-        let refusal = &verdict.sites[0].refusals[0];
-        assert_eq!(
-            refusal.numbers["request"].as_object().map(serde_json::Map::len),
-            Some(16)
-        );
-    });
-}
-
-#[test]
 fn the_rtt_is_on_every_cloud_decision_that_has_one() {
     let rtt = |wan: Value, selector: &str| {
         let pinned = with(pod(json!({})), "/spec/nodeSelector", json!({selector: "true"}));

@@ -12,64 +12,6 @@ use crate::resources::Amounts;
 use crate::units::Millicores;
 
 #[test]
-fn taints_cordon_and_slots_as_the_scheduler_reads_them() {
-    let fits = |node: Value, tolerations: Value| {
-        let mut fleet = fleet(0);
-        for (key, value) in node.as_object().unwrap() {
-            fleet["nodes"][0][key] = value.clone();
-        }
-        let pod = with(pod(json!({})), "/spec/tolerations", tolerations);
-        with_verdict(&fleet, &pod, &Config::default(), |verdict| verdict.sites[0].fits())
-    };
-    let none = json!([]);
-    let taint = |effect: &str| json!({"taints": [{"key": "k", "value": "v", "effect": effect}]});
-    assert!(!fits(taint("NoSchedule"), none.clone()));
-    assert!(!fits(taint("NoExecute"), none.clone()));
-    assert!(fits(taint("PreferNoSchedule"), none.clone()));
-    assert!(fits(taint("NoSchedule"), json!([{"key": "k", "value": "v"}])));
-    assert!(!fits(json!({"unschedulable": true}), none.clone()));
-    assert!(fits(
-        json!({"unschedulable": true}),
-        json!([{"key": "node.kubernetes.io/unschedulable", "operator": "Exists", "effect": "NoSchedule"}])
-    ));
-    assert!(!fits(json!({"ready": false}), json!([{"operator": "Exists"}])));
-    assert!(fits(json!({"used": {"pods": 109}}), none.clone()));
-    assert!(!fits(json!({"used": {"pods": 110}}), none));
-}
-
-#[test]
-fn a_closed_site_takes_no_more_pods_of_the_controller() {
-    let closed = with(
-        fleet(0),
-        "/sites/0/closed",
-        json!([{"namespace": "shop", "controller": "rs-1", "pods": 2}]),
-    );
-    let of = |uid: &str| {
-        let owners = json!([{"kind": "ReplicaSet", "uid": uid, "controller": true}]);
-        with(pod(json!({"deadlineMs": "1000"})), "/metadata/ownerReferences", owners)
-    };
-    assert_eq!(outcome(&closed, &of("rs-1")), "cloud: cloud_edge_no_capacity");
-    assert_eq!(outcome(&closed, &of("rs-2")), "edge: edge_feasible_slo_met");
-    with_verdict(&closed, &of("rs-1"), &Config::default(), |verdict| {
-        assert_eq!(verdict.sites[0].refusals[0].numbers["waitingPods"], 2);
-    });
-
-    // Where no cloud takes the pod either, the edge has no room for it although a node has.
-    let alone = with(
-        closed,
-        "/sites/1/closed",
-        json!([{"namespace": "shop", "controller": "rs-1"}]),
-    );
-    assert_eq!(outcome(&alone, &of("rs-1")), "edge: edge_no_capacity");
-    let elsewhere = with(
-        fleet(0),
-        "/sites/0/closed",
-        json!([{"namespace": "x", "controller": "rs-1"}]),
-    );
-    assert_eq!(outcome(&elsewhere, &of("rs-1")), "edge: edge_feasible_slo_met");
-}
-
-#[test]
 fn a_site_has_no_more_room_than_was_measured() {
     // The pod asks for 500 m and 256 MiB, which the node has.
     let measured = |free: Value| with(fleet(0), "/sites/0/measuredFree", free);

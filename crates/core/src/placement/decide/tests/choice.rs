@@ -5,14 +5,6 @@ use serde_json::{Value, json};
 use super::*;
 
 #[test]
-fn an_unknown_loss_is_not_a_good_one() {
-    let unmeasured = with(fleet(4000), "/sites/1/wan", json!({"rttMs": 5}));
-    assert_eq!(outcome(&unmeasured, &pod(json!({}))), "edge: edge_wan_degraded");
-    let stated = with(fleet(4000), "/sites/1/wan", json!({"rttMs": 5, "health": "healthy"}));
-    assert_eq!(outcome(&stated, &pod(json!({}))), "cloud: cloud_edge_no_capacity");
-}
-
-#[test]
 fn the_order_of_choice() {
     let full = fleet(4000);
     let behind = with(fleet(0), "/sites/0/observedProcMs", json!({"latency": 2970}));

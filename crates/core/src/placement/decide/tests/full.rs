@@ -14,35 +14,6 @@ fn full(mut fleet: Value, cloud: &str, refused: Value) -> Value {
 }
 
 #[test]
-fn a_pod_that_asks_for_what_was_refused_does_not_go_there() {
-    let pod = pod(json!({"deadlineMs": "400"}));
-    let is_sent = |refused: Value| outcome(&full(fleet(4000), "cloud", refused), &pod).starts_with("cloud: ");
-    assert!(!is_sent(json!({"cpu": "500m"})));
-    assert!(!is_sent(json!({"cpu": "100m", "memory": "256Mi"})));
-    assert!(!is_sent(json!({"pods": 1})));
-    assert!(is_sent(json!({"cpu": "501m"})));
-    assert!(is_sent(json!({"cpu": "100m", "memory": "257Mi"})));
-    assert!(is_sent(json!({"nvidia.com/gpu": 1})), "it asks for none");
-    let two = with(two_clouds(), "/nodes/0/used", json!({"cpu": 4, "pods": 5}));
-    let pod = super::pod(json!({"deadlineMs": "500"}));
-    assert_eq!(outcome(&two, &pod), "near: cloud_edge_no_capacity");
-    let two = full(two, "near", json!({"cpu": "500m"}));
-    assert_eq!(outcome(&two, &pod), "far: cloud_edge_no_capacity");
-}
-
-#[test]
-fn its_refusal_says_what_was_refused() {
-    let fleet = full(fleet(4000), "cloud", json!({"cpu": "500m", "memory": "64Mi"}));
-    let refusals = with_verdict(&fleet, &pod(json!({})), &Config::default(), |verdict| {
-        verdict.sites[1].refusals.clone()
-    });
-    let [refusal] = &*refusals else { panic!("{refusals:?}") };
-    assert_eq!(refusal.code, RefusalCode::RemoteFull);
-    let numbers = json!({"refused": {"cpu": 500, "memory": 67_108_864}, "waitingPods": 1});
-    assert_eq!(Value::from(refusal.numbers.clone()), numbers);
-}
-
-#[test]
 fn a_pod_waits_for_a_full_cloud_and_goes_to_the_edge_at_its_limit() {
     let config = Config::default();
     let pod = pod(json!({"deadlineMs": "40000"}));

@@ -217,27 +217,6 @@ fn a_pod_that_may_not_leave_the_edge_is_at_fault_where_it_must() {
     assert_eq!(outcome_with(&clusters(0), &stays, &strict), "edge: edge_no_slo_target");
 }
 
-#[test]
-fn a_cluster_that_liqo_does_not_reach_is_unreachable_whatever_probes_say() {
-    let up = offloaded(
-        clusters(4000),
-        Offload::Local,
-        OffloadingPhase::Accepted,
-        json!({"far": "Accepted", "near": "Accepted"}),
-    );
-    let down = with(up.clone(), "/sites/2/apiServerStatus", json!("Error"));
-    assert_eq!(outcome(&down, &pod(json!({}))), "far: cloud_edge_no_capacity");
-    let established = with(up, "/sites/2/apiServerStatus", json!("Established"));
-    assert_eq!(outcome(&established, &pod(json!({}))), "near: cloud_edge_no_capacity");
-    let refusal = with_verdict(&down, &pod(json!({})), &unheld(), |verdict| {
-        verdict.sites[2].refusals[0].clone()
-    });
-    assert_eq!(
-        (refusal.code, &refusal.numbers["apiServerStatus"]),
-        (RefusalCode::Unreachable, &json!("Error"))
-    );
-}
-
 proptest::proptest! {
     #![proptest_config(proptest::prelude::ProptestConfig::with_cases(2_000))]
 

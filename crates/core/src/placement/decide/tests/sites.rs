@@ -62,14 +62,6 @@ fn sites_filter_the_edge_too() {
     ] {
         assert_eq!(fates(&fleet, &pod_for(sites))[0], first, "{sites}");
     }
-    let refused = with_verdict(&fleet, &pod_for("region=eu"), &Config::default(), |verdict| {
-        let refusals = verdict.sites.iter().flat_map(|site| &site.refusals);
-        refusals
-            .map(|refusal| (refusal.code, refusal.numbers.clone()))
-            .collect::<Vec<_>>()
-    });
-    let numbers = json!({"sites": "region in (eu)"}).as_object().unwrap().clone();
-    assert_eq!(refused, [(RefusalCode::NotInSites, numbers)]);
 }
 
 #[test]

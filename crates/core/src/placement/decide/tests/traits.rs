@@ -146,34 +146,6 @@ fn a_list_that_cannot_be_read_refuses_the_pod() {
 }
 
 #[test]
-fn a_limit_of_distance_is_on_the_rtt_of_the_site() {
-    let mut full = fleet(&[]);
-    for node in [0, 3] {
-        full["nodes"][node]["used"] = full["nodes"][node]["allocatable"].clone();
-    }
-    // 20 and 80 ms away.
-    for (limit, expected) in [
-        ("81", "near: cloud_edge_no_capacity"),
-        ("21", "near: cloud_edge_no_capacity"),
-        ("20", "held_no_capacity"),
-    ] {
-        let asks = asking(&format!("SoftDistanceLimit={limit}ms"));
-        assert_eq!(fates(&full, &asks)[0], expected, "{limit}");
-    }
-    assert_eq!(
-        fates(&fleet(&[]), &asking("SoftDistanceLimit=1ms"))[0],
-        "edge: edge_feasible_slo_met"
-    );
-    let numbers = with_verdict(
-        &full,
-        &asking("SoftDistanceLimit=20ms"),
-        &Config::default(),
-        |verdict| verdict.sites[2].refusals[0].numbers.clone(),
-    );
-    assert_eq!(Value::from(numbers), json!({"rttMs": 20, "boundMs": 20}));
-}
-
-#[test]
 fn optional_ones_count_in_a_profile() {
     let profile = |preferred: &str| {
         json!([{"name": "flocky", "better": "lower", "margin": 5, "preferred": preferred, "scores": [
