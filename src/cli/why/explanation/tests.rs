@@ -142,7 +142,7 @@ fn a_held_pod_is_told_what_it_waits_for() {
         "          kube-scheduler: blocked due to non-empty scheduling gates\n",
         // It goes on being held, and its own constraints are kept.
         "now       hold: no site is good for it now; it waits behind edgeward's scheduling gate (held_no_capacity)\n",
-        "fits 0 nodes, Never: the pod's constraints do not allow its only node (no_matching_node)\n",
+        "fits 0 nodes, Never: the pod's constraints allow 0 of its 1 nodes, and it tolerates the taints of none of them (no_matching_node)\n",
         "changed   nothing that the decision names\n",
     ] {
         assert!(text.contains(line), "no {line:?} in\n{text}");

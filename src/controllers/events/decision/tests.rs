@@ -126,7 +126,7 @@ fn a_note_has_the_numbers() {
     let note = note(json!({"scheduling.example.io/explain": full, "scheduling.example.io/wanRttMs": "x".repeat(65)}));
     assert!(
         note.ends_with(
-            "memory 128Mi; edge: fits 0 nodes, ETA 120 ms, refused: none of its 2 usable nodes has room: asked for cpu 200m, free \
+            "memory 128Mi; edge: fits 0 nodes, ETA 120 ms, refused: none of its usable nodes (2) has room: asked for cpu 200m, free \
              at most cpu 100m (no_room)"
         ),
         "{note}"
