@@ -103,13 +103,19 @@ pub(super) struct Unbound {
     pub(super) holder: Option<NodeId>,
     /// When its time to charge is over, or looked at again.
     pub(super) until: Moment,
-    pub(super) state: SchedulingState,
+    /// Whether its time to charge a guess is over.
+    pub(super) is_expired: bool,
 }
 
 impl Unbound {
     /// Whether it was refused, and its scheduler does not make room for it.
     pub(super) fn is_refused(&self) -> bool {
-        self.state == SchedulingState::Refused && self.nominated.is_none()
+        self.refusal.is_some() && self.nominated.is_none()
+    }
+
+    /// Whether it may charge a guess: it was not refused, and its time is not over.
+    pub(super) fn may_charge(&self) -> bool {
+        self.refusal.is_none() && !self.is_expired
     }
 
     /// Whether it waits for room that its site could have.
@@ -121,17 +127,6 @@ impl Unbound {
     pub(super) fn closes_site(&self) -> bool {
         self.is_refused() && self.node.is_some()
     }
-}
-
-/// What becomes of a pod without a node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum SchedulingState {
-    /// It charges the node it will probably be bound to, if it fits any.
-    Charges,
-    /// Its time to charge is over.
-    Expired,
-    /// kube-scheduler refused it.
-    Refused,
 }
 
 /// Site, class, pod priority and SLO priority.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::cluster::cache::entry::{Counted, PodEntry, SchedulingState, Unbound};
+use crate::cluster::cache::entry::{Counted, PodEntry, Unbound};
 use crate::cluster::cache::full_clouds::LONGEST_SILENCE;
 use crate::cluster::cache::unbound::CHARGE_TIME;
 use crate::cluster::cache::{Cache, Kind};
@@ -168,12 +168,7 @@ impl Cache {
                 // Its constraints were not kept, so it was refused.
                 (Some(_), None) => at.moment,
             },
-            state: match before {
-                _ if refusal.is_some() => SchedulingState::Refused,
-                _ if lost_nomination => SchedulingState::Expired,
-                Some(before) => before.state,
-                None => SchedulingState::Charges,
-            },
+            is_expired: lost_nomination || before.is_some_and(|before| before.is_expired),
         }
     }
 

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::cluster::cache::Cache;
-use crate::cluster::cache::entry::{PodEntry, SchedulerKey, SchedulingState, Unbound};
+use crate::cluster::cache::entry::{PodEntry, SchedulerKey, Unbound};
 use crate::cluster::cache::node_entry::NodeEntry;
 use crate::cluster::cache::request_sum::RequestSum;
 use crate::model::node::{NodeId, Share};
@@ -80,7 +80,7 @@ impl UnboundPods {
 impl Unbound {
     /// The node it charges.
     pub(super) fn charges(&self) -> Option<NodeId> {
-        let guess = self.node.filter(|_| self.state == SchedulingState::Charges);
+        let guess = self.node.filter(|_| self.may_charge());
         self.nominated.or(guess)
     }
 
@@ -171,7 +171,7 @@ impl Cache {
             return true;
         }
         let holds = |id: NodeId| self.is_held_by(id, pod, unbound);
-        unbound.state == SchedulingState::Refused
+        unbound.refusal.is_some()
             && match unbound.holder {
                 Some(holder) => !holds(holder),
                 None => gained.iter().copied().any(holds),
@@ -191,28 +191,26 @@ impl Cache {
             return;
         };
         let next_check = self.unbound_pods.next_check(pod, unbound, now);
-        let state = match unbound.state {
-            SchedulingState::Charges if next_check.is_none() => SchedulingState::Expired,
-            state => state,
-        };
+        let is_refused = unbound.refusal.is_some();
+        let is_expired = unbound.is_expired || next_check.is_none();
         let keeps = |id: &NodeId| match pod.charged {
             Some(charged) => charged == *id && !is_displaced,
             None => self.takes(*id, pod, unbound, pod.evicts_placeholders(self.headroom_below)),
         };
         let among = among.filter(|_| unbound.node.is_none());
-        let node = if state == SchedulingState::Expired || unbound.nominated.is_some() {
+        let node = if is_expired && !is_refused || unbound.nominated.is_some() {
             None
         } else {
             let kept = unbound.node.filter(keeps);
             kept.or_else(|| self.best_node(pod, unbound, among))
         };
         // It is on its way all the same, and its room is promised to nobody else.
-        let may_stay = state == SchedulingState::Charges && pod.placeholder(self.headroom_below).is_none();
+        let may_stay = !is_refused && !is_expired && pod.placeholder(self.headroom_below).is_none();
         let stays = pod.charged.filter(|_| node.is_none() && is_displaced && may_stay);
         let stays = stays.filter(|id| self.is_held_by(*id, pod, unbound));
         let node = node.or(stays);
-        let holder = match (state, node) {
-            (SchedulingState::Refused, None) => self.holder(pod, unbound),
+        let holder = match node {
+            None if is_refused => self.holder(pod, unbound),
             _ => None,
         };
         let Some((uid, mut pod)) = self.pods.remove_entry(&key.uid) else {
@@ -220,13 +218,13 @@ impl Cache {
         };
         let Some(unbound) = &mut pod.unbound else { return };
         self.unbound_pods.forget(key, unbound);
-        (unbound.state, unbound.node, unbound.holder) = (state, node, holder);
+        (unbound.is_expired, unbound.node, unbound.holder) = (is_expired, node, holder);
         let charges = unbound.charges();
-        if let (SchedulingState::Charges, Some(next_check)) = (state, next_check) {
+        if let Some(next_check) = next_check.filter(|_| unbound.may_charge()) {
             unbound.until = next_check;
             self.unbound_pods.timers.insert((next_check, key.clone()));
         }
-        if (charges.is_none() || stays.is_some()) && state != SchedulingState::Expired {
+        if (charges.is_none() || stays.is_some()) && (is_refused || !is_expired) {
             self.unbound_pods.idle.insert(key.clone());
         }
         self.uncount(&uid, &pod);

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::super::*;
-use crate::cluster::cache::entry::{SchedulingState, Unbound};
+use crate::cluster::cache::entry::Unbound;
 use crate::cluster::cache::tests::{Fixture, bound, edge_node, of, pod, unschedulable, with};
 use crate::model::pod_record::Phase;
 use crate::model::remote_room::{Bound, Start};
@@ -270,9 +270,14 @@ impl Fixture {
                 continue;
             };
             let fitting: Vec<_> = cache.nodes.keys().copied().filter(|id| self.fits(*id, uid)).collect();
-            match unbound.state {
-                _ if unbound.nominated.is_some() => assert_eq!(pod.charged, unbound.nominated),
-                SchedulingState::Charges => {
+            match (unbound.nominated, unbound.refusal) {
+                (Some(_), _) => assert_eq!(pod.charged, unbound.nominated),
+                (None, Some(_)) => {
+                    let expected = (None, !fitting.is_empty());
+                    assert_eq!((pod.charged, unbound.node.is_some()), expected, "{uid}");
+                }
+                (None, None) if unbound.is_expired => assert!(pod.charged.is_none(), "{uid}"),
+                (None, None) => {
                     assert!(unbound.until > self.now, "{uid}");
                     match pod.charged {
                         // It stays on a node without room for it only where it fits no other.
@@ -286,14 +291,6 @@ impl Fixture {
                         }
                         None => assert!(fitting.is_empty(), "{uid}"),
                     }
-                }
-                SchedulingState::Expired => assert!(pod.charged.is_none(), "{uid}"),
-                SchedulingState::Refused => {
-                    assert_eq!(
-                        (pod.charged, unbound.node.is_some()),
-                        (None, !fitting.is_empty()),
-                        "{uid}"
-                    );
                 }
             }
             let is_refused = unbound.is_refused();
