@@ -332,13 +332,7 @@ impl Waitlist {
             Some(_) => planning.steps.clone(),
             None => vec![],
         };
-        for entry in alone {
-            if is_managed(&entry.pod.namespace) {
-                planning.consider_alone(entry);
-            } else if entry.is_unmanaged(&is_managed, now.moment) {
-                planning.step(entry, PlanAction::RemoveGate(Reason::NotManaged));
-            }
-        }
+        planning.consider_alone(&alone, &is_managed);
         let Planning {
             claims,
             steps,

@@ -38,12 +38,19 @@ pub(super) struct Planning<'p> {
 }
 
 impl<'p> Planning<'p> {
-    /// A pod whose constraints are not kept: it is decided when its time is over, and keeps no room until then.
-    pub(super) fn consider_alone(&mut self, entry: &Entry) {
-        self.comparisons = self.comparisons.saturating_add(PER_POD);
-        let is_overdue = self.now.moment.since(entry.since) >= entry.pod.longest(self.config);
-        if is_overdue && !entry.pod.has_other_gates && !self.ledger.releases(&entry.pod.uid) {
-            self.step(entry, PlanAction::Release);
+    /// Pods that are not in the queue. One whose constraints are not kept is decided when its time is over, and keeps no room until
+    /// then. One in a namespace that has not opted in loses the gate.
+    pub(super) fn consider_alone(&mut self, entries: &[&Entry], is_managed: impl Fn(&str) -> bool) {
+        for entry in entries {
+            if is_managed(&entry.pod.namespace) {
+                self.comparisons = self.comparisons.saturating_add(PER_POD);
+                let is_overdue = self.now.moment.since(entry.since) >= entry.pod.longest(self.config);
+                if is_overdue && !entry.pod.has_other_gates && !self.ledger.releases(&entry.pod.uid) {
+                    self.step(entry, PlanAction::Release);
+                }
+            } else if entry.is_unmanaged(&is_managed, self.now.moment) {
+                self.step(entry, PlanAction::RemoveGate(Reason::NotManaged));
+            }
         }
     }
 
@@ -89,28 +96,40 @@ impl<'p> Planning<'p> {
                 claim.into_iter().for_each(|(node, claim)| self.claims.add(node, claim));
                 self.step(entry, PlanAction::Release);
             }
-            // It wants no room that there is, and keeps nobody from any.
-            Action::Hold if verdict.reason == Reason::HeldSiteAway || is_nowhere(&verdict) => {
-                self.unplaceable.insert(kind, verdict.reason);
-                self.update_reason(entry, verdict.reason);
-            }
             Action::Hold => {
-                // A younger one has more time left, and may go where this one would be late.
-                let is_too_late_for = |site: &Assessment<'_>| site.standing() == Standing::Late;
-                let has_less_time = verdict.sites.iter().any(is_too_late_for);
-                let kept = self.node_to_claim(&workload, &verdict, &room, held);
-                if let Some((node, site)) = kept {
-                    self.claimed_nodes.insert(node);
-                    self.claims.add(node, claim(pod, &workload, queue_key, site, false));
-                } else if !has_less_time {
-                    self.unplaceable.insert(kind, verdict.reason);
-                }
-                self.claims.leave_waiting(queue_key);
+                let claimed = self.node_to_claim(&workload, &verdict, &room, held);
+                let claimed = claimed.map(|(node, site)| (node, claim(pod, &workload, queue_key, site, false)));
+                self.leave_waiting(&verdict, kind, queue_key, claimed);
                 self.update_reason(entry, verdict.reason);
             }
             Action::PassThrough | Action::Deny => self.step(entry, PlanAction::RemoveGate(verdict.reason)),
         }
         true
+    }
+
+    /// Goes on with the gated pods behind one that has to wait. Cost: none for later pods of the same kind where the plan notes that
+    /// there is nothing for them.
+    fn leave_waiting(
+        &mut self,
+        verdict: &Verdict<'_>,
+        kind: (Cow<'p, Workload<'static>>, Age),
+        queue_key: QueueKey,
+        claimed: Option<(NodeId, Claim)>,
+    ) {
+        // It wants no room that there is, and blocks no other pod.
+        if verdict.reason == Reason::HeldSiteAway || is_nowhere(verdict) {
+            self.unplaceable.insert(kind, verdict.reason);
+            return;
+        }
+        self.claims.leave_waiting(queue_key);
+        // A younger one has more time left, and may go where this one would be late.
+        let has_less_time = verdict.sites.iter().any(|site| site.standing() == Standing::Late);
+        if let Some((node, claim)) = claimed {
+            self.claimed_nodes.insert(node);
+            self.claims.add(node, claim);
+        } else if !has_less_time {
+            self.unplaceable.insert(kind, verdict.reason);
+        }
     }
 
     /// What a decision reads of a pod: nothing of its controller, where nothing is known of that. The pods of many Jobs are alike.
