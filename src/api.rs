@@ -238,12 +238,6 @@ pub struct SiteStatus {
     printcolumn(name = "Traits", type_ = "string", json_path = ".spec.slo.traits", priority = 1),
     printcolumn(name = "Profile", type_ = "string", json_path = ".spec.slo.profile", priority = 1),
     printcolumn(name = "Precedence", type_ = "integer", json_path = ".spec.precedence"),
-    printcolumn(
-        name = "Overridden-By",
-        type_ = "string",
-        json_path = ".status.overriddenBy",
-        priority = 1
-    ),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]
@@ -345,7 +339,7 @@ pub enum SelectorOperator {
     DoesNotExist,
 }
 
-/// Where a policy stands among the others of its namespace.
+/// What edgeward says of a policy.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SloPolicyStatus {
@@ -354,12 +348,6 @@ pub struct SloPolicyStatus {
     /// Why the policy is not in force as it is, and what of it counts meanwhile, if anything. Without any it is in force.
     #[serde(default)]
     pub faults: Vec<String>,
-    /// Policies that count instead, for pods that both select.
-    #[serde(default)]
-    pub overridden_by: Vec<String>,
-    /// Policies instead of which this one counts, for pods that both select.
-    #[serde(default)]
-    pub overrides: Vec<String>,
 }
 
 const LABEL_KEY: &str = "^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$";

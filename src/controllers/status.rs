@@ -13,7 +13,7 @@ use edgeward_core::model::link::{Link, LinkState};
 use edgeward_core::model::liqo::ApiServerStatus;
 use edgeward_core::model::site::SiteKind;
 use edgeward_core::model::snapshot::Site;
-use edgeward_core::placement::policy::{MAX_POLICIES, NamespacePolicies, Policies, Seen, Standing};
+use edgeward_core::placement::policy::{MAX_POLICIES, NamespacePolicies, Policies, Seen};
 use edgeward_core::queue::Plan;
 use edgeward_core::units::{Bytes, Millicores, Now, Permille};
 use jiff::{SignedDuration, Timestamp};
@@ -114,33 +114,26 @@ impl Written {
 
 /// The status of each of these policies, by name.
 fn statuses(policies: &NamespacePolicies) -> HashMap<String, SloPolicyStatus> {
-    let standings = policies.standings().into_iter();
-    standings
-        .map(|(seen, standing)| (seen.name.clone(), status(seen, standing)))
-        .collect()
+    let named = |seen: &Arc<Seen>, is_beyond| (seen.name.clone(), status(seen, is_beyond));
+    let mut statuses: HashMap<_, _> = policies.seen().map(|seen| named(seen, false)).collect();
+    statuses.extend(policies.beyond().iter().map(|seen| named(seen, true)));
+    statuses
 }
 
-fn status(seen: &Seen, standing: Standing) -> SloPolicyStatus {
+fn status(seen: &Seen, is_beyond: bool) -> SloPolicyStatus {
     let mut faults = vec![];
     if let Err(refused) = &seen.policy {
         faults.extend(refused.faults().0.iter().map(ToString::to_string));
         faults.extend(refused.instead().map(ToString::to_string));
     }
-    let (overridden_by, overrides) = match standing {
-        Standing::InForce(overlaps) => (overlaps.overridden_by, overlaps.overrides),
-        Standing::Beyond => {
-            faults.push(format!(
-                "{MAX_POLICIES} policies of the namespace come first, by precedence and then by name, and no more count"
-            ));
-            (vec![], vec![])
-        }
-        Standing::Refused => (vec![], vec![]),
-    };
+    if is_beyond {
+        faults.push(format!(
+            "{MAX_POLICIES} policies of the namespace come first, by precedence and then by name, and no more count"
+        ));
+    }
     SloPolicyStatus {
         observed_generation: seen.generation,
         faults,
-        overridden_by,
-        overrides,
     }
 }
 
@@ -404,7 +397,6 @@ mod tests {
         );
         let last = &statuses["p0099"];
         assert_eq!((last.observed_generation, last.faults.len()), (Some(3), 0));
-        assert_eq!((last.overridden_by.len(), last.overrides.len()), (10, 0));
     }
 
     #[test]

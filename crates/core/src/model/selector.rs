@@ -1,7 +1,5 @@
-//! Label selectors in a form in which two of them are easy to compare: each key once, with everything that is asked of it
-//! together.
+//! Label selectors.
 
-use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::model::constraints::{is_label_key, is_label_value};
@@ -21,155 +19,26 @@ words! {
     }
 }
 
-/// What is asked of a label, as it is written.
+/// What is asked of a label: its key, the operator and the values.
 pub(crate) type Expression = (Box<str>, Operator, Vec<Box<str>>);
 
-/// A label selector, sorted by key. Source: `apimachinery/pkg/labels`.
+/// A label selector: all of its expressions must hold. Source: `apimachinery/pkg/labels`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Selector(Vec<(Box<str>, Requirement)>);
-
-/// What is asked of one label.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Requirement {
-    values: Values,
-    may_be_absent: bool,
-}
-
-/// Values of a label, in order, each once.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-enum Values {
-    Only(Vec<Box<str>>),
-    AllBut(Vec<Box<str>>),
-}
+pub struct Selector(pub(crate) Vec<Expression>);
 
 impl Selector {
-    /// Whether an object with these labels meets it.
+    /// Whether an object with these labels is selected.
     pub(crate) fn matches<'l>(&self, label: impl Fn(&str) -> Option<&'l str>) -> bool {
-        self.0.iter().all(|(key, requirement)| requirement.passes(label(key)))
-    }
-
-    /// Whether any pod can meet it.
-    fn is_satisfiable(&self) -> bool {
-        self.0.iter().all(|(_, requirement)| requirement.is_satisfiable())
-    }
-
-    /// Whether there can be a pod that meets both.
-    pub(crate) fn overlaps(&self, other: &Self) -> bool {
-        let overlaps = |(key, requirement): &(Box<str>, Requirement)| {
-            let same = other.0.iter().find(|(other, _)| other == key);
-            same.is_none_or(|(_, other)| requirement.overlaps(other))
-        };
-        self.is_satisfiable() && other.is_satisfiable() && self.0.iter().all(overlaps)
-    }
-}
-
-impl Requirement {
-    fn is_in(values: Vec<Box<str>>) -> Self {
-        Self {
-            values: Values::Only(in_order(values)),
-            may_be_absent: false,
-        }
-    }
-
-    fn is_not_in(values: Vec<Box<str>>) -> Self {
-        Self {
-            values: Values::AllBut(in_order(values)),
-            may_be_absent: true,
-        }
-    }
-
-    fn exists() -> Self {
-        Self {
-            values: Values::AllBut(vec![]),
-            may_be_absent: false,
-        }
-    }
-
-    fn does_not_exist() -> Self {
-        Self {
-            values: Values::Only(vec![]),
-            may_be_absent: true,
-        }
-    }
-
-    fn and(self, other: Self) -> Self {
-        Self {
-            values: self.values.and(other.values),
-            may_be_absent: self.may_be_absent && other.may_be_absent,
-        }
-    }
-
-    fn passes(&self, value: Option<&str>) -> bool {
-        value.map_or(self.may_be_absent, |value| self.values.contains(value))
-    }
-
-    fn is_satisfiable(&self) -> bool {
-        self.may_be_absent || self.values != Values::Only(vec![])
-    }
-
-    fn overlaps(&self, other: &Self) -> bool {
-        (self.may_be_absent && other.may_be_absent) || self.values.overlaps(&other.values)
-    }
-}
-
-impl Values {
-    fn named(&self) -> &[Box<str>] {
-        match self {
-            Values::Only(values) | Values::AllBut(values) => values,
-        }
-    }
-
-    fn contains(&self, value: &str) -> bool {
-        let is_named = self.named().binary_search_by(|named| (**named).cmp(value)).is_ok();
-        matches!(self, Values::Only(_)) == is_named
-    }
-
-    fn and(self, other: Self) -> Self {
-        match (self, other) {
-            (Values::AllBut(one), Values::AllBut(mut other)) => {
-                other.extend(one);
-                Values::AllBut(in_order(other))
+        self.0.iter().all(|(key, operator, values)| {
+            let label = label(key);
+            let is_named = || label.is_some_and(|label| values.iter().any(|value| **value == *label));
+            match operator {
+                Operator::In => is_named(),
+                Operator::NotIn => !is_named(),
+                Operator::Exists => label.is_some(),
+                Operator::DoesNotExist => label.is_none(),
             }
-            (Values::Only(mut only), other) | (other, Values::Only(mut only)) => {
-                only.retain(|value| other.contains(value));
-                Values::Only(only)
-            }
-        }
-    }
-
-    /// There is always one more value than those that are named.
-    fn overlaps(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Values::AllBut(_), Values::AllBut(_)) => true,
-            (Values::Only(only), other) | (other, Values::Only(only)) => only.iter().any(|value| other.contains(value)),
-        }
-    }
-}
-
-fn in_order(mut values: Vec<Box<str>>) -> Vec<Box<str>> {
-    values.sort();
-    values.dedup();
-    values
-}
-
-impl Selector {
-    /// What all of these ask.
-    pub(crate) fn of_expressions(expressions: Vec<Expression>) -> Self {
-        let mut selector = BTreeMap::<Box<str>, Requirement>::new();
-        for (key, operator, values) in expressions {
-            let requirement = match operator {
-                Operator::In => Requirement::is_in(values),
-                Operator::NotIn => Requirement::is_not_in(values),
-                Operator::Exists => Requirement::exists(),
-                Operator::DoesNotExist => Requirement::does_not_exist(),
-            };
-            let requirement = match selector.remove(&key) {
-                Some(known) => known.and(requirement),
-                None => requirement,
-            };
-            selector.insert(key, requirement);
-        }
-        Self(selector.into_iter().collect())
+        })
     }
 
     /// Reads what kubectl takes behind `-l`, without `<` and `>`: `region in (eu),tier!=spot,gpu,!lent`. `None` if it is not
@@ -184,8 +53,8 @@ impl Selector {
             }
             character == ',' && depth == 0
         });
-        let expressions: Option<Vec<_>> = expressions.map(|one| parse_expression(one.trim())).collect();
-        Some(Self::of_expressions(expressions?))
+        let expressions: Option<_> = expressions.map(|one| parse_expression(one.trim())).collect();
+        expressions.map(Self)
     }
 }
 
@@ -217,18 +86,16 @@ fn parse_expression(text: &str) -> Option<Expression> {
 }
 
 /// As it is parsed.
+/// As kubectl takes it.
 impl fmt::Display for Selector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (at, (key, requirement)) in self.0.iter().enumerate() {
+        for (at, (key, operator, values)) in self.0.iter().enumerate() {
             let separator = if at > 0 { "," } else { "" };
-            let list = |values: &[Box<str>]| values.join(",");
-            write!(f, "{separator}")?;
-            match (&requirement.values, requirement.may_be_absent) {
-                (Values::Only(values), true) if values.is_empty() => write!(f, "!{key}")?,
-                (Values::AllBut(values), false) if values.is_empty() => write!(f, "{key}")?,
-                (Values::Only(values), _) => write!(f, "{key} in ({})", list(values))?,
-                (Values::AllBut(values), true) => write!(f, "{key} notin ({})", list(values))?,
-                (Values::AllBut(values), false) => write!(f, "{key},{key} notin ({})", list(values))?,
+            match operator {
+                Operator::In => write!(f, "{separator}{key} in ({})", values.join(","))?,
+                Operator::NotIn => write!(f, "{separator}{key} notin ({})", values.join(","))?,
+                Operator::Exists => write!(f, "{separator}{key}")?,
+                Operator::DoesNotExist => write!(f, "{separator}!{key}")?,
             }
         }
         Ok(())
@@ -246,8 +113,8 @@ mod tests {
             ("a=b", "a in (b)"),
             ("a == b , !c", "a in (b),!c"),
             ("example.com/gpu", "example.com/gpu"),
-            ("a notin (x),a", "a,a notin (x)"),
-            ("a in (x),a in (y)", "a in ()"),
+            ("a notin (x),a", "a notin (x),a"),
+            ("a in (x),a in (y)", "a in (x),a in (y)"),
             ("a=", "a in ()"),
             ("in in (in)", "in in (in)"),
         ] {

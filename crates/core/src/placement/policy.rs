@@ -21,7 +21,7 @@ use crate::model::slo::{self, Class, MAX_MILLIS};
 use crate::model::traits::{self, Traits};
 use crate::wire::pod::Pod;
 
-pub use namespace::{MAX_POLICIES, NamespacePolicies, PolicyOverlaps, Standing};
+pub use namespace::{MAX_POLICIES, NamespacePolicies};
 pub use refused::{Instead, Refused};
 pub use selector::MAX_SELECTOR_BYTES;
 

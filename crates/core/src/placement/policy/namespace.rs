@@ -11,9 +11,6 @@ use super::{Policy, Seen};
 /// How many policies of a namespace count.
 pub const MAX_POLICIES: usize = 100;
 
-/// How many policies a status names.
-const NAMED: usize = 10;
-
 /// The policies of one namespace.
 #[derive(Debug, Default)]
 pub struct NamespacePolicies {
@@ -23,26 +20,6 @@ pub struct NamespacePolicies {
     beyond: Vec<Arc<Seen>>,
     /// Those with faults of which nothing counts.
     refused: Vec<Arc<Seen>>,
-}
-
-/// Where a policy stands among those of its namespace.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Standing {
-    /// It counts, or what there is instead of one with faults.
-    InForce(PolicyOverlaps),
-    /// It does not, for [`MAX_POLICIES`] others come first.
-    Beyond,
-    /// It has faults, and nothing of it counts.
-    Refused,
-}
-
-/// The other policies of its namespace that select pods which a policy selects too.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PolicyOverlaps {
-    /// Policies that count instead, for pods that both select; the first ten.
-    pub overridden_by: Vec<String>,
-    /// Policies instead of which it counts, for pods that both select; the first ten.
-    pub overrides: Vec<String>,
 }
 
 impl NamespacePolicies {
@@ -82,35 +59,10 @@ impl NamespacePolicies {
         policies.find(|policy| policy.selector.matches(|key| labels.get(key).copied()))
     }
 
-    /// Every policy and where it stands. Cost: each is compared with the others, up to ten before it and ten behind it that overlap.
-    pub fn standings(&self) -> Vec<(&Seen, Standing)> {
-        let in_force = self.in_force.iter().enumerate().map(|(at, seen)| {
-            let overlaps = PolicyOverlaps {
-                overridden_by: overlapping(seen, &self.in_force[..at]),
-                overrides: overlapping(seen, &self.in_force[at + 1..]),
-            };
-            (&**seen, Standing::InForce(overlaps))
-        });
-        let mut standings: Vec<_> = in_force.collect();
-        standings.extend(self.beyond.iter().map(|seen| (&**seen, Standing::Beyond)));
-        standings.extend(self.refused.iter().map(|seen| (&**seen, Standing::Refused)));
-        standings
+    /// Those that do not count because [`MAX_POLICIES`] others come first.
+    pub fn beyond(&self) -> &[Arc<Seen>] {
+        &self.beyond
     }
-}
-
-/// The names of the first ten of `others` that select pods which the policy selects too.
-fn overlapping(seen: &Seen, others: &[Arc<Seen>]) -> Vec<String> {
-    let overlaps = |other: &&Arc<Seen>| {
-        let (one, other) = (seen.in_force(), other.in_force());
-        one.zip(other)
-            .is_some_and(|(one, other)| one.selector.overlaps(&other.selector))
-    };
-    others
-        .iter()
-        .filter(overlaps)
-        .take(NAMED)
-        .map(|other| other.name.clone())
-        .collect()
 }
 
 #[cfg(test)]

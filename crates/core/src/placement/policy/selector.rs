@@ -27,7 +27,7 @@ pub(super) fn read(field: &Field<'_>) -> Option<Selector> {
             "names {bytes} bytes of labels and values, more than {MAX_SELECTOR_BYTES}"
         ));
     }
-    Some(Selector::of_expressions(read))
+    Some(Selector(read))
 }
 
 fn read_expression(field: &Field<'_>) -> Option<Expression> {
