@@ -193,3 +193,24 @@ fn edge_node_that_is_not_ready_could_hold_a_pod() {
         ["held_no_capacity", "edge: released_timeout"]
     );
 }
+
+#[test]
+fn edge_under_disk_pressure_and_cloud_away_send_no_pod_to_the_cloud() {
+    let pressure = json!([{"key": "node.kubernetes.io/disk-pressure", "effect": "NoSchedule"}]);
+    let edge_down = with(super::fleet(0), "/nodes/0/taints", pressure);
+    let config = Config::default();
+    // A good cloud takes it.
+    assert_eq!(
+        fates(&edge_down, &pod(json!({})), &config)[0],
+        "cloud: cloud_edge_no_capacity"
+    );
+    for (pointer, value) in [
+        ("/sites/1/wan", json!(null)),
+        ("/sites/1/wan", json!({"rttMs": 300, "lossPct": 0})),
+        ("/nodes/1/ready", json!(false)),
+    ] {
+        let both = with(edge_down.clone(), pointer, value.clone());
+        let expected = ["held_no_capacity", "edge: released_timeout"];
+        assert_eq!(fates(&both, &pod(json!({})), &config), expected, "{pointer} {value}");
+    }
+}
