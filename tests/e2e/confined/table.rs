@@ -174,6 +174,14 @@ fn forbidden() -> Vec<(&'static str, Vec<Row>)> {
             ],
         ),
         (
+            "change no toleration",
+            vec![(
+                "the seconds of a toleration",
+                "held",
+                json!([op("add", "/spec/tolerations/0/tolerationSeconds", json!(5))]),
+            )],
+        ),
+        (
             "add no toleration without a key",
             vec![
                 (
