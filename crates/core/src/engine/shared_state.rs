@@ -8,7 +8,7 @@ use crate::model::decision_id::DecisionId;
 use crate::model::pod_record::HeldPod;
 use crate::model::snapshot::Snapshot;
 use crate::model::workload::{QueueKey, Workload};
-use crate::placement::decide::{decide, is_within_share, node_at, usable_nodes};
+use crate::placement::decide::{decide, is_within_share, node_at};
 use crate::placement::estimate::is_late;
 use crate::placement::ledger::{Ledger, Reservation};
 use crate::placement::located::located_beside;
@@ -83,11 +83,12 @@ impl SharedState {
         let room = Room::new(snapshot, &ledger, queue_key, &workload.namespace);
         let verdict = decide(workload, &room, config, now);
         if is_wanted() {
+            let located = located_beside(workload, snapshot, &ledger, now.moment);
             assume_volumes(&mut ledger, workload, &verdict, snapshot, now);
             if let (Some(chosen), Some(node)) = (verdict.chosen(), verdict.node) {
                 let reservation = Reservation::new(id, workload, chosen.site.name(), node);
                 ledger.reserve(reservation, now.moment, |kept| {
-                    is_within_share(kept, workload, chosen.site, &chosen.usable, snapshot, config)
+                    is_within_share(kept, &located, chosen.site, snapshot, config)
                 });
             }
             if verdict.reason == Reason::Reinvocation {
@@ -177,8 +178,7 @@ fn reserve_again(
     if let Some(node) = node_at(&located, site, &room) {
         let reservation = Reservation::new(id, workload, site.name(), node);
         ledger.reserve(reservation, since, |kept| {
-            let usable = usable_nodes(&located, site);
-            is_within_share(kept, &located, site, &usable, snapshot, config)
+            is_within_share(kept, &located, site, snapshot, config)
         });
     }
 }

@@ -12,7 +12,7 @@ use crate::model::traits::Traits;
 use crate::model::workload::Workload;
 use crate::placement::act::{Act, Gate, act};
 use crate::placement::facts::facts;
-pub(crate) use crate::placement::filters::nodes::usable_nodes;
+use crate::placement::filters::nodes::fitting_nodes;
 use crate::placement::filters::{self, Case};
 use crate::placement::located::{located, located_beside};
 use crate::placement::rank;
@@ -243,23 +243,22 @@ pub(crate) fn node_at(workload: &Workload<'_>, site: &Site, room: &Room<'_, '_>)
     if comparisons(workload, room.snapshot) > MAX_COMPARISONS {
         return None;
     }
-    let fitting = room.fitting(&workload.request, &usable_nodes(workload, site));
+    let fitting = fitting_nodes(workload, site, room);
     room.best_node(&workload.request, &fitting).map(|node| node.id)
 }
 
 /// Whether so many pod slots, and so much of what the pod asks for, are at most half of what is free at the site, beside the pods of
-/// the snapshot, on those `usable` nodes that the pod fits.
+/// the snapshot, on those nodes that the pod fits.
 pub(crate) fn is_within_share(
     kept: &Share,
     workload: &Workload<'_>,
     site: &Site,
-    usable: &[&Node],
     snapshot: &Snapshot,
     config: &Config,
 ) -> bool {
     let room = Room::of(snapshot);
     let room = room.with_headroom(workload, config);
-    let fitting = room.fitting(&workload.request, usable);
+    let fitting = fitting_nodes(workload, site, &room);
     let measured = |name: &str| match name {
         "cpu" => site.free.cpu.map(|cpu| cpu.0),
         "memory" => site.free.memory.map(|memory| memory.0),

@@ -92,8 +92,13 @@ fn assess_site<'s>(case: &Case<'_, 's>, site: &'s Site, edge_speed: Permille) ->
 /// What the filters read of a site: its usable and fitting nodes, and the pod's time there.
 fn unfiltered<'s>(case: &Case<'_, 's>, site: &'s Site, edge_speed: Permille) -> Assessment<'s> {
     let (workload, room) = (case.workload, case.room);
-    let usable = nodes::usable_nodes(workload, site);
-    let fitting = room.fitting(&workload.request, &usable);
+    let fitting = nodes::fitting_nodes(workload, site, room);
+    // Where the pod fits, nothing asks for the others.
+    let usable = if fitting.is_empty() {
+        nodes::usable_nodes(workload, site)
+    } else {
+        fitting.clone()
+    };
     let by_headroom = fitting
         .iter()
         .filter(|node| room.needs_headroom(&workload.request, node));

@@ -133,11 +133,6 @@ impl Room<'_, '_> {
             && fits_beside(request, node, &self.with_promised(used, node))
     }
 
-    /// Those of these nodes on which `request` fits now. Cost: that of [`Self::fits`] for each.
-    pub fn fitting<'n>(&self, request: &Amounts, nodes: &[&'n Node]) -> Vec<&'n Node> {
-        nodes.iter().copied().filter(|node| self.fits(request, node)).collect()
-    }
-
     /// Whether `request`, which fits on `node`, does so only because placeholders make room.
     pub fn needs_headroom(&self, request: &Amounts, node: &Node) -> bool {
         self.headroom_on(node).is_some() && !fits_beside(request, node, &self.with_promised(all_of(node), node))

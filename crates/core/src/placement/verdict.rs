@@ -248,7 +248,7 @@ impl Estimate {
 pub struct Assessment<'s> {
     /// The site.
     pub site: &'s Site,
-    /// Nodes that may run the pod if they have room.
+    /// Nodes that may run the pod if they have room: where it fits some, these alone.
     pub usable: Vec<&'s Node>,
     /// Those on which the pod fits now.
     pub fitting: Vec<&'s Node>,

@@ -7,6 +7,7 @@ use crate::model::snapshot::{Site, Snapshot};
 use crate::model::workload::Workload;
 use crate::placement::filters::Case;
 use crate::placement::filters::room::{asked, request};
+use crate::placement::room::Room;
 use crate::placement::verdict::{Assessment, Refusal, RefusalCode};
 use crate::resources::Amounts;
 
@@ -25,13 +26,20 @@ pub(super) enum Obstacle {
 }
 
 /// Nodes of the site that may run the pod if they have room. Cost: a pass over its nodes.
-pub(crate) fn usable_nodes<'s>(workload: &Workload<'_>, site: &'s Site) -> Vec<&'s Node> {
-    let is_usable = |node: &&Node| {
-        could_hold(workload, node)
-            && node.admits(&workload.constraints, tolerations(workload, site))
-            && has_traits(workload, site, node)
-    };
-    site.nodes().filter(is_usable).collect()
+pub(super) fn usable_nodes<'s>(workload: &Workload<'_>, site: &'s Site) -> Vec<&'s Node> {
+    site.nodes().filter(|node| is_usable(workload, site, node)).collect()
+}
+
+/// Nodes of the site on which the pod fits now. Cost: a pass over its nodes; resources are compared first, which is cheap.
+pub(crate) fn fitting_nodes<'s>(workload: &Workload<'_>, site: &'s Site, room: &Room<'_, '_>) -> Vec<&'s Node> {
+    let fits = |node: &&Node| room.fits(&workload.request, node) && is_usable(workload, site, node);
+    site.nodes().filter(fits).collect()
+}
+
+fn is_usable(workload: &Workload<'_>, site: &Site, node: &Node) -> bool {
+    could_hold(workload, node)
+        && node.admits(&workload.constraints, tolerations(workload, site))
+        && has_traits(workload, site, node)
 }
 
 pub(super) fn no_usable_node(case: &Case<'_, '_>, found: &Assessment<'_>) -> Option<Refusal> {

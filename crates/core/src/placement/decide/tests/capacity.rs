@@ -117,14 +117,7 @@ fn half_of_what_is_free_counts_where_the_pod_fits() {
             pods: amount("pods"),
         };
         let site = &snapshot.sites[0];
-        is_within_share(
-            &kept,
-            &workload,
-            site,
-            &usable_nodes(&workload, site),
-            &snapshot,
-            &config,
-        )
+        is_within_share(&kept, &workload, site, &snapshot, &config)
     };
     let small = || json!({"cpu": "100m"});
     for (asked, within, beyond) in [

@@ -15,7 +15,7 @@ use crate::config::Config;
 use crate::model::node::Node;
 use crate::model::snapshot::Snapshot;
 use crate::model::workload::QueueKey;
-use crate::placement::decide::{decide, is_within_share, usable_nodes};
+use crate::placement::decide::{decide, is_within_share};
 use crate::placement::ledger::tests::{TTL, reserved};
 use crate::placement::room::Room;
 use crate::testkit::{self, NOW};
@@ -281,14 +281,7 @@ impl World {
         let is_within = is_within(&kept, share);
         let snapshot = &self.stored.snapshot;
         assert_eq!(
-            is_within_share(
-                &kept,
-                &workload,
-                &snapshot.sites[0],
-                &usable_nodes(&workload, &snapshot.sites[0]),
-                snapshot,
-                &config
-            ),
+            is_within_share(&kept, &workload, &snapshot.sites[0], snapshot, &config),
             is_within,
             "{kept:?}"
         );
