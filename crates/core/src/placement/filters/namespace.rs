@@ -9,9 +9,9 @@ use crate::placement::verdict::{Assessment, Refusal, RefusalCode};
 pub(super) fn not_offloaded(case: &Case<'_, '_>, found: &Assessment<'_>) -> Option<Refusal> {
     let (namespace, site) = (&case.workload.namespace, found.site);
     let is_virtual = |node: &Node| node.labels.contain([VIRTUAL_NODE]);
-    let has_only_real_nodes = !site.nodes.is_empty() && !site.nodes().any(is_virtual);
+    let has_only_real_nodes = || !site.nodes.is_empty() && !site.nodes().any(is_virtual);
     let snapshot = case.room.snapshot;
-    if snapshot.is_remote(namespace) && (site.kind() == SiteKind::Edge || has_only_real_nodes) {
+    if snapshot.is_remote(namespace) && (site.kind() == SiteKind::Edge || has_only_real_nodes()) {
         return Some(Refusal::new(RefusalCode::NamespaceNotOffloaded).with("strategy", "Remote"));
     }
     let phase = snapshot.offloading(namespace, site)?;
