@@ -127,6 +127,11 @@ impl Room<'_, '_> {
     /// Whether `request` fits on `node` now: a free pod slot, and enough of every resource it asks for. Taints,
     /// labels and readiness are not the room's matter.
     pub fn fits(&self, request: &Amounts, node: &Node) -> bool {
+        // Where most nodes are full, this is what a decision takes.
+        let is_full = node.pods >= node.slots || !request.fits(&node.allocatable, &node.used);
+        if is_full && self.headroom.is_none() {
+            return false;
+        }
         let used = self.used(node);
         fits_beside(request, node, &used)
             && self.claims.is_open(node.id, self.queue_key)
