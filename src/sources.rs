@@ -5,7 +5,6 @@
 pub mod configuration;
 mod fleet_file;
 pub(crate) mod liqo;
-pub(crate) mod list;
 pub mod namespaced_name;
 pub(crate) mod objects;
 pub(crate) mod policies;

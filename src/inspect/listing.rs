@@ -8,7 +8,6 @@ use edgeward_core::config::Config;
 use edgeward_core::model::pod_record::HeldPod;
 use edgeward_core::model::volumes::Volumes;
 use edgeward_core::units::{Micros, Moment};
-use futures::TryStreamExt as _;
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
 use kube::api::ListParams;
 use kube::{Api, Resource};
@@ -18,11 +17,13 @@ use crate::inspect::Connection;
 use crate::instruments::logs::LogLimit;
 use crate::instruments::metrics::Metrics;
 use crate::platform::clock::Clock;
-use crate::sources::list::{self, Part};
 use crate::sources::probe;
 use crate::sources::raw::Raw;
 use crate::sources::volumes::{self, can_have_data};
 use crate::sources::watch::{read_namespace, read_node, read_pod};
+
+/// How many objects are asked for at a time, all of which are in memory.
+const PAGE: u32 = 100;
 
 /// A cluster as it was listed.
 #[derive(Debug)]
@@ -127,12 +128,14 @@ where
 {
     let api = Api::<Raw<K>>::all(connection.client.clone());
     let failure = |error| connection.failure(&format!("cannot list {}", K::plural(&())), error);
-    let mut parts = list::parts(&api, ListParams::default()).await.map_err(failure)?;
+    let mut params = ListParams::default().limit(PAGE);
     let mut all = Vec::new();
-    while let Some(part) = parts.try_next().await.map_err(failure)? {
-        if let Part::Object(object) = part {
-            all.extend(read(&object));
+    loop {
+        let page = api.list(&params).await.map_err(failure)?;
+        all.extend(page.items.iter().filter_map(&read));
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => params = params.continue_token(&token),
+            None => return Ok(all),
         }
     }
-    Ok(all)
 }

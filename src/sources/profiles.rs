@@ -24,15 +24,12 @@ use crate::api::{PerformanceProfile, PerformanceProfileStatus, SiteScore};
 use crate::instruments::metrics::Metrics;
 use crate::platform::blocking::blocking;
 use crate::platform::clock::Clock;
+use crate::sources::Changes;
 use crate::sources::configuration::Versions;
+use crate::sources::objects::{self, Rights, Seen};
 use crate::sources::prometheus::REOPEN;
 use crate::sources::raw::Raw;
-use crate::sources::watcher::Key;
-use crate::sources::{Changes, objects};
 use answers::{Answers, Client, Server};
-
-/// The objects there are; `None` while that is not known.
-type Objects = Option<BTreeMap<String, SeenProfile>>;
 
 /// How many questions are put at a time.
 const MAX_ASKED: usize = 8;
@@ -73,14 +70,19 @@ impl PerformanceProfiles {
             changes,
             evaluated,
         } = self;
-        let seen = watch::Sender::new(Objects::None);
-        let watched = objects::follow("performanceprofiles", client, &metrics, read, |objects, _| {
-            let objects = objects.into_iter().flatten();
-            let named = objects.map(|((_, name), seen): (&Key, &SeenProfile)| (name.clone(), seen.clone()));
-            seen.send_replace(Some(named.collect()));
-        });
+        let (seen, mut objects) = watch::channel(Seen::default());
+        let read = |object: &_, _: Option<&_>| read(object);
+        let watched = objects::follow(
+            "performanceprofiles",
+            Rights::Needed,
+            &client,
+            &metrics,
+            read,
+            |change| {
+                seen.send_if_modified(change);
+            },
+        );
         let evaluating = async {
-            let mut objects = seen.subscribe();
             let mut evaluator = Evaluator {
                 evaluated: &evaluated,
                 shared,
@@ -91,9 +93,8 @@ impl PerformanceProfiles {
                 answers: Answers::default(),
             };
             // A sender that is there for as long as this is awaited.
-            let _ = objects.wait_for(Option::is_some).await;
-            let first = objects.borrow_and_update().clone().unwrap_or_default();
-            evaluator.take(first).await;
+            let _ = objects.wait_for(|seen| seen.all().is_some()).await;
+            evaluator.take(by_name(&mut objects)).await;
             listed();
             let mut config = versions.next().await;
             loop {
@@ -107,6 +108,18 @@ impl PerformanceProfiles {
         };
         tokio::join!(watched, evaluating);
     }
+}
+
+/// The PerformanceProfiles as they were seen last.
+type Objects = watch::Receiver<Seen<SeenProfile>>;
+
+fn by_name(objects: &mut Objects) -> BTreeMap<String, SeenProfile> {
+    let seen = objects.borrow_and_update();
+    let named = seen
+        .objects
+        .iter()
+        .map(|((_, name), seen)| (name.clone(), seen.clone()));
+    named.collect()
 }
 
 /// What is known of a profile between its rounds.
@@ -161,7 +174,7 @@ impl Evaluator<'_> {
     }
 
     /// Evaluates the profiles by this configuration and takes over other objects, for ever.
-    async fn evaluate(&mut self, config: &Arc<Config>, objects: &mut watch::Receiver<Objects>) {
+    async fn evaluate(&mut self, config: &Arc<Config>, objects: &mut Objects) {
         loop {
             let mut server = Server::open(config.prometheus.as_ref()).await;
             let client = server.client();
@@ -175,7 +188,7 @@ impl Evaluator<'_> {
     }
 
     /// Asks by this client, for ever.
-    async fn rounds(&mut self, config: &Arc<Config>, client: Client, objects: &mut watch::Receiver<Objects>) {
+    async fn rounds(&mut self, config: &Arc<Config>, client: Client, objects: &mut Objects) {
         let mut asked = FuturesUnordered::new();
         self.answers.ask_again();
         loop {
@@ -194,10 +207,7 @@ impl Evaluator<'_> {
                 .min();
             tokio::select! {
                 Some((query, answer)) = asked.next() => self.answers.take(&query, answer, self.metrics),
-                Ok(()) = objects.changed() => {
-                    let objects = objects.borrow_and_update().clone().unwrap_or_default();
-                    self.take(objects).await;
-                }
+                Ok(()) = objects.changed() => self.take(by_name(objects)).await,
                 () = self.clock.reach(next) => {}
             }
         }
