@@ -75,6 +75,15 @@ impl Leadership {
         }
     }
 
+    /// Does this work once the Lease is ours, for as long as it is; `None` if that was over before the work.
+    pub async fn during(&self, work: impl Future<Output = ()>) -> Option<()> {
+        let term = self.acquired().await;
+        tokio::select! {
+            () = work => Some(()),
+            () = term.over() => None,
+        }
+    }
+
     /// For how long it is ours for certain.
     fn remaining(&self) -> Option<Duration> {
         let until = (*self.held_until.borrow())?;
@@ -243,7 +252,7 @@ impl Election {
         if std::mem::replace(&mut self.is_leader, is_held) == is_held {
             return;
         }
-        self.metrics.controllers.leader(is_held);
+        self.metrics.leader.set(is_held.into());
         let (lease, identity) = (&self.name, self.candidate.identity());
         match is_held {
             true => tracing::info!(lease, identity, "holds the Lease"),
@@ -254,7 +263,7 @@ impl Election {
     async fn hand_over(&mut self) {
         let lapses = self.leadership.remaining();
         self.held_until.send_replace(None);
-        self.metrics.controllers.leader(false);
+        self.metrics.leader.set(0);
         let Some(lapses) = lapses else { return };
         if timeout(lapses, self.leadership.terms.closed()).await.is_err() {
             tracing::warn!(lease = self.name, "work goes on, so the Lease is not handed over");

@@ -45,7 +45,7 @@ pub(super) fn serve(
 /// `/livez`: this process answers. `/readyz`: `ok`, or 503 and what is missing, one name a line. `/metrics`.
 fn router(readiness: Readiness, metrics: Arc<Metrics>) -> Router {
     let scrape = async |State((readiness, metrics)): State<(Readiness, Arc<Metrics>)>| {
-        metrics.ready(readiness.missing().is_empty());
+        metrics.ready.set(readiness.missing().is_empty().into());
         ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], metrics.encode())
     };
     let ready = async |State(readiness): State<Readiness>| {

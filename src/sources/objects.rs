@@ -149,7 +149,7 @@ pub(super) async fn follow<K, T: PartialEq>(
                 become_empty(Standing::NotInstalled);
             }
             Err(error) => {
-                metrics.view.failure(kind);
+                metrics.watch_failures.at([kind]).inc();
                 let error = format!("{:#}", anyhow::Error::from(error));
                 if error != last_error {
                     tracing::warn!(kind, error, "cannot tell whether the custom resource is installed");

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use edgeward_core::cluster::wan::{LinkHealth, Links, RUN};
+use edgeward_core::cluster::wan::{Cause, LinkHealth, Links, RUN};
 use edgeward_core::config::{Config, Probing};
 use edgeward_core::engine::Change;
 use edgeward_core::model::endpoint::Endpoint;
@@ -159,7 +159,8 @@ impl Probers {
     #[must_use]
     pub fn prober(&self, site: &str, endpoints: Vec<Endpoint>, probing: Probing) -> Prober {
         for endpoint in &endpoints {
-            self.metrics.probes.endpoint(site, &endpoint.to_string());
+            let outcomes = Cause::ALL.map(Cause::as_str).into_iter().chain(["answered"]);
+            outcomes.for_each(|outcome| drop(self.metrics.wan_probes.at([site, &endpoint.to_string(), outcome])));
         }
         let (health, resolving) = (LinkHealth::new(endpoints.len()), vec![false; endpoints.len()]);
         let targets = endpoints
@@ -295,8 +296,8 @@ impl Prober {
         self.log(endpoint, &outcome, was_silent, before);
 
         let name = self.targets[endpoint].endpoint().to_string();
-        let lost = outcome.err().map(|lost| lost.cause);
-        self.metrics.probes.probed(&self.site, &name, lost);
+        let outcome = outcome.err().map_or("answered", |lost| lost.cause.as_str());
+        self.metrics.wan_probes.at([&self.site, &name, outcome]).inc();
         self.publish();
     }
 

@@ -133,8 +133,8 @@ impl QueryRunner {
         loop {
             let asked = self.ask(query).await;
             let outcome = asked.as_ref().err().map_or(Outcome::Ok, |failure| failure.outcome);
-            self.metrics.prometheus_query(query.input.as_str(), outcome.as_str());
             let name = query.input.as_str();
+            self.metrics.prometheus_queries.at([name, outcome.as_str()]).inc();
             match asked {
                 _ if outcome == before => {}
                 Ok(()) => tracing::info!(query = name, "Prometheus answers as it should again"),

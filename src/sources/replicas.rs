@@ -32,7 +32,7 @@ impl Cluster {
                     known.apply(event, &mut listed, |slice: &EndpointSlice, _| Some(slice.clone()));
                 }
                 Err(error) => {
-                    metrics.view.failure("endpointslices");
+                    metrics.watch_failures.at(["endpointslices"]).inc();
                     // Once: outside of a cluster there may be no such right, and it is tried again all the time.
                     if !std::mem::replace(&mut has_failed, true) {
                         let error = format!("{:#}", anyhow::Error::from(error));
@@ -118,9 +118,15 @@ mod tests {
         let _logged = tracing::subscriber::set_default(subscriber);
         let respond = move |request: Request<Body>| async move {
             let query = request.uri().query().unwrap_or_default();
-            let is_unknown = code == 200 && query.contains("sendInitialEvents");
+            let (code, answer) = match code == 200 && query.contains("sendInitialEvents") {
+                true => (
+                    422,
+                    r#"{"kind": "Status", "status": "Failure", "message": "", "reason": "Invalid", "code": 422}"#,
+                ),
+                false => (code, answer),
+            };
             Response::builder()
-                .status(if is_unknown { 422 } else { code })
+                .status(code)
                 .body(Body::from(answer.as_bytes().to_vec()))
         };
         let (sender, mut told) = mpsc::channel(8);

@@ -186,14 +186,14 @@ impl Cluster {
             }
             let change = match event {
                 Ok(Event::Init) => {
-                    metrics.view.list(kind.name);
+                    metrics.watch_lists.at([kind.name]).inc();
                     Some(kind.list_began.clone())
                 }
                 Ok(Event::InitDone) => Some(kind.list_ended.clone()),
                 Ok(Event::InitApply(object) | Event::Apply(object)) => read(&object).map(Into::into),
                 Ok(Event::Delete(object)) => gone(&object).map(Into::into),
                 Err(error) => {
-                    metrics.view.failure(kind.name);
+                    metrics.watch_failures.at([kind.name]).inc();
                     let is_forbidden = watcher::code(&error) == Some(objects::FORBIDDEN);
                     let error = format!("{:#}", anyhow::Error::from(error));
                     if error != last_error {

@@ -128,7 +128,7 @@ where
 
 /// Counts and logs a failure of [`events`].
 pub(super) fn count_and_log(kind: &'static str, error: Error, metrics: &Metrics) {
-    metrics.view.failure(kind);
+    metrics.watch_failures.at([kind]).inc();
     let error = format!("{:#}", anyhow::Error::from(error));
     tracing::warn!(kind, error, "watch failed; it is tried again");
 }

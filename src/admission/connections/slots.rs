@@ -136,7 +136,7 @@ impl Connections {
             None
         };
         if let Some(closed) = in_the_way {
-            shared.metrics.connection_refused(port.name);
+            shared.metrics.connections_refused.at([port.name]).inc();
             slots.close(closed?);
         }
         let (id, closing) = (slots.number(), Arc::<Closing>::default());

@@ -87,7 +87,7 @@ impl Answers {
     /// An answer came, or none can be had. One that cannot be used leaves the last one in place.
     pub(super) fn take(&mut self, query: &str, answer: Answer, metrics: &Metrics) {
         let outcome = answer.as_ref().err().map_or(Outcome::Ok, |failure| failure.outcome);
-        metrics.prometheus_query("profile", outcome.as_str());
+        metrics.prometheus_queries.at(["profile", outcome.as_str()]).inc();
         let Some(known) = self.known.get_mut(query) else { return };
         known.is_awaited = false;
         let fault = match answer {

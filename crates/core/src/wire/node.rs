@@ -4,8 +4,9 @@ use serde_json::Error;
 
 use crate::model::constraints::Taint;
 use crate::model::node::Node;
+use crate::resources::ResourceList;
 use crate::units::Quantity;
-use crate::wire::pod::{Condition, Quantities, StringMap, Text};
+use crate::wire::pod::{Condition, StringMap, Text};
 
 /// Reads a node from its JSON text: what it is, without the pods on it. Cost: one pass, which skips every field that is
 /// not read.
@@ -16,7 +17,7 @@ pub fn from_json(json: &str) -> Result<Node, Error> {
     let node: Wire<'_> = serde_json::from_str(json)?;
     let spec = node.spec.unwrap_or_default();
     let status = node.status.unwrap_or_default();
-    let allocatable = status.allocatable.unwrap_or_default().0;
+    let allocatable = status.allocatable.unwrap_or_default();
     let ready = |condition: &Condition<'_>| condition.kind == "Ready" && condition.status == "True";
     let taint = |taint: Fields<'_>| Taint {
         key: (*taint.key).into(),
@@ -78,7 +79,7 @@ struct Fields<'a> {
 #[derive(Default, serde::Deserialize)]
 struct Status<'a> {
     #[serde(borrow)]
-    allocatable: Option<Quantities<'a>>,
+    allocatable: Option<ResourceList<'a>>,
     conditions: Option<Vec<Condition<'a>>>,
     addresses: Option<Vec<Address<'a>>>,
 }

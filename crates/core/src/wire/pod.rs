@@ -23,11 +23,11 @@ use crate::model::volumes::{MAX_CLAIMS, VolumeClaim};
 use crate::model::workload::{StatedPlacement, Workload};
 use crate::resources::{ResourceList, is_pod_level};
 use crate::units::Micros;
-use fields::{Container, NodeSelectorRequirement, Resources, Spec, UnreadPod};
+use fields::{Container, NodeSelectorRequirement, Resources, Spec, WireToleration};
 
 pub use decided::ObservedDecision;
 pub(in crate::wire) use fields::Condition;
-pub(crate) use fields::{NodeSelector, Quantities};
+pub(crate) use fields::NodeSelector;
 pub use fields::{Pod, StringMap, Text};
 pub use record::read_record;
 
@@ -76,7 +76,14 @@ impl<'a> Pod<'a> {
     /// # Errors
     /// It is no pod.
     pub fn from_json(json: &'a str) -> Result<Self, serde_json::Error> {
-        serde_json::from_str(json)
+        Self::read(json, usize::MAX)
+    }
+
+    /// Skips constraints of more than `most` bytes.
+    fn read(json: &'a str, most: usize) -> Result<Self, serde_json::Error> {
+        let mut pod: Self = serde_json::from_str(json)?;
+        pod.spec.read_constraints(most)?;
+        Ok(pod)
     }
 
     /// Reads a pod that exists as [`Self::from_json`] does, but skips affinity and tolerations if they and its nodeSelector have more
@@ -85,7 +92,7 @@ impl<'a> Pod<'a> {
     /// # Errors
     /// It is no pod.
     pub fn without_long_constraints(json: &'a str) -> Result<Self, serde_json::Error> {
-        serde_json::from_str::<UnreadPod<'a>>(json)?.read(MAX_CONSTRAINTS)
+        Self::read(json, MAX_CONSTRAINTS)
     }
 
     /// The pod's annotations, if the field is there.
@@ -127,7 +134,7 @@ impl<'a> Pod<'a> {
         let states = |resources: &Option<Resources<'a>>, name: &str| {
             resources
                 .as_ref()
-                .and_then(|resources| resources.requests.as_ref()?.0.get(name))
+                .and_then(|resources| resources.requests.as_ref()?.get(name))
                 .is_some()
         };
         let mut containers = self.spec.all_containers();
@@ -213,7 +220,7 @@ impl<'a> Pod<'a> {
             namespace,
             request: self.request().amounts(),
             constraints: self.spec.constraints(),
-            tolerations: self.tolerations().cloned().collect(),
+            tolerations: self.tolerations().collect(),
             ties: self.spec.ties(),
             claims: self.claims(),
             left_behind: self.spec.left_behind(),
@@ -277,9 +284,9 @@ impl<'a> Pod<'a> {
     }
 
     /// `spec.tolerations`.
-    pub fn tolerations(&self) -> impl Iterator<Item = &Toleration<'a>> {
+    pub fn tolerations(&self) -> impl Iterator<Item = Toleration<'a>> {
         let tolerations = self.spec.constraints.tolerations.iter().flatten();
-        tolerations.map(|toleration| &toleration.0)
+        tolerations.map(WireToleration::toleration)
     }
 
     fn is_mirror(&self) -> bool {
@@ -361,7 +368,7 @@ impl<'a> Spec<'a> {
             }
         }
         if let Some(overhead) = &self.overhead {
-            total.add(&overhead.0);
+            total.add(overhead);
         }
         total
     }
@@ -405,7 +412,7 @@ impl<'a> Spec<'a> {
                 && let Some(limits) = &resources.limits
             {
                 let requests = resources.requests.get_or_insert_default();
-                requests.fill_from(limits.0.iter());
+                requests.fill_from(limits.iter());
             }
             if self.host_network == Some(true) {
                 for port in container.ports.iter_mut().flatten() {
@@ -423,15 +430,15 @@ impl<'a> Spec<'a> {
         resources
             .chain(&mut self.resources)
             .for_each(Resources::round_to_millis);
-        self.overhead.iter_mut().for_each(fields::Quantities::round_to_millis);
+        self.overhead.iter_mut().for_each(ResourceList::round_to_millis);
     }
 
     /// Source: `defaultHugePagePodLimits`, then `defaultPodRequests`.
     fn default_pod_level_requests(&mut self) {
         let requests = self.aggregate(Container::stated);
-        let limits = self.aggregate(|container| Some(Cow::Borrowed(&container.resources.as_ref()?.limits.as_ref()?.0)));
+        let limits = self.aggregate(|container| Some(Cow::Borrowed(container.resources.as_ref()?.limits.as_ref()?)));
         let Some(resources) = &mut self.resources else { return };
-        let stated = |list: &Option<fields::Quantities<'a>>| list.as_ref().is_some_and(|list| !list.0.is_empty());
+        let stated = |list: &Option<ResourceList<'a>>| list.as_ref().is_some_and(|list| !list.is_empty());
         if !stated(&resources.limits) && !stated(&resources.requests) {
             return;
         }
@@ -439,15 +446,15 @@ impl<'a> Spec<'a> {
             let requested = resources
                 .requests
                 .as_ref()
-                .is_some_and(|requests| requests.0.get(name).is_some());
+                .is_some_and(|requests| requests.get(name).is_some());
             name.starts_with("hugepages-") && !requested
         });
         resources.limits.get_or_insert_default().fill_from(hugepages);
-        let Some(limits) = resources.limits.as_ref().filter(|limits| !limits.0.is_empty()) else {
+        let Some(limits) = resources.limits.as_ref().filter(|limits| !limits.is_empty()) else {
             return;
         };
         let from_containers = requests.iter().filter(|(name, _)| matches!(&***name, "cpu" | "memory"));
-        let from_limits = limits.0.iter().filter(|(name, _)| is_pod_level(name));
+        let from_limits = limits.iter().filter(|(name, _)| is_pod_level(name));
         let pod_requests = resources.requests.get_or_insert_default();
         pod_requests.fill_from(from_containers);
         pod_requests.fill_from(from_limits);

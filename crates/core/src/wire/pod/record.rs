@@ -15,7 +15,7 @@ use crate::model::remote_room::{Bound, POD_SLOT, Start};
 use crate::model::slo::Management;
 use crate::model::workload::Workload;
 use crate::resources::{Amounts, ResourceNames};
-use crate::wire::pod::fields::{Condition, Container, ContainerStatus, Quantities, Resources, Status};
+use crate::wire::pod::fields::{Condition, Container, ContainerStatus, Resources, Status};
 use crate::wire::pod::refusal::missing;
 use crate::wire::pod::{Pod, ResourceList, Text};
 
@@ -308,15 +308,14 @@ impl<'a> Status<'a> {
         &self,
         stated: Option<&'s ResourceList<'a>>,
         actual: &Option<Resources<'a>>,
-        allocated: &Option<Quantities<'a>>,
+        allocated: &Option<ResourceList<'a>>,
     ) -> Option<Cow<'s, ResourceList<'a>>> {
         let Some(actual) = actual else {
             return stated.map(Cow::Borrowed);
         };
         let stated = stated.filter(|_| !self.is_resize_infeasible());
-        let allocated = allocated.as_ref().map(|allocated| &allocated.0);
         let mut most = ResourceList::default();
-        for list in [stated, actual.requests(), allocated].into_iter().flatten() {
+        for list in [stated, actual.requests(), allocated.as_ref()].into_iter().flatten() {
             for (name, quantity) in list.iter() {
                 most.raise(name.clone(), quantity);
             }
