@@ -18,7 +18,7 @@ use crate::instruments::logs::LogLimit;
 use crate::instruments::metrics::Metrics;
 use crate::platform::clock::Clock;
 use crate::sources::probe;
-use crate::sources::raw::Raw;
+use crate::sources::raw::{Raw, list as list_raw};
 use crate::sources::volumes::{self, can_have_data};
 use crate::sources::watch::{read_namespace, read_node, read_pod};
 
@@ -127,15 +127,9 @@ where
     Raw<K>: DeserializeOwned,
 {
     let api = Api::<Raw<K>>::all(connection.client.clone());
-    let failure = |error| connection.failure(&format!("cannot list {}", K::plural(&())), error);
-    let mut params = ListParams::default().limit(PAGE);
     let mut all = Vec::new();
-    loop {
-        let page = api.list(&params).await.map_err(failure)?;
-        all.extend(page.items.iter().filter_map(&read));
-        match page.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => params = params.continue_token(&token),
-            None => return Ok(all),
-        }
-    }
+    let params = ListParams::default().limit(PAGE);
+    let listed = list_raw(&api, params, |object| all.extend(read(object))).await;
+    listed.map_err(|error| connection.failure(&format!("cannot list {}", K::plural(&())), error))?;
+    Ok(all)
 }
