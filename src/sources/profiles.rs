@@ -27,9 +27,9 @@ use crate::platform::clock::Clock;
 use crate::sources::Changes;
 use crate::sources::configuration::Versions;
 use crate::sources::objects::{self, Rights, Seen};
-use crate::sources::prometheus::REOPEN;
+use crate::sources::prometheus::{Connection, REOPEN};
 use crate::sources::raw::Raw;
-use answers::{Answers, Client, Server};
+use answers::{Answers, Client};
 
 /// How many questions are put at a time.
 const MAX_ASKED: usize = 8;
@@ -63,20 +63,13 @@ impl PerformanceProfiles {
     /// Follows and evaluates them with the newest snapshot, and sends what they give, for ever. Calls `listed` once all were
     /// listed, or are known not to exist.
     pub async fn follow(self, mut versions: Versions, shared: Arc<SharedState>, listed: impl FnOnce()) {
-        let Self {
-            client,
-            metrics,
-            clock,
-            changes,
-            evaluated,
-        } = self;
         let (seen, mut objects) = watch::channel(Seen::default());
         let read = |object: &_, _: Option<&_>| read(object);
         let watched = objects::follow(
             "performanceprofiles",
             Rights::Needed,
-            &client,
-            &metrics,
+            &self.client,
+            &self.metrics,
             read,
             |change| {
                 seen.send_if_modified(change);
@@ -84,11 +77,11 @@ impl PerformanceProfiles {
         );
         let evaluating = async {
             let mut evaluator = Evaluator {
-                evaluated: &evaluated,
+                evaluated: &self.evaluated,
                 shared,
-                clock,
-                metrics: &metrics,
-                changes,
+                clock: self.clock,
+                metrics: &self.metrics,
+                changes: self.changes.clone(),
                 entries: BTreeMap::new(),
                 answers: Answers::default(),
             };
@@ -176,10 +169,16 @@ impl Evaluator<'_> {
     /// Evaluates the profiles by this configuration and takes over other objects, for ever.
     async fn evaluate(&mut self, config: &Arc<Config>, objects: &mut Objects) {
         loop {
-            let mut server = Server::open(config.prometheus.as_ref()).await;
-            let client = server.client();
+            let mut server = answers::open(config.prometheus.as_ref()).await;
+            let client = server.as_ref().map(Connection::client).map_err(Clone::clone);
             let is_broken = client.is_err() && config.prometheus.is_some();
-            let rounds = async { tokio::join!(self.rounds(config, client, objects), server.follow()) };
+            let followed = async {
+                match &mut server {
+                    Ok(connection) => connection.follow().await,
+                    Err(_) => std::future::pending().await,
+                }
+            };
+            let rounds = async { tokio::join!(self.rounds(config, client, objects), followed) };
             match is_broken {
                 true => drop(tokio::time::timeout(REOPEN, rounds).await),
                 false => drop(rounds.await),
@@ -248,7 +247,7 @@ impl Evaluator<'_> {
             return;
         }
         let (snapshot, config, now) = (self.shared.snapshot(), Arc::clone(config), self.clock.now());
-        let answers = self.answers.snapshot();
+        let answers = self.answers.clone();
         let rounds = blocking(move || {
             let evaluate = |(name, profile): (String, Arc<Profile>)| {
                 let evaluation =

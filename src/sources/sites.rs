@@ -1,7 +1,7 @@
 //! Sites, watched: where there are any, they replace the sites of the configuration.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -33,7 +33,7 @@ pub struct Sites {
     versions: watch::Sender<Option<Arc<Config>>>,
     seen: watch::Sender<BTreeMap<String, SeenSite>>,
     /// Clusters without a site of their own, as they were logged last.
-    left_out: Mutex<Vec<(String, String)>>,
+    left_out: Vec<(String, String)>,
 }
 
 impl Sites {
@@ -44,7 +44,7 @@ impl Sites {
             current: Arc::new(ArcSwap::new(config)),
             versions: watch::Sender::default(),
             seen: watch::Sender::default(),
-            left_out: Mutex::default(),
+            left_out: vec![],
         }
     }
 
@@ -144,15 +144,14 @@ impl Sites {
     }
 
     fn publish(
-        &self,
+        &mut self,
         base: &Arc<Config>,
         definitions: Option<&Vec<Arc<SiteDefinition>>>,
         discovered: &[Arc<SiteDefinition>],
     ) {
         let defined = definitions.unwrap_or(&base.sites);
         let Merged { sites, left_out } = sites::with_discovered(defined, discovered);
-        let mut logged = self.left_out.lock().unwrap_or_else(PoisonError::into_inner);
-        if *logged != left_out {
+        if self.left_out != left_out {
             for (cluster, site) in &left_out {
                 tracing::warn!(
                     cluster,
@@ -160,7 +159,7 @@ impl Sites {
                     "a remote cluster has no site of its own: another one has its nodes or its name"
                 );
             }
-            *logged = left_out;
+            self.left_out = left_out;
         }
         let config = match sites == base.sites {
             true => Arc::clone(base),

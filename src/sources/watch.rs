@@ -19,7 +19,6 @@ use edgeward_core::model::pod_record::PodRecord;
 use edgeward_core::model::site::are_same_places;
 use edgeward_core::resources::ResourceNames;
 use edgeward_core::units::Now;
-use edgeward_core::wire::pod::StringMap;
 use edgeward_core::wire::{node, pod};
 use futures::future::BoxFuture;
 use futures::{FutureExt as _, StreamExt as _};
@@ -28,8 +27,8 @@ use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
 use kube::client::{Body, ClientBuilder};
 use kube::runtime::watcher::{Config, Event};
 use kube::{Api, Client, Resource};
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use tokio::sync::watch;
 use tower::Service;
 
@@ -313,20 +312,8 @@ pub(super) fn unreadable<K: Resource>(kind: &'static str, object: &Raw<K>, error
 
 /// Whether a namespace carries the label that opts it in.
 fn opted_in(json: &str, keys: &Keys) -> Result<bool, serde_json::Error> {
-    #[derive(Deserialize)]
-    struct Object<'a> {
-        #[serde(borrow)]
-        metadata: Metadata<'a>,
-    }
-    #[derive(Deserialize)]
-    struct Metadata<'a> {
-        #[serde(borrow)]
-        labels: Option<StringMap<'a>>,
-    }
-    let Object { metadata } = serde_json::from_str(json)?;
-    Ok(metadata
-        .labels
-        .is_some_and(|labels| labels.get(&keys.managed) == Some("true")))
+    let object: Value = serde_json::from_str(json)?;
+    Ok(object["metadata"]["labels"][&*keys.managed] == "true")
 }
 
 /// Tells when the API server took a watch: bookmarks never get this far, and without events there is nothing else to tell

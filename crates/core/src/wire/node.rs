@@ -1,5 +1,6 @@
 //! The only reader of a node's wire form: JSON in, [`Node`] out.
 
+use serde::de::Error as _;
 use serde_json::Error;
 
 use crate::model::constraints::Taint;
@@ -15,13 +16,16 @@ use crate::wire::pod::{Condition, StringMap, Text};
 /// The text is not a node with a name, or a field that is read has the wrong type.
 pub fn from_json(json: &str) -> Result<Node, Error> {
     let node: Wire<'_> = serde_json::from_str(json)?;
+    if node.metadata.name.is_empty() {
+        return Err(Error::missing_field("name"));
+    }
     let spec = node.spec.unwrap_or_default();
     let status = node.status.unwrap_or_default();
     let allocatable = status.allocatable.unwrap_or_default();
     let ready = |condition: &Condition<'_>| condition.kind == "Ready" && condition.status == "True";
     let taint = |taint: Fields<'_>| Taint {
         key: (*taint.key).into(),
-        value: taint.value.as_deref().unwrap_or_default().into(),
+        value: (*taint.value).into(),
         effect: (*taint.effect).into(),
     };
     let labels = node.metadata.labels.unwrap_or_default();
@@ -69,10 +73,9 @@ struct Spec<'a> {
 
 #[derive(serde::Deserialize)]
 struct Fields<'a> {
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     key: Text<'a>,
-    value: Option<Text<'a>>,
-    #[serde(default)]
+    value: Text<'a>,
     effect: Text<'a>,
 }
 
@@ -86,9 +89,8 @@ struct Status<'a> {
 
 #[derive(serde::Deserialize)]
 struct Address<'a> {
-    #[serde(borrow, default, rename = "type")]
+    #[serde(borrow, rename = "type")]
     kind: Text<'a>,
-    #[serde(default)]
     address: Text<'a>,
 }
 

@@ -22,16 +22,16 @@ pub const MAX_AFFINITY: usize = 4096;
 pub fn read_claim(json: &str) -> Result<ClaimRecord, serde_json::Error> {
     let claim: Claim<'_> = serde_json::from_str(json)?;
     let spec = claim.spec.unwrap_or_default();
-    let phase = claim.status.and_then(|status| status.phase);
     let annotations = claim.metadata.and_then(|metadata| metadata.annotations);
     let selected = annotations
         .as_ref()
-        .and_then(|annotations| annotations.get(SELECTED_NODE));
+        .and_then(|annotations| annotations.get(SELECTED_NODE))
+        .unwrap_or_default();
     Ok(ClaimRecord {
-        volume: name(spec.volume_name.as_deref()),
-        class: name(spec.storage_class_name.as_deref()),
+        volume: name(&spec.volume_name),
+        class: name(&spec.storage_class_name),
         selected_node: name(selected),
-        lost: phase.is_some_and(|phase| phase == "Lost"),
+        lost: claim.status.is_some_and(|status| status.phase == "Lost"),
     })
 }
 
@@ -55,13 +55,11 @@ pub fn read_affinity(json: &str) -> Result<Option<VolumeAffinity>, serde_json::E
 /// It is none.
 pub fn read_class(json: &str) -> Result<ClassRecord, serde_json::Error> {
     let class: Class<'_> = serde_json::from_str(json)?;
-    let mode = class.volume_binding_mode.unwrap_or_default();
-    Ok(ClassRecord::new(&class.provisioner, &mode))
+    Ok(ClassRecord::new(&class.provisioner, &class.volume_binding_mode))
 }
 
-fn name(text: Option<&str>) -> Option<Arc<str>> {
-    let text = text.filter(|text| !text.is_empty() && text.len() <= LONGEST_NAME)?;
-    Some(text.into())
+fn name(text: &str) -> Option<Arc<str>> {
+    (1..=LONGEST_NAME).contains(&text.len()).then(|| text.into())
 }
 
 #[derive(serde::Deserialize)]
@@ -82,14 +80,14 @@ struct Metadata<'a> {
 #[serde(rename_all = "camelCase")]
 struct ClaimSpec<'a> {
     #[serde(borrow)]
-    volume_name: Option<Text<'a>>,
-    storage_class_name: Option<Text<'a>>,
+    volume_name: Text<'a>,
+    storage_class_name: Text<'a>,
 }
 
 #[derive(serde::Deserialize)]
 struct ClaimStatus<'a> {
     #[serde(borrow)]
-    phase: Option<Text<'a>>,
+    phase: Text<'a>,
 }
 
 #[derive(serde::Deserialize)]
@@ -114,9 +112,9 @@ struct NodeAffinity<'a> {
 #[derive(serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Class<'a> {
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     provisioner: Text<'a>,
-    volume_binding_mode: Option<Text<'a>>,
+    volume_binding_mode: Text<'a>,
 }
 
 #[cfg(test)]

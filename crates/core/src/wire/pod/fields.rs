@@ -12,7 +12,7 @@ use crate::resources::ResourceList;
 use crate::units::Quantity;
 
 /// A string that borrows from the document where it holds no escapes. (serde borrows a `Cow` only as a direct
-/// field, not inside lists and maps.) A null in a list or map is the empty string, as it is in Go.
+/// field, not inside lists and maps.) It is empty where it is missing or null, as it is in Go.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Text<'a>(pub Cow<'a, str>);
 
@@ -32,6 +32,13 @@ impl std::ops::Deref for Text<'_> {
     type Target = str;
     fn deref(&self) -> &str {
         &self.0
+    }
+}
+
+impl Text<'_> {
+    /// The text, unless it is empty.
+    pub fn stated(&self) -> Option<&str> {
+        Some(&*self.0).filter(|text| !text.is_empty())
     }
 }
 
@@ -102,13 +109,13 @@ pub struct Pod<'a> {
 #[serde(rename_all = "camelCase")]
 pub(super) struct Metadata<'a> {
     #[serde(borrow)]
-    pub(super) name: Option<Text<'a>>,
-    pub(super) generate_name: Option<Text<'a>>,
-    pub(super) namespace: Option<Text<'a>>,
-    pub(super) uid: Option<Text<'a>>,
-    pub(super) resource_version: Option<Text<'a>>,
-    pub(super) creation_timestamp: Option<Text<'a>>,
-    pub(super) deletion_timestamp: Option<Text<'a>>,
+    pub(super) name: Text<'a>,
+    pub(super) generate_name: Text<'a>,
+    pub(super) namespace: Text<'a>,
+    pub(super) uid: Text<'a>,
+    pub(super) resource_version: Text<'a>,
+    pub(super) creation_timestamp: Text<'a>,
+    pub(super) deletion_timestamp: Text<'a>,
     pub(super) labels: Option<StringMap<'a>>,
     pub(super) annotations: Option<StringMap<'a>>,
     pub(super) owner_references: Option<Vec<OwnerReference<'a>>>,
@@ -117,9 +124,9 @@ pub(super) struct Metadata<'a> {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct OwnerReference<'a> {
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     pub(super) kind: Text<'a>,
-    pub(super) uid: Option<Text<'a>>,
+    pub(super) uid: Text<'a>,
     pub(super) controller: Option<bool>,
 }
 
@@ -131,8 +138,8 @@ pub(super) struct Spec<'a> {
     pub(super) init_containers: Option<Vec<Container<'a>>>,
     pub(super) overhead: Option<ResourceList<'a>>,
     pub(super) resources: Option<Resources<'a>>,
-    pub(super) node_name: Option<Text<'a>>,
-    pub(super) scheduler_name: Option<Text<'a>>,
+    pub(super) node_name: Text<'a>,
+    pub(super) scheduler_name: Text<'a>,
     pub(super) node_selector: Option<&'a RawValue>,
     pub(super) affinity: Option<&'a RawValue>,
     pub(super) tolerations: Option<&'a RawValue>,
@@ -141,10 +148,10 @@ pub(super) struct Spec<'a> {
     pub(super) constraints: Constraints<'a>,
     pub(super) scheduling_gates: Option<Vec<SchedulingGate<'a>>>,
     pub(super) priority: Option<i32>,
-    pub(super) preemption_policy: Option<Text<'a>>,
+    pub(super) preemption_policy: Text<'a>,
     pub(super) termination_grace_period_seconds: Option<i64>,
-    pub(super) runtime_class_name: Option<Text<'a>>,
-    pub(super) priority_class_name: Option<Text<'a>>,
+    pub(super) runtime_class_name: Text<'a>,
+    pub(super) priority_class_name: Text<'a>,
     pub(super) volumes: Option<Vec<Volume<'a>>>,
     pub(super) automount_service_account_token: Option<bool>,
     pub(super) host_network: Option<bool>,
@@ -189,10 +196,10 @@ fn read<'a, T: Deserialize<'a>>(text: Option<&'a RawValue>) -> Result<Option<T>,
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Container<'a> {
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     pub(super) name: Text<'a>,
     pub(super) resources: Option<Resources<'a>>,
-    pub(super) restart_policy: Option<Text<'a>>,
+    pub(super) restart_policy: Text<'a>,
     pub(super) ports: Option<Vec<Port>>,
 }
 
@@ -208,7 +215,7 @@ impl<'a> Container<'a> {
 
     /// A restartable init container (KEP-753).
     pub(super) fn is_sidecar(&self) -> bool {
-        self.restart_policy.as_ref().is_some_and(|policy| policy == "Always")
+        self.restart_policy == "Always"
     }
 }
 
@@ -271,9 +278,8 @@ pub(crate) struct NodeSelectorTerm<'a> {
 
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct NodeSelectorRequirement<'a> {
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     pub(super) key: Text<'a>,
-    #[serde(default)]
     pub(super) operator: Text<'a>,
     pub(super) values: Option<Vec<Text<'a>>>,
 }
@@ -283,9 +289,9 @@ pub(crate) struct NodeSelectorRequirement<'a> {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Status<'a> {
     #[serde(borrow)]
-    pub(super) phase: Option<Text<'a>>,
+    pub(super) phase: Text<'a>,
     pub(super) conditions: Option<Vec<Condition<'a>>>,
-    pub(super) nominated_node_name: Option<Text<'a>>,
+    pub(super) nominated_node_name: Text<'a>,
     pub(super) container_statuses: Option<Vec<ContainerStatus<'a>>>,
     pub(super) init_container_statuses: Option<Vec<ContainerStatus<'a>>>,
     pub(super) resources: Option<Resources<'a>>,
@@ -294,18 +300,17 @@ pub(crate) struct Status<'a> {
 
 #[derive(Debug, Clone, Deserialize)]
 pub(in crate::wire) struct Condition<'a> {
-    #[serde(borrow, default, rename = "type")]
+    #[serde(borrow, rename = "type")]
     pub(in crate::wire) kind: Text<'a>,
-    #[serde(default)]
     pub(in crate::wire) status: Text<'a>,
-    pub(in crate::wire) reason: Option<Text<'a>>,
-    pub(in crate::wire) message: Option<Text<'a>>,
+    pub(in crate::wire) reason: Text<'a>,
+    pub(in crate::wire) message: Text<'a>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ContainerStatus<'a> {
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     pub(super) name: Text<'a>,
     pub(super) state: Option<ContainerState<'a>>,
     pub(super) resources: Option<Resources<'a>>,
@@ -322,20 +327,17 @@ pub(super) struct ContainerState<'a> {
 #[serde(rename_all = "camelCase")]
 pub(super) struct Terminated<'a> {
     #[serde(borrow)]
-    pub(super) started_at: Option<Text<'a>>,
-    pub(super) finished_at: Option<Text<'a>>,
+    pub(super) started_at: Text<'a>,
+    pub(super) finished_at: Text<'a>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct WireToleration<'a> {
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     key: Text<'a>,
-    #[serde(default)]
     operator: Text<'a>,
-    #[serde(default)]
     value: Text<'a>,
-    #[serde(default)]
     effect: Text<'a>,
     toleration_seconds: Option<i64>,
 }
@@ -354,14 +356,14 @@ impl<'a> WireToleration<'a> {
 
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct SchedulingGate<'a> {
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     pub(super) name: Text<'a>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Volume<'a> {
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     pub(super) name: Text<'a>,
     pub(super) persistent_volume_claim: Option<ClaimSource<'a>>,
     pub(super) ephemeral: Option<EphemeralSource<'a>>,
@@ -372,7 +374,7 @@ pub(super) struct Volume<'a> {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ClaimSource<'a> {
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     pub(super) claim_name: Text<'a>,
 }
 
