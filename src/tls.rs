@@ -33,6 +33,7 @@ mod verification;
 pub use authority::{Authority, Pem, Service};
 pub use clients::ClientCaFault;
 pub use pair::{Fault, Pair};
+pub(crate) use served::with_anybody;
 pub use served::{Chain, served, shown};
 pub use stored::{Contents, Stored};
 pub(crate) use verification::{validity, verify};

@@ -17,6 +17,7 @@ use tokio::time::timeout;
 
 use crate::instruments::metrics::Metrics;
 use crate::platform::clock::Clock;
+use crate::platform::random;
 use candidate::{Candidate, Step};
 
 /// How long one request may take: within the time that the Lease is ours for certain there is room for two.
@@ -282,8 +283,7 @@ impl Election {
 }
 
 fn jitter() -> Permille {
-    let choice = uuid::Uuid::new_v4().as_u128() % u128::from(JITTER);
-    Permille(u32::try_from(choice).unwrap_or(0))
+    Permille(random() as u32 % JITTER)
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ use tokio::sync::watch;
 
 use crate::instruments::metrics::Metrics;
 use crate::platform::clock::Clock;
+use crate::platform::random;
 use crate::sources::Changes;
 use crate::sources::configuration::Versions;
 
@@ -331,10 +332,6 @@ impl Prober {
             links.insert(self.site.clone(), self.health.link());
         });
     }
-}
-
-fn random() -> u64 {
-    uuid::Uuid::new_v4().as_u64_pair().1
 }
 
 #[cfg(test)]

@@ -3,7 +3,6 @@
 //! Each is opened for 20 to 30 seconds: that it could be opened again is how a quiet cluster is told from a dead connection.
 
 use std::fmt::Debug;
-use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use futures::stream::BoxStream;
@@ -15,9 +14,12 @@ use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 
 use crate::instruments::metrics::Metrics;
+use crate::platform::random;
 
-/// The seconds for which a watch is opened; each picks one, so that those of several kinds and replicas do not end together.
-const OPEN_SECONDS: RangeInclusive<u32> = 20..=30;
+/// The least seconds for which a watch is opened, and below how many more; each picks some, so that those of several kinds and
+/// replicas do not end together.
+const OPEN_SECONDS: u32 = 20;
+const MORE_SECONDS: u32 = 11;
 
 /// How many objects are on a page of a list, all of which are in memory: a tenant may write pods of 1.5 MB.
 const PAGE: u32 = 5;
@@ -38,7 +40,8 @@ pub(super) fn events<K>(api: Api<K>, config: Config) -> impl Stream<Item = Resul
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
-    let config = config.timeout(open_seconds()).page_size(PAGE).streaming_lists();
+    let seconds = OPEN_SECONDS + random() as u32 % MORE_SECONDS;
+    let config = config.timeout(seconds).page_size(PAGE).streaming_lists();
     let watch = Watch {
         events: watcher(api.clone(), config.clone()).boxed(),
         api,
@@ -131,12 +134,6 @@ pub(super) fn count_and_log(kind: &'static str, error: Error, metrics: &Metrics)
     metrics.watch_failures.at([kind]).inc();
     let error = format!("{:#}", anyhow::Error::from(error));
     tracing::warn!(kind, error, "watch failed; it is tried again");
-}
-
-/// For how long to open a watch.
-fn open_seconds() -> u32 {
-    let choice = uuid::Uuid::new_v4().as_u128() % (OPEN_SECONDS.count() as u128);
-    OPEN_SECONDS.start() + u32::try_from(choice).unwrap_or(0)
 }
 
 /// The pauses after failures.

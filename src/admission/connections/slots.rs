@@ -13,6 +13,7 @@ use crate::admission::connections::stream::Closing;
 use crate::admission::connections::{AGE_LIMIT, Port};
 use crate::instruments::metrics::Metrics;
 use crate::platform::clock::Clock;
+use crate::platform::random;
 
 /// The connections of a port. Clones share them.
 ///
@@ -149,7 +150,7 @@ impl Connections {
         };
         slots.taken.insert(id, taken);
         let age = u64::try_from(AGE_LIMIT.as_micros()).unwrap_or(u64::MAX);
-        let jitter = uuid::Uuid::new_v4().as_u64_pair().0 % age;
+        let jitter = random() % age;
         Some(Slot {
             shared: Arc::clone(shared),
             id,
