@@ -130,23 +130,16 @@ pub(super) async fn follow<K, T: PartialEq>(
     K: Resource<DynamicType = ()> + 'static,
     Raw<K>: DeserializeOwned,
 {
-    let become_empty = |standing| change(&mut |seen| seen.becomes(Seen::without_objects(standing)));
     let mut last_error = String::new();
     loop {
         let mut pause = PERIOD;
-        match is_installed::<K>(client).await {
-            Ok(true) => {
+        match watch(kind, rights, client, metrics, &read, &change).await {
+            Ok(standing) => {
                 last_error.clear();
-                if watch(kind, rights, client, metrics, &read, &change).await == FORBIDDEN {
-                    become_empty(Standing::Forbidden);
+                change(&mut |seen| seen.becomes(Seen::without_objects(standing)));
+                if standing == Standing::Forbidden {
                     pause = FORBIDDEN_PERIOD;
-                } else {
-                    become_empty(Standing::NotInstalled);
                 }
-            }
-            Ok(false) => {
-                last_error.clear();
-                become_empty(Standing::NotInstalled);
             }
             Err(error) => {
                 metrics.watch_failures.at([kind]).inc();
@@ -179,7 +172,10 @@ const NOT_FOUND: u16 = 404;
 /// The API server does not let us read it.
 pub(super) const FORBIDDEN: u16 = 403;
 
-/// Returns the HTTP status that ends it.
+/// Watches the objects until they cannot be; how they stand then.
+///
+/// # Errors
+/// It is not known whether the kind is served.
 async fn watch<K, T: PartialEq>(
     kind: &'static str,
     rights: Rights,
@@ -187,11 +183,14 @@ async fn watch<K, T: PartialEq>(
     metrics: &Metrics,
     read: impl Fn(&Raw<K>, Option<&T>) -> Option<T>,
     change: impl Fn(&mut dyn FnMut(&mut Seen<T>) -> bool),
-) -> u16
+) -> kube::Result<Standing>
 where
     K: Resource<DynamicType = ()> + 'static,
     Raw<K>: DeserializeOwned,
 {
+    if !is_installed::<K>(client).await? {
+        return Ok(Standing::NotInstalled);
+    }
     let mut events = watcher::events(Api::<Raw<K>>::all(client.clone()), Config::default());
     let mut listed = BTreeMap::new();
     while let Some(event) = events.next().await {
@@ -201,13 +200,13 @@ where
                 change(&mut |seen| event.take().is_some_and(|event| seen.apply(event, &mut listed, &read)));
             }
             Err(error) => match watcher::code(&error) {
-                Some(FORBIDDEN) if rights == Rights::Optional => return FORBIDDEN,
-                Some(NOT_FOUND) => return NOT_FOUND,
+                Some(FORBIDDEN) if rights == Rights::Optional => return Ok(Standing::Forbidden),
+                Some(NOT_FOUND) => break,
                 _ => watcher::count_and_log(kind, error, metrics),
             },
         }
     }
-    NOT_FOUND
+    Ok(Standing::NotInstalled)
 }
 
 fn key<K: Resource>(object: &K) -> Key {

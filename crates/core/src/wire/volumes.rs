@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::excerpt::LONGEST_NAME;
 use crate::model::constraints::{Term, VolumeAffinity};
 use crate::model::volumes::{ClaimRecord, ClassRecord};
-use crate::wire::pod::{NodeSelector, StringMap, Text};
+use crate::wire::pod::NodeSelector;
 
 /// The annotation by which kube-scheduler has a volume made for a node.
 const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
@@ -20,18 +21,13 @@ pub const MAX_AFFINITY: usize = 4096;
 /// # Errors
 /// It is none.
 pub fn read_claim(json: &str) -> Result<ClaimRecord, serde_json::Error> {
-    let claim: Claim<'_> = serde_json::from_str(json)?;
-    let spec = claim.spec.unwrap_or_default();
-    let annotations = claim.metadata.and_then(|metadata| metadata.annotations);
-    let selected = annotations
-        .as_ref()
-        .and_then(|annotations| annotations.get(SELECTED_NODE))
-        .unwrap_or_default();
+    let claim: Value = serde_json::from_str(json)?;
+    let spec = &claim["spec"];
     Ok(ClaimRecord {
-        volume: name(&spec.volume_name),
-        class: name(&spec.storage_class_name),
-        selected_node: name(selected),
-        lost: claim.status.is_some_and(|status| status.phase == "Lost"),
+        volume: name(&spec["volumeName"]),
+        class: name(&spec["storageClassName"]),
+        selected_node: name(&claim["metadata"]["annotations"][SELECTED_NODE]),
+        lost: claim["status"]["phase"] == "Lost",
     })
 }
 
@@ -54,44 +50,21 @@ pub fn read_affinity(json: &str) -> Result<Option<VolumeAffinity>, serde_json::E
 /// # Errors
 /// It is none.
 pub fn read_class(json: &str) -> Result<ClassRecord, serde_json::Error> {
-    let class: Class<'_> = serde_json::from_str(json)?;
-    Ok(ClassRecord::new(&class.provisioner, &class.volume_binding_mode))
+    let class: Value = serde_json::from_str(json)?;
+    let [provisioner, mode] = ["provisioner", "volumeBindingMode"].map(|field| class[field].as_str());
+    Ok(ClassRecord::new(
+        provisioner.unwrap_or_default(),
+        mode.unwrap_or_default(),
+    ))
 }
 
-fn name(text: &str) -> Option<Arc<str>> {
+fn name(text: &Value) -> Option<Arc<str>> {
+    let text = text.as_str()?;
     (1..=LONGEST_NAME).contains(&text.len()).then(|| text.into())
 }
 
 #[derive(serde::Deserialize)]
-pub(crate) struct Claim<'a> {
-    #[serde(borrow)]
-    metadata: Option<Metadata<'a>>,
-    spec: Option<ClaimSpec<'a>>,
-    status: Option<ClaimStatus<'a>>,
-}
-
-#[derive(serde::Deserialize)]
-struct Metadata<'a> {
-    #[serde(borrow)]
-    annotations: Option<StringMap<'a>>,
-}
-
-#[derive(Default, serde::Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct ClaimSpec<'a> {
-    #[serde(borrow)]
-    volume_name: Text<'a>,
-    storage_class_name: Text<'a>,
-}
-
-#[derive(serde::Deserialize)]
-struct ClaimStatus<'a> {
-    #[serde(borrow)]
-    phase: Text<'a>,
-}
-
-#[derive(serde::Deserialize)]
-pub(crate) struct Volume<'a> {
+struct Volume<'a> {
     #[serde(borrow)]
     spec: Option<VolumeSpec<'a>>,
 }
@@ -107,14 +80,6 @@ struct VolumeSpec<'a> {
 struct NodeAffinity<'a> {
     #[serde(borrow)]
     required: Option<&'a RawValue>,
-}
-
-#[derive(serde::Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Class<'a> {
-    #[serde(borrow)]
-    provisioner: Text<'a>,
-    volume_binding_mode: Text<'a>,
 }
 
 #[cfg(test)]
