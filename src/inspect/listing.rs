@@ -11,7 +11,6 @@ use edgeward_core::units::{Micros, Moment};
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
 use kube::api::ListParams;
 use kube::{Api, Resource};
-use serde::de::DeserializeOwned;
 
 use crate::inspect::Connection;
 use crate::instruments::logs::LogLimit;
@@ -124,7 +123,6 @@ pub async fn list_and_probe(
 pub(super) async fn all<K, T>(connection: &Connection, read: impl Fn(&Raw<K>) -> Option<T>) -> anyhow::Result<Vec<T>>
 where
     K: Resource<DynamicType = ()> + 'static,
-    Raw<K>: DeserializeOwned,
 {
     let api = Api::<Raw<K>>::all(connection.client.clone());
     let mut all = Vec::new();

@@ -16,7 +16,6 @@ use edgeward_core::units::Micros;
 use edgeward_core::wire::liqo::{self as wire, Latency};
 use edgeward_core::wire::liqo_objects::{LiqoObjects, MAX_DISCOVERED};
 use kube::{Client, Resource};
-use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 
 use crate::instruments::metrics::Metrics;
@@ -151,7 +150,6 @@ impl Liqo {
         kind: impl Fn(&mut Kinds) -> &mut Kind<T>,
     ) where
         K: Resource<DynamicType = ()> + 'static,
-        Raw<K>: DeserializeOwned,
     {
         let read = |object: &Raw<K>, _: Option<&_>| Some(read(object));
         objects::follow(name, Rights::Optional, &self.client, &self.metrics, read, |change| {

@@ -8,7 +8,6 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use kube::runtime::watcher::{Config, Event};
 use kube::{Api, Client, Resource};
-use serde::de::DeserializeOwned;
 
 use crate::instruments::metrics::Metrics;
 use crate::sources::raw::Raw;
@@ -128,7 +127,6 @@ pub(super) async fn follow<K, T: PartialEq>(
     change: impl Fn(&mut dyn FnMut(&mut Seen<T>) -> bool),
 ) where
     K: Resource<DynamicType = ()> + 'static,
-    Raw<K>: DeserializeOwned,
 {
     let mut last_error = String::new();
     loop {
@@ -186,7 +184,6 @@ async fn watch<K, T: PartialEq>(
 ) -> kube::Result<Standing>
 where
     K: Resource<DynamicType = ()> + 'static,
-    Raw<K>: DeserializeOwned,
 {
     if !is_installed::<K>(client).await? {
         return Ok(Standing::NotInstalled);

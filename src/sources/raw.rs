@@ -7,7 +7,6 @@ use std::marker::PhantomData;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::api::ListParams;
 use kube::{Api, Resource};
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, de};
 use serde_json::value::RawValue;
 
@@ -68,10 +67,7 @@ pub(crate) async fn list<K>(
     api: &Api<Raw<K>>,
     mut params: ListParams,
     mut each: impl FnMut(&Raw<K>),
-) -> kube::Result<()>
-where
-    Raw<K>: Clone + Debug + DeserializeOwned,
-{
+) -> kube::Result<()> {
     loop {
         let page = api.list(&params).await?;
         page.items.iter().for_each(&mut each);

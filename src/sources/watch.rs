@@ -27,7 +27,6 @@ use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
 use kube::client::{Body, ClientBuilder};
 use kube::runtime::watcher::{Config, Event};
 use kube::{Api, Client, Resource};
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::sync::watch;
 use tower::Service;
@@ -174,7 +173,6 @@ impl Cluster {
         gone: impl Fn(&Raw<K>) -> Option<C>,
     ) where
         K: Resource<DynamicType = ()> + 'static,
-        Raw<K>: DeserializeOwned,
     {
         let kind = kind.into();
         let mut events = watcher::events(Api::<Raw<K>>::all(self.client()), Config::default());

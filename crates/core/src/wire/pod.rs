@@ -23,7 +23,7 @@ use crate::model::volumes::{MAX_CLAIMS, VolumeClaim};
 use crate::model::workload::{StatedPlacement, Workload};
 use crate::resources::{ResourceList, is_pod_level};
 use crate::units::Micros;
-use fields::{Constraints, Container, NodeSelectorRequirement, Resources, Spec, WireToleration};
+use fields::{Constraints, Container, NodeSelectorRequirement, Resources, Spec, UnreadPod, WireToleration};
 
 pub use decided::ObservedDecision;
 pub(in crate::wire) use fields::Condition;
@@ -76,14 +76,7 @@ impl<'a> Pod<'a> {
     /// # Errors
     /// It is no pod.
     pub fn from_json(json: &'a str) -> Result<Self, serde_json::Error> {
-        Self::read(json, usize::MAX)
-    }
-
-    /// Skips constraints of more than `most` bytes.
-    fn read(json: &'a str, most: usize) -> Result<Self, serde_json::Error> {
-        let mut pod: Self = serde_json::from_str(json)?;
-        pod.spec.read_constraints(most)?;
-        Ok(pod)
+        serde_json::from_str(json)
     }
 
     /// Reads a pod that exists as [`Self::from_json`] does, but skips affinity and tolerations if they and its nodeSelector have more
@@ -92,7 +85,7 @@ impl<'a> Pod<'a> {
     /// # Errors
     /// It is no pod.
     pub fn without_long_constraints(json: &'a str) -> Result<Self, serde_json::Error> {
-        Self::read(json, MAX_CONSTRAINTS)
+        serde_json::from_str::<UnreadPod<'a>>(json)?.read(MAX_CONSTRAINTS)
     }
 
     /// The pod's annotations, if the field is there.

@@ -2,8 +2,9 @@
 
 use std::borrow::{Borrow, Cow};
 use std::collections::BTreeMap;
+use std::fmt;
 
-use serde::de::IgnoredAny;
+use serde::de::{self, IgnoredAny, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
@@ -42,24 +43,50 @@ impl Text<'_> {
     }
 }
 
-impl Borrow<str> for Text<'_> {
-    fn borrow(&self) -> &str {
-        self
+impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Option::<Key<'a>>::deserialize(deserializer)?;
+        Ok(Self(text.unwrap_or_default().0))
     }
 }
 
-impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
+/// A key of a map, which is never missing. It borrows as [`Text`] does.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Key<'a>(Cow<'a, str>);
+
+impl Borrow<str> for Key<'_> {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Key<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Default, Deserialize)]
-        struct Borrowed<'a>(#[serde(borrow)] Cow<'a, str>);
-        let text = Option::<Borrowed<'a>>::deserialize(deserializer)?;
-        Ok(Self(text.unwrap_or_default().0))
+        struct KeyVisitor;
+
+        impl<'de> Visitor<'de> for KeyVisitor {
+            type Value = Key<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string")
+            }
+
+            fn visit_borrowed_str<E: de::Error>(self, text: &'de str) -> Result<Key<'de>, E> {
+                Ok(Key(text.into()))
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Key<'de>, E> {
+                Ok(Key(text.to_owned().into()))
+            }
+        }
+
+        deserializer.deserialize_str(KeyVisitor)
     }
 }
 
 /// A map of strings; the last of several equal keys counts.
 #[derive(Debug, Clone, Default, Deserialize)]
-pub struct StringMap<'a>(#[serde(borrow)] BTreeMap<Text<'a>, Text<'a>>);
+pub struct StringMap<'a>(#[serde(borrow)] BTreeMap<Key<'a>, Text<'a>>);
 
 impl<'a> StringMap<'a> {
     /// The value of `key`.
@@ -74,7 +101,7 @@ impl<'a> StringMap<'a> {
 
     /// Keys and values.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0.iter().map(|(key, value)| (&**key, &**value))
+        self.0.iter().map(|(key, value)| (&*key.0, &**value))
     }
 
     /// Keys and values, borrowed from the document where possible.
@@ -85,24 +112,51 @@ impl<'a> StringMap<'a> {
 
 impl<'de: 'a, 'a> Deserialize<'de> for ResourceList<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let quantities = BTreeMap::<Text<'a>, Option<Quantity>>::deserialize(deserializer)?.into_iter();
+        let quantities = BTreeMap::<Key<'a>, Option<Quantity>>::deserialize(deserializer)?.into_iter();
         Ok(quantities
             .map(|(name, quantity)| (name.0, quantity.unwrap_or_default()))
             .collect())
     }
 }
 
-/// A pod. It is read by [`Pod::from_json`]: the fields alone lack its constraints.
-#[derive(Debug, Clone, Deserialize)]
+/// A pod.
+#[derive(Debug, Clone)]
 pub struct Pod<'a> {
-    #[serde(borrow)]
     pub(super) metadata: Option<Metadata<'a>>,
     pub(super) spec: Spec<'a>,
     /// Read only of pods that exist: whatever is there on arrival does not count.
     pub(super) status: Option<&'a RawValue>,
     /// Annotations that count as its own: see [`Pod::inherit`].
-    #[serde(skip)]
     pub(super) inherited: Vec<(String, String)>,
+}
+
+/// A pod whose constraints are not read yet.
+#[derive(Deserialize)]
+pub(super) struct UnreadPod<'a> {
+    #[serde(borrow)]
+    metadata: Option<Metadata<'a>>,
+    spec: Spec<'a>,
+    status: Option<&'a RawValue>,
+}
+
+impl<'a> UnreadPod<'a> {
+    /// Reads the constraints if they have at most `most` bytes.
+    pub(super) fn read(mut self, most: usize) -> Result<Pod<'a>, serde_json::Error> {
+        self.spec.read_constraints(most)?;
+        Ok(Pod {
+            metadata: self.metadata,
+            spec: self.spec,
+            status: self.status,
+            inherited: vec![],
+        })
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Pod<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let pod = UnreadPod::deserialize(deserializer)?;
+        pod.read(usize::MAX).map_err(de::Error::custom)
+    }
 }
 
 #[derive(Debug, Clone, Deserialize)]
