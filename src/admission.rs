@@ -19,9 +19,9 @@ pub use responder::Responder;
 
 use std::time::Duration;
 
-use review::{NoOpinion, NotAReview, Reviewer};
+use review::{NoOpinion, NotAReview};
 
-/// What the server asks. [`Reviewer`] is the answer in production; tests bring slow and broken ones.
+/// What the server asks. [`Reviewer`](review::Reviewer) is the answer in production; tests bring slow and broken ones.
 pub trait Answer: Send + Sync + 'static {
     /// Answers one AdmissionReview in JSON with the bytes of the AdmissionReview response. Synchronous,
     /// microseconds; one that takes long keeps a worker of the runtime and a turn. May panic: a bug in one review must not cost
@@ -39,14 +39,4 @@ pub trait Answer: Send + Sync + 'static {
     /// # Errors
     /// The body is not even a review to which "allowed" could be said.
     fn no_opinion(&self, body: &[u8], why: NoOpinion, elapsed: Duration) -> Result<Vec<u8>, NotAReview>;
-}
-
-impl Answer for Reviewer {
-    fn review(&self, body: &[u8], responder: &Responder) -> Result<Vec<u8>, NotAReview> {
-        Self::review(self, body, responder)
-    }
-
-    fn no_opinion(&self, body: &[u8], why: NoOpinion, elapsed: Duration) -> Result<Vec<u8>, NotAReview> {
-        Self::no_opinion(self, body, why, elapsed)
-    }
 }

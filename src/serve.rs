@@ -87,20 +87,10 @@ impl Server {
     /// # Errors
     /// No certificate, or a port that cannot be had. Nothing is left running then.
     pub async fn start<A: Answer>(options: ServeOptions<A>) -> anyhow::Result<Self> {
-        let ServeOptions {
-            listen,
-            health_listen,
-            answer,
-            metrics,
-            readiness,
-            clock,
-            shutdown_delay,
-            tasks,
-            ..
-        } = options;
+        let (metrics, readiness, clock) = (options.metrics, options.readiness, options.clock);
         // Before a self-signed CA is written over that of the process that has the port.
-        let (admission_socket, admission) = bind(listen, ADMISSION)?;
-        let (health_socket, health) = bind(health_listen, HEALTH)?;
+        let (admission_socket, admission) = bind(options.listen, ADMISSION)?;
+        let (health_socket, health) = bind(options.health_listen, HEALTH)?;
         let mut certificates = Certificates::load(&options.tls, clock, Arc::clone(&metrics)).await?;
         if let Some(client_ca) = &options.client_ca {
             certificates = certificates.only_for(client_ca).await?;
@@ -111,7 +101,7 @@ impl Server {
 
         let mut supervisor = Supervisor::default();
         let connections = Connections::new(admission::ADMISSION, clock, Arc::clone(&metrics));
-        let router = server::router(answer, Arc::clone(&metrics), readiness.phase(), clock)?;
+        let router = server::router(options.answer, Arc::clone(&metrics), readiness.phase(), clock)?;
         let listener = server::listen(
             admission_socket,
             tls,
@@ -124,7 +114,7 @@ impl Server {
         supervisor.spawn(health::serve(health_socket, readiness.clone(), metrics, clock)?);
         let loaded = move || awaited.into_iter().for_each(Requirement::met);
         supervisor.spawn(Task::endless(CERTIFICATE, certificates.follow(loaded)));
-        for task in tasks {
+        for task in options.tasks {
             supervisor.spawn(task);
         }
         tracing::info!(%admission, %health, "serving");
@@ -133,7 +123,7 @@ impl Server {
             health,
             ca_bundle,
             readiness,
-            shutdown_delay,
+            shutdown_delay: options.shutdown_delay,
             connections,
             supervisor,
         })

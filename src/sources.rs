@@ -5,7 +5,6 @@
 pub mod configuration;
 mod fleet_file;
 pub(crate) mod liqo;
-pub(crate) mod list;
 pub mod namespaced_name;
 pub(crate) mod objects;
 pub(crate) mod policies;
@@ -30,7 +29,7 @@ use edgeward_core::queue::Plan;
 use edgeward_core::units::{Micros, Moment, Now};
 use tokio::sync::{mpsc, watch as channel};
 
-use crate::instruments::metrics::Metrics;
+use crate::instruments::metrics::{Metrics, count};
 use crate::platform::blocking::blocking;
 use crate::platform::clock::Clock;
 
@@ -148,19 +147,20 @@ impl Observer {
         .await;
         if let Some(plan) = publication.plan {
             let age = plan.oldest.map(|since| now.moment.since(since));
-            self.metrics
-                .waitlist
-                .held(plan.held, age.map(|age| seconds_before(now, age)));
+            self.metrics.held_pods.set(count(plan.held));
+            let oldest = age.map_or(0, |age| seconds_before(now, age));
+            self.metrics.held_oldest.set(oldest);
             self.plans.send_replace(Arc::new(plan));
         }
         if let Some(report) = publication.report {
             self.backstop_reports.send_replace(Arc::new(report));
         }
-        let (view, cache) = (&self.metrics.view, engine.cache());
-        view.cached_pods(cache.pods());
+        let cache = engine.cache();
+        self.metrics.cached_pods.set(count(cache.pods()));
         for kind in Kind::ALL {
             if let Some(at) = cache.last_event(kind) {
-                view.last_event(kind, seconds_before(now, now.moment.since(at)));
+                let heard = seconds_before(now, now.moment.since(at));
+                self.metrics.watch_heard.at([kind.as_str()]).set(heard);
             }
         }
         publication.effects.into_iter().for_each(then);

@@ -33,6 +33,7 @@ mod verification;
 pub use authority::{Authority, Pem, Service};
 pub use clients::ClientCaFault;
 pub use pair::{Fault, Pair};
+pub(crate) use served::with_anybody;
 pub use served::{Chain, served, shown};
 pub use stored::{Contents, Stored};
 pub(crate) use verification::{validity, verify};
@@ -301,7 +302,7 @@ async fn follow_files(mut watch: Watch, current: &Current, clock: Clock, metrics
         let contents = match watch.changed().await {
             Ok(contents) => contents,
             Err(error) => {
-                metrics.tls.reload(OF, Reload::Unreadable);
+                metrics.tls_reload(OF, Reload::Unreadable);
                 tracing::warn!(%error, "certificate files cannot be read, the old certificate stays");
                 continue;
             }
@@ -309,7 +310,7 @@ async fn follow_files(mut watch: Watch, current: &Current, clock: Clock, metrics
         match Pair::from_contents(&contents, clock.wall()) {
             Ok(pair) => {
                 current.take_over(pair, "certificate reloaded", metrics);
-                metrics.tls.reload(OF, Reload::Loaded);
+                metrics.tls_reload(OF, Reload::Loaded);
                 early = None;
             }
             Err(fault) => {
@@ -318,7 +319,7 @@ async fn follow_files(mut watch: Watch, current: &Current, clock: Clock, metrics
                     _ => None,
                 };
                 if begins.is_none() || begins != early {
-                    metrics.tls.reload(OF, Reload::Refused);
+                    metrics.tls_reload(OF, Reload::Refused);
                     tracing::warn!(error = %fault, "new certificate refused, the old certificate stays");
                 }
                 if begins.is_some() {
@@ -359,7 +360,7 @@ async fn follow_secret(
                 loaded();
             }
         } else if loaded.is_none() && said.is_empty() || faults != said {
-            metrics.tls.reload(TlsMaterial::Certificate, Reload::Refused);
+            metrics.tls_reload(TlsMaterial::Certificate, Reload::Refused);
             let instead = match loaded {
                 None => "the old certificate stays",
                 Some(_) => "not ready until there is one",
@@ -390,7 +391,7 @@ fn take_stored(stored: Stored, may: bool, current: &Current, metrics: &Metrics) 
     let is_usable = stored.leaf.is_some();
     if let Some(pair) = stored.leaf.filter(|pair| may && !current.is(pair)) {
         current.take_over(pair, "certificate loaded", metrics);
-        metrics.tls.reload(TlsMaterial::Certificate, Reload::Loaded);
+        metrics.tls_reload(TlsMaterial::Certificate, Reload::Loaded);
     }
     (is_usable, stored.faults)
 }
@@ -401,7 +402,7 @@ async fn follow_client_ca(mut watch: Watch, clients: &Clients, clock: Clock, met
         let contents = match watch.changed().await {
             Ok(contents) => contents,
             Err(error) => {
-                metrics.tls.reload(OF, Reload::Unreadable);
+                metrics.tls_reload(OF, Reload::Unreadable);
                 tracing::warn!(%error, "the authorities of clients cannot be read, the old ones stay");
                 continue;
             }
@@ -410,10 +411,10 @@ async fn follow_client_ca(mut watch: Watch, clients: &Clients, clock: Clock, met
             Ok(authorities) => {
                 announce_client_ca(&authorities);
                 clients.0.store(Arc::new(authorities));
-                metrics.tls.reload(OF, Reload::Loaded);
+                metrics.tls_reload(OF, Reload::Loaded);
             }
             Err(fault) => {
-                metrics.tls.reload(OF, Reload::Refused);
+                metrics.tls_reload(OF, Reload::Refused);
                 tracing::warn!(error = %fault, "new authorities of clients refused, the old ones stay");
             }
         }
@@ -483,7 +484,7 @@ impl Current {
     }
 
     fn take_over(&self, pair: Pair, message: &'static str, metrics: &Metrics) {
-        metrics.tls.certificate_not_after(pair.not_after.as_second());
+        metrics.certificate_not_after.set(pair.not_after.as_second());
         let names = pair.names.join(",");
         tracing::info!(names, not_after = %pair.not_after, chain = pair.key.cert.len(), "{message}");
         if pair.names.is_empty() {

@@ -4,6 +4,7 @@
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
+use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,10 +24,11 @@ use edgeward_core::units::Micros;
 use edgeward_core::wire::pod::{Pod, Text};
 use json_patch::PatchOperation;
 use serde::de::Error as _;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 
-use crate::admission::Responder;
+use crate::admission::{Answer, Responder};
 use crate::instruments::logs::LogLimit;
 use crate::instruments::metrics::Metrics;
 use crate::platform::clock::Clock;
@@ -56,19 +58,17 @@ pub enum NoOpinion {
 }
 
 impl NoOpinion {
-    fn reason(self) -> Reason {
+    fn reason_and_warning(self) -> (Reason, &'static str) {
         match self {
-            NoOpinion::Deadline => Reason::Deadline,
-            NoOpinion::Panic => Reason::Panic,
-            NoOpinion::NotReady => Reason::NotReady,
-        }
-    }
-
-    fn warning(self) -> &'static str {
-        match self {
-            NoOpinion::Deadline => "edgeward could not decide in time; the pod was left as it is",
-            NoOpinion::Panic => "edgeward failed on this pod, which was left as it is; please report its log",
-            NoOpinion::NotReady => "edgeward is not ready yet; the pod was left as it is",
+            NoOpinion::Deadline => (
+                Reason::Deadline,
+                "edgeward could not decide in time; the pod was left as it is",
+            ),
+            NoOpinion::Panic => (
+                Reason::Panic,
+                "edgeward failed on this pod, which was left as it is; please report its log",
+            ),
+            NoOpinion::NotReady => (Reason::NotReady, "edgeward is not ready yet; the pod was left as it is"),
         }
     }
 }
@@ -95,14 +95,9 @@ pub struct Reviewer {
     pub log_limit: LogLimit,
 }
 
-impl Reviewer {
-    /// Answers one AdmissionReview in JSON with the bytes of the AdmissionReview response. Cost: two passes over the body and one over
-    /// the nodes. Logs one line for a pod that is decided, and some for others. Reserves, counts and logs nothing if somebody else
-    /// answers already.
-    ///
-    /// # Errors
-    /// The body is not an AdmissionReview with a request.
-    pub fn review(&self, body: &[u8], responder: &Responder) -> Result<Vec<u8>, NotAReview> {
+impl Answer for Reviewer {
+    /// Cost: two passes over the body and one over the nodes. Logs one line for a pod that is decided, and some for others.
+    fn review(&self, body: &[u8], responder: &Responder) -> Result<Vec<u8>, NotAReview> {
         let request = Request::read(body)?;
         let Some(object) = request.object.filter(|_| request.is_pod_create()) else {
             let response = self.untouched(
@@ -132,6 +127,29 @@ impl Reviewer {
         Ok(response.bytes())
     }
 
+    /// Reads nothing of the body but the uid.
+    fn no_opinion(&self, body: &[u8], why: NoOpinion, elapsed: Duration) -> Result<Vec<u8>, NotAReview> {
+        let request = Request::read(body)?;
+        let (reason, warning) = why.reason_and_warning();
+        self.count(Action::PassThrough, reason, "none", elapsed);
+        let reason = reason.as_str();
+        if let Some(held_back) = self.log_limit.due(reason) {
+            tracing::warn!(
+                uid = &*request.uid,
+                namespace = request.namespace(),
+                reason,
+                held_back,
+                "no opinion"
+            );
+        }
+        let mut response = Response::allowed(&request.uid);
+        response.warn(warning);
+        response.audit("reason", reason);
+        Ok(response.bytes())
+    }
+}
+
+impl Reviewer {
     /// Answers the review of this pod.
     fn decide(&self, request: &Request<'_>, mut pod: Pod<'_>, responder: &Responder) -> Vec<u8> {
         // One version for the whole review.
@@ -164,29 +182,6 @@ impl Reviewer {
             self.log(request, &pod, &workload, &verdict);
         }
         bytes
-    }
-
-    /// "Allowed, no patch" with a warning that says why, counted with this time. Reads nothing of the body but the uid.
-    ///
-    /// # Errors
-    /// The body is not an AdmissionReview with a request.
-    pub fn no_opinion(&self, body: &[u8], why: NoOpinion, elapsed: Duration) -> Result<Vec<u8>, NotAReview> {
-        let request = Request::read(body)?;
-        self.count(Action::PassThrough, why.reason(), "none", elapsed);
-        let reason = why.reason().as_str();
-        if let Some(held_back) = self.log_limit.due(reason) {
-            tracing::warn!(
-                uid = &*request.uid,
-                namespace = request.namespace(),
-                reason,
-                held_back,
-                "no opinion"
-            );
-        }
-        let mut response = Response::allowed(&request.uid);
-        response.warn(why.warning());
-        response.audit("reason", why.reason().as_str());
-        Ok(response.bytes())
     }
 
     /// The answer to a review that there is nothing to decide about, or too much.
@@ -327,7 +322,7 @@ fn respond<'a>(
         }
         Action::Deny => {
             let faults = verdict.faults.iter().map(ToString::to_string).collect::<Vec<_>>();
-            response.deny(format!("invalid SLO: {}", faults.join("; ")));
+            response.deny(&format!("invalid SLO: {}", faults.join("; ")));
         }
     }
     response.audit("reason", verdict.reason.as_str());
@@ -460,17 +455,17 @@ impl<'a> Request<'a> {
 }
 
 /// `AdmissionReview.response`.
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Response<'a> {
     uid: &'a str,
     allowed: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
-    status: Option<Status>,
+    status: Option<Value>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     warnings: Vec<String>,
-    #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "as_map")]
-    audit_annotations: Vec<(&'static str, &'a str)>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    audit_annotations: BTreeMap<&'static str, &'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     patch_type: Option<&'static str>,
     /// The JSONPatch in base64. The API server refuses a patch without its type and a type without its patch.
@@ -478,32 +473,18 @@ struct Response<'a> {
     patch: Option<String>,
 }
 
-fn as_map<S: Serializer>(pairs: &[(&'static str, &str)], serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_map(pairs.iter().copied())
-}
-
-#[derive(Serialize)]
-struct Status {
-    code: u16,
-    message: String,
-}
-
 impl<'a> Response<'a> {
     fn allowed(uid: &'a str) -> Self {
         Self {
             uid,
             allowed: true,
-            status: None,
-            warnings: vec![],
-            audit_annotations: vec![],
-            patch_type: None,
-            patch: None,
+            ..Self::default()
         }
     }
 
-    fn deny(&mut self, message: String) {
+    fn deny(&mut self, message: &str) {
         self.allowed = false;
-        self.status = Some(Status { code: 403, message });
+        self.status = Some(json!({"code": 403, "message": message}));
     }
 
     fn patch(&mut self, operations: &[PatchOperation]) {
@@ -520,24 +501,13 @@ impl<'a> Response<'a> {
     }
 
     fn audit(&mut self, key: &'static str, value: &'a str) {
-        self.audit_annotations.push((key, value));
+        self.audit_annotations.insert(key, value);
     }
 
     fn bytes(&self) -> Vec<u8> {
-        #[derive(Serialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Envelope<'r> {
-            api_version: &'static str,
-            kind: &'static str,
-            response: &'r Response<'r>,
-        }
-        let envelope = Envelope {
-            api_version: API_VERSION,
-            kind: KIND,
-            response: self,
-        };
+        let review = json!({"apiVersion": API_VERSION, "kind": KIND, "response": self});
         // Strings, booleans and maps of strings: nothing here can fail to serialise.
-        serde_json::to_vec(&envelope).unwrap_or_default()
+        serde_json::to_vec(&review).unwrap_or_default()
     }
 }
 

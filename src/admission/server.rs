@@ -126,7 +126,7 @@ async fn finish<A: Answer>(State(endpoint): State<Arc<Endpoint<A>>>, request: Re
     let mut response = next.run(request).await;
     let status = response.status();
     if status.is_client_error() || status.is_server_error() {
-        endpoint.metrics.http_error(status.as_u16());
+        endpoint.metrics.http_errors.at([status.as_str()]).inc();
     }
     if *endpoint.phase.borrow() == Phase::Draining {
         response
@@ -257,7 +257,7 @@ fn is_json(headers: &HeaderMap) -> bool {
 
 fn handshake_failed(error: &io::Error, metrics: &Metrics, limit: &LogLimit) {
     let cause = cause(error);
-    metrics.handshake_failure(cause);
+    metrics.handshake_failures.at([cause.as_str()]).inc();
     let words = match cause {
         HandshakeFailure::Rejected => Some("a client does not trust our certificate; is its caBundle ours?"),
         HandshakeFailure::Client => Some("a client showed no certificate that --client-ca vouches for"),

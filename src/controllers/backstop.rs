@@ -16,7 +16,7 @@ use tokio::task::spawn_blocking;
 
 use super::events::{Events, PodEvent, PodReason};
 use super::lease::Leadership;
-use crate::instruments::metrics::{Found, Metrics};
+use crate::instruments::metrics::Metrics;
 use crate::platform::blocking::at_leisure;
 use crate::platform::clock::Clock;
 
@@ -39,14 +39,9 @@ pub struct Backstop {
 impl Backstop {
     /// Evaluates for as long as the Lease is ours, for ever.
     pub async fn run(mut self, leadership: Leadership) {
-        loop {
-            let term = leadership.acquired().await;
-            tokio::select! {
-                () = self.serve() => return,
-                () = term.over() => {}
-            }
+        while leadership.during(self.serve()).await.is_none() {
             // Whoever leads now says what there is.
-            self.metrics.guards.found(Found::default());
+            self.metrics.backstop_finds([0; 3]);
         }
     }
 
@@ -78,11 +73,8 @@ impl Backstop {
             .iter()
             .filter(|finding| finding.candidate.pod.decision.is_none())
             .count();
-        self.metrics.guards.found(Found {
-            misplaced: findings.len() - undecided,
-            undecided,
-            bound,
-        });
+        let misplaced = findings.len() - undecided;
+        self.metrics.backstop_finds([misplaced, undecided, bound]);
         for finding in &findings {
             if told.insert(Arc::clone(&finding.candidate.pod.uid)) {
                 self.events.record(event(finding, now));

@@ -29,7 +29,7 @@ use super::events::{Events, PodEvent};
 use super::lease::Leadership;
 use super::pod_patch::{Outcome, Version};
 use crate::instruments::logs::LogLimit;
-use crate::instruments::metrics::{Metrics, ReleaseOutcome, UNREAD};
+use crate::instruments::metrics::{Metrics, ReleaseOutcome};
 use crate::platform::blocking::blocking;
 use crate::platform::clock::Clock;
 
@@ -82,13 +82,7 @@ struct Done {
 impl Executor {
     /// Carries out plans for as long as the Lease is ours, for ever.
     pub async fn run(mut self, leadership: Leadership) {
-        loop {
-            let term = leadership.acquired().await;
-            tokio::select! {
-                () = self.serve() => return,
-                () = term.over() => {}
-            }
-        }
+        while leadership.during(self.serve()).await.is_none() {}
     }
 
     async fn serve(&mut self) {
@@ -241,7 +235,7 @@ impl Executor {
                 Ok(Some(change)) => change,
                 Ok(None) => return (step, None),
                 Err(outcome) => {
-                    metrics.waitlist.change(UNREAD, counted(&outcome));
+                    metrics.held_pod_changes.at([UNREAD, counted(&outcome)]).inc();
                     return (step, Some(outcome));
                 }
             };
@@ -249,7 +243,10 @@ impl Executor {
             if let (Some(reserved), Outcome::Changed) = (change.reserved, &outcome) {
                 reserved.keep();
             }
-            metrics.waitlist.change(change.reason.as_str(), counted(&outcome));
+            metrics
+                .held_pod_changes
+                .at([change.reason.as_str(), counted(&outcome)])
+                .inc();
             // Whoever changes the annotation makes us write it again.
             let line = || match is_update(&step) {
                 true => limit.due("goes on waiting").map(Some),
@@ -324,12 +321,16 @@ fn version(pod: &HeldPod) -> Version<'_> {
     }
 }
 
-fn counted(outcome: &Outcome) -> ReleaseOutcome {
-    match outcome {
+/// The label `reason` where a pod was not read, so that nothing was decided about it.
+const UNREAD: &str = "unread";
+
+fn counted(outcome: &Outcome) -> &'static str {
+    let outcome = match outcome {
         Outcome::Changed => ReleaseOutcome::Changed,
         Outcome::Outdated => ReleaseOutcome::Outdated,
         Outcome::Refused(_) | Outcome::Unavailable(_) => ReleaseOutcome::Refused,
-    }
+    };
+    outcome.as_str()
 }
 
 /// A change to a held pod, whose room is reserved.

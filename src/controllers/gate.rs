@@ -3,20 +3,17 @@
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
-use anyhow::{Context as _, anyhow};
+use anyhow::anyhow;
 use edgeward_core::keys::Keys;
 use edgeward_core::placement::patch;
 use edgeward_core::wire::pod::Pod;
 use futures::stream::{self, Stream, StreamExt as _};
 use k8s_openapi::api::core::v1::Pod as PodObject;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ListMeta;
-use kube::Client;
 use kube::api::ListParams;
-use kube::core::PartialObjectMeta;
-use serde::Deserialize;
-use serde_json::value::RawValue;
+use kube::{Api, Client, Resource as _};
 
 use super::pod_patch::{Outcome, Version, read, words};
+use crate::sources::raw::{self, Raw};
 
 /// How many pods are asked for at a time: all of them are in memory, and the JSON of one may have 8 MiB.
 const PAGE: u32 = 8;
@@ -79,51 +76,34 @@ impl Ungate<'_> {
     /// # Errors
     /// The API server cannot be reached or refuses the list, or sends what is no list of pods.
     pub async fn gated(&self) -> anyhow::Result<(Vec<Target>, BTreeMap<String, usize>)> {
-        #[derive(Deserialize)]
-        struct Page {
-            metadata: ListMeta,
-            items: Vec<Box<RawValue>>,
-        }
-        let all = kube::core::Request::new("/api/v1/pods");
-        let mut params = ListParams::default().limit(PAGE).fields(UNBOUND);
+        let params = ListParams::default().limit(PAGE).fields(UNBOUND);
         let (mut gated, mut others) = (Vec::new(), BTreeMap::new());
-        loop {
-            let page = self.client.request::<Page>(all.list(&params)?).await;
-            let page = page.map_err(|error| anyhow!("cannot list pods: {}", words(error)))?;
-            for pod in page.items {
-                gated.extend(self.target(pod.get())?);
-                if let Some(domain) = self.other_domain(pod.get()) {
-                    *others.entry(domain).or_default() += 1;
-                }
+        let pods = Api::all(self.client.clone());
+        let listed = raw::list(&pods, params, |object: &Raw<PodObject>| {
+            let pod = Pod::without_long_constraints(object.json());
+            let gate = &self.keys.gate;
+            // One that cannot be read may carry it; it is found out when it is released.
+            if pod
+                .as_ref()
+                .map_or_else(|_| object.json().contains(&**gate), |pod| pod.gate(gate).is_some())
+            {
+                gated.push(Target {
+                    namespace: object.meta().namespace.clone().unwrap_or_default(),
+                    name: object.meta().name.clone().unwrap_or_default(),
+                    is_listed: true,
+                });
             }
-            match page.metadata.continue_.filter(|token| !token.is_empty()) {
-                Some(token) => params = params.continue_token(&token),
-                None => return Ok((gated, others)),
+            let domain = pod
+                .iter()
+                .flat_map(Pod::gates)
+                .find_map(|gate| self.keys.other_domain(gate));
+            if let Some(domain) = domain {
+                *others.entry(domain.to_owned()).or_default() += 1;
             }
-        }
-    }
-
-    /// The pod, if it carries our gate. One that cannot be read may; it is found out when it is released.
-    fn target(&self, json: &str) -> anyhow::Result<Option<Target>> {
-        let gate = &self.keys.gate;
-        let pod = Pod::without_long_constraints(json);
-        let is_gated = pod.map_or_else(|_| json.contains(&**gate), |pod| pod.gate(gate).is_some());
-        if !is_gated {
-            return Ok(None);
-        }
-        let object: PartialObjectMeta<PodObject> = serde_json::from_str(json).context("cannot read a pod")?;
-        Ok(Some(Target {
-            namespace: object.metadata.namespace.unwrap_or_default(),
-            name: object.metadata.name.unwrap_or_default(),
-            is_listed: true,
-        }))
-    }
-
-    fn other_domain(&self, json: &str) -> Option<String> {
-        let pod = Pod::without_long_constraints(json).ok()?;
-        pod.gates()
-            .find_map(|gate| self.keys.other_domain(gate))
-            .map(str::to_owned)
+        });
+        let listed = listed.await;
+        listed.map_err(|error| anyhow!("cannot list pods: {}", words(error)))?;
+        Ok((gated, others))
     }
 
     /// Releases these pods, some at a time; tells of each in their order.

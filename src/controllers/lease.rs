@@ -17,6 +17,7 @@ use tokio::time::timeout;
 
 use crate::instruments::metrics::Metrics;
 use crate::platform::clock::Clock;
+use crate::platform::random;
 use candidate::{Candidate, Step};
 
 /// How long one request may take: within the time that the Lease is ours for certain there is room for two.
@@ -72,6 +73,15 @@ impl Leadership {
                 // There is no election any more: the process is ending.
                 std::future::pending::<()>().await;
             }
+        }
+    }
+
+    /// Does this work once the Lease is ours, for as long as it is; `None` if that was over before the work.
+    pub async fn during(&self, work: impl Future<Output = ()>) -> Option<()> {
+        let term = self.acquired().await;
+        tokio::select! {
+            () = work => Some(()),
+            () = term.over() => None,
         }
     }
 
@@ -243,7 +253,7 @@ impl Election {
         if std::mem::replace(&mut self.is_leader, is_held) == is_held {
             return;
         }
-        self.metrics.controllers.leader(is_held);
+        self.metrics.leader.set(is_held.into());
         let (lease, identity) = (&self.name, self.candidate.identity());
         match is_held {
             true => tracing::info!(lease, identity, "holds the Lease"),
@@ -254,7 +264,7 @@ impl Election {
     async fn hand_over(&mut self) {
         let lapses = self.leadership.remaining();
         self.held_until.send_replace(None);
-        self.metrics.controllers.leader(false);
+        self.metrics.leader.set(0);
         let Some(lapses) = lapses else { return };
         if timeout(lapses, self.leadership.terms.closed()).await.is_err() {
             tracing::warn!(lease = self.name, "work goes on, so the Lease is not handed over");
@@ -273,8 +283,7 @@ impl Election {
 }
 
 fn jitter() -> Permille {
-    let choice = uuid::Uuid::new_v4().as_u128() % u128::from(JITTER);
-    Permille(u32::try_from(choice).unwrap_or(0))
+    Permille(random() as u32 % JITTER)
 }
 
 #[cfg(test)]

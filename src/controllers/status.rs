@@ -46,13 +46,8 @@ pub async fn of_policies(
     clock: Clock,
     leadership: Leadership,
 ) {
-    loop {
-        let term = leadership.acquired().await;
-        tokio::select! {
-            () = write_policies(policies.clone(), &client, clock) => return,
-            () = term.over() => {}
-        }
-    }
+    let write = || write_policies(policies.clone(), &client, clock);
+    while leadership.during(write()).await.is_none() {}
 }
 
 async fn write_policies(mut policies: watch::Receiver<Arc<Policies>>, client: &Client, clock: Clock) {
@@ -156,13 +151,7 @@ pub struct Views {
 /// Writes the status of each Site when it is another, at most every ten seconds, while the Lease is ours, for ever.
 pub async fn of_sites(views: Views, client: Client, clock: Clock, leadership: Leadership) {
     let api = Api::all(client);
-    loop {
-        let term = leadership.acquired().await;
-        tokio::select! {
-            () = write_sites(&views, &api, clock) => return,
-            () = term.over() => {}
-        }
-    }
+    while leadership.during(write_sites(&views, &api, clock)).await.is_none() {}
 }
 
 async fn write_sites(views: &Views, api: &Api<api::Site>, clock: Clock) {

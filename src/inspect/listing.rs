@@ -8,21 +8,21 @@ use edgeward_core::config::Config;
 use edgeward_core::model::pod_record::HeldPod;
 use edgeward_core::model::volumes::Volumes;
 use edgeward_core::units::{Micros, Moment};
-use futures::TryStreamExt as _;
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
 use kube::api::ListParams;
 use kube::{Api, Resource};
-use serde::de::DeserializeOwned;
 
 use crate::inspect::Connection;
 use crate::instruments::logs::LogLimit;
 use crate::instruments::metrics::Metrics;
 use crate::platform::clock::Clock;
-use crate::sources::list::{self, Part};
 use crate::sources::probe;
-use crate::sources::raw::Raw;
+use crate::sources::raw::{Raw, list as list_raw};
 use crate::sources::volumes::{self, can_have_data};
 use crate::sources::watch::{read_namespace, read_node, read_pod};
+
+/// How many objects are asked for at a time, all of which are in memory.
+const PAGE: u32 = 100;
 
 /// A cluster as it was listed.
 #[derive(Debug)]
@@ -123,16 +123,11 @@ pub async fn list_and_probe(
 pub(super) async fn all<K, T>(connection: &Connection, read: impl Fn(&Raw<K>) -> Option<T>) -> anyhow::Result<Vec<T>>
 where
     K: Resource<DynamicType = ()> + 'static,
-    Raw<K>: DeserializeOwned,
 {
     let api = Api::<Raw<K>>::all(connection.client.clone());
-    let failure = |error| connection.failure(&format!("cannot list {}", K::plural(&())), error);
-    let mut parts = list::parts(&api, ListParams::default()).await.map_err(failure)?;
     let mut all = Vec::new();
-    while let Some(part) = parts.try_next().await.map_err(failure)? {
-        if let Part::Object(object) = part {
-            all.extend(read(&object));
-        }
-    }
+    let params = ListParams::default().limit(PAGE);
+    let listed = list_raw(&api, params, |object| all.extend(read(object))).await;
+    listed.map_err(|error| connection.failure(&format!("cannot list {}", K::plural(&())), error))?;
     Ok(all)
 }

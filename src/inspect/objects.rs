@@ -13,7 +13,6 @@ use edgeward_profiles::Profile;
 use k8s_openapi::api::core::v1::{ConfigMap, Event};
 use kube::api::ListParams;
 use kube::{Api, Resource};
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::Connection;
@@ -35,7 +34,6 @@ use crate::sources::{policies as slo_policies, profiles, sites as objects};
 async fn list<K, T>(connection: &Connection, read: impl Fn(&Raw<K>) -> Option<T>) -> anyhow::Result<Option<Vec<T>>>
 where
     K: Resource<DynamicType = ()> + 'static,
-    Raw<K>: DeserializeOwned,
 {
     let failure = |error| connection.failure(&format!("cannot list {}", K::plural(&())), error);
     if !is_installed::<K>(&connection.client).await.map_err(failure)? {

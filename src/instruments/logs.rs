@@ -66,10 +66,11 @@ pub fn init_logging(format: LogFormat, filter: &str, metrics: &Metrics) -> anyho
     Ok(guard)
 }
 
-/// Where kube-client warns with the whole body of an answer that it cannot read. That of a Secret is private keys.
-const BODIES: &str = "kube_client::client";
+/// Where kube-client warns with the whole body of an answer that it cannot read (that of a Secret is private keys), and where
+/// kube-runtime warns of each request that is forbidden, which we tell ourselves.
+const QUIET: [&str; 2] = ["kube_client::client", "kube_runtime::watcher"];
 
-/// A filter in the notation of tracing-subscriber, which tells of [`BODIES`] only where it names them, but for a word that is no level: there it would name a target, and
+/// A filter in the notation of tracing-subscriber, which tells of [`QUIET`] targets only where it names them, but for a word that is no level: there it would name a target, and
 /// `verbose` would silence all others.
 fn read_filter(text: &str) -> anyhow::Result<EnvFilter> {
     let directives = text.split(',').map(str::trim);
@@ -77,12 +78,14 @@ fn read_filter(text: &str) -> anyhow::Result<EnvFilter> {
     if let Some(word) = bare.find(|word| word.parse::<LevelFilter>().is_err()) {
         bail!("{word:?} is none of off, error, warn, info, debug, trace, and not of the form target=level");
     }
-    let filter = EnvFilter::try_new(text)?;
-    let is_silent = filter.max_level_hint().is_some_and(|most| most <= LevelFilter::ERROR);
-    if is_silent || text.contains(BODIES) {
+    let mut filter = EnvFilter::try_new(text)?;
+    if filter.max_level_hint().is_some_and(|most| most <= LevelFilter::ERROR) {
         return Ok(filter);
     }
-    Ok(filter.add_directive(format!("{BODIES}=error").parse()?))
+    for target in QUIET.into_iter().filter(|target| !text.contains(target)) {
+        filter = filter.add_directive(format!("{target}=error").parse()?);
+    }
+    Ok(filter)
 }
 
 /// A panic is a log line like any other, so that it reaches whoever reads the others. Nothing in here may panic: a
@@ -128,7 +131,7 @@ mod tests {
             ("info,kube_client::client=warn", true),
         ] {
             let filter = read_filter(text).unwrap().to_string();
-            let levels = filter.split(',').filter(|directive| directive.starts_with(BODIES));
+            let levels = filter.split(',').filter(|directive| directive.starts_with(QUIET[0]));
             let levels: Vec<_> = levels.collect();
             assert_eq!(levels == ["kube_client::client=warn"], is_told, "{filter}");
             assert!(

@@ -1,15 +1,15 @@
 //! Prometheus metrics: one registry per process, handed around by `Arc`, so that a test can hold two.
 //!
-//! Label sets are closed: each value is a `&'static str` of ours or a name from the configuration, never part of a pod.
+//! Label sets are closed: each value is a word of ours or a name from the configuration, never part of a pod.
 //! `docs/metrics.md` describes every metric; a test compares it with what is registered.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use edgeward_core::engine::SharedState;
+use edgeward_core::placement::verdict::Reason;
 use edgeward_core::words;
 use prometheus_client::encoding::text;
 use prometheus_client::metrics::counter::Counter;
@@ -20,25 +20,7 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Metric, Registry};
 use tracing_appender::non_blocking::ErrorCounter;
 
-mod configuration;
-mod controllers;
-mod guards;
 mod sites;
-mod tls;
-mod view;
-mod waitlist;
-mod wan;
-
-pub use configuration::ConfigurationMetrics;
-pub use controllers::{ControllerMetrics, EventResult};
-pub use guards::{Found, GuardMetrics};
-pub use tls::{TlsMaterial, TlsMetrics};
-pub use view::ViewMetrics;
-pub use waitlist::{ReleaseOutcome, UNREAD, WaitlistMetrics};
-pub use wan::ProbeMetrics;
-
-use sites::SiteMetrics;
-use wan::LinkMetrics;
 
 /// `Content-Type` of what [`Metrics::encode`] returns.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -48,23 +30,57 @@ const REVIEW_BUCKETS: [f64; 14] = [
     50e-6, 100e-6, 200e-6, 500e-6, 1e-3, 2e-3, 5e-3, 10e-3, 25e-3, 50e-3, 100e-3, 250e-3, 500e-3, 1.0,
 ];
 
-/// Label names with their values.
-type Labels<const N: usize> = [(&'static str, Cow<'static, str>); N];
+/// How many series the faults of a configuration make at most.
+const FAULTS: usize = 32;
 
-/// Counters that `N` labels tell apart.
-type Counters<const N: usize> = Family<Labels<N>, Counter>;
+/// Metrics of one name that `N` labels tell apart.
+#[derive(Debug)]
+pub struct Labelled<M, const N: usize> {
+    labels: [&'static str; N],
+    family: Family<[(&'static str, String); N], M>,
+}
 
-/// Gauges that `N` labels tell apart.
-type Gauges<const N: usize> = Family<Labels<N>, Gauge>;
+impl<M: Metric + Clone + Default, const N: usize> Labelled<M, N> {
+    /// The one whose labels have these values. A counter is 0 from then on: one that is absent until it first counts hides its
+    /// first increase from `rate()`.
+    pub fn at(&self, values: [&str; N]) -> M {
+        let mut labels = self.labels.map(|label| (label, String::new()));
+        for ((_, label), value) in labels.iter_mut().zip(values) {
+            value.clone_into(label);
+        }
+        self.family.get_or_create_owned(&labels)
+    }
 
-/// Fractional gauges that `N` labels tell apart.
-type Decimals<const N: usize> = Family<Labels<N>, Gauge<f64, AtomicU64>>;
+    fn clear(&self) {
+        self.family.clear();
+    }
+}
+
+type Counters<const N: usize> = Labelled<Counter, N>;
+type Gauges<const N: usize> = Labelled<Gauge, N>;
+/// Fractional gauges.
+type Decimals<const N: usize> = Labelled<Gauge<f64, AtomicU64>, N>;
 
 /// Registers a new metric. The encoder appends `_total` to the names of counters.
 fn register<M: Metric + Default + Clone>(registry: &mut Registry, name: &str, help: &str) -> M {
     let metric = M::default();
     registry.register(name, help, metric.clone());
     metric
+}
+
+/// Registers metrics that these labels tell apart.
+fn labelled<M, const N: usize>(
+    registry: &mut Registry,
+    name: &str,
+    labels: [&'static str; N],
+    help: &str,
+) -> Labelled<M, N>
+where
+    M: Metric + Default + Clone,
+    Family<[(&'static str, String); N], M>: Metric + Default,
+{
+    let family = register(registry, name, help);
+    Labelled { labels, family }
 }
 
 words! {
@@ -76,6 +92,16 @@ words! {
         Refused = "refused",
         /// It could not be read; the old content stays in use.
         Unreadable = "unreadable",
+    }
+}
+
+words! {
+    /// What is read again when it changes: the label `of`.
+    pub enum TlsMaterial {
+        /// The certificate that is served, with its key.
+        Certificate = "certificate",
+        /// The authorities of clients.
+        ClientCa = "client_ca",
     }
 }
 
@@ -95,40 +121,84 @@ words! {
     }
 }
 
-/// The process's metrics. Every method may be called from any thread; each that counts takes well under a microsecond.
+words! {
+    /// What became of an Event: the label `result`.
+    pub enum EventResult {
+        /// It is written.
+        Written = "written",
+        /// It was there: another replica wrote it, or this one before it was started again.
+        Duplicate = "duplicate",
+        /// The API server does not take it.
+        Refused = "refused",
+        /// It was not written: there were too many.
+        Dropped = "dropped",
+    }
+}
+
+words! {
+    /// What became of a patch of a held pod: the label `result`.
+    pub enum ReleaseOutcome {
+        /// The pod is changed.
+        Changed = "changed",
+        /// The pod had changed meanwhile, and is looked at again.
+        Outdated = "outdated",
+        /// The API server refused it, or did not answer; it is tried again.
+        Refused = "refused",
+    }
+}
+
+/// The process's metrics. Each may be changed from any thread, in well under a microsecond.
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
     /// Taken while a page is written: some gauges are filled just before.
     page: Mutex<()>,
     shared: OnceLock<Arc<SharedState>>,
+    dropped_lines: OnceLock<ErrorCounter>,
+    sites: sites::SiteMetrics,
     reviews: Counters<4>,
     review_duration: Histogram,
-    connections_refused: Counters<1>,
-    handshake_failures: Counters<1>,
-    http_errors: Counters<1>,
-    sites: SiteMetrics,
-    links: LinkMetrics,
     reservations: Gauge,
     reservations_expired: Counter,
-    prometheus_queries: Counters<2>,
-    ready: Gauge,
     log_lines_dropped: Counter,
-    dropped_lines: OnceLock<ErrorCounter>,
-    /// Certificates.
-    pub tls: TlsMetrics,
-    /// The live view.
-    pub view: ViewMetrics,
-    /// Gated pods.
-    pub waitlist: WaitlistMetrics,
-    /// WAN probes.
-    pub probes: ProbeMetrics,
-    /// The configuration.
-    pub configuration: ConfigurationMetrics,
-    /// Writers to the API server.
-    pub controllers: ControllerMetrics,
-    /// What becomes of pods after their creation.
-    pub guards: GuardMetrics,
+    config_info: Gauges<1>,
+    config_faults: Gauges<1>,
+    backstop_pods: Gauges<1>,
+    tls_reloads: Counters<2>,
+    /// Connections to a port that were closed because it had too many.
+    pub connections_refused: Counters<1>,
+    /// By [`HandshakeFailure`].
+    pub handshake_failures: Counters<1>,
+    /// Requests to the admission port, by their HTTP status of 400 or above.
+    pub http_errors: Counters<1>,
+    /// By the query's name in the configuration, or `profile`, and its result.
+    pub prometheus_queries: Counters<2>,
+    /// Whether this replica is ready.
+    pub ready: Gauge,
+    /// Whether this replica holds the Lease.
+    pub leader: Gauge,
+    /// By the Event's reason and [`EventResult`].
+    pub events: Counters<2>,
+    /// When the certificate that is served expires, in seconds since the Unix epoch.
+    pub certificate_not_after: Gauge,
+    /// Versions of the configuration, by [`Reload`].
+    pub config_reloads: Counters<1>,
+    /// How many pods the cache has.
+    pub cached_pods: Gauge,
+    /// When the watch of a kind had its last event, in seconds since the Unix epoch.
+    pub watch_heard: Gauges<1>,
+    /// Lists of everything of a kind that began.
+    pub watch_lists: Counters<1>,
+    /// Failures of a watch or list of a kind.
+    pub watch_failures: Counters<1>,
+    /// How many pods carry our gate.
+    pub held_pods: Gauge,
+    /// Since when the first of them carries it, in seconds since the Unix epoch.
+    pub held_oldest: Gauge,
+    /// Patches of held pods, by the reason of the change and [`ReleaseOutcome`].
+    pub held_pod_changes: Counters<2>,
+    /// Probes by site, endpoint, and cause of the loss or `answered`.
+    pub wan_probes: Counters<3>,
 }
 
 impl Default for Metrics {
@@ -141,118 +211,164 @@ impl Metrics {
     /// A registry with every metric, all at zero.
     #[must_use]
     pub fn new() -> Self {
-        let mut registry = Registry::default();
+        let mut registry = Registry::with_prefix("edgeward");
         let to = &mut registry;
         let review_duration = Histogram::new(REVIEW_BUCKETS);
         let help = "Time from a complete request body to the answer's bytes";
-        to.register("edgeward_review_duration_seconds", help, review_duration.clone());
+        to.register("review_duration_seconds", help, review_duration.clone());
         let version = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
-        to.register("edgeward_build", "Version that is running", version);
+        to.register("build", "Version that is running", version);
+        let review = ["verdict", "reason", "class", "site"];
         let metrics = Self {
             page: Mutex::default(),
             shared: OnceLock::new(),
-            reviews: register(to, "edgeward_reviews", "Admission reviews answered"),
+            dropped_lines: OnceLock::new(),
+            sites: sites::SiteMetrics::new(to),
+            reviews: labelled(to, "reviews", review, "Admission reviews answered"),
             review_duration,
-            connections_refused: register(
-                to,
-                "edgeward_connections_refused",
-                "Connections closed because a port had too many",
-            ),
-            handshake_failures: register(to, "edgeward_tls_handshake_failures", "TLS handshakes that failed"),
-            http_errors: register(to, "edgeward_http_errors", "Reviews answered with an HTTP error"),
-            sites: SiteMetrics::new(to),
-            links: LinkMetrics::new(to),
-            reservations: register(
-                to,
-                "edgeward_reservations",
-                "Reservations whose pod has not been seen yet",
-            ),
+            reservations: register(to, "reservations", "Reservations whose pod has not been seen yet"),
             reservations_expired: register(
                 to,
-                "edgeward_reservations_expired",
+                "reservations_expired",
                 "Reservations whose pod was not seen in time",
             ),
-            prometheus_queries: register(to, "edgeward_prometheus_queries", "Queries to the Prometheus server"),
-            ready: register(to, "edgeward_ready", "1 while this replica is ready, else 0"),
             log_lines_dropped: register(
                 to,
-                "edgeward_log_lines_dropped",
-                "Log lines that standard error did not take fast enough",
+                "log_lines_dropped",
+                "Log lines that standard error did not take in time",
             ),
-            dropped_lines: OnceLock::new(),
-            tls: TlsMetrics::new(to),
-            view: ViewMetrics::new(to),
-            waitlist: WaitlistMetrics::new(to),
-            probes: ProbeMetrics::new(to),
-            configuration: ConfigurationMetrics::new(to),
-            controllers: ControllerMetrics::new(to),
-            guards: GuardMetrics::new(to),
+            config_info: labelled(
+                to,
+                "config_info",
+                ["version"],
+                "Always 1; the version of the configuration in use",
+            ),
+            config_faults: labelled(
+                to,
+                "config_faults",
+                ["path"],
+                "Faults of the newest version of the configuration",
+            ),
+            backstop_pods: labelled(to, "backstop_pods", ["finding"], "Pods that the backstop finds"),
+            connections_refused: labelled(
+                to,
+                "connections_refused",
+                ["port"],
+                "Connections closed because a port was full",
+            ),
+            handshake_failures: labelled(to, "tls_handshake_failures", ["cause"], "TLS handshakes that failed"),
+            http_errors: labelled(to, "http_errors", ["code"], "Reviews answered with an HTTP error"),
+            prometheus_queries: labelled(to, "prometheus_queries", ["query", "result"], "Queries to Prometheus"),
+            ready: register(to, "ready", "1 while this replica is ready, else 0"),
+            leader: register(to, "leader", "1 while this replica holds the Lease, else 0"),
+            events: labelled(to, "events", ["reason", "result"], "Kubernetes Events on pods"),
+            tls_reloads: labelled(
+                to,
+                "tls_reloads",
+                ["of", "result"],
+                "Changes of the certificate and of --client-ca",
+            ),
+            certificate_not_after: register(
+                to,
+                "tls_certificate_not_after_seconds",
+                "When the certificate expires, in Unix seconds",
+            ),
+            config_reloads: labelled(to, "config_reloads", ["result"], "Versions of the configuration seen"),
+            cached_pods: register(to, "cached_pods", "Pods that are cached"),
+            watch_heard: labelled(
+                to,
+                "watch_heard_timestamp_seconds",
+                ["kind"],
+                "Last event of the watch, in Unix seconds",
+            ),
+            watch_lists: labelled(
+                to,
+                "watch_lists",
+                ["kind"],
+                "Lists of everything of a kind that were begun",
+            ),
+            watch_failures: labelled(to, "watch_failures", ["kind"], "Failures of a watch or list"),
+            held_pods: register(to, "held_pods", "Pods that carry our scheduling gate"),
+            held_oldest: register(
+                to,
+                "held_oldest_timestamp_seconds",
+                "Since when the oldest is held, in Unix seconds",
+            ),
+            held_pod_changes: labelled(to, "held_pod_changes", ["reason", "result"], "Patches of held pods"),
+            wan_probes: labelled(
+                to,
+                "wan_probes",
+                ["site", "endpoint", "outcome"],
+                "WAN probes answered or lost",
+            ),
             registry,
         };
-        // A counter that is absent until it first counts hides its first increase from `rate()`.
-        for cause in HandshakeFailure::ALL {
-            metrics.failures_of(cause);
-        }
+        metrics.start_counters();
         metrics
     }
 
-    /// Counts an answered review. `verdict`, `reason` and `class` come from enums, `site` from the configuration (empty
-    /// when the verdict names none); `elapsed` runs from the complete body to the answer's bytes.
-    pub fn review(
-        &self,
-        verdict: &'static str,
-        reason: &'static str,
-        class: &'static str,
-        site: &str,
-        elapsed: Duration,
-    ) {
-        let labels = [
-            ("verdict", verdict.into()),
-            ("reason", reason.into()),
-            ("class", class.into()),
-            ("site", site.to_owned().into()),
+    fn start_counters(&self) {
+        for cause in HandshakeFailure::ALL {
+            self.handshake_failures.at([cause.as_str()]);
+        }
+        for result in Reload::ALL.map(Reload::as_str) {
+            self.config_reloads.at([result]);
+            for of in TlsMaterial::ALL {
+                self.tls_reloads.at([of.as_str(), result]);
+            }
+        }
+        let releases: [_; 3] = [
+            Reason::EdgeFeasibleSloMet,
+            Reason::CloudEdgeNoCapacity,
+            Reason::ReleasedTimeout,
         ];
-        self.reviews.get_or_create(&labels).inc();
+        for reason in releases {
+            for result in [ReleaseOutcome::Changed, ReleaseOutcome::Refused] {
+                self.held_pod_changes.at([reason.as_str(), result.as_str()]);
+            }
+        }
+        self.backstop_finds([0; 3]);
+    }
+
+    /// Counts an answered review. `site` is empty when the verdict names none; `elapsed` runs from the complete body to the answer's
+    /// bytes.
+    pub fn review(&self, verdict: &str, reason: &str, class: &str, site: &str, elapsed: Duration) {
+        self.reviews.at([verdict, reason, class, site]).inc();
         self.review_duration.observe(elapsed.as_secs_f64());
     }
 
-    /// Counts a connection to this port that was closed because too many were open.
-    pub fn connection_refused(&self, port: &'static str) {
-        self.connections_refused.get_or_create(&[("port", port.into())]).inc();
+    /// Names the version of the configuration in use, a hash of its content. It has no faults.
+    pub fn config_version(&self, version: u64) {
+        self.config_info.clear();
+        self.config_info.at([&format!("{version:016x}")]).set(1);
+        self.config_faults.clear();
     }
 
-    /// Counts a handshake on the admission port that failed.
-    pub fn handshake_failure(&self, cause: HandshakeFailure) {
-        self.failures_of(cause).inc();
+    /// Shows where the first faults of the newest version of the configuration are.
+    pub fn config_faults<'p>(&self, paths: impl Iterator<Item = &'p str>) {
+        self.config_faults.clear();
+        for path in paths.take(FAULTS) {
+            self.config_faults.at([path]).inc();
+        }
     }
 
-    fn failures_of(&self, cause: HandshakeFailure) -> Counter {
-        self.handshake_failures
-            .get_or_create_owned(&[("cause", cause.as_str().into())])
+    /// Counts a change of a certificate or of authorities.
+    pub fn tls_reload(&self, of: TlsMaterial, result: Reload) {
+        self.tls_reloads.at([of.as_str(), result.as_str()]).inc();
     }
 
-    /// Counts a request to the admission port that was answered with this HTTP status, 400 or above.
-    pub fn http_error(&self, code: u16) {
-        self.http_errors
-            .get_or_create(&[("code", code.to_string().into())])
-            .inc();
-    }
-
-    /// Counts a query by its name in the configuration, or `profile`, and its result.
-    pub fn prometheus_query(&self, query: &'static str, result: &'static str) {
-        let labels = [("query", query.into()), ("result", result.into())];
-        self.prometheus_queries.get_or_create(&labels).inc();
+    /// Shows how many pods the backstop finds: Unschedulable while another site would take them, with a decision and without one,
+    /// and bound without a decision.
+    pub fn backstop_finds(&self, pods: [usize; 3]) {
+        for (finding, pods) in ["misplaced", "undecided", "bound"].into_iter().zip(pods) {
+            self.backstop_pods.at([finding]).set(count(pods));
+        }
     }
 
     /// Reads snapshot and reservations from there for every page. Only the first call counts.
     pub fn follow(&self, shared: Arc<SharedState>) {
         // There is one in a process.
         let _ = self.shared.set(shared);
-    }
-
-    /// Says whether this replica is ready.
-    pub fn ready(&self, is_ready: bool) {
-        self.ready.set(is_ready.into());
     }
 
     /// Reads the number of lost log lines there for every page. Only the first call counts.
@@ -275,9 +391,7 @@ impl Metrics {
     fn write(&self, out: &mut String) -> fmt::Result {
         let _alone = self.page.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(shared) = self.shared.get() {
-            let snapshot = shared.snapshot();
-            self.sites.show(&snapshot);
-            self.links.show(&snapshot);
+            self.sites.show(&shared.snapshot());
             let ledger = shared.ledger();
             self.reservations.set(count(ledger.open()));
             let expired = self.reservations_expired.inner();
@@ -292,7 +406,7 @@ impl Metrics {
 }
 
 /// A number of things, as gauges have it.
-fn count<N: TryInto<i64>>(things: N) -> i64 {
+pub fn count<N: TryInto<i64>>(things: N) -> i64 {
     things.try_into().unwrap_or(i64::MAX)
 }
 

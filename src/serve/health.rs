@@ -44,11 +44,12 @@ pub(super) fn serve(
 
 /// `/livez`: this process answers. `/readyz`: `ok`, or 503 and what is missing, one name a line. `/metrics`.
 fn router(readiness: Readiness, metrics: Arc<Metrics>) -> Router {
-    let scrape = async |State((readiness, metrics)): State<(Readiness, Arc<Metrics>)>| {
-        metrics.ready(readiness.missing().is_empty());
+    type Shared = State<(Readiness, Arc<Metrics>)>;
+    let scrape = async |State((readiness, metrics)): Shared| {
+        metrics.ready.set(readiness.missing().is_empty().into());
         ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], metrics.encode())
     };
-    let ready = async |State(readiness): State<Readiness>| {
+    let ready = async |State((readiness, _)): Shared| {
         let missing = readiness.missing();
         if missing.is_empty() {
             return "ok".into_response();
@@ -58,10 +59,7 @@ fn router(readiness: Readiness, metrics: Arc<Metrics>) -> Router {
     };
     Router::new()
         .route("/livez", get(async || "ok"))
-        .merge(Router::new().route("/readyz", get(ready)).with_state(readiness.clone()))
-        .merge(
-            Router::new()
-                .route("/metrics", get(scrape))
-                .with_state((readiness, metrics)),
-        )
+        .route("/readyz", get(ready))
+        .route("/metrics", get(scrape))
+        .with_state((readiness, metrics))
 }

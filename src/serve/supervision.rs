@@ -1,12 +1,14 @@
 //! Background tasks that may not end unnoticed.
 
 use std::any::Any;
-use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
 
 use anyhow::anyhow;
-use tokio::task::{Id, JoinSet};
+use futures::FutureExt as _;
+use tokio::runtime::Handle;
+use tokio::task::JoinSet;
 
 use crate::platform::threads::Threads;
 
@@ -68,25 +70,18 @@ impl std::fmt::Debug for Task {
 /// The tasks that run. Dropping it stops them.
 #[derive(Debug, Default)]
 pub(super) struct Supervisor {
-    tasks: JoinSet<anyhow::Result<()>>,
-    running: HashMap<Id, Running>,
+    tasks: JoinSet<Ended>,
+    /// How many of them are graceful.
+    graceful: usize,
 }
 
 /// A task that ended.
 #[derive(Debug)]
 pub(super) struct Ended {
     pub(super) name: &'static str,
-    /// Whether it ended as such a task does when the server drains.
+    /// Whether such a task ends when the server drains.
     pub(super) is_graceful: bool,
     pub(super) result: anyhow::Result<()>,
-}
-
-#[derive(Debug)]
-struct Running {
-    name: &'static str,
-    is_graceful: bool,
-    /// Kept while it runs.
-    _thread: Option<Arc<Threads>>,
 }
 
 impl Supervisor {
@@ -97,50 +92,42 @@ impl Supervisor {
             thread,
             future,
         } = task;
-        let spawned = match &thread {
-            Some(thread) => self.tasks.spawn_on(future, thread.handle()),
-            None => self.tasks.spawn(future),
+        self.graceful += usize::from(is_graceful);
+        let runtime = thread
+            .as_ref()
+            .map_or_else(Handle::current, |thread| thread.handle().clone());
+        let ended = async move {
+            let result = AssertUnwindSafe(future).catch_unwind().await;
+            drop(thread);
+            Ended {
+                name,
+                is_graceful,
+                result: result.unwrap_or_else(|panic| Err(anyhow!("panicked: {}", panic_message(&*panic)))),
+            }
         };
-        let running = Running {
-            name,
-            is_graceful,
-            _thread: thread,
-        };
-        self.running.insert(spawned.id(), running);
+        self.tasks.spawn_on(ended, &runtime);
     }
 
     /// Whether a graceful task still runs.
     pub(super) fn runs_graceful(&self) -> bool {
-        self.running.values().any(|running| running.is_graceful)
+        self.graceful > 0
     }
 
     /// Waits for the next task that ends, and says which and how; for ever when none is left. Cancel-safe.
     pub(super) async fn next(&mut self) -> Ended {
-        let Some(joined) = self.tasks.join_next_with_id().await else {
-            return std::future::pending().await;
-        };
-        let (id, result) = match joined {
-            Ok(joined) => joined,
-            Err(error) => (error.id(), Err(describe(error))),
-        };
-        let running = self.running.remove(&id);
-        Ended {
-            name: running.as_ref().map_or("unnamed", |running| running.name),
-            is_graceful: result.is_ok() && running.is_some_and(|running| running.is_graceful),
-            result,
+        while let Some(joined) = self.tasks.join_next().await {
+            // Nothing else cancels a task.
+            if let Ok(ended) = joined {
+                self.graceful -= usize::from(ended.is_graceful);
+                return ended;
+            }
         }
+        std::future::pending().await
     }
 
     /// Cancels every task and waits until none runs.
     pub(super) async fn stop(mut self) {
         self.tasks.shutdown().await;
-    }
-}
-
-fn describe(error: tokio::task::JoinError) -> anyhow::Error {
-    match error.try_into_panic() {
-        Ok(panic) => anyhow!("panicked: {}", panic_message(&*panic)),
-        Err(error) => anyhow!(error),
     }
 }
 
@@ -161,7 +148,7 @@ mod tests {
         supervisor.spawn(Task::new("idle", std::future::pending()));
         supervisor.spawn(Task::new("watched", future));
         let ended = supervisor.next().await;
-        assert_eq!(supervisor.running.len(), 1);
+        assert_eq!(supervisor.tasks.len(), 1);
         supervisor.stop().await;
         let how = ended
             .result

@@ -156,17 +156,14 @@ impl Configuration {
                 self.current.store(Arc::clone(&config));
                 self.versions.send_replace(Some(config));
                 self.in_use = true;
-                let metrics = &self.metrics.configuration;
-                metrics.reload(Reload::Loaded);
-                metrics.version(version);
-                metrics.faults(std::iter::empty());
+                self.count(Reload::Loaded);
+                self.metrics.config_version(version);
                 tracing::info!(version = format!("{version:016x}"), "configuration loaded");
                 Ok(())
             }
             Err(faults) => {
-                let metrics = &self.metrics.configuration;
-                metrics.reload(Reload::Refused);
-                metrics.faults(faults.0.iter().map(|fault| &*fault.path));
+                self.count(Reload::Refused);
+                self.metrics.config_faults(faults.0.iter().map(|fault| &*fault.path));
                 Err(faults)
             }
         }
@@ -175,7 +172,11 @@ impl Configuration {
     /// There is nothing to read; what was in use stays, and the next version is new whatever it says.
     fn lost(&mut self) {
         self.seen = None;
-        self.metrics.configuration.reload(Reload::Unreadable);
+        self.count(Reload::Unreadable);
+    }
+
+    fn count(&self, result: Reload) {
+        self.metrics.config_reloads.at([result.as_str()]).inc();
     }
 }
 

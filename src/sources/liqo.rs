@@ -5,9 +5,7 @@
 
 mod kinds;
 
-use std::collections::BTreeMap;
-use std::future::pending;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use edgeward_core::config::{Config, Enabled};
@@ -17,16 +15,15 @@ use edgeward_core::model::site::SiteDefinition;
 use edgeward_core::units::Micros;
 use edgeward_core::wire::liqo::{self as wire, Latency};
 use edgeward_core::wire::liqo_objects::{LiqoObjects, MAX_DISCOVERED};
-use kube::Client;
-use tokio::sync::{Notify, watch};
+use kube::{Client, Resource};
+use tokio::sync::watch;
 
 use crate::instruments::metrics::Metrics;
 use crate::platform::clock::Clock;
 use crate::sources::Changes;
 use crate::sources::configuration::Versions;
-use crate::sources::objects::{self, PERIOD, Seen};
+use crate::sources::objects::{self, Key, Rights, Seen, Standing};
 use crate::sources::raw::Raw;
-use crate::sources::watcher::Key;
 
 pub(crate) use kinds::{Connection, ForeignCluster, NamespaceMap, NamespaceOffloading, VirtualNode};
 
@@ -78,30 +75,29 @@ impl Liqo {
     }
 
     async fn follow_with(&self, config: &Config, told: &mut Option<Facts>, known: &mut Option<impl FnOnce()>) {
-        let state = &State::default();
+        let enabled = config.liqo.enabled;
+        let (kinds, mut changed) = watch::channel(Kinds::default());
         let patient_until = self.clock.moment().after(PATIENCE);
         let published = async {
             loop {
                 let is_impatient = known.is_some() && self.clock.moment() >= patient_until;
-                if let Some(objects) = state.objects(config.liqo.enabled, is_on(told), is_impatient) {
+                let objects = changed.borrow_and_update().objects(enabled, is_on(told), is_impatient);
+                if let Some(objects) = objects {
                     self.tell(objects, config, told).await;
                     if let Some(known) = known.take() {
                         known();
                     }
                 }
-                if config.liqo.enabled == Enabled::Never {
-                    pending::<()>().await;
-                }
                 tokio::select! {
-                    () = state.changed.notified() => tokio::time::sleep(PAUSE).await,
+                    Ok(()) = changed.changed() => tokio::time::sleep(PAUSE).await,
                     () = self.clock.reach(Some(patient_until)), if known.is_some() => {}
                 }
             }
         };
-        match config.liqo.enabled {
+        match enabled {
             Enabled::Never => published.await,
             Enabled::Auto | Enabled::Always => {
-                tokio::join!(published, self.watch(state));
+                tokio::join!(published, self.watch(&kinds));
             }
         }
     }
@@ -132,48 +128,34 @@ impl Liqo {
         }
     }
 
-    /// Asks for Liqo's kinds while one of their API groups is served, and else for the list of groups alone.
-    async fn watch(&self, state: &State) {
-        loop {
-            match self.is_served().await {
-                Ok(true) => {
-                    *state.kinds() = Kinds::default();
-                    tokio::select! {
-                        () = self.watch_kinds(state) => {}
-                        () = state.none_is_installed() => {}
-                    }
-                }
-                Ok(false) => state.nothing_is_installed(),
-                Err(error) => {
-                    self.metrics.view.failure("apigroups");
-                    tracing::debug!(%error, "cannot tell whether Liqo is installed");
-                }
-            }
-            tokio::time::sleep(PERIOD).await;
-        }
-    }
-
-    /// Everybody who is known to the API server may ask this.
-    async fn is_served(&self) -> kube::Result<bool> {
-        let served = self.client.list_api_groups().await?.groups;
-        Ok(served.iter().any(|group| kinds::GROUPS.contains(&&*group.name)))
-    }
-
-    async fn watch_kinds(&self, state: &State) {
-        let client = || self.client.clone();
-        let metrics = &*self.metrics;
+    async fn watch(&self, kinds: &watch::Sender<Kinds>) {
         tokio::join!(
-            objects::follow_if_allowed("foreignclusters", client(), metrics, read_foreign_cluster, |seen| state
-                .take(seen, |seen| &mut seen.foreign_clusters)),
-            objects::follow_if_allowed("virtualnodes", client(), metrics, read_virtual_node, |seen| state
-                .take(seen, |seen| &mut seen.virtual_nodes)),
-            objects::follow_if_allowed("namespaceoffloadings", client(), metrics, read_offloading, |seen| state
-                .take(seen, |seen| &mut seen.offloadings)),
-            objects::follow_if_allowed("namespacemaps", client(), metrics, read_map, |seen| state
-                .take(seen, |seen| &mut seen.maps)),
-            objects::follow_if_allowed("connections", client(), metrics, read_connection, |seen| state
-                .take(seen, |seen| &mut seen.connections)),
+            self.watch_kind("foreignclusters", kinds, read_foreign_cluster, |kinds| &mut kinds
+                .foreign_clusters),
+            self.watch_kind("virtualnodes", kinds, read_virtual_node, |kinds| &mut kinds
+                .virtual_nodes),
+            self.watch_kind("namespaceoffloadings", kinds, read_offloading, |kinds| &mut kinds
+                .offloadings),
+            self.watch_kind("namespacemaps", kinds, read_map, |kinds| &mut kinds.maps),
+            self.watch_kind("connections", kinds, read_connection, |kinds| &mut kinds.connections),
         );
+    }
+
+    /// Watches a kind while its definition is installed. An object that cannot be read is there, and says nothing.
+    async fn watch_kind<K, T: PartialEq>(
+        &self,
+        name: &'static str,
+        kinds: &watch::Sender<Kinds>,
+        read: impl Fn(&Raw<K>) -> Option<T>,
+        kind: impl Fn(&mut Kinds) -> &mut Kind<T>,
+    ) where
+        K: Resource<DynamicType = ()> + 'static,
+    {
+        let read = |object: &Raw<K>, _: Option<&_>| Some(read(object));
+        objects::follow(name, Rights::Optional, &self.client, &self.metrics, read, |change| {
+            kinds.send_if_modified(|kinds| change(kind(kinds)));
+        })
+        .await;
     }
 }
 
@@ -185,39 +167,8 @@ fn is_on(told: &Option<Facts>) -> bool {
     told.as_ref().is_some_and(Option::is_some)
 }
 
-/// What is known of the objects of one kind. One that cannot be read is there, and says nothing.
-#[derive(Debug, Default)]
-enum Kind<T> {
-    /// It was not asked yet.
-    #[default]
-    Pending,
-    NotInstalled,
-    Forbidden,
-    Objects(BTreeMap<Key, Option<T>>),
-}
-
-impl<T: Clone> Kind<T> {
-    fn is_pending(&self) -> bool {
-        matches!(self, Kind::Pending)
-    }
-
-    fn is_listed(&self) -> bool {
-        matches!(self, Kind::Objects(_))
-    }
-
-    fn iter(&self) -> impl Iterator<Item = (&Key, &T)> {
-        let objects = match self {
-            Kind::Objects(objects) => Some(objects),
-            _ => None,
-        };
-        let objects = objects.into_iter().flatten();
-        objects.filter_map(|(key, object)| Some((key, object.as_ref()?)))
-    }
-
-    fn all(&self) -> Vec<T> {
-        self.iter().map(|(_, object)| object.clone()).collect()
-    }
-}
+/// What is known of the objects of one kind.
+type Kind<T> = Seen<Option<T>>;
 
 /// What is known of all kinds.
 #[derive(Debug, Default)]
@@ -230,104 +181,41 @@ struct Kinds {
 }
 
 impl Kinds {
-    fn is_nothing_installed(&self) -> bool {
-        matches!(self.foreign_clusters, Kind::NotInstalled)
-            && matches!(self.virtual_nodes, Kind::NotInstalled)
-            && matches!(self.offloadings, Kind::NotInstalled)
-            && matches!(self.maps, Kind::NotInstalled)
-            && matches!(self.connections, Kind::NotInstalled)
-    }
-}
-
-#[derive(Debug, Default)]
-struct State {
-    kinds: Mutex<Kinds>,
-    changed: Notify,
-    /// A kind is not installed.
-    gone: Notify,
-}
-
-impl State {
-    fn kinds(&self) -> MutexGuard<'_, Kinds> {
-        self.kinds.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn take<T: Clone>(&self, seen: Seen<'_, Option<T>>, kind: impl FnOnce(&mut Kinds) -> &mut Kind<T>) {
-        let mut kinds = self.kinds();
-        let kind = kind(&mut kinds);
-        match (seen, &mut *kind) {
-            (Seen::NotInstalled, _) => {
-                *kind = Kind::NotInstalled;
-                self.gone.notify_one();
-            }
-            (Seen::Forbidden, _) => *kind = Kind::Forbidden,
-            (Seen::Objects(all, Some(one)), Kind::Objects(known)) => match all.get(one) {
-                Some(object) => drop(known.insert(one.clone(), object.clone())),
-                None => drop(known.remove(one)),
-            },
-            (Seen::Objects(all, _), _) => *kind = Kind::Objects(all.clone()),
-        }
-        self.changed.notify_one();
-    }
-
-    fn nothing_is_installed(&self) {
-        *self.kinds() = Kinds {
-            foreign_clusters: Kind::NotInstalled,
-            virtual_nodes: Kind::NotInstalled,
-            offloadings: Kind::NotInstalled,
-            maps: Kind::NotInstalled,
-            connections: Kind::NotInstalled,
-        };
-        self.changed.notify_one();
-    }
-
-    /// Waits until it is known of every kind that it is not installed.
-    async fn none_is_installed(&self) {
-        loop {
-            // Whoever is told of a change after this asks again.
-            let gone = self.gone.notified();
-            if self.kinds().is_nothing_installed() {
-                return;
-            }
-            gone.await;
-        }
-    }
-
     /// All objects; `Some(None)` where Liqo is not in use, and `None` while that is not known. Connections are only where there
     /// is a network between the clusters. Rights that are taken away do not end it: then nothing is known of namespaces. For who `is_impatient`, what was not listed yet cannot be read.
     fn objects(&self, enabled: Enabled, is_on: bool, is_impatient: bool) -> Option<Option<LiqoObjects>> {
         if enabled == Enabled::Never {
             return Some(None);
         }
-        let kinds = self.kinds();
-        let is_pending = kinds.foreign_clusters.is_pending()
-            || kinds.virtual_nodes.is_pending()
-            || kinds.offloadings.is_pending()
-            || kinds.maps.is_pending();
-        if is_pending && !is_impatient {
+        let needed = [
+            self.foreign_clusters.standing,
+            self.virtual_nodes.standing,
+            self.offloadings.standing,
+            self.maps.standing,
+        ];
+        if needed.contains(&Standing::Pending) && !is_impatient {
             return None;
         }
-        let are_namespaces_known = kinds.offloadings.is_listed() && kinds.maps.is_listed();
-        let is_listed = are_namespaces_known && kinds.foreign_clusters.is_listed() && kinds.virtual_nodes.is_listed();
-        let is_forbidden = matches!(kinds.foreign_clusters, Kind::Forbidden)
-            || matches!(kinds.virtual_nodes, Kind::Forbidden)
-            || matches!(kinds.offloadings, Kind::Forbidden)
-            || matches!(kinds.maps, Kind::Forbidden);
-        let goes_on = is_on && is_forbidden;
-        if enabled == Enabled::Auto && !is_listed && !goes_on {
+        let are_listed = |standings: &[Standing]| standings.iter().all(|standing| *standing == Standing::Listed);
+        let goes_on = is_on && needed.contains(&Standing::Forbidden);
+        if enabled == Enabled::Auto && !are_listed(&needed) && !goes_on {
             return Some(None);
         }
-        let offloadings = kinds.offloadings.iter();
-        let offloadings = offloadings.map(|((namespace, _), offloading)| (namespace.as_str().into(), *offloading));
+        let offloading = |(key, offloading): (&Key, &Option<_>)| Some((key.0.as_str().into(), (*offloading)?));
         Some(Some(LiqoObjects {
-            are_namespaces_known,
-            foreign_clusters: kinds.foreign_clusters.all(),
-            virtual_nodes: kinds.virtual_nodes.all(),
-            offloadings: offloadings.collect(),
-            maps: kinds.maps.all(),
-            latencies: kinds.connections.all(),
+            are_namespaces_known: are_listed(&needed[2..]),
+            foreign_clusters: readable(&self.foreign_clusters),
+            virtual_nodes: readable(&self.virtual_nodes),
+            offloadings: self.offloadings.objects.iter().filter_map(offloading).collect(),
+            maps: readable(&self.maps),
+            latencies: readable(&self.connections),
         }))
     }
+}
+
+/// The objects that could be read.
+fn readable<T: Clone>(kind: &Kind<T>) -> Vec<T> {
+    kind.objects.values().flatten().cloned().collect()
 }
 
 // What an object says; nothing, where it cannot be read.

@@ -1,4 +1,4 @@
-//! Objects of our custom resources, for as long as their definition is installed.
+//! Objects of custom resources, for as long as their definition is installed.
 //!
 //! An installation without the definitions asks once in a while whether they are there, and says nothing.
 
@@ -6,14 +6,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use kube::api::WatchParams;
-use kube::runtime::watcher::{Error, Event};
+use kube::runtime::watcher::{Config, Event};
 use kube::{Api, Client, Resource};
-use serde::de::DeserializeOwned;
 
 use crate::instruments::metrics::Metrics;
 use crate::sources::raw::Raw;
-use crate::sources::watcher::{self, Key, Known};
+use crate::sources::watcher;
 
 /// How often it is asked whether a definition is installed.
 pub(super) const PERIOD: Duration = Duration::from_secs(10);
@@ -21,35 +19,128 @@ pub(super) const PERIOD: Duration = Duration::from_secs(10);
 /// How often it is tried to read what we may not.
 pub(super) const FORBIDDEN_PERIOD: Duration = Duration::from_secs(60);
 
-/// Calls `on_change` with all objects of the kind `K`, by its plural, each as `read` has it, whenever they are others, and with the
-/// key of the one that is, or `None` where any may be; with no objects while the definition is not installed, for the first
-/// time when that is known. For ever; a failure is logged, counted and tried again after a pause.
+/// Namespace and name.
+pub(super) type Key = (String, String);
+
+/// What is known of the objects of a kind.
+#[derive(Debug, PartialEq)]
+pub(super) struct Seen<T> {
+    pub(super) standing: Standing,
+    /// None, unless they are listed. While they are listed again, as they were before.
+    pub(super) objects: BTreeMap<Key, T>,
+}
+
+/// How much is known of a kind.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// Nothing yet.
+    #[default]
+    Pending,
+    /// Its definition is not installed.
+    NotInstalled,
+    /// It is, and we may not read its objects.
+    Forbidden,
+    /// All its objects.
+    Listed,
+}
+
+impl<T> Default for Seen<T> {
+    fn default() -> Self {
+        Self::without_objects(Standing::default())
+    }
+}
+
+impl<T> Seen<T> {
+    pub(super) fn without_objects(standing: Standing) -> Self {
+        Self {
+            standing,
+            objects: BTreeMap::new(),
+        }
+    }
+
+    /// All objects; `None` where they are not known.
+    pub(super) fn all(&self) -> Option<&BTreeMap<Key, T>> {
+        let are_known = matches!(self.standing, Standing::Listed | Standing::NotInstalled);
+        are_known.then_some(&self.objects)
+    }
+}
+
+impl<T: PartialEq> Seen<T> {
+    /// Something was told of an object, of which `read` takes what is to be known, beside what was known of it; an object of which
+    /// it takes nothing stays as it was. A list that has not ended is in `listed`. Whether something else is known now.
+    pub(super) fn apply<K: Resource>(
+        &mut self,
+        event: Event<K>,
+        listed: &mut BTreeMap<Key, T>,
+        read: impl Fn(&K, Option<&T>) -> Option<T>,
+    ) -> bool {
+        match event {
+            Event::Init => listed.clear(),
+            Event::InitApply(object) => {
+                let key = key(&object);
+                let object = read(&object, self.objects.get(&key));
+                listed.extend(object.map(|object| (key, object)));
+            }
+            Event::InitDone => {
+                return self.becomes(Self {
+                    standing: Standing::Listed,
+                    objects: std::mem::take(listed),
+                });
+            }
+            Event::Apply(object) => {
+                let key = key(&object);
+                let before = self.objects.get(&key);
+                let now = read(&object, before).filter(|now| before != Some(now));
+                let is_other = now.is_some();
+                self.objects.extend(now.map(|now| (key, now)));
+                return is_other;
+            }
+            Event::Delete(object) => return self.objects.remove(&key(&object)).is_some(),
+        }
+        false
+    }
+
+    fn becomes(&mut self, now: Self) -> bool {
+        let is_other = *self != now;
+        *self = now;
+        is_other
+    }
+}
+
+/// Whether it is a failure that we may not read objects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rights {
+    /// It is logged, counted and tried again at once; what was seen before stays.
+    Needed,
+    /// It is tried again once in a while.
+    Optional,
+}
+
+/// Sees all objects of the kind `K`, by its plural, for ever: `change` is called with what changes what was seen and tells whether it did.
+/// Of an object, `read` takes what is to be known beside what was known before. A failure is logged, counted and tried again after a pause.
 pub(super) async fn follow<K, T: PartialEq>(
     kind: &'static str,
-    client: Client,
+    rights: Rights,
+    client: &Client,
     metrics: &Metrics,
-    read: impl Fn(&Raw<K>) -> Option<T>,
-    mut on_change: impl FnMut(Option<&BTreeMap<Key, T>>, Option<&Key>),
+    read: impl Fn(&Raw<K>, Option<&T>) -> Option<T>,
+    change: impl Fn(&mut dyn FnMut(&mut Seen<T>) -> bool),
 ) where
     K: Resource<DynamicType = ()> + 'static,
-    Raw<K>: DeserializeOwned,
 {
     let mut last_error = String::new();
     loop {
-        match is_installed::<K>(&client).await {
-            Ok(true) => {
+        let mut pause = PERIOD;
+        match watch(kind, rights, client, metrics, &read, &change).await {
+            Ok(standing) => {
                 last_error.clear();
-                tracing::info!(kind, "the custom resource is installed");
-                watch(kind, &client, metrics, &read, &mut on_change, is_not_found).await;
-                tracing::info!(kind, "the custom resource is not installed any more");
-                on_change(None, None);
-            }
-            Ok(false) => {
-                last_error.clear();
-                on_change(None, None);
+                change(&mut |seen| seen.becomes(Seen::without_objects(standing)));
+                if standing == Standing::Forbidden {
+                    pause = FORBIDDEN_PERIOD;
+                }
             }
             Err(error) => {
-                metrics.view.failure(kind);
+                metrics.watch_failures.at([kind]).inc();
                 let error = format!("{:#}", anyhow::Error::from(error));
                 if error != last_error {
                     tracing::warn!(kind, error, "cannot tell whether the custom resource is installed");
@@ -57,117 +148,66 @@ pub(super) async fn follow<K, T: PartialEq>(
                 }
             }
         }
-        tokio::time::sleep(PERIOD).await;
+        tokio::time::sleep(pause).await;
     }
 }
 
-/// What is known of the objects of a kind.
-pub(super) enum Seen<'o, T> {
-    /// Their definition is not installed.
-    NotInstalled,
-    /// It is, and we may not read them.
-    Forbidden,
-    /// All of them, and the key of the one that is another, or `None` where any may be.
-    Objects(&'o BTreeMap<Key, T>, Option<&'o Key>),
-}
-
-/// The same for objects that we need not be allowed to read: that is no failure, and is asked again once in a while.
-/// What `read` has of an object takes the place of what it had before.
-pub(super) async fn follow_if_allowed<K, T: PartialEq>(
-    kind: &'static str,
-    client: Client,
-    metrics: &Metrics,
-    read: impl Fn(&Raw<K>) -> T,
-    mut on_change: impl FnMut(Seen<'_, T>),
-) where
-    K: Resource<DynamicType = ()> + 'static,
-    Raw<K>: DeserializeOwned,
-{
-    let read = |object: &Raw<K>| Some(read(object));
-    loop {
-        match is_installed::<K>(&client).await {
-            Ok(true) => {
-                let mut seen = |objects: Option<&BTreeMap<Key, T>>, one: Option<&Key>| {
-                    on_change(objects.map_or(Seen::NotInstalled, |objects| Seen::Objects(objects, one)));
-                };
-                let ends = |error: &Error| is_not_found(error) || is_forbidden(error);
-                let last = watch(kind, &client, metrics, &read, &mut seen, ends).await;
-                if last.as_ref().is_some_and(is_forbidden) {
-                    on_change(Seen::Forbidden);
-                    tokio::time::sleep(FORBIDDEN_PERIOD).await;
-                    continue;
-                }
-                on_change(Seen::NotInstalled);
-            }
-            Ok(false) => on_change(Seen::NotInstalled),
-            Err(error) => {
-                metrics.view.failure(kind);
-                tracing::debug!(kind, %error, "cannot tell whether the custom resource is installed");
-            }
-        }
-        tokio::time::sleep(PERIOD).await;
-    }
-}
-
-/// Everybody who is known to the API server may ask this.
+/// Whether the kind is served. Asks for the API groups first, as everybody who is known to the API server may.
 pub(crate) async fn is_installed<K: Resource<DynamicType = ()>>(client: &Client) -> kube::Result<bool> {
+    let served = client.list_api_groups().await?.groups;
+    if !served.iter().any(|group| group.name == K::group(&())) {
+        return Ok(false);
+    }
     match client.list_api_group_resources(&K::api_version(&())).await {
         Ok(list) => Ok(list.resources.iter().any(|resource| resource.name == K::plural(&()))),
-        Err(kube::Error::Api(status)) if status.code == 404 => Ok(false),
+        Err(kube::Error::Api(status)) if status.code == NOT_FOUND => Ok(false),
         Err(error) => Err(error),
     }
 }
 
-/// Until there is an error that `ends` it, which is returned.
+/// The API server does not know the kind.
+const NOT_FOUND: u16 = 404;
+/// The API server does not let us read it.
+pub(super) const FORBIDDEN: u16 = 403;
+
+/// Watches the objects until they cannot be; how they stand then.
+///
+/// # Errors
+/// It is not known whether the kind is served.
 async fn watch<K, T: PartialEq>(
     kind: &'static str,
+    rights: Rights,
     client: &Client,
     metrics: &Metrics,
-    read: impl Fn(&Raw<K>) -> Option<T>,
-    on_change: &mut impl FnMut(Option<&BTreeMap<Key, T>>, Option<&Key>),
-    ends: impl Fn(&Error) -> bool,
-) -> Option<Error>
+    read: impl Fn(&Raw<K>, Option<&T>) -> Option<T>,
+    change: impl Fn(&mut dyn FnMut(&mut Seen<T>) -> bool),
+) -> kube::Result<Standing>
 where
     K: Resource<DynamicType = ()> + 'static,
-    Raw<K>: DeserializeOwned,
 {
-    let all = Api::<Raw<K>>::all(client.clone());
-    let mut events = watcher::events(all, WatchParams::default());
-    let mut known = Known::nothing();
+    if !is_installed::<K>(client).await? {
+        return Ok(Standing::NotInstalled);
+    }
+    let mut events = watcher::events(Api::<Raw<K>>::all(client.clone()), Config::default());
+    let mut listed = BTreeMap::new();
     while let Some(event) = events.next().await {
         match event {
             Ok(event) => {
-                let one = match &event {
-                    Event::Apply(object) | Event::Delete(object) => Some(watcher::key(object)),
-                    Event::Init | Event::InitApply(_) | Event::InitDone => None,
-                };
-                if known.apply(event, &read) {
-                    on_change(Some(known.objects()), one.as_ref());
-                }
+                let mut event = Some(event);
+                change(&mut |seen| event.take().is_some_and(|event| seen.apply(event, &mut listed, &read)));
             }
-            Err(error) if ends(&error) => return Some(error),
-            Err(error) => watcher::count_and_log(kind, error, metrics),
+            Err(error) => match watcher::code(&error) {
+                Some(FORBIDDEN) if rights == Rights::Optional => return Ok(Standing::Forbidden),
+                Some(NOT_FOUND) => break,
+                _ => watcher::count_and_log(kind, error, metrics),
+            },
         }
     }
-    None
+    Ok(Standing::NotInstalled)
 }
 
-/// Whether the API server does not know the kind.
-fn is_not_found(error: &Error) -> bool {
-    code(error) == Some(404)
-}
-
-/// Whether it does not let us read it.
-pub(super) fn is_forbidden(error: &Error) -> bool {
-    code(error) == Some(403)
-}
-
-fn code(error: &Error) -> Option<u16> {
-    let (Error::InitialListFailed(error) | Error::WatchStartFailed(error) | Error::WatchFailed(error)) = error else {
-        return None;
-    };
-    match error {
-        kube::Error::Api(status) => Some(status.code),
-        _ => None,
-    }
+fn key<K: Resource>(object: &K) -> Key {
+    let meta = object.meta();
+    let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    (text(&meta.namespace), text(&meta.name))
 }

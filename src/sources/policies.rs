@@ -1,23 +1,22 @@
 //! SloPolicies, watched and published as one value.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use edgeward_core::placement::policy::{NamespacePolicies, Policies, Policy, Seen};
 use kube::{Client, Resource as _};
 use serde_json::Value;
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 
 use crate::api::SloPolicy;
 use crate::instruments::logs::LogLimit;
 use crate::instruments::metrics::Metrics;
 use crate::platform::blocking::{at_leisure, blocking};
 use crate::platform::clock::Clock;
-use crate::sources::objects;
+use crate::sources::objects::{self, Rights};
 use crate::sources::raw::Raw;
-use crate::sources::watcher::Key;
 
 /// The shortest time between two publications: many policies that are applied one after another are few versions.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -42,15 +41,20 @@ impl SloPolicies {
 
     /// Follows them, for ever. Calls `listed` once all were listed, or are known not to exist.
     pub async fn follow(self, client: Client, metrics: Arc<Metrics>, clock: Clock, listed: impl FnOnce()) {
-        let (changes, limit) = (Changes::default(), LogLimit::new(clock));
-        let read = |object: &_| read(object, &limit);
-        let watched = objects::follow("slopolicies", client, &metrics, read, |seen, one| {
-            changes.add(seen, one)
+        let (seen, mut objects) = watch::channel(objects::Seen::default());
+        let limit = LogLimit::new(clock);
+        let read = |object: &_, before: Option<&Arc<Seen>>| read_after(object, before, &limit);
+        let watched = objects::follow("slopolicies", Rights::Needed, &client, &metrics, read, |change| {
+            seen.send_if_modified(change);
         });
         let published = async {
-            let (mut known, mut listed) = (Known::default(), Some(listed));
-            loop {
-                let outdated = known.take(changes.next().await);
+            let (mut before, mut listed) = (Known::default(), Some(listed));
+            while objects.changed().await.is_ok() {
+                let Some(now) = known(&objects.borrow_and_update()) else {
+                    continue;
+                };
+                let outdated = outdated(&before, &now);
+                before = now;
                 if !outdated.is_empty() {
                     self.publish(outdated, &limit, clock).await;
                 }
@@ -83,111 +87,38 @@ impl SloPolicies {
     }
 }
 
-/// What was told of policies and is not published yet.
-#[derive(Debug, Default)]
-struct Changes {
-    pending: Mutex<Pending>,
-    added: Notify,
-}
-
-#[derive(Debug, Default)]
-struct Pending {
-    /// All that there are, where they were listed.
-    all: Option<BTreeMap<Key, Arc<Seen>>>,
-    /// What each is that changed since; `None` where it is gone.
-    since: BTreeMap<Key, Option<Arc<Seen>>>,
-}
-
-impl Changes {
-    fn add(&self, seen: Option<&BTreeMap<Key, Arc<Seen>>>, one: Option<&Key>) {
-        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
-        match (seen, one) {
-            (Some(seen), Some(one)) => {
-                let before = pending.since.remove(one).flatten();
-                let now = seen.get(one).map(|now| after(before.as_ref(), now));
-                pending.since.insert(one.clone(), now);
-            }
-            (seen, _) => {
-                let Pending { all, since } = std::mem::take(&mut *pending);
-                let before = |key: &Key| match since.get(key) {
-                    Some(latest) => latest.as_ref(),
-                    None => all.as_ref()?.get(key),
-                };
-                let listed = seen.into_iter().flatten();
-                let listed = listed.map(|(key, now)| (key.clone(), after(before(key), now)));
-                pending.all = Some(listed.collect());
-            }
-        }
-        self.added.notify_one();
-    }
-
-    /// Waits until there is something.
-    async fn next(&self) -> Pending {
-        self.added.notified().await;
-        std::mem::take(&mut *self.pending.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
 /// The policies of each namespace, by name.
-#[derive(Debug, Default)]
-struct Known(BTreeMap<Arc<str>, BTreeMap<String, Arc<Seen>>>);
+type Known = BTreeMap<Arc<str>, BTreeMap<String, Arc<Seen>>>;
 
-impl Known {
-    /// Takes over what has changed: the namespaces that are others now, and what there is in each.
-    fn take(&mut self, pending: Pending) -> Vec<(Arc<str>, Vec<Arc<Seen>>)> {
-        let mut outdated = BTreeSet::new();
-        if let Some(all) = pending.all {
-            let mut listed = BTreeMap::<Arc<str>, BTreeMap<_, _>>::new();
-            for ((namespace, name), seen) in all {
-                let before = self.0.get(&*namespace).and_then(|policies| policies.get(&name));
-                let seen = after(before, &seen);
-                listed.entry(namespace.into()).or_default().insert(name, seen);
-            }
-            let namespaces = self.0.keys().chain(listed.keys());
-            outdated.extend(
-                namespaces
-                    .filter(|namespace| self.0.get(*namespace) != listed.get(*namespace))
-                    .cloned(),
-            );
-            self.0 = listed;
-        }
-        for ((namespace, name), seen) in pending.since {
-            let namespace = Arc::<str>::from(namespace);
-            let policies = self.0.entry(Arc::clone(&namespace)).or_default();
-            match seen {
-                Some(seen) => {
-                    let seen = after(policies.get(&name), &seen);
-                    policies.insert(name, seen);
-                }
-                None => drop(policies.remove(&name)),
-            }
-            if policies.is_empty() {
-                self.0.remove(&namespace);
-            }
-            outdated.insert(namespace);
-        }
-        let seen = |namespace: &str| {
-            self.0
-                .get(namespace)
-                .into_iter()
-                .flat_map(BTreeMap::values)
-                .cloned()
-                .collect()
-        };
-        outdated
-            .into_iter()
-            .map(|namespace| (Arc::clone(&namespace), seen(&namespace)))
-            .collect()
+/// By namespace.
+fn known(objects: &objects::Seen<Arc<Seen>>) -> Option<Known> {
+    let mut known = Known::new();
+    for ((namespace, name), seen) in objects.all()? {
+        let policies = known.entry(namespace.as_str().into()).or_default();
+        policies.insert(name.clone(), Arc::clone(seen));
     }
+    Some(known)
 }
 
-/// A version of a policy, and the one that was known of it before.
-fn after(before: Option<&Arc<Seen>>, now: &Arc<Seen>) -> Arc<Seen> {
-    let now = Arc::clone(now);
-    match before {
+/// The namespaces whose policies are others now, and what there is in each.
+fn outdated(before: &Known, now: &Known) -> Vec<(Arc<str>, Vec<Arc<Seen>>)> {
+    let namespaces: BTreeSet<_> = before.keys().chain(now.keys()).collect();
+    let others = namespaces
+        .into_iter()
+        .filter(|namespace| before.get(*namespace) != now.get(*namespace));
+    let seen = |namespace: &str| now.get(namespace).into_iter().flat_map(BTreeMap::values).cloned();
+    others
+        .map(|namespace| (Arc::clone(namespace), seen(namespace).collect()))
+        .collect()
+}
+
+/// An SloPolicy as it was read, beside the version that was known before.
+fn read_after(object: &Raw<SloPolicy>, before: Option<&Arc<Seen>>, limit: &LogLimit) -> Option<Arc<Seen>> {
+    let now = read(object, limit)?;
+    Some(match before {
         Some(before) => now.after(before),
         None => now,
-    }
+    })
 }
 
 /// An SloPolicy as it was read. One with faults is logged.
@@ -215,6 +146,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::sources::objects::Key;
 
     fn seen(namespace: &str, name: &str, class: &str) -> (Key, Arc<Seen>) {
         let seen = Seen {
@@ -226,50 +158,9 @@ mod tests {
         ((namespace.to_owned(), name.to_owned()), Arc::new(seen))
     }
 
-    #[test]
-    fn a_fault_does_not_end_what_was_known_without() {
-        let meanwhile = |known: &Known| {
-            let seen = known.0.values().flat_map(BTreeMap::values);
-            let policies = seen.map(|seen| match &seen.policy {
-                Ok(_) => "whole".to_owned(),
-                Err(refused) => refused.instead().map(ToString::to_string).unwrap_or_default(),
-            });
-            policies.collect::<Vec<_>>()
-        };
-        let (whole, faulty) = (seen("a", "x", "batch"), seen("a", "x", "fast"));
-        let last = "the last version without faults counts meanwhile";
-        for is_listed in [false, true] {
-            for is_one_change in [false, true] {
-                let (changes, mut known) = (Changes::default(), Known::default());
-                let mut objects = BTreeMap::from([whole.clone()]);
-                changes.add(Some(&objects), Some(&whole.0));
-                if !is_one_change {
-                    assert_eq!(outdated(&mut known, &changes), [("a".to_owned(), 1)]);
-                }
-                objects.extend([faulty.clone()]);
-                let one = (!is_listed || is_one_change).then_some(&faulty.0);
-                changes.add(Some(&objects), one);
-                assert_eq!(outdated(&mut known, &changes), [("a".to_owned(), 1)]);
-                assert_eq!(meanwhile(&known), [last]);
-                // The same in another list is nothing new.
-                changes.add(Some(&objects), None);
-                assert_eq!(outdated(&mut known, &changes), []);
-                assert_eq!(meanwhile(&known), [last]);
-                // It is gone, and with it what it said.
-                objects.clear();
-                changes.add(Some(&objects), Some(&faulty.0));
-                assert_eq!(outdated(&mut known, &changes), [("a".to_owned(), 0)]);
-                changes.add(Some(&BTreeMap::from([faulty.clone()])), Some(&faulty.0));
-                assert_eq!(outdated(&mut known, &changes), [("a".to_owned(), 1)]);
-                assert_eq!(meanwhile(&known), [""]);
-            }
-        }
-    }
-
     /// Which namespaces are others, and how many policies there are in each.
-    fn outdated(known: &mut Known, changes: &Changes) -> Vec<(String, usize)> {
-        let pending = std::mem::take(&mut *changes.pending.lock().unwrap());
-        let outdated = known.take(pending).into_iter();
+    fn namespaces(before: &Known, now: &Known) -> Vec<(String, usize)> {
+        let outdated = outdated(before, now).into_iter();
         outdated
             .map(|(namespace, seen)| (namespace.to_string(), seen.len()))
             .collect()
@@ -277,33 +168,44 @@ mod tests {
 
     #[test]
     fn only_a_namespace_whose_policies_are_others_is_done_again() {
-        let (changes, mut known) = (Changes::default(), Known::default());
-        let mut objects: BTreeMap<_, _> = [("a", "x"), ("a", "y"), ("b", "x")]
+        let mut objects = objects::Seen::without_objects(objects::Standing::Pending);
+        assert!(known(&objects).is_none());
+        objects.standing = objects::Standing::Listed;
+        objects.objects = [("a", "x"), ("a", "y"), ("b", "x")]
             .map(|(namespace, name)| seen(namespace, name, "batch"))
             .into();
-        changes.add(Some(&objects), None);
-        assert_eq!(
-            outdated(&mut known, &changes),
-            [("a".to_owned(), 2), ("b".to_owned(), 1)]
-        );
-        // The same in another list.
-        changes.add(Some(&objects), None);
-        assert_eq!(outdated(&mut known, &changes), []);
+        let before = known(&objects).unwrap();
+        let both = [("a".to_owned(), 2), ("b".to_owned(), 1)];
+        assert_eq!(namespaces(&Known::default(), &before), both);
+        assert_eq!(namespaces(&before, &known(&objects).unwrap()), []);
 
-        // Many changes of one policy are one of its namespace.
-        for class in ["latency", "throughput", "latency"] {
-            let (key, policy) = seen("a", "x", class);
-            objects.insert(key.clone(), policy);
-            changes.add(Some(&objects), Some(&key));
+        objects.objects.extend([seen("a", "x", "latency")]);
+        let now = known(&objects).unwrap();
+        assert_eq!(namespaces(&before, &now), [("a".to_owned(), 2)]);
+        objects.objects.pop_last();
+        assert_eq!(namespaces(&now, &known(&objects).unwrap()), [("b".to_owned(), 0)]);
+    }
+
+    #[test]
+    fn fault_does_not_end_what_was_known_without() {
+        let limit = LogLimit::new(Clock::start());
+        let object = |class: &str| {
+            let spec = json!({"selector": {}, "slo": {"class": class}});
+            let object = json!({"metadata": {"namespace": "a", "name": "x"}, "spec": spec});
+            Raw::from_json(object.to_string().into()).unwrap()
+        };
+        let whole = read_after(&object("batch"), None, &limit).unwrap();
+        let faulty = read_after(&object("fast"), Some(&whole), &limit).unwrap();
+        let again = read_after(&object("fast"), Some(&faulty), &limit).unwrap();
+        for seen in [&faulty, &again] {
+            let instead = seen.policy.as_ref().unwrap_err().instead().map(ToString::to_string);
+            assert_eq!(
+                instead.as_deref(),
+                Some("the last version without faults counts meanwhile")
+            );
         }
-        assert_eq!(outdated(&mut known, &changes), [("a".to_owned(), 2)]);
-        let gone = objects.pop_last().unwrap().0;
-        changes.add(Some(&objects), Some(&gone));
-        assert_eq!(outdated(&mut known, &changes), [("b".to_owned(), 0)]);
-
-        // The definition is not installed any more.
-        changes.add(None, None);
-        assert_eq!(outdated(&mut known, &changes), [("a".to_owned(), 0)]);
-        assert_eq!(outdated(&mut known, &changes), []);
+        assert_eq!(faulty, again);
+        let alone = read_after(&object("fast"), None, &limit).unwrap();
+        assert!(alone.policy.as_ref().unwrap_err().instead().is_none());
     }
 }

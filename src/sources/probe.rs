@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use edgeward_core::cluster::wan::{LinkHealth, Links, RUN};
+use edgeward_core::cluster::wan::{Cause, LinkHealth, Links, RUN};
 use edgeward_core::config::{Config, Probing};
 use edgeward_core::engine::Change;
 use edgeward_core::model::endpoint::Endpoint;
@@ -17,6 +17,7 @@ use tokio::sync::watch;
 
 use crate::instruments::metrics::Metrics;
 use crate::platform::clock::Clock;
+use crate::platform::random;
 use crate::sources::Changes;
 use crate::sources::configuration::Versions;
 
@@ -121,7 +122,7 @@ fn clouds(config: &Config) -> impl Iterator<Item = &SiteDefinition> {
 }
 
 /// Makes a [`Prober`] for each site; they share sockets and the place where links are published.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Probers {
     icmp: Arc<Icmp>,
     thresholds: watch::Receiver<Thresholds>,
@@ -159,7 +160,8 @@ impl Probers {
     #[must_use]
     pub fn prober(&self, site: &str, endpoints: Vec<Endpoint>, probing: Probing) -> Prober {
         for endpoint in &endpoints {
-            self.metrics.probes.endpoint(site, &endpoint.to_string());
+            let outcomes = Cause::ALL.map(Cause::as_str).into_iter().chain(["answered"]);
+            outcomes.for_each(|outcome| drop(self.metrics.wan_probes.at([site, &endpoint.to_string(), outcome])));
         }
         let (health, resolving) = (LinkHealth::new(endpoints.len()), vec![false; endpoints.len()]);
         let targets = endpoints
@@ -172,11 +174,8 @@ impl Probers {
             probing,
             health,
             jobs: FuturesUnordered::new(),
-            thresholds: self.thresholds.clone(),
             own: OwnThresholds::default(),
-            links: self.links.clone(),
-            clock: self.clock,
-            metrics: Arc::clone(&self.metrics),
+            shared: self.clone(),
         };
         prober.publish();
         prober
@@ -193,11 +192,8 @@ pub struct Prober {
     probing: Probing,
     health: LinkHealth,
     jobs: FuturesUnordered<BoxFuture<'static, Done>>,
-    thresholds: watch::Receiver<Thresholds>,
     own: OwnThresholds,
-    links: watch::Sender<Links>,
-    clock: Clock,
-    metrics: Arc<Metrics>,
+    shared: Probers,
 }
 
 /// What has been waited for, and of which endpoint.
@@ -233,11 +229,11 @@ impl Prober {
 
     /// Probes for ever. Cancelling it abandons the probes under way.
     pub async fn run(mut self) {
-        let begun = self.clock.moment();
+        let (clock, begun) = (self.shared.clock, self.shared.clock.moment());
         let (mut k, offset) = (0, random());
         loop {
             let start = self.probing.start(k, offset, random());
-            let wait = tokio::time::sleep(duration(start - self.clock.moment().since(begun)));
+            let wait = tokio::time::sleep(Duration::from_micros((start - clock.moment().since(begun)).0));
             tokio::pin!(wait);
             loop {
                 tokio::select! {
@@ -249,7 +245,7 @@ impl Prober {
                 self.resolve();
             }
             self.send(Duration::ZERO, self.probing.timeout);
-            k = self.probing.after(k, self.clock.moment().since(begun));
+            k = self.probing.after(k, clock.moment().since(begun));
         }
     }
 
@@ -274,7 +270,7 @@ impl Prober {
             let target = Arc::clone(target);
             let job = async move {
                 tokio::time::sleep(delay).await;
-                Done::Probed(endpoint, target.probe(duration(timeout)).await)
+                Done::Probed(endpoint, target.probe(Duration::from_micros(timeout.0)).await)
             };
             self.jobs.push(job.boxed());
         }
@@ -290,13 +286,15 @@ impl Prober {
         };
         let (was_silent, before) = (self.health.is_silent(endpoint), self.health.link());
         let rtt = outcome.as_ref().ok().copied();
-        let thresholds = self.thresholds.borrow().with(self.own);
-        self.health.record(endpoint, rtt, self.clock.moment(), thresholds);
+        let thresholds = self.shared.thresholds.borrow().with(self.own);
+        self.health
+            .record(endpoint, rtt, self.shared.clock.moment(), thresholds);
         self.log(endpoint, &outcome, was_silent, before);
 
         let name = self.targets[endpoint].endpoint().to_string();
-        let lost = outcome.err().map(|lost| lost.cause);
-        self.metrics.probes.probed(&self.site, &name, lost);
+        let outcome = outcome.err().map_or("answered", |lost| lost.cause.as_str());
+        let labels = [&*self.site, &*name, outcome];
+        self.shared.metrics.wan_probes.at(labels).inc();
         self.publish();
     }
 
@@ -330,18 +328,10 @@ impl Prober {
     }
 
     fn publish(&self) {
-        self.links.send_modify(|links| {
+        self.shared.links.send_modify(|links| {
             links.insert(self.site.clone(), self.health.link());
         });
     }
-}
-
-fn duration(time: Micros) -> Duration {
-    Duration::from_micros(time.0)
-}
-
-fn random() -> u64 {
-    uuid::Uuid::new_v4().as_u64_pair().1
 }
 
 #[cfg(test)]

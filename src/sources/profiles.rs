@@ -24,15 +24,12 @@ use crate::api::{PerformanceProfile, PerformanceProfileStatus, SiteScore};
 use crate::instruments::metrics::Metrics;
 use crate::platform::blocking::blocking;
 use crate::platform::clock::Clock;
+use crate::sources::Changes;
 use crate::sources::configuration::Versions;
-use crate::sources::prometheus::REOPEN;
+use crate::sources::objects::{self, Rights, Seen};
+use crate::sources::prometheus::{Connection, REOPEN};
 use crate::sources::raw::Raw;
-use crate::sources::watcher::Key;
-use crate::sources::{Changes, objects};
-use answers::{Answers, Client, Server};
-
-/// The objects there are; `None` while that is not known.
-type Objects = Option<BTreeMap<String, SeenProfile>>;
+use answers::{Answers, Client};
 
 /// How many questions are put at a time.
 const MAX_ASKED: usize = 8;
@@ -66,34 +63,31 @@ impl PerformanceProfiles {
     /// Follows and evaluates them with the newest snapshot, and sends what they give, for ever. Calls `listed` once all were
     /// listed, or are known not to exist.
     pub async fn follow(self, mut versions: Versions, shared: Arc<SharedState>, listed: impl FnOnce()) {
-        let Self {
-            client,
-            metrics,
-            clock,
-            changes,
-            evaluated,
-        } = self;
-        let seen = watch::Sender::new(Objects::None);
-        let watched = objects::follow("performanceprofiles", client, &metrics, read, |objects, _| {
-            let objects = objects.into_iter().flatten();
-            let named = objects.map(|((_, name), seen): (&Key, &SeenProfile)| (name.clone(), seen.clone()));
-            seen.send_replace(Some(named.collect()));
-        });
+        let (seen, mut objects) = watch::channel(Seen::default());
+        let read = |object: &_, _: Option<&_>| read(object);
+        let watched = objects::follow(
+            "performanceprofiles",
+            Rights::Needed,
+            &self.client,
+            &self.metrics,
+            read,
+            |change| {
+                seen.send_if_modified(change);
+            },
+        );
         let evaluating = async {
-            let mut objects = seen.subscribe();
             let mut evaluator = Evaluator {
-                evaluated: &evaluated,
+                evaluated: &self.evaluated,
                 shared,
-                clock,
-                metrics: &metrics,
-                changes,
+                clock: self.clock,
+                metrics: &self.metrics,
+                changes: self.changes.clone(),
                 entries: BTreeMap::new(),
                 answers: Answers::default(),
             };
             // A sender that is there for as long as this is awaited.
-            let _ = objects.wait_for(Option::is_some).await;
-            let first = objects.borrow_and_update().clone().unwrap_or_default();
-            evaluator.take(first).await;
+            let _ = objects.wait_for(|seen| seen.all().is_some()).await;
+            evaluator.take(by_name(&mut objects)).await;
             listed();
             let mut config = versions.next().await;
             loop {
@@ -107,6 +101,18 @@ impl PerformanceProfiles {
         };
         tokio::join!(watched, evaluating);
     }
+}
+
+/// The PerformanceProfiles as they were seen last.
+type Objects = watch::Receiver<Seen<SeenProfile>>;
+
+fn by_name(objects: &mut Objects) -> BTreeMap<String, SeenProfile> {
+    let seen = objects.borrow_and_update();
+    let named = seen
+        .objects
+        .iter()
+        .map(|((_, name), seen)| (name.clone(), seen.clone()));
+    named.collect()
 }
 
 /// What is known of a profile between its rounds.
@@ -161,12 +167,18 @@ impl Evaluator<'_> {
     }
 
     /// Evaluates the profiles by this configuration and takes over other objects, for ever.
-    async fn evaluate(&mut self, config: &Arc<Config>, objects: &mut watch::Receiver<Objects>) {
+    async fn evaluate(&mut self, config: &Arc<Config>, objects: &mut Objects) {
         loop {
-            let mut server = Server::open(config.prometheus.as_ref()).await;
-            let client = server.client();
+            let mut server = answers::open(config.prometheus.as_ref()).await;
+            let client = server.as_ref().map(Connection::client).map_err(Clone::clone);
             let is_broken = client.is_err() && config.prometheus.is_some();
-            let rounds = async { tokio::join!(self.rounds(config, client, objects), server.follow()) };
+            let followed = async {
+                match &mut server {
+                    Ok(connection) => connection.follow().await,
+                    Err(_) => std::future::pending().await,
+                }
+            };
+            let rounds = async { tokio::join!(self.rounds(config, client, objects), followed) };
             match is_broken {
                 true => drop(tokio::time::timeout(REOPEN, rounds).await),
                 false => drop(rounds.await),
@@ -175,7 +187,7 @@ impl Evaluator<'_> {
     }
 
     /// Asks by this client, for ever.
-    async fn rounds(&mut self, config: &Arc<Config>, client: Client, objects: &mut watch::Receiver<Objects>) {
+    async fn rounds(&mut self, config: &Arc<Config>, client: Client, objects: &mut Objects) {
         let mut asked = FuturesUnordered::new();
         self.answers.ask_again();
         loop {
@@ -194,10 +206,7 @@ impl Evaluator<'_> {
                 .min();
             tokio::select! {
                 Some((query, answer)) = asked.next() => self.answers.take(&query, answer, self.metrics),
-                Ok(()) = objects.changed() => {
-                    let objects = objects.borrow_and_update().clone().unwrap_or_default();
-                    self.take(objects).await;
-                }
+                Ok(()) = objects.changed() => self.take(by_name(objects)).await,
                 () = self.clock.reach(next) => {}
             }
         }
@@ -238,7 +247,7 @@ impl Evaluator<'_> {
             return;
         }
         let (snapshot, config, now) = (self.shared.snapshot(), Arc::clone(config), self.clock.now());
-        let answers = self.answers.snapshot();
+        let answers = self.answers.clone();
         let rounds = blocking(move || {
             let evaluate = |(name, profile): (String, Arc<Profile>)| {
                 let evaluation =

@@ -22,6 +22,7 @@ use tokio::sync::watch;
 
 use crate::instruments::metrics::Metrics;
 use crate::platform::clock::Clock;
+use crate::platform::random;
 use crate::sources::Changes;
 use crate::sources::configuration::Versions;
 pub(super) use client::Connection;
@@ -133,8 +134,8 @@ impl QueryRunner {
         loop {
             let asked = self.ask(query).await;
             let outcome = asked.as_ref().err().map_or(Outcome::Ok, |failure| failure.outcome);
-            self.metrics.prometheus_query(query.input.as_str(), outcome.as_str());
             let name = query.input.as_str();
+            self.metrics.prometheus_queries.at([name, outcome.as_str()]).inc();
             match asked {
                 _ if outcome == before => {}
                 Ok(()) => tracing::info!(query = name, "Prometheus answers as it should again"),
@@ -146,7 +147,8 @@ impl QueryRunner {
                 ),
             }
             before = outcome;
-            tokio::time::sleep(duration(jittered(self.prometheus.period, random()))).await;
+            let period = jittered(self.prometheus.period, random());
+            tokio::time::sleep(Duration::from_micros(period.0)).await;
         }
     }
 
@@ -191,14 +193,6 @@ pub fn read(
 fn jittered(period: Micros, random: u64) -> Micros {
     let tenth = period.0 / 10;
     Micros(period.0 - tenth + random % (2 * tenth).max(1))
-}
-
-fn random() -> u64 {
-    uuid::Uuid::new_v4().as_u64_pair().1
-}
-
-fn duration(time: Micros) -> Duration {
-    Duration::from_micros(time.0)
 }
 
 #[cfg(test)]

@@ -1,10 +1,12 @@
 //! An object as the API server sent it: what the watch itself needs, and the JSON text for the readers of the core.
 
 use std::borrow::Cow;
+use std::fmt::Debug;
 use std::marker::PhantomData;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
-use kube::Resource;
+use kube::api::ListParams;
+use kube::{Api, Resource};
 use serde::{Deserialize, Deserializer, de};
 use serde_json::value::RawValue;
 
@@ -28,39 +30,51 @@ impl<K> Raw<K> {
     /// It has no metadata.
     pub(crate) fn from_json(json: Box<str>) -> serde_json::Result<Self> {
         #[derive(Deserialize)]
-        struct Object<'a> {
-            #[serde(borrow)]
-            metadata: Metadata<'a>,
+        struct Object {
+            metadata: Metadata,
         }
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
-        struct Metadata<'a> {
-            #[serde(borrow)]
-            name: Option<Cow<'a, str>>,
-            #[serde(borrow)]
-            namespace: Option<Cow<'a, str>>,
-            #[serde(borrow)]
-            uid: Option<Cow<'a, str>>,
-            #[serde(borrow)]
-            resource_version: Option<Cow<'a, str>>,
-            #[serde(borrow)]
-            creation_timestamp: Option<Cow<'a, str>>,
+        struct Metadata {
+            name: Option<String>,
+            namespace: Option<String>,
+            uid: Option<String>,
+            resource_version: Option<String>,
+            creation_timestamp: Option<String>,
         }
         let Object { metadata } = serde_json::from_str(&json)?;
-        let owned = |text: Option<Cow<'_, str>>| text.map(Cow::into_owned);
         let created = metadata.creation_timestamp.and_then(|at| at.parse().ok());
         Ok(Self {
             metadata: ObjectMeta {
-                name: owned(metadata.name),
-                namespace: owned(metadata.namespace),
-                uid: owned(metadata.uid),
-                resource_version: owned(metadata.resource_version),
+                name: metadata.name,
+                namespace: metadata.namespace,
+                uid: metadata.uid,
+                resource_version: metadata.resource_version,
                 creation_timestamp: created.map(Time),
                 ..ObjectMeta::default()
             },
             json,
             kind: PhantomData,
         })
+    }
+}
+
+/// Lists these objects in pages, each of which is in memory as a whole.
+///
+/// # Errors
+/// The API server cannot be reached or does not allow it.
+pub(crate) async fn list<K>(
+    api: &Api<Raw<K>>,
+    mut params: ListParams,
+    mut each: impl FnMut(&Raw<K>),
+) -> kube::Result<()> {
+    loop {
+        let page = api.list(&params).await?;
+        page.items.iter().for_each(&mut each);
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => params = params.continue_token(&token),
+            None => return Ok(()),
+        }
     }
 }
 
@@ -74,7 +88,7 @@ impl<K> Clone for Raw<K> {
     }
 }
 
-impl<K> std::fmt::Debug for Raw<K> {
+impl<K> Debug for Raw<K> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Raw")
             .field("metadata", &self.metadata)

@@ -7,31 +7,32 @@ use edgeward_core::engine::Change;
 use futures::StreamExt as _;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::Api;
-use kube::api::WatchParams;
+use kube::runtime::watcher::{Config, Event};
 
 use crate::instruments::metrics::Metrics;
+use crate::sources::objects::Seen;
 use crate::sources::watch::Cluster;
-use crate::sources::watcher::{self, Known};
+use crate::sources::watcher;
 
 impl Cluster {
     /// Watches the EndpointSlices of a Service and sends how many of its endpoints are ready, for ever. That there is no
     /// such Service is logged; that it may not be seen is logged and counted, and nothing is sent.
     pub async fn follow_replicas(self, namespace: String, service: String, metrics: Arc<Metrics>) {
-        let of_service = WatchParams::default().labels(&format!("kubernetes.io/service-name={service}"));
+        let of_service = Config::default().labels(&format!("kubernetes.io/service-name={service}"));
         let slices = Api::<EndpointSlice>::namespaced(self.client(), &namespace);
         let mut events = watcher::events(slices, of_service);
-        let mut known = Known::nothing();
+        let (mut known, mut listed) = (Seen::default(), BTreeMap::new());
         let mut sent = None;
         let mut has_failed = false;
         while let Some(event) = events.next().await {
             match event {
+                Ok(Event::Init) => listed.clear(),
                 Ok(event) => {
-                    if !known.apply(event, |slice| Some(slice.clone())) {
-                        continue;
-                    }
+                    has_failed = false;
+                    known.apply(event, &mut listed, |slice: &EndpointSlice, _| Some(slice.clone()));
                 }
                 Err(error) => {
-                    metrics.view.failure("endpointslices");
+                    metrics.watch_failures.at(["endpointslices"]).inc();
                     // Once: outside of a cluster there may be no such right, and it is tried again all the time.
                     if !std::mem::replace(&mut has_failed, true) {
                         let error = format!("{:#}", anyhow::Error::from(error));
@@ -45,14 +46,13 @@ impl Cluster {
                              endpointslices"
                         );
                     }
-                    continue;
                 }
             }
-            has_failed = false;
-            let ready = count(known.objects().values());
+            let Some(slices) = known.all() else { continue };
+            let ready = count(slices.values());
             if sent.replace(ready) != Some(ready) {
                 tracing::info!(ready, "replicas");
-                if known.objects().is_empty() {
+                if slices.is_empty() {
                     tracing::warn!(
                         namespace,
                         service,
@@ -116,7 +116,15 @@ mod tests {
         let to = log.clone();
         let subscriber = tracing_subscriber::fmt().with_writer(move || to.clone()).finish();
         let _logged = tracing::subscriber::set_default(subscriber);
-        let respond = move |_: Request<Body>| async move {
+        let respond = move |request: Request<Body>| async move {
+            let query = request.uri().query().unwrap_or_default();
+            let (code, answer) = match code == 200 && query.contains("sendInitialEvents") {
+                true => (
+                    422,
+                    r#"{"kind": "Status", "status": "Failure", "message": "", "reason": "Invalid", "code": 422}"#,
+                ),
+                false => (code, answer),
+            };
             Response::builder()
                 .status(code)
                 .body(Body::from(answer.as_bytes().to_vec()))

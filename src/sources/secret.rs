@@ -33,7 +33,7 @@ pub async fn follow(
             }
             Ok(None) => Contents::new(),
             Err(error) => {
-                metrics.view.failure("secrets");
+                metrics.watch_failures.at(["secrets"]).inc();
                 tracing::warn!(%error, namespace, name, "the Secret cannot be watched; what was seen last stays");
                 continue;
             }

@@ -1,7 +1,7 @@
 //! Sites, watched: where there are any, they replace the sites of the configuration.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -16,15 +16,11 @@ use crate::api::Site;
 use crate::instruments::metrics::Metrics;
 use crate::sources::configuration::Versions;
 use crate::sources::liqo::Discovered;
-use crate::sources::objects;
+use crate::sources::objects::{self, Key, Rights, Seen};
 use crate::sources::raw::Raw;
-use crate::sources::watcher::Key;
 
 /// How long to wait for more after a change: several Sites are applied one after another, and mean something together.
 const SETTLE: Duration = Duration::from_secs(1);
-
-/// The Sites there are, by name.
-type Seen = BTreeMap<String, SeenSite>;
 
 /// A Site: its generation and its `spec`.
 type Object = (Option<i64>, Value);
@@ -35,9 +31,9 @@ pub struct Sites {
     base: Versions,
     current: Arc<ArcSwap<Config>>,
     versions: watch::Sender<Option<Arc<Config>>>,
-    seen: watch::Sender<Seen>,
+    seen: watch::Sender<BTreeMap<String, SeenSite>>,
     /// Clusters without a site of their own, as they were logged last.
-    left_out: Mutex<Vec<(String, String)>>,
+    left_out: Vec<(String, String)>,
 }
 
 impl Sites {
@@ -48,7 +44,7 @@ impl Sites {
             current: Arc::new(ArcSwap::new(config)),
             versions: watch::Sender::default(),
             seen: watch::Sender::default(),
-            left_out: Mutex::default(),
+            left_out: vec![],
         }
     }
 
@@ -77,15 +73,20 @@ impl Sites {
         known: impl FnOnce(),
     ) {
         let mut known = Some(known);
-        let (sender, mut objects) = watch::channel(None);
-        let watched = objects::follow("sites", client, &metrics, read, |sites, _| {
-            sender.send_replace(Some(sites.cloned().unwrap_or_default()));
+        let (sender, mut objects) = watch::channel(Seen::default());
+        let read = |object: &_, _: Option<&_>| read(object);
+        let watched = objects::follow("sites", Rights::Needed, &client, &metrics, read, |change| {
+            sender.send_if_modified(change);
         });
         let merged = async {
             let mut base = self.base.next().await;
             let mut definitions = None;
             loop {
-                let now = objects.borrow_and_update().clone();
+                let by_name = |((_, name), object): (&Key, &Object)| (name.clone(), object.clone());
+                let now = objects
+                    .borrow_and_update()
+                    .all()
+                    .map(|all| all.iter().map(by_name).collect());
                 let beside = discovered.borrow_and_update().clone();
                 if let Some((now, beside)) = now.zip(beside)
                     && self.take(&now, &mut definitions)
@@ -110,10 +111,8 @@ impl Sites {
     }
 
     /// Reads the Sites there are. False while there never were good ones.
-    fn take(&self, objects: &BTreeMap<Key, Object>, definitions: &mut Option<Vec<Arc<SiteDefinition>>>) -> bool {
-        let specs = objects
-            .iter()
-            .map(|((_, name), (_, spec))| (name.clone(), spec.clone()));
+    fn take(&self, objects: &BTreeMap<String, Object>, definitions: &mut Option<Vec<Arc<SiteDefinition>>>) -> bool {
+        let specs = objects.iter().map(|(name, (_, spec))| (name.clone(), spec.clone()));
         let was_in_use = definitions.is_some();
         let read = match objects.is_empty() {
             true => Ok(None),
@@ -126,14 +125,14 @@ impl Sites {
             }
             Err(faults) => Some(faults),
         };
-        let seen = objects.iter().map(|((_, name), (generation, _))| {
+        let seen = objects.iter().map(|(name, (generation, _))| {
             let seen = SeenSite {
                 generation: *generation,
                 refused: faults.as_ref().map(|faults| refusal(name, faults)),
             };
             (name.clone(), seen)
         });
-        let seen: Seen = seen.collect();
+        let seen: BTreeMap<_, _> = seen.collect();
         let is_other = *self.seen.borrow() != seen;
         if is_other {
             if let Some(error) = &faults {
@@ -145,15 +144,14 @@ impl Sites {
     }
 
     fn publish(
-        &self,
+        &mut self,
         base: &Arc<Config>,
         definitions: Option<&Vec<Arc<SiteDefinition>>>,
         discovered: &[Arc<SiteDefinition>],
     ) {
         let defined = definitions.unwrap_or(&base.sites);
         let Merged { sites, left_out } = sites::with_discovered(defined, discovered);
-        let mut logged = self.left_out.lock().unwrap_or_else(PoisonError::into_inner);
-        if *logged != left_out {
+        if self.left_out != left_out {
             for (cluster, site) in &left_out {
                 tracing::warn!(
                     cluster,
@@ -161,7 +159,7 @@ impl Sites {
                     "a remote cluster has no site of its own: another one has its nodes or its name"
                 );
             }
-            *logged = left_out;
+            self.left_out = left_out;
         }
         let config = match sites == base.sites {
             true => Arc::clone(base),

@@ -2,6 +2,7 @@
 //!
 //! An object is read by the core's readers and sent on as a [`Change`]; nothing of it is kept here.
 
+use std::collections::BTreeSet;
 use std::fmt::{Debug, Display};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::task::{Context, Poll};
@@ -18,18 +19,15 @@ use edgeward_core::model::pod_record::PodRecord;
 use edgeward_core::model::site::are_same_places;
 use edgeward_core::resources::ResourceNames;
 use edgeward_core::units::Now;
-use edgeward_core::wire::pod::StringMap;
 use edgeward_core::wire::{node, pod};
 use futures::future::BoxFuture;
 use futures::{FutureExt as _, StreamExt as _};
 use http::{Request, Response, Uri};
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
-use kube::api::WatchParams;
 use kube::client::{Body, ClientBuilder};
-use kube::runtime::watcher::{Error, Event};
+use kube::runtime::watcher::{Config, Event};
 use kube::{Api, Client, Resource};
-use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use serde_json::Value;
 use tokio::sync::watch;
 use tower::Service;
 
@@ -40,10 +38,6 @@ use crate::sources::configuration::Versions;
 use crate::sources::objects;
 use crate::sources::raw::Raw;
 use crate::sources::watcher;
-
-/// How many lists may break off before pages are tried instead of a stream: a list that takes longer than a watch is open
-/// would never end.
-const BROKEN_LISTS: u32 = 2;
 
 pub(crate) const NO_CLUSTER: &str = "neither a kubeconfig nor a pod's service account leads to a cluster";
 
@@ -57,7 +51,7 @@ pub struct Cluster {
     client: Client,
     pub(super) changes: Changes,
     /// What was listed once.
-    listed: watch::Sender<Vec<Kind>>,
+    listed: watch::Sender<BTreeSet<Kind>>,
     /// Of all nodes that were seen.
     resource_names: Arc<RwLock<ResourceNames>>,
 }
@@ -148,7 +142,8 @@ impl Cluster {
     /// ended, where one is nominated and which resources there are is known only of nodes that were seen; and all namespaces, for what is kept of a pod
     /// depends on whether its namespace has opted in.
     async fn watch_pods(self, metrics: &Metrics, keys: Keys) {
-        let are_listed = |listed: &Vec<Kind>| [Kind::Nodes, Kind::Namespaces].iter().all(|kind| listed.contains(kind));
+        let are_listed =
+            |listed: &BTreeSet<Kind>| [Kind::Nodes, Kind::Namespaces].iter().all(|kind| listed.contains(kind));
         // It fails without a sender only, and there is one in `self`.
         let _ = self.listed.subscribe().wait_for(are_listed).await;
         let limit = LogLimit::new(self.changes.clock);
@@ -170,161 +165,84 @@ impl Cluster {
     }
 
     /// Sends what is seen of a kind, for ever.
-    pub(super) async fn watch_kind<K, W: Watched>(
+    pub(super) async fn watch_kind<K, C: Into<Change>>(
         self,
-        kind: W,
+        kind: impl Into<Watched>,
         metrics: &Metrics,
-        read: impl Fn(&Raw<K>) -> Option<W::Change>,
-        gone: impl Fn(&Raw<K>) -> Option<W::Change>,
+        read: impl Fn(&Raw<K>) -> Option<C>,
+        gone: impl Fn(&Raw<K>) -> Option<C>,
     ) where
         K: Resource<DynamicType = ()> + 'static,
-        Raw<K>: DeserializeOwned,
     {
-        let mut params = WatchParams::default().initial_events();
+        let kind = kind.into();
+        let mut events = watcher::events(Api::<Raw<K>>::all(self.client()), Config::default());
         let mut last_error = String::new();
-        loop {
-            let mut events = watcher::events(Api::<Raw<K>>::all(self.client()), params.clone());
-            let mut broken_lists = 0_u32;
-            while let Some(event) = events.next().await {
-                match event {
-                    Ok(Event::Init) => {
-                        last_error.clear();
-                        metrics.view.list(kind.word());
-                        broken_lists = broken_lists.saturating_add(1);
-                        self.changes.send(kind.list_began()).await;
-                    }
-                    Ok(Event::InitDone) => {
-                        broken_lists = 0;
-                        self.changes.send(kind.list_ended()).await;
-                        self.listed.send_if_modified(|listed| {
-                            let new = kind.is_waited_for().filter(|kind| !listed.contains(kind));
-                            listed.extend(new);
-                            new.is_some()
-                        });
-                    }
-                    Ok(Event::InitApply(object) | Event::Apply(object)) => {
-                        if let Some(change) = read(&object) {
-                            self.changes.send(change.into()).await;
-                        }
-                    }
-                    Ok(Event::Delete(object)) => {
-                        if let Some(change) = gone(&object) {
-                            self.changes.send(change.into()).await;
-                        }
-                    }
-                    Err(error) => {
-                        // A server without streamed lists refuses to begin one.
-                        broken_lists = if is_refused(&error) { u32::MAX } else { broken_lists };
-                        let pause = kind.pause(&error);
-                        kind.failed(error, &mut last_error, metrics);
-                        tokio::time::sleep(pause).await;
-                        if let Some(lost) = kind.lost() {
-                            self.changes.send(lost).await;
-                        }
-                    }
+        while let Some(event) = events.next().await {
+            if matches!(event, Ok(Event::InitDone | Event::Apply(_) | Event::Delete(_))) {
+                last_error.clear();
+            }
+            let change = match event {
+                Ok(Event::Init) => {
+                    metrics.watch_lists.at([kind.name]).inc();
+                    Some(kind.list_began.clone())
                 }
-                if broken_lists > BROKEN_LISTS && params.send_initial_events {
-                    tracing::info!(kind = kind.word(), "no list came through as a stream; asking for pages");
-                    params = WatchParams::default();
-                    break;
+                Ok(Event::InitDone) => Some(kind.list_ended.clone()),
+                Ok(Event::InitApply(object) | Event::Apply(object)) => read(&object).map(Into::into),
+                Ok(Event::Delete(object)) => gone(&object).map(Into::into),
+                Err(error) => {
+                    metrics.watch_failures.at([kind.name]).inc();
+                    let is_forbidden = watcher::code(&error) == Some(objects::FORBIDDEN);
+                    let error = format!("{:#}", anyhow::Error::from(error));
+                    if error != last_error {
+                        tracing::warn!(kind = kind.name, error, "watch failed; it is tried again");
+                        last_error = error;
+                    }
+                    // Rights that nobody waits for do not come by themselves.
+                    if is_forbidden && kind.awaited.is_none() {
+                        tokio::time::sleep(objects::FORBIDDEN_PERIOD).await;
+                    }
+                    kind.awaited.map(Change::WatchLost)
                 }
+            };
+            let has_ended = matches!(change, Some(Change::ListEnded(_)));
+            if let Some(change) = change {
+                self.changes.send(change).await;
+            }
+            if has_ended {
+                self.listed.send_modify(|listed| listed.extend(kind.awaited));
             }
         }
     }
 }
 
 /// A kind of objects that is watched for the engine.
-pub(super) trait Watched: Copy {
-    /// What is sent of its objects.
-    type Change: Into<Change>;
+pub(super) struct Watched {
     /// Its plural.
-    fn word(self) -> &'static str;
-    /// A list of everything of it begins.
-    fn list_began(self) -> Change;
-    /// That list is complete.
-    fn list_ended(self) -> Change;
-    /// Its watch is interrupted, where anybody wants to know.
-    fn lost(self) -> Option<Change>;
-    /// It, if others wait until it is listed.
-    fn is_waited_for(self) -> Option<Kind>;
-    /// Counts a failure, and logs it; `last` is the one that was logged last, since a list began.
-    fn failed(self, error: Error, last: &mut String, metrics: &Metrics);
-    /// How long to wait after a failure, beside what the watcher waits.
-    fn pause(self, _: &Error) -> Duration {
-        Duration::ZERO
-    }
+    name: &'static str,
+    list_began: Change,
+    list_ended: Change,
+    /// It, if others wait until it is listed and want to know that its watch is interrupted.
+    awaited: Option<Kind>,
 }
 
-impl Watched for Kind {
-    type Change = Change;
-
-    fn word(self) -> &'static str {
-        self.as_str()
-    }
-
-    fn list_began(self) -> Change {
-        Change::ListBegan(self)
-    }
-
-    fn list_ended(self) -> Change {
-        Change::ListEnded(self)
-    }
-
-    fn lost(self) -> Option<Change> {
-        Some(Change::WatchLost(self))
-    }
-
-    fn is_waited_for(self) -> Option<Kind> {
-        Some(self)
-    }
-
-    fn failed(self, error: Error, _: &mut String, metrics: &Metrics) {
-        watcher::count_and_log(self.as_str(), error, metrics);
-    }
-}
-
-impl Watched for VolumeKind {
-    type Change = VolumeChange;
-
-    fn word(self) -> &'static str {
-        self.as_str()
-    }
-
-    fn list_began(self) -> Change {
-        VolumeChange::ListBegan(self).into()
-    }
-
-    fn list_ended(self) -> Change {
-        VolumeChange::ListEnded(self).into()
-    }
-
-    fn lost(self) -> Option<Change> {
-        None
-    }
-
-    fn is_waited_for(self) -> Option<Kind> {
-        None
-    }
-
-    /// Once, for there may be no such right, and it is tried again all the time.
-    fn failed(self, error: Error, last: &mut String, metrics: &Metrics) {
-        metrics.view.failure(self.as_str());
-        let error = format!("{:#}", anyhow::Error::from(error));
-        if *last != error {
-            tracing::warn!(
-                kind = self.as_str(),
-                error,
-                "watch failed; it is tried again, and until then pods with claims stay at the edge"
-            );
-            *last = error;
+impl From<Kind> for Watched {
+    fn from(kind: Kind) -> Self {
+        Self {
+            name: kind.as_str(),
+            list_began: Change::ListBegan(kind),
+            list_ended: Change::ListEnded(kind),
+            awaited: Some(kind),
         }
     }
+}
 
-    /// Rights do not come by themselves.
-    fn pause(self, error: &Error) -> Duration {
-        match objects::is_forbidden(error) {
-            true => objects::FORBIDDEN_PERIOD,
-            false => Duration::ZERO,
+impl From<VolumeKind> for Watched {
+    fn from(kind: VolumeKind) -> Self {
+        Self {
+            name: kind.as_str(),
+            list_began: VolumeChange::ListBegan(kind).into(),
+            list_ended: VolumeChange::ListEnded(kind).into(),
+            awaited: None,
         }
     }
 }
@@ -336,11 +254,6 @@ impl Watched for VolumeKind {
 pub async fn client() -> anyhow::Result<Client> {
     let config = kube::Config::infer().await.context(NO_CLUSTER)?;
     Client::try_from(config).context(NO_CLUSTER)
-}
-
-/// Whether the API server takes the request to open a watch for an invalid one.
-fn is_refused(error: &Error) -> bool {
-    matches!(error, Error::WatchStartFailed(kube::Error::Api(status)) if matches!(status.code, 400 | 422))
 }
 
 /// A node, unless it cannot be read. What it has is added to the names of resources.
@@ -397,20 +310,8 @@ pub(super) fn unreadable<K: Resource>(kind: &'static str, object: &Raw<K>, error
 
 /// Whether a namespace carries the label that opts it in.
 fn opted_in(json: &str, keys: &Keys) -> Result<bool, serde_json::Error> {
-    #[derive(Deserialize)]
-    struct Object<'a> {
-        #[serde(borrow)]
-        metadata: Metadata<'a>,
-    }
-    #[derive(Deserialize)]
-    struct Metadata<'a> {
-        #[serde(borrow)]
-        labels: Option<StringMap<'a>>,
-    }
-    let Object { metadata } = serde_json::from_str(json)?;
-    Ok(metadata
-        .labels
-        .is_some_and(|labels| labels.get(&keys.managed) == Some("true")))
+    let object: Value = serde_json::from_str(json)?;
+    Ok(object["metadata"]["labels"][&*keys.managed] == "true")
 }
 
 /// Tells when the API server took a watch: bookmarks never get this far, and without events there is nothing else to tell
@@ -620,7 +521,7 @@ mod tests {
         tokio::select! {
             () = cluster.watch_nodes(&metrics) => {}
             seen = seen => {
-                let broken = ["began", "a", "b", "lost", "began", "a", "lost"];
+                let broken = ["began", "a", "lost", "began", "a", "lost"];
                 assert_eq!(seen, [&["lost"], &broken[..], &["began", "a", "b"]].concat());
             }
         }

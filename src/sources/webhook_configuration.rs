@@ -37,8 +37,14 @@ mod tests {
 
     use super::*;
 
-    /// What is asked for with this query: a list of one configuration, and no watch from where that was read.
+    /// What is asked for with this query: a list of one configuration, not as a stream, and no watch from where that was read.
     fn answer(query: &str) -> (u16, Value) {
+        if query.contains("sendInitialEvents=true") {
+            return (
+                422,
+                json!({"kind": "Status", "status": "Failure", "reason": "Invalid", "code": 422, "message": ""}),
+            );
+        }
         if query.contains("watch=true") {
             let gone =
                 json!({"kind": "Status", "status": "Failure", "reason": "Expired", "code": 410, "message": "too old"});

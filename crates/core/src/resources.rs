@@ -39,6 +39,23 @@ impl<'a> ResourceList<'a> {
         self.0.iter().map(|(name, quantity)| (name, *quantity))
     }
 
+    /// Rounds each quantity up to thousandths.
+    pub(crate) fn round_to_millis(&mut self) {
+        for quantity in self.0.values_mut() {
+            *quantity = quantity.round_to_millis();
+        }
+    }
+
+    /// Adds the entries whose names are not there yet.
+    pub(crate) fn fill_from<'s>(&mut self, entries: impl Iterator<Item = (&'s Cow<'a, str>, Quantity)>)
+    where
+        'a: 's,
+    {
+        for (name, quantity) in entries {
+            self.0.entry(name.clone()).or_insert(quantity);
+        }
+    }
+
     /// Whether no resource is named.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -13,6 +13,7 @@ use crate::admission::connections::stream::Closing;
 use crate::admission::connections::{AGE_LIMIT, Port};
 use crate::instruments::metrics::Metrics;
 use crate::platform::clock::Clock;
+use crate::platform::random;
 
 /// The connections of a port. Clones share them.
 ///
@@ -136,7 +137,7 @@ impl Connections {
             None
         };
         if let Some(closed) = in_the_way {
-            shared.metrics.connection_refused(port.name);
+            shared.metrics.connections_refused.at([port.name]).inc();
             slots.close(closed?);
         }
         let (id, closing) = (slots.number(), Arc::<Closing>::default());
@@ -149,7 +150,7 @@ impl Connections {
         };
         slots.taken.insert(id, taken);
         let age = u64::try_from(AGE_LIMIT.as_micros()).unwrap_or(u64::MAX);
-        let jitter = uuid::Uuid::new_v4().as_u64_pair().0 % age;
+        let jitter = random() % age;
         Some(Slot {
             shared: Arc::clone(shared),
             id,

@@ -61,7 +61,7 @@ impl Events {
 
     fn send(&self, report: Report, reason: &'static str) {
         if let Err(mpsc::error::TrySendError::Full(_)) = self.sender.try_send(report) {
-            self.metrics.controllers.event(reason, EventResult::Dropped);
+            self.metrics.events.at([reason, EventResult::Dropped.as_str()]).inc();
         }
     }
 }
@@ -166,7 +166,7 @@ impl Recorder {
                 EventResult::Dropped
             };
             if let Some(Waiting { event, .. }) = self.waiting.pop_front() {
-                self.metrics.controllers.event(event.reason.as_str(), result);
+                self.metrics.events.at([event.reason.as_str(), result.as_str()]).inc();
             }
         }
     }
@@ -181,9 +181,8 @@ impl Recorder {
             if self.waiting.len() >= WAITING
                 && let Some(Waiting { event, .. }) = self.waiting.pop_front()
             {
-                self.metrics
-                    .controllers
-                    .event(event.reason.as_str(), EventResult::Dropped);
+                let labels = [event.reason.as_str(), EventResult::Dropped.as_str()];
+                self.metrics.events.at(labels).inc();
             }
             self.waiting.push_back(Waiting {
                 event,

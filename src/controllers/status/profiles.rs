@@ -37,13 +37,8 @@ pub async fn of_profiles(
     leadership: Leadership,
 ) {
     let api = Api::all(client);
-    loop {
-        let term = leadership.acquired().await;
-        tokio::select! {
-            () = write(profiles.clone(), &config, &api, clock) => return,
-            () = term.over() => {}
-        }
-    }
+    let write = || write(profiles.clone(), &config, &api, clock);
+    while leadership.during(write()).await.is_none() {}
 }
 
 async fn write(

@@ -17,6 +17,11 @@ fn cluster(forbidden: &'static str) -> Connection {
     let answer = move |request: Request<Body>| async move {
         let path = request.uri().path();
         let (code, answer) = match path.rsplit('/').next().unwrap() {
+            "apis" => {
+                let group = |name| json!({"name": name, "versions": []});
+                let groups = ["core.liqo.io", "offloading.liqo.io", "networking.liqo.io"].map(group);
+                (200, json!({"groups": groups}))
+            }
             "v1beta1" => {
                 let resource =
                     |name| json!({"name": name, "singularName": "", "namespaced": true, "kind": "", "verbs": []});

@@ -1,7 +1,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use edgeward_core::cluster::cache;
 use edgeward_core::model::link::{Link, LinkState};
 use edgeward_core::model::site::SiteDefinition;
 use edgeward_core::model::snapshot::{Site, Snapshot};
@@ -41,10 +40,10 @@ fn every_metric_touched() -> String {
         "edge",
         Duration::from_micros(70),
     );
-    metrics.controllers.leader(true);
-    metrics.controllers.event("PlacedCloud", EventResult::Written);
-    metrics.connection_refused("admission");
-    metrics.http_error(413);
+    metrics.leader.set(1);
+    metrics.events.at(["PlacedCloud", EventResult::Written.as_str()]);
+    metrics.connections_refused.at(["admission"]);
+    metrics.http_errors.at(["413"]);
     let mut cloud = Site::new(Arc::new(SiteDefinition::cloud()));
     cloud.link = Some(Link {
         state: LinkState::Healthy,
@@ -53,13 +52,13 @@ fn every_metric_touched() -> String {
         as_of: Moment(0),
     });
     metrics.follow(Arc::new(SharedState::new(published(vec![cloud]), Micros(0))));
-    metrics.view.last_event(cache::Kind::Nodes, 1_800_000_000);
-    metrics.view.list("nodes");
-    metrics.view.failure("nodes");
-    metrics.probes.probed("cloud", "icmp://gw", None);
-    metrics.configuration.version(7);
-    metrics.configuration.faults(["explain"].into_iter());
-    metrics.prometheus_query("wanRttSeconds", "ok");
+    metrics.watch_heard.at(["nodes"]);
+    metrics.watch_lists.at(["nodes"]);
+    metrics.watch_failures.at(["nodes"]);
+    metrics.wan_probes.at(["cloud", "icmp://gw", "answered"]);
+    metrics.config_version(7);
+    metrics.config_faults(["explain"].into_iter());
+    metrics.prometheus_queries.at(["wanRttSeconds", "ok"]);
     metrics.encode()
 }
 
@@ -121,4 +120,65 @@ fn the_review_histogram_reaches_from_50_us_to_1_s() {
         page.contains("edgeward_review_duration_seconds_bucket{le=\"1.0\"} 1"),
         "{page}"
     );
+}
+
+#[test]
+fn faults_are_shown_until_repaired_and_bounded() {
+    let metrics = Metrics::new();
+    let faults = || -> Vec<String> {
+        let page = metrics.encode();
+        let lines = page
+            .lines()
+            .filter_map(|line| line.strip_prefix("edgeward_config_faults{path="));
+        lines.map(str::to_owned).collect()
+    };
+    metrics.config_faults(["sites", "explain", "sites"].into_iter());
+    let mut found = faults();
+    found.sort();
+    assert_eq!(found, ["\"explain\"} 1", "\"sites\"} 2"]);
+    let paths: Vec<String> = (0..100).map(|i| format!("key{i}")).collect();
+    metrics.config_faults(paths.iter().map(String::as_str));
+    assert_eq!(faults().len(), FAULTS);
+    metrics.config_version(7);
+    assert!(faults().is_empty());
+}
+
+#[test]
+fn one_state_at_a_time_and_base_units() {
+    let metrics = Metrics::new();
+    let shared = Arc::<SharedState>::default();
+    metrics.follow(Arc::clone(&shared));
+    let publish = |link: Option<Link>| {
+        let mut cloud = Site::new(Arc::new(SiteDefinition::cloud()));
+        cloud.link = link;
+        shared.set_snapshot(Arc::new(Snapshot {
+            sites: vec![cloud],
+            ..Snapshot::default()
+        }));
+        metrics.encode()
+    };
+    let mut link = Link {
+        state: LinkState::Unreachable,
+        rtt: None,
+        loss: None,
+        as_of: Moment(0),
+    };
+    assert!(!publish(Some(link)).contains("edgeward_wan_rtt_seconds{"));
+    link = Link {
+        state: LinkState::Degraded,
+        rtt: Some(Micros(12_500)),
+        loss: Some(Permille(25)),
+        ..link
+    };
+    let page = publish(Some(link));
+    for line in [
+        "edgeward_wan_state{site=\"cloud\",state=\"healthy\"} 0",
+        "edgeward_wan_state{site=\"cloud\",state=\"degraded\"} 1",
+        "edgeward_wan_state{site=\"cloud\",state=\"unreachable\"} 0",
+        "edgeward_wan_rtt_seconds{site=\"cloud\"} 0.0125",
+        "edgeward_wan_loss_ratio{site=\"cloud\"} 0.025",
+    ] {
+        assert!(page.contains(line), "{line}\n{page}");
+    }
+    assert!(!publish(None).contains("edgeward_wan_state{"));
 }

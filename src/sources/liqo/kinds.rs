@@ -7,9 +7,6 @@ use kube::Resource;
 use kube::core::ClusterResourceScope;
 use kube::core::NamespaceResourceScope;
 
-/// Their API groups.
-pub(super) const GROUPS: [&str; 3] = ["core.liqo.io", "offloading.liqo.io", "networking.liqo.io"];
-
 /// Declares a kind that is only ever read as its JSON.
 macro_rules! kinds {
     ($($(#[$meta:meta])* $name:ident: $group:literal, $plural:literal, $scope:ty;)+) => {

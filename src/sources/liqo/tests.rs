@@ -1,86 +1,74 @@
 use std::collections::BTreeSet;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use kube::client::Body;
 use serde_json::json;
 
 use super::*;
+use crate::sources::objects::PERIOD;
 
-fn key(name: &str) -> Key {
-    (String::new(), name.to_owned())
-}
-
-fn all_but(state: &State, offloadings: Seen<'_, Option<wire::NamespaceOffloading>>) {
-    state.take(Seen::Objects(&BTreeMap::new(), None), |kinds| {
-        &mut kinds.foreign_clusters
-    });
-    state.take(Seen::Objects(&BTreeMap::new(), None), |kinds| &mut kinds.virtual_nodes);
-    state.take(Seen::Objects(&BTreeMap::new(), None), |kinds| &mut kinds.maps);
-    state.take(offloadings, |kinds| &mut kinds.offloadings);
+/// Of the offloadings this is known, and all others are listed.
+fn kinds(offloadings: Standing) -> Kinds {
+    Kinds {
+        foreign_clusters: Seen::without_objects(Standing::Listed),
+        virtual_nodes: Seen::without_objects(Standing::Listed),
+        maps: Seen::without_objects(Standing::Listed),
+        offloadings: Seen::without_objects(offloadings),
+        ..Kinds::default()
+    }
 }
 
 /// Whether Liqo is in use, and its namespaces are known; `None` while nothing is known.
-fn found(state: &State, enabled: Enabled, was_on: bool) -> Option<Option<bool>> {
-    let objects = state.objects(enabled, was_on, false)?;
+fn found(kinds: &Kinds, enabled: Enabled, was_on: bool) -> Option<Option<bool>> {
+    let objects = kinds.objects(enabled, was_on, false)?;
     Some(objects.map(|objects| objects.are_namespaces_known))
 }
 
 #[test]
 fn it_is_in_use_where_its_objects_may_be_read() {
     use Enabled::{Always, Auto, Never};
-    let state = State::default();
+    let pending = Kinds::default();
     assert_eq!(
-        [Auto, Always, Never].map(|enabled| found(&state, enabled, false)),
+        [Auto, Always, Never].map(|enabled| found(&pending, enabled, false)),
         [None, None, Some(None)]
     );
-    all_but(&state, Seen::Objects(&BTreeMap::new(), None));
-    assert_eq!(found(&state, Auto, false), Some(Some(true)));
-    assert_eq!(found(&state, Never, false), Some(None));
+    let listed = kinds(Standing::Listed);
+    assert_eq!(found(&listed, Auto, false), Some(Some(true)));
+    assert_eq!(found(&listed, Never, false), Some(None));
 
-    all_but(&state, Seen::Forbidden);
-    assert_eq!(found(&state, Auto, false), Some(None));
+    let forbidden = kinds(Standing::Forbidden);
+    assert_eq!(found(&forbidden, Auto, false), Some(None));
     // The rights were taken away.
-    assert_eq!(found(&state, Auto, true), Some(Some(false)));
-    assert_eq!(found(&state, Always, false), Some(Some(false)));
+    assert_eq!(found(&forbidden, Auto, true), Some(Some(false)));
+    assert_eq!(found(&forbidden, Always, false), Some(Some(false)));
 
-    all_but(&state, Seen::NotInstalled);
-    assert_eq!(found(&state, Auto, true), Some(None));
-    assert_eq!(found(&state, Always, true), Some(Some(false)));
+    let not_installed = kinds(Standing::NotInstalled);
+    assert_eq!(found(&not_installed, Auto, true), Some(None));
+    assert_eq!(found(&not_installed, Always, true), Some(Some(false)));
 }
 
 #[test]
 fn what_cannot_be_listed_is_not_waited_for_for_ever() {
-    let state = State::default();
-    all_but(&state, Seen::Objects(&BTreeMap::new(), None));
-    state.kinds().maps = Kind::Pending;
-    assert!(state.objects(Enabled::Auto, false, false).is_none());
-    assert!(state.objects(Enabled::Auto, false, true).unwrap().is_none());
-    let always = state.objects(Enabled::Always, false, true).unwrap();
+    let kinds = kinds(Standing::Pending);
+    assert!(kinds.objects(Enabled::Auto, false, false).is_none());
+    assert!(kinds.objects(Enabled::Auto, false, true).unwrap().is_none());
+    let always = kinds.objects(Enabled::Always, false, true).unwrap();
     assert!(always.is_some_and(|objects| !objects.are_namespaces_known));
 }
 
 #[test]
-fn an_object_that_changes_is_the_only_one_that_is_taken_over() {
-    let node = |cluster: &str| {
-        Some(wire::VirtualNode {
+fn object_that_cannot_be_read_says_nothing() {
+    let node = |name: &str, cluster: Option<&str>| {
+        let read = cluster.map(|cluster| wire::VirtualNode {
             cluster: cluster.into(),
-        })
+        });
+        ((String::new(), name.to_owned()), read)
     };
-    let state = State::default();
-    let mut all: BTreeMap<_, _> = [(key("a"), node("far")), (key("b"), node("near"))].into();
-    let take = |all: &BTreeMap<Key, _>, one: Option<&Key>| {
-        state.take(Seen::Objects(all, one), |kinds| &mut kinds.virtual_nodes);
-        let nodes = state.kinds().virtual_nodes.all();
-        nodes
-            .into_iter()
-            .map(|node| node.cluster.to_string())
-            .collect::<Vec<_>>()
-    };
-    assert_eq!(take(&all, None), ["far", "near"]);
-    all.insert(key("b"), None);
-    assert_eq!(take(&all, Some(&key("b"))), ["far"]);
-    all.remove(&key("a"));
-    assert!(take(&all, Some(&key("a"))).is_empty());
+    let mut kinds = kinds(Standing::Listed);
+    kinds.virtual_nodes.objects = [node("a", Some("far")), node("b", None)].into();
+    let objects = kinds.objects(Enabled::Auto, false, false).unwrap().unwrap();
+    assert_eq!(objects.virtual_nodes.len(), 1);
 }
 
 /// An API server with Liqo's definitions or without them, and the paths it was asked for.
@@ -109,10 +97,12 @@ impl Server {
             tokio::time::sleep(Duration::from_secs(20)).await;
         }
         let is_installed = self.is_installed.load(Ordering::Relaxed);
-        let groups = if is_installed { &kinds::GROUPS[..] } else { &[] };
+        let groups: &[&str] = match is_installed {
+            true => &["apps", "core.liqo.io", "offloading.liqo.io", "networking.liqo.io"],
+            false => &["apps"],
+        };
         let groups: Vec<_> = groups
             .iter()
-            .chain(&["apps"])
             .map(|name| json!({"name": name, "versions": []}))
             .collect();
         let resource =
@@ -154,11 +144,10 @@ async fn while_it_is_not_installed_only_the_list_of_groups_is_asked_for() {
     let clock = Clock::start();
     let (_observer, changes) = crate::sources::Observer::new(clock, Arc::default());
     let liqo = Liqo::new(server.client(), Arc::default(), clock, changes);
-    let state = State::default();
-    let becomes = async |is_in_use: bool| {
-        while found(&state, Enabled::Auto, false) != Some(is_in_use.then_some(true)) {
-            state.changed.notified().await;
-        }
+    let (kinds, mut changed) = watch::channel(Kinds::default());
+    let mut becomes = async |is_in_use: bool| {
+        let is_known = |kinds: &Kinds| found(kinds, Enabled::Auto, false) == Some(is_in_use.then_some(true));
+        drop(changed.wait_for(is_known).await);
         // Whatever was asked for meanwhile is answered.
         tokio::time::sleep(2 * PERIOD).await;
         server.asked();
@@ -180,7 +169,7 @@ async fn while_it_is_not_installed_only_the_list_of_groups_is_asked_for() {
         assert_eq!(becomes(false).await, groups_alone);
     };
     tokio::select! {
-        () = liqo.watch(&state) => unreachable!("it goes on for ever"),
+        () = liqo.watch(&kinds) => unreachable!("it goes on for ever"),
         () = in_virtual_time => {}
     }
 }

@@ -10,6 +10,7 @@ use edgeward_core::cluster::wan::Cause;
 use edgeward_core::units::Micros;
 use surge_ping::{Client, Config, ICMP, IcmpPacket, PingIdentifier, PingSequence, SurgeError};
 
+use crate::platform::random;
 use crate::sources::probe::lost::Lost;
 
 /// Like ping: 64 bytes with the header.
@@ -46,7 +47,7 @@ impl Icmp {
             IpAddr::V4(_) => (&self.v4, ICMP::V4),
             IpAddr::V6(_) => (&self.v6, ICMP::V6),
         };
-        let open = || Ok((open(version)?, PingIdentifier(crate::sources::probe::random() as u16)));
+        let open = || Ok((open(version)?, PingIdentifier(random() as u16)));
         let (client, identifier) = socket.client.get_or_init(open).as_ref().map_err(Clone::clone)?;
         let mut pinger = client.pinger(address, *identifier).await;
         pinger.timeout(timeout);

@@ -6,7 +6,8 @@ use std::io;
 use edgeward_core::cluster::wan::Cause;
 
 /// Why a probe was lost.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}")]
 pub struct Lost {
     /// In a word.
     pub cause: Cause,
@@ -20,12 +21,6 @@ impl Lost {
             cause,
             reason: reason.to_string(),
         }
-    }
-}
-
-impl fmt::Display for Lost {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.reason)
     }
 }
 

@@ -1,6 +1,7 @@
 //! What the Prometheus server has answered to the questions of profiles.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::fmt::Display;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -24,8 +25,8 @@ pub(super) type Client = Result<Arc<ArcSwap<prometheus_http_query::Client>>, Fai
 /// What became of a question.
 pub(super) type Answer = Result<Vec<Series>, Failure>;
 
-/// Each question with what was answered last.
-#[derive(Debug, Default)]
+/// Each question with what was answered last. Cost of a clone: does not copy series.
+#[derive(Debug, Default, Clone)]
 pub(super) struct Answers {
     known: BTreeMap<Arc<str>, Known>,
     wanted: VecDeque<Arc<str>>,
@@ -42,9 +43,6 @@ struct Known {
     /// Whether an answer is waited for.
     is_awaited: bool,
 }
-
-/// The same as an evaluation reads it.
-pub(super) struct Taken(BTreeMap<Arc<str>, Known>);
 
 impl Answers {
     /// Forgets all but these questions.
@@ -87,7 +85,7 @@ impl Answers {
     /// An answer came, or none can be had. One that cannot be used leaves the last one in place.
     pub(super) fn take(&mut self, query: &str, answer: Answer, metrics: &Metrics) {
         let outcome = answer.as_ref().err().map_or(Outcome::Ok, |failure| failure.outcome);
-        metrics.prometheus_query("profile", outcome.as_str());
+        metrics.prometheus_queries.at(["profile", outcome.as_str()]).inc();
         let Some(known) = self.known.get_mut(query) else { return };
         known.is_awaited = false;
         let fault = match answer {
@@ -106,62 +104,19 @@ impl Answers {
         known.fault = fault;
     }
 
-    /// As of now. Cost: does not copy series.
-    pub(super) fn snapshot(&self) -> Taken {
-        Taken(self.known.clone())
-    }
-}
-
-impl Taken {
     /// What was answered, and why the last answer could not be used.
     pub(super) fn get(&self, query: &str) -> Option<(&[Series], Option<&str>)> {
-        let known = self.0.get(query)?;
+        let known = self.known.get(query)?;
         Some((&known.series, known.fault.as_deref()))
     }
 }
 
 /// The server of the configuration, or why there is none to ask.
-pub(super) struct Server {
-    connection: Option<Connection>,
-    client: Client,
-}
-
-impl Server {
-    pub(super) async fn open(prometheus: Option<&Prometheus>) -> Self {
-        let Some(prometheus) = prometheus else {
-            let failure = Failure::new(
-                Outcome::Unreachable,
-                "the configuration names no server (prometheus.url)",
-            );
-            return Self {
-                connection: None,
-                client: Err(failure),
-            };
-        };
-        match Connection::open(prometheus).await {
-            Ok(connection) => Self {
-                client: Ok(connection.client()),
-                connection: Some(connection),
-            },
-            Err(error) => Self {
-                connection: None,
-                client: Err(Failure::new(Outcome::Unreachable, format_args!("{error:#}"))),
-            },
-        }
-    }
-
-    /// What to ask by.
-    pub(super) fn client(&self) -> Client {
-        self.client.clone()
-    }
-
-    /// Follows the files of the connection, for ever.
-    pub(super) async fn follow(&mut self) {
-        match &mut self.connection {
-            Some(connection) => connection.follow().await,
-            None => std::future::pending().await,
-        }
-    }
+pub(super) async fn open(prometheus: Option<&Prometheus>) -> Result<Connection, Failure> {
+    let unreachable = |why: &dyn Display| Failure::new(Outcome::Unreachable, why);
+    let prometheus = prometheus.ok_or_else(|| unreachable(&"the configuration names no server (prometheus.url)"))?;
+    let opened = Connection::open(prometheus).await;
+    opened.map_err(|error| unreachable(&format_args!("{error:#}")))
 }
 
 /// Puts the question once. Returns it with its answer.

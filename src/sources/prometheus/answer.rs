@@ -1,6 +1,7 @@
 //! From a question to its answer, and to the series in it.
 
-use anyhow::Context as _;
+use std::time::Duration;
+
 use edgeward_core::units::Micros;
 use http::StatusCode;
 use prometheus_http_query::Client;
@@ -33,29 +34,23 @@ pub(in crate::sources) async fn ask(
     promql: &str,
     patience: Micros,
 ) -> Result<(StatusCode, Vec<u8>), Failure> {
-    let timeout = crate::sources::prometheus::duration(patience);
+    let timeout = Duration::from_micros(patience.0);
     let exchange = tokio::time::timeout(timeout, exchange(client, promql, timeout.as_millis()));
-    exchange
-        .await
-        .map_err(|_| Failure::new(Outcome::Timeout, format_args!("no answer in {patience} ms")))?
-        .map_err(|error| match error.downcast::<TooLong>() {
-            Ok(error) => Failure::new(Outcome::Malformed, error),
-            Err(error) => Failure::new(Outcome::Unreachable, error.root_cause()),
-        })
+    let late = |_| Failure::new(Outcome::Timeout, format_args!("no answer in {patience} ms"));
+    exchange.await.map_err(late)?
 }
 
-#[derive(Debug, thiserror::Error)]
-#[error("the answer is longer than {MAX_ANSWER} bytes")]
-struct TooLong;
-
-async fn exchange(client: &Client, promql: &str, timeout_ms: u128) -> anyhow::Result<(StatusCode, Vec<u8>)> {
+async fn exchange(client: &Client, promql: &str, timeout_ms: u128) -> Result<(StatusCode, Vec<u8>), Failure> {
+    let unreachable = |error: anyhow::Error| Failure::new(Outcome::Unreachable, error.root_cause());
     let timeout_ms = i64::try_from(timeout_ms).unwrap_or(i64::MAX);
-    let mut response = client.query(promql).timeout(timeout_ms).get_raw().await?;
+    let asked = client.query(promql).timeout(timeout_ms).get_raw().await;
+    let mut response = asked.map_err(|error| unreachable(error.into()))?;
     let mut body = Vec::new();
-    while let Some(chunk) = response.chunk().await.context("the answer ended early")? {
+    while let Some(chunk) = response.chunk().await.map_err(|error| unreachable(error.into()))? {
         body.extend_from_slice(&chunk);
         if body.len() > MAX_ANSWER {
-            return Err(TooLong.into());
+            let detail = format_args!("the answer is longer than {MAX_ANSWER} bytes");
+            return Err(Failure::new(Outcome::Malformed, detail));
         }
     }
     Ok((response.status(), body))

@@ -1,17 +1,15 @@
 //! The only reader of Liqo's objects: JSON in, what a decision reads of them out. Versions `v1beta1` of its groups.
 //!
-//! Cost: one pass each, which skips every field that is not read. What is kept of an object is bounded.
+//! What is kept of an object is bounded.
 
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use serde::Deserialize;
-use serde::de::IgnoredAny;
+use serde_json::Value;
 
 use crate::model::constraints::is_label_value;
 use crate::model::liqo::{ApiServerStatus, OffloadingPhase, REMOTE_CLUSTER_ID, Strategy};
 use crate::units::Micros;
-use crate::wire::pod::{Condition, StringMap, Text};
 
 /// The label of an object that another cluster has put here: it is about that one's namespaces.
 const REPLICATED: &str = "liqo.io/replicated";
@@ -72,136 +70,83 @@ pub struct Latency {
 
 /// Reads a ForeignCluster; `None` of one without a cluster id.
 pub fn foreign_cluster(json: &str) -> Option<ForeignCluster> {
-    #[derive(Default, Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Status<'a> {
-        #[serde(borrow)]
-        api_server_url: Option<Text<'a>>,
-        conditions: Option<Vec<Condition<'a>>>,
-    }
-    let object: Object<'_, Spec<'_>, Status<'_>> = serde_json::from_str(json).ok()?;
-    let status = object.status.unwrap_or_default();
-    let url = status
-        .api_server_url
-        .filter(|url| !url.is_empty() && url.len() <= LONGEST_URL);
-    let mut conditions = status.conditions.iter().flatten();
-    let condition = conditions.find(|condition| condition.kind == "APIServerStatus");
+    let object: Value = serde_json::from_str(json).ok()?;
+    let status = &object["status"];
+    let url = status["apiServerUrl"].as_str();
+    let mut conditions = status["conditions"].as_array().into_iter().flatten();
+    let condition = conditions.find(|condition| condition["type"] == "APIServerStatus");
     Some(ForeignCluster {
-        cluster: cluster_id(&object.spec?.cluster_id)?,
-        api_server_url: url.map(|url| Box::from(&*url)),
+        cluster: cluster_id(&object["spec"]["clusterID"])?,
+        api_server_url: url
+            .filter(|url| !url.is_empty() && url.len() <= LONGEST_URL)
+            .map(Box::from),
         // A word that is not known is not a good one.
         api_server: condition
-            .map(|condition| word(&ApiServerStatus::BY_WORD, &condition.status, ApiServerStatus::None)),
+            .map(|condition| word(&ApiServerStatus::BY_WORD, &condition["status"], ApiServerStatus::None)),
     })
 }
 
 /// Reads a VirtualNode; `None` of one without a cluster id.
 pub fn virtual_node(json: &str) -> Option<VirtualNode> {
-    let object: Object<'_, Spec<'_>, IgnoredAny> = serde_json::from_str(json).ok()?;
-    let cluster = cluster_id(&object.spec?.cluster_id)?;
+    let object: Value = serde_json::from_str(json).ok()?;
+    let cluster = cluster_id(&object["spec"]["clusterID"])?;
     Some(VirtualNode { cluster })
 }
 
 /// Reads a NamespaceOffloading; `None` of one whose name makes Liqo ignore it.
 pub fn namespace_offloading(json: &str) -> Option<NamespaceOffloading> {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Spec<'a> {
-        #[serde(borrow)]
-        pod_offloading_strategy: Option<Text<'a>>,
-    }
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Status<'a> {
-        #[serde(borrow)]
-        offloading_phase: Option<Text<'a>>,
-    }
-    let object: Object<'_, Spec<'_>, Status<'_>> = serde_json::from_str(json).ok()?;
-    if object.metadata.name.as_deref() != Some(OFFLOADING) {
+    let object: Value = serde_json::from_str(json).ok()?;
+    if object["metadata"]["name"] != OFFLOADING {
         return None;
     }
-    let strategy = object.spec.and_then(|spec| spec.pod_offloading_strategy);
-    let phase = object.status.and_then(|status| status.offloading_phase);
-    let phase = match phase.as_deref() {
-        _ if object.metadata.deletion_timestamp.is_some() => OffloadingPhase::Terminating,
+    let phase = &object["status"]["offloadingPhase"];
+    let phase = match phase.as_str() {
+        _ if object["metadata"]["deletionTimestamp"].is_string() => OffloadingPhase::Terminating,
         Some("Ready") => OffloadingPhase::Accepted,
         None | Some("") => OffloadingPhase::InProgress,
-        Some(phase) => word(&OffloadingPhase::BY_WORD, phase, OffloadingPhase::Unknown),
+        Some(_) => word(&OffloadingPhase::BY_WORD, phase, OffloadingPhase::Unknown),
     };
+    let strategy = &object["spec"]["podOffloadingStrategy"];
     Some(NamespaceOffloading {
-        // What the API server assumes.
-        strategy: strategy.map_or(Strategy::LocalAndRemote, |strategy| {
-            word(&Strategy::BY_WORD, &strategy, Strategy::LocalAndRemote)
-        }),
+        // What the API server assumes where it states none.
+        strategy: word(&Strategy::BY_WORD, strategy, Strategy::LocalAndRemote),
         phase,
     })
 }
 
 /// Reads a NamespaceMap; `None` of one that another cluster has put here, or that names none.
 pub fn namespace_map(json: &str) -> Option<NamespaceMap> {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Spec<'a> {
-        #[serde(borrow)]
-        desired_mapping: Option<StringMap<'a>>,
-    }
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Status<'a> {
-        #[serde(borrow)]
-        current_mapping: Option<BTreeMap<Text<'a>, Mapping<'a>>>,
-    }
-    #[derive(Deserialize)]
-    struct Mapping<'a> {
-        #[serde(borrow)]
-        phase: Option<Text<'a>>,
-    }
-    let object: Object<'_, Spec<'_>, Status<'_>> = serde_json::from_str(json).ok()?;
-    let labels = object.metadata.labels?;
-    if labels.get(REPLICATED) == Some("true") {
+    let object: Value = serde_json::from_str(json).ok()?;
+    let labels = &object["metadata"]["labels"];
+    if labels[REPLICATED] == "true" {
         return None;
     }
-    let desired = object.spec.and_then(|spec| spec.desired_mapping).unwrap_or_default();
-    let desired = desired
-        .iter()
-        .map(|(namespace, _)| (namespace.into(), OffloadingPhase::InProgress));
+    let desired = object["spec"]["desiredMapping"].as_object().into_iter().flatten();
+    let desired = desired.map(|(namespace, _)| (namespace.as_str().into(), OffloadingPhase::InProgress));
     let mut namespaces: BTreeMap<Box<str>, _> = desired.take(MAX_NAMESPACES).collect();
-    let current = object.status.and_then(|status| status.current_mapping);
-    for (namespace, mapping) in current.into_iter().flatten().take(MAX_NAMESPACES) {
-        let phase = mapping.phase.unwrap_or_default();
-        let phase = word(&OffloadingPhase::BY_WORD, &phase, OffloadingPhase::Unknown);
-        namespaces.insert((*namespace).into(), phase);
+    let current = object["status"]["currentMapping"].as_object().into_iter().flatten();
+    for (namespace, mapping) in current.take(MAX_NAMESPACES) {
+        let phase = word(&OffloadingPhase::BY_WORD, &mapping["phase"], OffloadingPhase::Unknown);
+        namespaces.insert(namespace.as_str().into(), phase);
     }
     Some(NamespaceMap {
-        cluster: cluster_id(labels.get(REMOTE_CLUSTER_ID)?)?,
+        cluster: cluster_id(&labels[REMOTE_CLUSTER_ID])?,
         namespaces,
     })
 }
 
 /// Reads the cluster and the latency of a Connection; `None` of one that is not up, or has measured none.
 pub fn connection(json: &str) -> Option<(Box<str>, Latency)> {
-    #[derive(Deserialize)]
-    struct Status<'a> {
-        #[serde(borrow)]
-        value: Option<Text<'a>>,
-        latency: Option<Measured<'a>>,
-    }
-    #[derive(Deserialize)]
-    struct Measured<'a> {
-        #[serde(borrow)]
-        value: Option<Text<'a>>,
-        timestamp: Option<Text<'a>>,
-    }
-    let object: Object<'_, IgnoredAny, Status<'_>> = serde_json::from_str(json).ok()?;
-    let status = object.status?;
-    if status.value.as_deref() != Some("Connected") {
+    let object: Value = serde_json::from_str(json).ok()?;
+    let status = &object["status"];
+    if status["value"] != "Connected" {
         return None;
     }
-    let cluster = cluster_id(object.metadata.labels?.get(REMOTE_CLUSTER_ID)?)?;
-    let latency = status.latency?;
-    let rtt = parse_latency(&latency.value?)?;
-    let at = latency.timestamp?.parse().ok()?;
-    Some((cluster, Latency { rtt, at }))
+    let latency = Latency {
+        rtt: parse_latency(status["latency"]["value"].as_str()?)?,
+        at: status["latency"]["timestamp"].as_str()?.parse().ok()?,
+    };
+    Some((cluster_id(&object["metadata"]["labels"][REMOTE_CLUSTER_ID])?, latency))
 }
 
 /// `12ms`, or microseconds with either of the two letters that look like a micro sign; `N/A` is none.
@@ -215,43 +160,19 @@ fn parse_latency(text: &str) -> Option<Micros> {
     }
 }
 
-fn cluster_id(id: &str) -> Option<Box<str>> {
-    (!id.is_empty() && is_label_value(id)).then(|| id.into())
+fn cluster_id(id: &Value) -> Option<Box<str>> {
+    let id = id.as_str().filter(|id| !id.is_empty() && is_label_value(id));
+    id.map(Box::from)
 }
 
-fn word<T: Copy>(words: &[(&str, T)], text: &str, other: T) -> T {
-    words
-        .iter()
-        .find(|(word, _)| *word == text)
-        .map_or(other, |(_, value)| *value)
-}
-
-#[derive(Deserialize)]
-struct Object<'a, S, T> {
-    #[serde(borrow, default)]
-    metadata: Metadata<'a>,
-    spec: Option<S>,
-    status: Option<T>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Metadata<'a> {
-    #[serde(borrow)]
-    name: Option<Text<'a>>,
-    labels: Option<StringMap<'a>>,
-    deletion_timestamp: Option<Text<'a>>,
-}
-
-#[derive(Deserialize)]
-struct Spec<'a> {
-    #[serde(borrow, default, rename = "clusterID")]
-    cluster_id: Text<'a>,
+fn word<T: Copy>(words: &[(&str, T)], text: &Value, other: T) -> T {
+    let known = words.iter().find(|(word, _)| text == word);
+    known.map_or(other, |(_, value)| *value)
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
 

@@ -1,11 +1,13 @@
 //! The only reader of a node's wire form: JSON in, [`Node`] out.
 
+use serde::de::Error as _;
 use serde_json::Error;
 
 use crate::model::constraints::Taint;
 use crate::model::node::Node;
+use crate::resources::ResourceList;
 use crate::units::Quantity;
-use crate::wire::pod::{Condition, Quantities, StringMap, Text};
+use crate::wire::pod::{Condition, StringMap, Text};
 
 /// Reads a node from its JSON text: what it is, without the pods on it. Cost: one pass, which skips every field that is
 /// not read.
@@ -14,13 +16,16 @@ use crate::wire::pod::{Condition, Quantities, StringMap, Text};
 /// The text is not a node with a name, or a field that is read has the wrong type.
 pub fn from_json(json: &str) -> Result<Node, Error> {
     let node: Wire<'_> = serde_json::from_str(json)?;
+    if node.metadata.name.is_empty() {
+        return Err(Error::missing_field("name"));
+    }
     let spec = node.spec.unwrap_or_default();
     let status = node.status.unwrap_or_default();
-    let allocatable = status.allocatable.unwrap_or_default().0;
+    let allocatable = status.allocatable.unwrap_or_default();
     let ready = |condition: &Condition<'_>| condition.kind == "Ready" && condition.status == "True";
     let taint = |taint: Fields<'_>| Taint {
         key: (*taint.key).into(),
-        value: taint.value.as_deref().unwrap_or_default().into(),
+        value: (*taint.value).into(),
         effect: (*taint.effect).into(),
     };
     let labels = node.metadata.labels.unwrap_or_default();
@@ -68,26 +73,24 @@ struct Spec<'a> {
 
 #[derive(serde::Deserialize)]
 struct Fields<'a> {
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     key: Text<'a>,
-    value: Option<Text<'a>>,
-    #[serde(default)]
+    value: Text<'a>,
     effect: Text<'a>,
 }
 
 #[derive(Default, serde::Deserialize)]
 struct Status<'a> {
     #[serde(borrow)]
-    allocatable: Option<Quantities<'a>>,
+    allocatable: Option<ResourceList<'a>>,
     conditions: Option<Vec<Condition<'a>>>,
     addresses: Option<Vec<Address<'a>>>,
 }
 
 #[derive(serde::Deserialize)]
 struct Address<'a> {
-    #[serde(borrow, default, rename = "type")]
+    #[serde(borrow, rename = "type")]
     kind: Text<'a>,
-    #[serde(default)]
     address: Text<'a>,
 }
 

@@ -23,11 +23,11 @@ use crate::model::volumes::{MAX_CLAIMS, VolumeClaim};
 use crate::model::workload::{StatedPlacement, Workload};
 use crate::resources::{ResourceList, is_pod_level};
 use crate::units::Micros;
-use fields::{Container, NodeSelectorRequirement, Resources, Spec, UnreadPod};
+use fields::{Constraints, Container, NodeSelectorRequirement, Resources, Spec, UnreadPod, WireToleration};
 
 pub use decided::ObservedDecision;
 pub(in crate::wire) use fields::Condition;
-pub(crate) use fields::{NodeSelector, Quantities};
+pub(crate) use fields::NodeSelector;
 pub use fields::{Pod, StringMap, Text};
 pub use record::read_record;
 
@@ -101,24 +101,21 @@ impl<'a> Pod<'a> {
     /// `metadata.name`, or `metadata.generateName` where the name is not given yet; for logs and messages only.
     pub fn name(&self) -> &str {
         let metadata = self.metadata.as_ref();
-        let name = metadata
-            .and_then(|metadata| metadata.name.as_deref())
-            .filter(|name| !name.is_empty());
-        name.or_else(|| metadata?.generate_name.as_deref()).unwrap_or_default()
+        let name = metadata.and_then(|metadata| metadata.name.stated());
+        name.or_else(|| metadata?.generate_name.stated()).unwrap_or_default()
     }
 
     /// `metadata.namespace`, where it is set.
     pub fn namespace(&self) -> Option<&str> {
-        self.metadata.as_ref()?.namespace.as_deref()
+        self.metadata.as_ref()?.namespace.stated()
     }
 
     /// What the API server's admission plugins would still fill in: fields the pod refers to by name only.
     pub fn unresolved(&self) -> Unresolved {
-        let named = |name: &Option<Text<'_>>| name.as_ref().is_some_and(|name| !name.is_empty());
         Unresolved {
             runtime_class_overhead: self.spec.names_runtime_class() && self.spec.overhead.is_none(),
             priority: self.spec.priority.is_none(),
-            priority_class: named(&self.spec.priority_class_name) && self.spec.priority.is_none(),
+            priority_class: !self.spec.priority_class_name.is_empty() && self.spec.priority.is_none(),
         }
     }
 
@@ -127,7 +124,7 @@ impl<'a> Pod<'a> {
         let states = |resources: &Option<Resources<'a>>, name: &str| {
             resources
                 .as_ref()
-                .and_then(|resources| resources.requests.as_ref()?.0.get(name))
+                .and_then(|resources| resources.requests.as_ref()?.get(name))
                 .is_some()
         };
         let mut containers = self.spec.all_containers();
@@ -160,7 +157,7 @@ impl<'a> Pod<'a> {
 
     /// `metadata.resourceVersion`, of a pod that exists.
     pub fn resource_version(&self) -> Option<&str> {
-        self.metadata.as_ref()?.resource_version.as_deref()
+        self.metadata.as_ref()?.resource_version.stated()
     }
 
     /// Its labels.
@@ -213,7 +210,7 @@ impl<'a> Pod<'a> {
             namespace,
             request: self.request().amounts(),
             constraints: self.spec.constraints(),
-            tolerations: self.tolerations().cloned().collect(),
+            tolerations: self.tolerations().collect(),
             ties: self.spec.ties(),
             claims: self.claims(),
             left_behind: self.spec.left_behind(),
@@ -222,7 +219,7 @@ impl<'a> Pod<'a> {
             may_preempt: self.spec.may_preempt(),
             management,
             intent,
-            bound: self.spec.node_name.as_ref().is_some_and(|name| !name.is_empty()),
+            bound: !self.spec.node_name.is_empty(),
             mirror: self.is_mirror(),
             controller: self.controller_uid().map(|uid| uid.0.clone()),
             daemonset: self.is_of_daemonset(),
@@ -242,8 +239,7 @@ impl<'a> Pod<'a> {
     /// Its claims for volumes; none if it has more than [`MAX_CLAIMS`], or one of a name that no object has.
     fn claims(&self) -> Vec<VolumeClaim<'a>> {
         let metadata = self.metadata.as_ref();
-        let own_name = metadata.and_then(|metadata| metadata.name.as_deref());
-        let own_name = own_name.filter(|name| !name.is_empty());
+        let own_name = metadata.and_then(|metadata| metadata.name.stated());
         let claim = |volume: &fields::Volume<'a>| {
             let named = volume.persistent_volume_claim.as_ref().map(|claim| VolumeClaim {
                 name: Some(claim.claim_name.0.clone()),
@@ -258,7 +254,7 @@ impl<'a> Pod<'a> {
                 })
             })
         };
-        let claims = self.spec.volumes.iter().flatten().filter_map(claim);
+        let claims = self.spec.volumes().filter_map(claim);
         let claims: Vec<_> = claims.take(MAX_CLAIMS + 1).collect();
         let is_name = |name: &Option<Cow<'_, str>>| name.as_ref().is_none_or(|name| name.len() <= LONGEST_NAME);
         let are_named = claims.iter().all(|claim| is_name(&claim.name) && is_name(&claim.class));
@@ -277,9 +273,9 @@ impl<'a> Pod<'a> {
     }
 
     /// `spec.tolerations`.
-    pub fn tolerations(&self) -> impl Iterator<Item = &Toleration<'a>> {
+    pub fn tolerations(&self) -> impl Iterator<Item = Toleration<'a>> {
         let tolerations = self.spec.constraints.tolerations.iter().flatten();
-        tolerations.map(|toleration| &toleration.0)
+        tolerations.map(WireToleration::toleration)
     }
 
     fn is_mirror(&self) -> bool {
@@ -306,8 +302,8 @@ impl<'a> Pod<'a> {
 
     /// The uid of its controller, unless it is longer than any: each is a UUID.
     fn controller_uid(&self) -> Option<&Text<'a>> {
-        let uid = self.controller()?.uid.as_ref();
-        uid.filter(|uid| uid.len() <= LONGEST_UID)
+        let uid = &self.controller()?.uid;
+        (1..=LONGEST_UID).contains(&uid.len()).then_some(uid)
     }
 
     fn stated_placement(&self, keys: &Keys) -> Option<StatedPlacement<'a>> {
@@ -326,8 +322,7 @@ impl<'a> Pod<'a> {
 impl<'a> Spec<'a> {
     /// Whether kube-scheduler may evict pods of lower priority for it.
     fn may_preempt(&self) -> bool {
-        let policy = self.preemption_policy.as_ref();
-        policy.is_none_or(|policy| policy != "Never")
+        self.preemption_policy != "Never"
     }
 
     /// How long it may take to terminate.
@@ -361,7 +356,7 @@ impl<'a> Spec<'a> {
             }
         }
         if let Some(overhead) = &self.overhead {
-            total.add(&overhead.0);
+            total.add(overhead);
         }
         total
     }
@@ -405,7 +400,7 @@ impl<'a> Spec<'a> {
                 && let Some(limits) = &resources.limits
             {
                 let requests = resources.requests.get_or_insert_default();
-                requests.fill_from(limits.0.iter());
+                requests.fill_from(limits.iter());
             }
             if self.host_network == Some(true) {
                 for port in container.ports.iter_mut().flatten() {
@@ -423,15 +418,15 @@ impl<'a> Spec<'a> {
         resources
             .chain(&mut self.resources)
             .for_each(Resources::round_to_millis);
-        self.overhead.iter_mut().for_each(fields::Quantities::round_to_millis);
+        self.overhead.iter_mut().for_each(ResourceList::round_to_millis);
     }
 
     /// Source: `defaultHugePagePodLimits`, then `defaultPodRequests`.
     fn default_pod_level_requests(&mut self) {
         let requests = self.aggregate(Container::stated);
-        let limits = self.aggregate(|container| Some(Cow::Borrowed(&container.resources.as_ref()?.limits.as_ref()?.0)));
+        let limits = self.aggregate(|container| Some(Cow::Borrowed(container.resources.as_ref()?.limits.as_ref()?)));
         let Some(resources) = &mut self.resources else { return };
-        let stated = |list: &Option<fields::Quantities<'a>>| list.as_ref().is_some_and(|list| !list.0.is_empty());
+        let stated = |list: &Option<ResourceList<'a>>| list.as_ref().is_some_and(|list| !list.is_empty());
         if !stated(&resources.limits) && !stated(&resources.requests) {
             return;
         }
@@ -439,110 +434,80 @@ impl<'a> Spec<'a> {
             let requested = resources
                 .requests
                 .as_ref()
-                .is_some_and(|requests| requests.0.get(name).is_some());
+                .is_some_and(|requests| requests.get(name).is_some());
             name.starts_with("hugepages-") && !requested
         });
         resources.limits.get_or_insert_default().fill_from(hugepages);
-        let Some(limits) = resources.limits.as_ref().filter(|limits| !limits.0.is_empty()) else {
+        let Some(limits) = resources.limits.as_ref().filter(|limits| !limits.is_empty()) else {
             return;
         };
         let from_containers = requests.iter().filter(|(name, _)| matches!(&***name, "cpu" | "memory"));
-        let from_limits = limits.0.iter().filter(|(name, _)| is_pod_level(name));
+        let from_limits = limits.iter().filter(|(name, _)| is_pod_level(name));
         let pod_requests = resources.requests.get_or_insert_default();
         pod_requests.fill_from(from_containers);
         pod_requests.fill_from(from_limits);
     }
 
     fn constraints(&self) -> NodeConstraints<'a> {
-        let required = (|| {
-            self.constraints
-                .affinity
-                .as_ref()?
-                .node_affinity
-                .as_ref()?
-                .required
-                .as_ref()
-        })();
+        let Constraints {
+            node_selector,
+            affinity,
+            ..
+        } = &self.constraints;
+        let required = (|| affinity.as_ref()?.node_affinity.as_ref()?.required.as_ref())();
         NodeConstraints {
-            selector: self
-                .constraints
-                .node_selector
-                .iter()
-                .flat_map(StringMap::cows)
-                .collect(),
+            selector: node_selector.iter().flat_map(StringMap::cows).collect(),
             volumes: vec![],
             affinity: required.map(|selector| selector.terms().collect()),
         }
     }
 
     fn names_runtime_class(&self) -> bool {
-        self.runtime_class_name.as_ref().is_some_and(|name| !name.is_empty())
+        !self.runtime_class_name.is_empty()
+    }
+
+    fn volumes(&self) -> impl Iterator<Item = &fields::Volume<'a>> {
+        self.volumes.iter().flatten()
     }
 
     fn left_behind(&self) -> LeftBehind {
-        // What the API server adds to every pod.
-        let is_defaulted = |volume: &fields::Volume<'a>| volume.name.starts_with("kube-api-access-");
-        let has_token = |volume: &fields::Volume<'a>| {
-            !is_defaulted(volume)
-                && volume
-                    .projected
-                    .as_ref()
-                    .is_some_and(fields::ProjectedSource::has_token)
-        };
-        let scheduler = self.scheduler_name.as_deref().filter(|name| !name.is_empty());
         let affinity = self.constraints.affinity.as_ref();
-        let asks_for_token = self.automount_service_account_token == Some(true);
-        let found = [
-            (
-                affinity.is_some_and(|affinity| affinity.pod_affinity.is_some()),
-                Leftover::PodAffinity,
-            ),
-            (
-                affinity.is_some_and(|affinity| affinity.pod_anti_affinity.is_some()),
-                Leftover::PodAntiAffinity,
-            ),
-            (
-                scheduler.is_some_and(|name| name != DEFAULT_SCHEDULER),
-                Leftover::SchedulerName,
-            ),
-            (
-                asks_for_token || self.volumes.iter().flatten().any(has_token),
-                Leftover::ServiceAccountToken,
-            ),
-        ];
-        let found = found.into_iter().filter(|(is_there, _)| *is_there);
-        found.map(|(_, leftover)| leftover).collect()
+        // The API server adds the default volume to every pod.
+        let is_own_token = |volume: &fields::Volume<'a>| {
+            let projected = volume.projected.as_ref();
+            !volume.name.starts_with("kube-api-access-") && projected.is_some_and(fields::ProjectedSource::has_token)
+        };
+        let has = |leftover: &Leftover| match leftover {
+            Leftover::PodAffinity => affinity.is_some_and(|affinity| affinity.pod_affinity.is_some()),
+            Leftover::PodAntiAffinity => affinity.is_some_and(|affinity| affinity.pod_anti_affinity.is_some()),
+            Leftover::SchedulerName => self
+                .scheduler_name
+                .stated()
+                .is_some_and(|name| name != DEFAULT_SCHEDULER),
+            Leftover::ServiceAccountToken => {
+                self.automount_service_account_token == Some(true) || self.volumes().any(is_own_token)
+            }
+        };
+        Leftover::ALL.into_iter().filter(has).collect()
     }
 
     fn ties(&self) -> Ties {
-        let mut ties = Ties::default();
-        let mut tie = |present: bool, tie: Tie| {
-            if present {
-                ties.insert(tie);
-            }
-        };
-        for volume in self.volumes.iter().flatten() {
-            tie(
-                volume.persistent_volume_claim.is_some() || volume.ephemeral.is_some(),
-                Tie::PersistentVolumeClaim,
-            );
-            tie(volume.host_path.is_some(), Tie::HostPath);
-        }
-        tie(self.host_network == Some(true), Tie::HostNetwork);
-        tie(self.host_pid == Some(true), Tie::HostPid);
-        tie(self.host_ipc == Some(true), Tie::HostIpc);
+        let is_claim =
+            |volume: &fields::Volume<'a>| volume.persistent_volume_claim.is_some() || volume.ephemeral.is_some();
         let mut ports = self
             .all_containers()
             .flat_map(|container| container.ports.iter().flatten());
-        tie(
-            ports.any(|port| port.host_port.is_some_and(|port| port > 0)),
-            Tie::HostPort,
-        );
-        tie(
-            self.resource_claims.as_ref().is_some_and(|claims| !claims.is_empty()),
-            Tie::ResourceClaims,
-        );
-        ties
+        let has_host_port = ports.any(|port| port.host_port.is_some_and(|port| port > 0));
+        let has = |tie: &Tie| match tie {
+            Tie::PersistentVolumeClaim => self.volumes().any(is_claim),
+            Tie::HostPath => self.volumes().any(|volume| volume.host_path.is_some()),
+            Tie::HostNetwork => self.host_network == Some(true),
+            Tie::HostPid => self.host_pid == Some(true),
+            Tie::HostIpc => self.host_ipc == Some(true),
+            Tie::HostPort => has_host_port,
+            Tie::ResourceClaims => self.resource_claims.as_ref().is_some_and(|claims| !claims.is_empty()),
+        };
+        Tie::ALL.into_iter().filter(has).collect()
     }
 }
 

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::excerpt::LONGEST_NAME;
 use crate::model::constraints::{Term, VolumeAffinity};
 use crate::model::volumes::{ClaimRecord, ClassRecord};
-use crate::wire::pod::{NodeSelector, StringMap, Text};
+use crate::wire::pod::NodeSelector;
 
 /// The annotation by which kube-scheduler has a volume made for a node.
 const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
@@ -20,18 +21,13 @@ pub const MAX_AFFINITY: usize = 4096;
 /// # Errors
 /// It is none.
 pub fn read_claim(json: &str) -> Result<ClaimRecord, serde_json::Error> {
-    let claim: Claim<'_> = serde_json::from_str(json)?;
-    let spec = claim.spec.unwrap_or_default();
-    let phase = claim.status.and_then(|status| status.phase);
-    let annotations = claim.metadata.and_then(|metadata| metadata.annotations);
-    let selected = annotations
-        .as_ref()
-        .and_then(|annotations| annotations.get(SELECTED_NODE));
+    let claim: Value = serde_json::from_str(json)?;
+    let spec = &claim["spec"];
     Ok(ClaimRecord {
-        volume: name(spec.volume_name.as_deref()),
-        class: name(spec.storage_class_name.as_deref()),
-        selected_node: name(selected),
-        lost: phase.is_some_and(|phase| phase == "Lost"),
+        volume: name(&spec["volumeName"]),
+        class: name(&spec["storageClassName"]),
+        selected_node: name(&claim["metadata"]["annotations"][SELECTED_NODE]),
+        lost: claim["status"]["phase"] == "Lost",
     })
 }
 
@@ -54,46 +50,21 @@ pub fn read_affinity(json: &str) -> Result<Option<VolumeAffinity>, serde_json::E
 /// # Errors
 /// It is none.
 pub fn read_class(json: &str) -> Result<ClassRecord, serde_json::Error> {
-    let class: Class<'_> = serde_json::from_str(json)?;
-    let mode = class.volume_binding_mode.unwrap_or_default();
-    Ok(ClassRecord::new(&class.provisioner, &mode))
+    let class: Value = serde_json::from_str(json)?;
+    let [provisioner, mode] = ["provisioner", "volumeBindingMode"].map(|field| class[field].as_str());
+    Ok(ClassRecord::new(
+        provisioner.unwrap_or_default(),
+        mode.unwrap_or_default(),
+    ))
 }
 
-fn name(text: Option<&str>) -> Option<Arc<str>> {
-    let text = text.filter(|text| !text.is_empty() && text.len() <= LONGEST_NAME)?;
-    Some(text.into())
-}
-
-#[derive(serde::Deserialize)]
-pub(crate) struct Claim<'a> {
-    #[serde(borrow)]
-    metadata: Option<Metadata<'a>>,
-    spec: Option<ClaimSpec<'a>>,
-    status: Option<ClaimStatus<'a>>,
+fn name(text: &Value) -> Option<Arc<str>> {
+    let text = text.as_str()?;
+    (1..=LONGEST_NAME).contains(&text.len()).then(|| text.into())
 }
 
 #[derive(serde::Deserialize)]
-struct Metadata<'a> {
-    #[serde(borrow)]
-    annotations: Option<StringMap<'a>>,
-}
-
-#[derive(Default, serde::Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct ClaimSpec<'a> {
-    #[serde(borrow)]
-    volume_name: Option<Text<'a>>,
-    storage_class_name: Option<Text<'a>>,
-}
-
-#[derive(serde::Deserialize)]
-struct ClaimStatus<'a> {
-    #[serde(borrow)]
-    phase: Option<Text<'a>>,
-}
-
-#[derive(serde::Deserialize)]
-pub(crate) struct Volume<'a> {
+struct Volume<'a> {
     #[serde(borrow)]
     spec: Option<VolumeSpec<'a>>,
 }
@@ -109,14 +80,6 @@ struct VolumeSpec<'a> {
 struct NodeAffinity<'a> {
     #[serde(borrow)]
     required: Option<&'a RawValue>,
-}
-
-#[derive(serde::Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Class<'a> {
-    #[serde(borrow, default)]
-    provisioner: Text<'a>,
-    volume_binding_mode: Option<Text<'a>>,
 }
 
 #[cfg(test)]

@@ -1,10 +1,11 @@
 //! The fields of a pod that are read, as they are on the wire. A null reads as absent, as it does in Go.
 
-use std::borrow::Cow;
+use std::borrow::{Borrow, Cow};
+use std::collections::BTreeMap;
 use std::fmt;
 
-use serde::de::{self, Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
-
+use serde::de::{self, IgnoredAny, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use crate::model::constraints::Toleration;
@@ -12,7 +13,7 @@ use crate::resources::ResourceList;
 use crate::units::Quantity;
 
 /// A string that borrows from the document where it holds no escapes. (serde borrows a `Cow` only as a direct
-/// field, not inside lists and maps.) A null in a list or map is the empty string, as it is in Go.
+/// field, not inside lists and maps.) It is empty where it is missing or null, as it is in Go.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Text<'a>(pub Cow<'a, str>);
 
@@ -35,56 +36,72 @@ impl std::ops::Deref for Text<'_> {
     }
 }
 
+impl Text<'_> {
+    /// The text, unless it is empty.
+    pub fn stated(&self) -> Option<&str> {
+        Some(&*self.0).filter(|text| !text.is_empty())
+    }
+}
+
 impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct TextVisitor;
+        let text = Option::<Key<'a>>::deserialize(deserializer)?;
+        Ok(Self(text.unwrap_or_default().0))
+    }
+}
 
-        impl<'de> Visitor<'de> for TextVisitor {
-            type Value = Text<'de>;
+/// A key of a map, which is never missing. It borrows as [`Text`] does.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Key<'a>(Cow<'a, str>);
+
+impl Borrow<str> for Key<'_> {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Key<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct KeyVisitor;
+
+        impl<'de> Visitor<'de> for KeyVisitor {
+            type Value = Key<'de>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a string")
             }
 
-            fn visit_borrowed_str<E: de::Error>(self, text: &'de str) -> Result<Text<'de>, E> {
-                Ok(Text(Cow::Borrowed(text)))
+            fn visit_borrowed_str<E: de::Error>(self, text: &'de str) -> Result<Key<'de>, E> {
+                Ok(Key(text.into()))
             }
 
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<Text<'de>, E> {
-                Ok(Text(Cow::Owned(text.to_owned())))
-            }
-
-            fn visit_unit<E: de::Error>(self) -> Result<Text<'de>, E> {
-                Ok(Text::default())
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Key<'de>, E> {
+                Ok(Key(text.to_owned().into()))
             }
         }
 
-        deserializer.deserialize_any(TextVisitor)
+        deserializer.deserialize_str(KeyVisitor)
     }
 }
 
-/// A map of strings, in document order; the last of several equal keys counts.
-#[derive(Debug, Clone, Default)]
-pub struct StringMap<'a>(Vec<(Text<'a>, Text<'a>)>);
+/// A map of strings; the last of several equal keys counts.
+#[derive(Debug, Clone, Default, Deserialize)]
+pub struct StringMap<'a>(#[serde(borrow)] BTreeMap<Key<'a>, Text<'a>>);
 
 impl<'a> StringMap<'a> {
     /// The value of `key`.
     pub fn get(&self, key: &str) -> Option<&str> {
-        self.find(key).map(|text| &*text.0)
+        self.0.get(key).map(|text| &**text)
     }
 
     /// The value of `key`, borrowed from the document where possible.
     pub fn cow(&self, key: &str) -> Option<Cow<'a, str>> {
-        self.find(key).map(|text| text.0.clone())
-    }
-
-    fn find(&self, key: &str) -> Option<&Text<'a>> {
-        self.0.iter().rev().find(|(k, _)| *k == *key).map(|(_, value)| value)
+        self.0.get(key).map(|text| text.0.clone())
     }
 
     /// Keys and values.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0.iter().map(|(key, value)| (&**key, &**value))
+        self.0.iter().map(|(key, value)| (&*key.0, &**value))
     }
 
     /// Keys and values, borrowed from the document where possible.
@@ -93,72 +110,12 @@ impl<'a> StringMap<'a> {
     }
 }
 
-/// Reads a map into a list of pairs.
-struct Pairs<K, V>(Vec<(K, V)>);
-
-impl<'de, K: Deserialize<'de>, V: Deserialize<'de>> Deserialize<'de> for Pairs<K, V> {
+impl<'de: 'a, 'a> Deserialize<'de> for ResourceList<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct PairsVisitor<K, V>(std::marker::PhantomData<(K, V)>);
-
-        impl<'de, K: Deserialize<'de>, V: Deserialize<'de>> Visitor<'de> for PairsVisitor<K, V> {
-            type Value = Pairs<K, V>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a map")
-            }
-
-            fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Self::Value, M::Error> {
-                let mut pairs = Vec::with_capacity(map.size_hint().unwrap_or(4));
-                while let Some(pair) = map.next_entry()? {
-                    pairs.push(pair);
-                }
-                Ok(Pairs(pairs))
-            }
-        }
-
-        deserializer.deserialize_map(PairsVisitor(std::marker::PhantomData))
-    }
-}
-
-impl<'de: 'a, 'a> Deserialize<'de> for StringMap<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Pairs::deserialize(deserializer).map(|pairs| Self(pairs.0))
-    }
-}
-
-/// A resource list on the wire.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Quantities<'a>(pub(crate) ResourceList<'a>);
-
-impl<'a> Quantities<'a> {
-    pub(super) fn round_to_millis(&mut self) {
-        self.0 = self
-            .0
-            .iter()
-            .map(|(name, quantity)| (name.clone(), quantity.round_to_millis()))
-            .collect();
-    }
-
-    /// Adds the entries whose names are not there yet.
-    pub(super) fn fill_from<'s>(&mut self, entries: impl Iterator<Item = (&'s Cow<'a, str>, Quantity)>)
-    where
-        'a: 's,
-    {
-        for (name, quantity) in entries {
-            if self.0.get(name).is_none() {
-                self.0.set(name.clone(), quantity);
-            }
-        }
-    }
-}
-
-impl<'de: 'a, 'a> Deserialize<'de> for Quantities<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let Pairs(pairs) = Pairs::<Text<'a>, Option<Quantity>>::deserialize(deserializer)?;
-        let quantities = pairs
-            .into_iter()
-            .map(|(name, quantity)| (name.0, quantity.unwrap_or_default()));
-        Ok(Self(quantities.collect()))
+        let quantities = BTreeMap::<Key<'a>, Option<Quantity>>::deserialize(deserializer)?.into_iter();
+        Ok(quantities
+            .map(|(name, quantity)| (name.0, quantity.unwrap_or_default()))
+            .collect())
     }
 }
 
@@ -174,7 +131,7 @@ pub struct Pod<'a> {
 }
 
 /// A pod whose constraints are not read yet.
-#[derive(serde::Deserialize)]
+#[derive(Deserialize)]
 pub(super) struct UnreadPod<'a> {
     #[serde(borrow)]
     metadata: Option<Metadata<'a>>,
@@ -197,47 +154,46 @@ impl<'a> UnreadPod<'a> {
 
 impl<'de: 'a, 'a> Deserialize<'de> for Pod<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        UnreadPod::deserialize(deserializer)?
-            .read(usize::MAX)
-            .map_err(de::Error::custom)
+        let pod = UnreadPod::deserialize(deserializer)?;
+        pod.read(usize::MAX).map_err(de::Error::custom)
     }
 }
 
-#[derive(Debug, Clone, serde::Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Metadata<'a> {
     #[serde(borrow)]
-    pub(super) name: Option<Text<'a>>,
-    pub(super) generate_name: Option<Text<'a>>,
-    pub(super) namespace: Option<Text<'a>>,
-    pub(super) uid: Option<Text<'a>>,
-    pub(super) resource_version: Option<Text<'a>>,
-    pub(super) creation_timestamp: Option<Text<'a>>,
-    pub(super) deletion_timestamp: Option<Text<'a>>,
+    pub(super) name: Text<'a>,
+    pub(super) generate_name: Text<'a>,
+    pub(super) namespace: Text<'a>,
+    pub(super) uid: Text<'a>,
+    pub(super) resource_version: Text<'a>,
+    pub(super) creation_timestamp: Text<'a>,
+    pub(super) deletion_timestamp: Text<'a>,
     pub(super) labels: Option<StringMap<'a>>,
     pub(super) annotations: Option<StringMap<'a>>,
     pub(super) owner_references: Option<Vec<OwnerReference<'a>>>,
 }
 
-#[derive(Debug, Clone, serde::Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct OwnerReference<'a> {
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     pub(super) kind: Text<'a>,
-    pub(super) uid: Option<Text<'a>>,
+    pub(super) uid: Text<'a>,
     pub(super) controller: Option<bool>,
 }
 
-#[derive(Debug, Clone, serde::Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Spec<'a> {
     #[serde(borrow)]
     pub(super) containers: Option<Vec<Container<'a>>>,
     pub(super) init_containers: Option<Vec<Container<'a>>>,
-    pub(super) overhead: Option<Quantities<'a>>,
+    pub(super) overhead: Option<ResourceList<'a>>,
     pub(super) resources: Option<Resources<'a>>,
-    pub(super) node_name: Option<Text<'a>>,
-    pub(super) scheduler_name: Option<Text<'a>>,
+    pub(super) node_name: Text<'a>,
+    pub(super) scheduler_name: Text<'a>,
     pub(super) node_selector: Option<&'a RawValue>,
     pub(super) affinity: Option<&'a RawValue>,
     pub(super) tolerations: Option<&'a RawValue>,
@@ -246,10 +202,10 @@ pub(super) struct Spec<'a> {
     pub(super) constraints: Constraints<'a>,
     pub(super) scheduling_gates: Option<Vec<SchedulingGate<'a>>>,
     pub(super) priority: Option<i32>,
-    pub(super) preemption_policy: Option<Text<'a>>,
+    pub(super) preemption_policy: Text<'a>,
     pub(super) termination_grace_period_seconds: Option<i64>,
-    pub(super) runtime_class_name: Option<Text<'a>>,
-    pub(super) priority_class_name: Option<Text<'a>>,
+    pub(super) runtime_class_name: Text<'a>,
+    pub(super) priority_class_name: Text<'a>,
     pub(super) volumes: Option<Vec<Volume<'a>>>,
     pub(super) automount_service_account_token: Option<bool>,
     pub(super) host_network: Option<bool>,
@@ -291,13 +247,13 @@ fn read<'a, T: Deserialize<'a>>(text: Option<&'a RawValue>) -> Result<Option<T>,
     text.map(|text| serde_json::from_str(text.get())).transpose()
 }
 
-#[derive(Debug, Clone, serde::Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Container<'a> {
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     pub(super) name: Text<'a>,
     pub(super) resources: Option<Resources<'a>>,
-    pub(super) restart_policy: Option<Text<'a>>,
+    pub(super) restart_policy: Text<'a>,
     pub(super) ports: Option<Vec<Port>>,
 }
 
@@ -313,38 +269,38 @@ impl<'a> Container<'a> {
 
     /// A restartable init container (KEP-753).
     pub(super) fn is_sidecar(&self) -> bool {
-        self.restart_policy.as_ref().is_some_and(|policy| policy == "Always")
+        self.restart_policy == "Always"
     }
 }
 
-#[derive(Debug, Clone, serde::Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Port {
     pub(super) container_port: Option<i64>,
     pub(super) host_port: Option<i64>,
 }
 
-#[derive(Debug, Clone, serde::Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 pub(super) struct Resources<'a> {
     #[serde(borrow)]
-    pub(super) requests: Option<Quantities<'a>>,
-    pub(super) limits: Option<Quantities<'a>>,
+    pub(super) requests: Option<ResourceList<'a>>,
+    pub(super) limits: Option<ResourceList<'a>>,
 }
 
 impl<'a> Resources<'a> {
     pub(super) fn requests(&self) -> Option<&ResourceList<'a>> {
-        self.requests.as_ref().map(|requests| &requests.0)
+        self.requests.as_ref()
     }
 
     pub(super) fn round_to_millis(&mut self) {
         [&mut self.requests, &mut self.limits]
             .into_iter()
             .flatten()
-            .for_each(Quantities::round_to_millis);
+            .for_each(ResourceList::round_to_millis);
     }
 }
 
-#[derive(Debug, Clone, serde::Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Affinity<'a> {
     #[serde(borrow)]
@@ -353,20 +309,20 @@ pub(crate) struct Affinity<'a> {
     pub(super) pod_anti_affinity: Option<IgnoredAny>,
 }
 
-#[derive(Debug, Clone, serde::Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 pub(crate) struct NodeAffinity<'a> {
     #[serde(borrow, rename = "requiredDuringSchedulingIgnoredDuringExecution")]
     pub(super) required: Option<NodeSelector<'a>>,
 }
 
-#[derive(Debug, Clone, serde::Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct NodeSelector<'a> {
     #[serde(borrow)]
     pub(super) node_selector_terms: Option<Vec<NodeSelectorTerm<'a>>>,
 }
 
-#[derive(Debug, Clone, serde::Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct NodeSelectorTerm<'a> {
     #[serde(borrow)]
@@ -374,101 +330,94 @@ pub(crate) struct NodeSelectorTerm<'a> {
     pub(super) match_fields: Option<Vec<NodeSelectorRequirement<'a>>>,
 }
 
-#[derive(Debug, Clone, serde::Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 pub(crate) struct NodeSelectorRequirement<'a> {
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     pub(super) key: Text<'a>,
-    #[serde(default)]
     pub(super) operator: Text<'a>,
     pub(super) values: Option<Vec<Text<'a>>>,
 }
 
 /// What the cluster says of a pod that exists.
-#[derive(Debug, Clone, Default, serde::Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Status<'a> {
     #[serde(borrow)]
-    pub(super) phase: Option<Text<'a>>,
+    pub(super) phase: Text<'a>,
     pub(super) conditions: Option<Vec<Condition<'a>>>,
-    pub(super) nominated_node_name: Option<Text<'a>>,
+    pub(super) nominated_node_name: Text<'a>,
     pub(super) container_statuses: Option<Vec<ContainerStatus<'a>>>,
     pub(super) init_container_statuses: Option<Vec<ContainerStatus<'a>>>,
     pub(super) resources: Option<Resources<'a>>,
-    pub(super) allocated_resources: Option<Quantities<'a>>,
+    pub(super) allocated_resources: Option<ResourceList<'a>>,
 }
 
-#[derive(Debug, Clone, serde::Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 pub(in crate::wire) struct Condition<'a> {
-    #[serde(borrow, default, rename = "type")]
+    #[serde(borrow, rename = "type")]
     pub(in crate::wire) kind: Text<'a>,
-    #[serde(default)]
     pub(in crate::wire) status: Text<'a>,
-    pub(in crate::wire) reason: Option<Text<'a>>,
-    pub(in crate::wire) message: Option<Text<'a>>,
+    pub(in crate::wire) reason: Text<'a>,
+    pub(in crate::wire) message: Text<'a>,
 }
 
-#[derive(Debug, Clone, serde::Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ContainerStatus<'a> {
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     pub(super) name: Text<'a>,
     pub(super) state: Option<ContainerState<'a>>,
     pub(super) resources: Option<Resources<'a>>,
-    pub(super) allocated_resources: Option<Quantities<'a>>,
+    pub(super) allocated_resources: Option<ResourceList<'a>>,
 }
 
-#[derive(Debug, Clone, serde::Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 pub(super) struct ContainerState<'a> {
     #[serde(borrow)]
     pub(super) terminated: Option<Terminated<'a>>,
 }
 
-#[derive(Debug, Clone, serde::Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Terminated<'a> {
     #[serde(borrow)]
-    pub(super) started_at: Option<Text<'a>>,
-    pub(super) finished_at: Option<Text<'a>>,
+    pub(super) started_at: Text<'a>,
+    pub(super) finished_at: Text<'a>,
 }
 
-/// A toleration on the wire; the domain's own type behind it.
-#[derive(Debug, Clone)]
-pub(crate) struct WireToleration<'a>(pub(super) Toleration<'a>);
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct WireToleration<'a> {
+    #[serde(borrow)]
+    key: Text<'a>,
+    operator: Text<'a>,
+    value: Text<'a>,
+    effect: Text<'a>,
+    toleration_seconds: Option<i64>,
+}
 
-impl<'de: 'a, 'a> Deserialize<'de> for WireToleration<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(serde::Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Fields<'a> {
-            #[serde(borrow)]
-            key: Option<Text<'a>>,
-            operator: Option<Text<'a>>,
-            value: Option<Text<'a>>,
-            effect: Option<Text<'a>>,
-            toleration_seconds: Option<i64>,
+impl<'a> WireToleration<'a> {
+    pub(super) fn toleration(&self) -> Toleration<'a> {
+        Toleration {
+            key: self.key.0.clone(),
+            operator: self.operator.0.clone(),
+            value: self.value.0.clone(),
+            effect: self.effect.0.clone(),
+            seconds: self.toleration_seconds,
         }
-        let fields = Fields::deserialize(deserializer)?;
-        let text = |text: Option<Text<'a>>| text.unwrap_or_default().0;
-        Ok(Self(Toleration {
-            key: text(fields.key),
-            operator: text(fields.operator),
-            value: text(fields.value),
-            effect: text(fields.effect),
-            seconds: fields.toleration_seconds,
-        }))
     }
 }
 
-#[derive(Debug, Clone, serde::Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 pub(super) struct SchedulingGate<'a> {
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     pub(super) name: Text<'a>,
 }
 
-#[derive(Debug, Clone, serde::Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Volume<'a> {
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     pub(super) name: Text<'a>,
     pub(super) persistent_volume_claim: Option<ClaimSource<'a>>,
     pub(super) ephemeral: Option<EphemeralSource<'a>>,
@@ -476,14 +425,14 @@ pub(super) struct Volume<'a> {
     pub(super) projected: Option<ProjectedSource>,
 }
 
-#[derive(Debug, Clone, serde::Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ClaimSource<'a> {
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     pub(super) claim_name: Text<'a>,
 }
 
-#[derive(Debug, Clone, serde::Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct EphemeralSource<'a> {
     #[serde(borrow)]
@@ -504,20 +453,20 @@ impl<'a> EphemeralSource<'a> {
     }
 }
 
-#[derive(Debug, Clone, serde::Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 struct ClaimTemplate<'a> {
     #[serde(borrow)]
     spec: Option<ClaimSpec<'a>>,
 }
 
-#[derive(Debug, Clone, serde::Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ClaimSpec<'a> {
     #[serde(borrow)]
     storage_class_name: Option<Text<'a>>,
 }
 
-#[derive(Debug, Clone, serde::Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 pub(super) struct ProjectedSource {
     sources: Option<Vec<Projection>>,
 }
@@ -530,7 +479,7 @@ impl ProjectedSource {
     }
 }
 
-#[derive(Debug, Clone, serde::Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Projection {
     service_account_token: Option<IgnoredAny>,

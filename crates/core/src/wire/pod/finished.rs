@@ -11,7 +11,7 @@ impl Pod<'_> {
     /// How the pod ended; `None` unless it did, is of a Job, and says when its containers started and finished. A pod of
     /// another controller runs until it is stopped, and the time of one without controller measures nothing.
     pub(super) fn finished(&self, status: &Status<'_>) -> Option<Finished> {
-        let succeeded = match status.phase.as_deref()? {
+        let succeeded = match &*status.phase {
             "Succeeded" => true,
             "Failed" => false,
             _ => return None,
@@ -34,7 +34,7 @@ impl ContainerStatus<'_> {
             started_at,
             finished_at,
         } = self.state.as_ref()?.terminated.as_ref()?;
-        let at = |text: &Option<crate::wire::pod::Text<'_>>| text.as_deref()?.parse::<Timestamp>().ok();
+        let at = |text: &str| text.parse::<Timestamp>().ok();
         let (started, finished) = (at(started_at)?, at(finished_at)?);
         // A container that never ran has the zero time in both, or only in one.
         let us = finished.as_microsecond().checked_sub(started.as_microsecond())?;

@@ -15,7 +15,7 @@ use crate::model::remote_room::{Bound, POD_SLOT, Start};
 use crate::model::slo::Management;
 use crate::model::workload::Workload;
 use crate::resources::{Amounts, ResourceNames};
-use crate::wire::pod::fields::{Condition, Container, ContainerStatus, Quantities, Resources, Status};
+use crate::wire::pod::fields::{Condition, Container, ContainerStatus, Resources, Status};
 use crate::wire::pod::refusal::missing;
 use crate::wire::pod::{Pod, ResourceList, Text};
 
@@ -107,8 +107,8 @@ impl<'a> Pod<'a> {
         let metadata = self.metadata.as_ref();
         self.gate(&keys.gate).is_some()
             && metadata.is_some_and(|metadata| {
-                let is_named = metadata.name.is_some() && metadata.resource_version.is_some();
-                is_named && metadata.deletion_timestamp.is_none()
+                let is_named = !metadata.name.is_empty() && !metadata.resource_version.is_empty();
+                is_named && metadata.deletion_timestamp.is_empty()
             })
     }
 
@@ -147,8 +147,8 @@ impl<'a> Pod<'a> {
     fn other_domain_pod(&self, keys: &Keys) -> Option<OtherDomainPod> {
         let domain = self.gates().find_map(|gate| keys.other_domain(gate))?;
         let metadata = self.metadata.as_ref()?;
-        let is_known = metadata.deletion_timestamp.is_none() && domain.len() <= LONGEST_NAME;
-        let name = |text: &Option<Text<'a>>| text.as_deref().map(|text| start(text, LONGEST_NAME).into());
+        let is_known = metadata.deletion_timestamp.is_empty() && domain.len() <= LONGEST_NAME;
+        let name = |text: &Text<'a>| Some(start(text.stated()?, LONGEST_NAME).into());
         is_known.then_some(OtherDomainPod {
             namespace: name(&metadata.namespace)?,
             name: name(&metadata.name)?,
@@ -209,27 +209,21 @@ impl<'a> Pod<'a> {
 
     fn record_with(&self, status: &Status<'a>, keys: &Keys) -> Option<PodRecord> {
         let metadata = self.metadata.as_ref()?;
-        let text = |text: &Option<Text<'a>>| {
-            let text = text.as_deref().filter(|text| !text.is_empty())?;
-            Some(Box::<str>::from(start(text, LONGEST_NAME)))
-        };
+        let text = |text: &Text<'a>| Some(Box::<str>::from(start(text.stated()?, LONGEST_NAME)));
         let (_, intent) = self.slo(keys);
         let node = text(&self.spec.node_name);
         let request = self.charged_request(status).amounts();
-        let phase = match status.phase.as_deref() {
-            Some("Running") => Phase::Running,
-            Some("Succeeded" | "Failed") => Phase::Finished,
+        let phase = match &*status.phase {
+            "Running" => Phase::Running,
+            "Succeeded" | "Failed" => Phase::Finished,
             _ => Phase::Pending,
         };
         Some(PodRecord {
             uid: text(&metadata.uid)?,
             name: start(self.name(), LONGEST_NAME).into(),
             namespace: text(&metadata.namespace)?,
-            controller: self
-                .controller_uid()
-                .filter(|uid| !uid.is_empty())
-                .map(|uid| (&**uid).into()),
-            created: metadata.creation_timestamp.as_deref().and_then(|at| at.parse().ok()),
+            controller: self.controller_uid().map(|uid| (&**uid).into()),
+            created: metadata.creation_timestamp.parse().ok(),
             scheduler: self.scheduler().map(Box::from),
             nominated: text(&status.nominated_node_name),
             priority: self.spec.priority.unwrap_or(0),
@@ -240,9 +234,9 @@ impl<'a> Pod<'a> {
                 .filter(|intent| intent.class_known)
                 .map(|intent| (intent.slo.class, intent.slo.priority)),
             phase,
-            failed: status.phase.as_deref() == Some("Failed"),
+            failed: status.phase == "Failed",
             finished: self.finished(status),
-            terminating: metadata.deletion_timestamp.as_deref().map(|at| at.parse().ok()),
+            terminating: metadata.deletion_timestamp.stated().map(|at| at.parse().ok()),
             gated: self.gates().next().is_some(),
             start: match node {
                 Some(_) if phase == Phase::Pending => status.start(&request),
@@ -266,8 +260,7 @@ impl<'a> Pod<'a> {
     /// The name of its scheduler, which its author writes: `None` where no scheduler has such a name, so that nobody remembers
     /// it.
     fn scheduler(&self) -> Option<&str> {
-        let name = self.spec.scheduler_name.as_deref().filter(|name| !name.is_empty());
-        let name = name.unwrap_or(DEFAULT_SCHEDULER);
+        let name = self.spec.scheduler_name.stated().unwrap_or(DEFAULT_SCHEDULER);
         let is_of_names = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
         (name.len() <= LONGEST_NAME && name.bytes().all(is_of_names)).then_some(name)
     }
@@ -308,15 +301,14 @@ impl<'a> Status<'a> {
         &self,
         stated: Option<&'s ResourceList<'a>>,
         actual: &Option<Resources<'a>>,
-        allocated: &Option<Quantities<'a>>,
+        allocated: &Option<ResourceList<'a>>,
     ) -> Option<Cow<'s, ResourceList<'a>>> {
         let Some(actual) = actual else {
             return stated.map(Cow::Borrowed);
         };
         let stated = stated.filter(|_| !self.is_resize_infeasible());
-        let allocated = allocated.as_ref().map(|allocated| &allocated.0);
         let mut most = ResourceList::default();
-        for list in [stated, actual.requests(), allocated].into_iter().flatten() {
+        for list in [stated, actual.requests(), allocated.as_ref()].into_iter().flatten() {
             for (name, quantity) in list.iter() {
                 most.raise(name.clone(), quantity);
             }
@@ -326,23 +318,23 @@ impl<'a> Status<'a> {
 
     fn is_resize_infeasible(&self) -> bool {
         let pending = self.condition("PodResizePending");
-        pending.and_then(|condition| condition.reason.as_deref()) == Some("Infeasible")
+        pending.is_some_and(|condition| condition.reason == "Infeasible")
     }
 
     /// The condition by which a scheduler says that it found no node, or failed.
     fn refusal(&self) -> Option<&Condition<'a>> {
         let condition = self.condition("PodScheduled")?;
-        let is_refusal = matches!(condition.reason.as_deref(), Some("Unschedulable" | "SchedulerError"));
+        let is_refusal = matches!(&*condition.reason, "Unschedulable" | "SchedulerError");
         (condition.status == "False" && is_refusal).then_some(condition)
     }
 
     /// What kube-scheduler said when it found no node, as a number that differs when it says something else. A scheduler that
     /// failed tries again at once.
     fn unschedulable(&self) -> Option<u64> {
-        let is_unschedulable = |condition: &&Condition<'_>| condition.reason.as_deref() == Some("Unschedulable");
+        let is_unschedulable = |condition: &&Condition<'_>| condition.reason == "Unschedulable";
         let condition = self.refusal().filter(is_unschedulable)?;
         let mut hasher = DefaultHasher::new();
-        condition.message.as_deref().hash(&mut hasher);
+        condition.message.0.hash(&mut hasher);
         Some(hasher.finish())
     }
 
@@ -356,7 +348,7 @@ impl<'a> Status<'a> {
         let Some(condition) = self.refusal() else {
             return Start::Silent;
         };
-        let resources = condition.message.as_deref().and_then(missing);
+        let resources = missing(&condition.message);
         Start::Refused(resources.and_then(|names| Bound::new(request, names)).map(Arc::new))
     }
 
