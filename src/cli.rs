@@ -10,6 +10,7 @@ mod documents;
 mod fleet;
 mod installed;
 mod man;
+mod output;
 mod profile;
 mod release;
 mod review;

@@ -35,7 +35,7 @@ pub use clients::ClientCaFault;
 pub use pair::{Fault, Pair};
 pub use served::{Chain, served, shown};
 pub use stored::{Contents, Stored};
-pub(crate) use verification::{validity, verify};
+pub(crate) use verification::{validity, vouches};
 
 use authorities::Authorities;
 use clients::{ClientCa, Clients};

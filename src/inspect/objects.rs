@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use anyhow::Context as _;
 use edgeward_core::config::sites::Merged;
 use edgeward_core::config::{Config, Enabled, sites};
 use edgeward_core::model::scores::Profiles;
@@ -11,8 +12,8 @@ use edgeward_core::units::Now;
 use edgeward_core::wire::liqo_objects::LiqoObjects;
 use edgeward_profiles::Profile;
 use k8s_openapi::api::core::v1::{ConfigMap, Event};
+use kube::Resource;
 use kube::api::ListParams;
-use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -175,15 +176,14 @@ pub async fn profile_faults(connection: &Connection) -> anyhow::Result<Option<BT
     Ok(listed.map(|listed| listed.into_iter().collect()))
 }
 
-/// Reads the configuration in a ConfigMap once, as an edgeward in its namespace would take it; `None` if there is none.
+/// Reads the configuration in a ConfigMap once, as an edgeward in its namespace would take it.
 ///
 /// # Errors
-/// It cannot be read. That it has faults is no error.
-pub async fn config_map(connection: &Connection, name: &NamespacedName) -> anyhow::Result<Option<Outcome>> {
-    let api = Api::<ConfigMap>::namespaced(connection.client(), &name.namespace);
-    let map = api.get_opt(&name.name).await;
-    let map = map.map_err(|error| connection.failure(&format!("cannot get ConfigMap {name}"), error))?;
-    Ok(map.map(|map| read_config_map(map, &name.namespace)))
+/// There is none, or it cannot be read. That it has faults is no error.
+pub async fn config_map(connection: &Connection, name: &NamespacedName) -> anyhow::Result<Outcome> {
+    let map = connection.get::<ConfigMap>(&name.namespace, &name.name).await?;
+    let map = map.with_context(|| format!("ConfigMap {name} does not exist"))?;
+    Ok(read_config_map(map, &name.namespace))
 }
 
 /// What Events warn of a pod, or say of its reflection in another cluster: the newest first, a few of them.
@@ -192,12 +192,8 @@ pub async fn config_map(connection: &Connection, name: &NamespacedName) -> anyho
 /// They cannot be listed.
 pub async fn events(connection: &Connection, namespace: &str, uid: &str) -> anyhow::Result<Vec<String>> {
     const MOST: usize = 3;
-    let api = Api::<Event>::namespaced(connection.client(), namespace);
     let of_pod = ListParams::default().fields(&format!("involvedObject.uid={uid}"));
-    let list = api.list(&of_pod).await;
-    let mut events = list
-        .map_err(|error| connection.failure(&format!("cannot list events in {namespace}"), error))?
-        .items;
+    let mut events: Vec<Event> = connection.list(namespace, &of_pod).await?;
     events.retain(|event| {
         let reason = event.reason.as_deref().unwrap_or_default();
         // What Liqo says: FailedReflection, ReflectionDisabled; that it was successful helps nobody.
@@ -208,9 +204,9 @@ pub async fn events(connection: &Connection, namespace: &str, uid: &str) -> anyh
         let series = event
             .series
             .as_ref()
-            .and_then(|series| series.last_observed_time.clone());
-        let time = series.or_else(|| event.event_time.clone()).map(|time| time.0);
-        time.or_else(|| event.last_timestamp.clone().map(|time| time.0))
+            .and_then(|series| series.last_observed_time.as_ref());
+        let time = series.or(event.event_time.as_ref()).map(|time| time.0);
+        time.or(event.last_timestamp.as_ref().map(|time| time.0))
     };
     events.sort_by_key(|event| std::cmp::Reverse(last(event)));
     let said = |event: Event| {

@@ -6,7 +6,6 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::ServiceAccount;
-use kube::api::ListParams;
 use kube::{Api, Client, Error};
 use serde::Serialize;
 
@@ -19,24 +18,8 @@ const DURATION: i32 = 15;
 /// How long to wait for a renewal, of which one comes every 2.5 s at the latest.
 const RENEWAL: Duration = Duration::from_secs(4);
 
-/// Who leads.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Lead {
-    /// The holder of the Lease.
-    By(String),
-    /// Nobody holds it.
-    Nobody(Leaderless),
-}
-
-impl Lead {
-    /// That nobody leads, if so.
-    pub fn nobody(self) -> Option<Leaderless> {
-        match self {
-            Self::By(_) => None,
-            Self::Nobody(leaderless) => Some(leaderless),
-        }
-    }
-}
+/// The holder of the Lease, or that nobody holds it.
+pub type Lead = Result<String, Leaderless>;
 
 /// That nobody leads.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -49,30 +32,23 @@ pub struct Leaderless {
 }
 
 impl Connection {
-    /// Who holds this Lease; `None` where we may not see it. One that seems to have lapsed is looked at twice, 4 s apart: who
-    /// renews it and who asks have clocks of their own.
+    /// Who holds this Lease. One that seems to have lapsed is looked at twice, 4 s apart: who renews it and who asks have clocks
+    /// of their own.
     ///
     /// # Errors
     /// The API server cannot be reached, or does not say.
-    pub async fn lead(&self, namespace: &str, name: &str, clock: Clock) -> anyhow::Result<Option<Lead>> {
-        match look(&self.client, namespace, name, clock, RENEWAL).await {
-            Ok(found) => Ok(Some(found)),
-            Err(Error::Api(status)) if status.code == 403 => Ok(None),
-            Err(error) => Err(self.failure(&format!("cannot get the Lease {namespace}/{name}"), error)),
-        }
+    pub async fn lead(&self, namespace: &str, name: &str, clock: Clock) -> anyhow::Result<Lead> {
+        let found = look(&self.client, namespace, name, clock, RENEWAL).await;
+        found.map_err(|error| self.failure(&format!("cannot get the Lease {namespace}/{name}"), error))
     }
 
     /// How many replicas a Deployment is to have; `None` if there is none of this name.
     ///
     /// # Errors
-    /// Deployments cannot be listed.
+    /// It cannot be read.
     pub async fn wanted_replicas(&self, namespace: &str, deployment: &str) -> anyhow::Result<Option<i32>> {
-        let deployments = Api::<Deployment>::namespaced(self.client.clone(), namespace);
-        let of_name = ListParams::default().fields(&format!("metadata.name={deployment}"));
-        let list = deployments.list(&of_name).await;
-        let list = list.map_err(|error| self.failure(&format!("cannot list deployments of {namespace}"), error))?;
-        let spec = list.items.into_iter().find_map(|found| found.spec);
-        Ok(spec.map(|spec| spec.replicas.unwrap_or(1)))
+        let found = self.get::<Deployment>(namespace, deployment).await?;
+        Ok(found.map(|found| found.spec.and_then(|spec| spec.replicas).unwrap_or(1)))
     }
 
     /// Whether there is such a ServiceAccount.
@@ -80,18 +56,14 @@ impl Connection {
     /// # Errors
     /// It cannot be read.
     pub async fn has_account(&self, namespace: &str, name: &str) -> anyhow::Result<bool> {
-        let accounts = Api::<ServiceAccount>::namespaced(self.client.clone(), namespace);
-        let found = accounts.get_metadata_opt(name).await;
-        let found =
-            found.map_err(|error| self.failure(&format!("cannot get the ServiceAccount {namespace}/{name}"), error))?;
-        Ok(found.is_some())
+        Ok(self.get::<ServiceAccount>(namespace, name).await?.is_some())
     }
 }
 
 async fn look(client: &Client, namespace: &str, name: &str, clock: Clock, renewal: Duration) -> Result<Lead, Error> {
     let leases = Api::<Lease>::namespaced(client.clone(), namespace);
     let nobody = |since| {
-        Lead::Nobody(Leaderless {
+        Err(Leaderless {
             lease: format!("{namespace}/{name}"),
             since,
         })
@@ -100,13 +72,11 @@ async fn look(client: &Client, namespace: &str, name: &str, clock: Clock, renewa
         return Ok(nobody(None));
     };
     let Some(since) = lapsed(&lease, clock.wall()) else {
-        return Ok(Lead::By(holder(lease)));
+        return Ok(Ok(holder(lease)));
     };
     tokio::time::sleep(renewal).await;
     match leases.get_opt(name).await? {
-        Some(again) if again.metadata.resource_version != lease.metadata.resource_version => {
-            Ok(Lead::By(holder(again)))
-        }
+        Some(again) if again.metadata.resource_version != lease.metadata.resource_version => Ok(Ok(holder(again))),
         _ => Ok(nobody(Some(since))),
     }
 }
@@ -176,12 +146,12 @@ mod tests {
         let now = Timestamp::from_second(Clock::start().wall().as_second()).unwrap();
         let ago = |seconds| now - SignedDuration::from_secs(seconds);
         let nobody = |since| {
-            Lead::Nobody(Leaderless {
+            Err(Leaderless {
                 lease: "home/edgeward".to_owned(),
                 since,
             })
         };
-        let by = |holder: &str| Lead::By(holder.to_owned());
+        let by = |holder: &str| Ok(holder.to_owned());
         for (answers, expected) in [
             (vec![lease("web-1", ago(1), "7")], by("web-1")),
             (vec![refusal(404)], nobody(None)),

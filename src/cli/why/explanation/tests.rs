@@ -75,10 +75,9 @@ fn explained_under(
         namespace: "shop",
         name: "web",
         workload: &workload,
-        at: now.wall,
     };
     let causes = causes.iter().map(ToString::to_string).collect();
-    Explanation::new(subject, state, queue, Now::from(&verdict), causes, &config).text()
+    Explanation::new(subject, state, queue, Now::from(&verdict), causes, vec![], &config).text()
 }
 
 fn to_cloud() -> Value {
@@ -174,7 +173,7 @@ fn that_nobody_releases_it_is_said_first() {
         "2026-11-21T08:00:00Z",
         &[GATE],
         nobody(Some("2026-11-21T09:00:00.123456Z")),
-        "4 h: nobody releases it: no replica of edgeward has led since 2026-11-21T09:00:00Z (2 h ago); start a replica, or remove \
+        "4 h: nobody releases it: no replica of edgeward has led since 2026-11-21T09:00:00Z; start a replica, or remove \
          its gate: edgeward release web -n shop",
         &[
             "decided   hold: no site is good for it now",
@@ -186,8 +185,8 @@ fn that_nobody_releases_it_is_said_first() {
         "2026-11-21T11:59:50Z",
         &[GATE],
         nobody(None),
-        "10 s: nobody releases it: no replica of edgeward leads, for there is no Lease edgeward-system/edgeward (where edgeward \
-         has another namespace, --deployment NAMESPACE/NAME tells it); start a replica, or remove its gate: edgeward release web -n \
+        "10 s: nobody releases it: no replica of edgeward leads, for there is no Lease edgeward-system/edgeward (--deployment \
+         NAMESPACE/NAME names another one); start a replica, or remove its gate: edgeward release web -n \
          shop",
         &[],
     );
@@ -196,7 +195,7 @@ fn that_nobody_releases_it_is_said_first() {
         "2026-11-21T11:50:00Z",
         &[GATE],
         None,
-        "10 min: its limit is over since 2026-11-21T11:50:30Z (9 min ago), and nobody has released it; Events on it and the log \
+        "10 min: its limit is over since 2026-11-21T11:50:30Z, and nobody has released it; Events on it and the log \
          of the leader say why",
         &["          held longer than it may be, since 2026-11-21T11:50:30Z\n"],
     );
@@ -315,7 +314,6 @@ fn annotations_that_the_spec_does_not_bear_out_are_named() {
         Some("edge"),
         &[],
     );
-    let note =
-        "note      its annotations say site cloud, by its spec it is of site edge: anybody may write annotations";
+    let note = "note      its annotations say site cloud, its spec says site edge: anybody may write annotations";
     assert!(text.contains(note), "{text}");
 }
