@@ -106,7 +106,7 @@ impl Server {
             certificates = certificates.only_for(client_ca).await?;
         }
         let awaited = certificates.is_awaited().then(|| readiness.require(CERTIFICATE));
-        let tls = certificates.server_config()?;
+        let tls = certificates.settings();
         let ca_bundle = certificates.ca_bundle().map(str::to_owned);
 
         let mut supervisor = Supervisor::default();

@@ -2,11 +2,10 @@
 //! `caBundle` of the MutatingWebhookConfiguration. [`edgeward_core::certificates`] says what is to be done next; this does it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow, bail, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use edgeward_core::certificates;
@@ -31,8 +30,9 @@ use tokio::time::timeout;
 
 use super::lease::{Leadership, Term};
 use super::pod_patch::words;
+use crate::inspect::installation::host_port;
 use crate::platform::clock::Clock;
-use crate::tls::{Authority, Contents, Fault, Pem, Service, Stored, bundle, served, stored};
+use crate::tls::{Authority, Contents, Pem, Service, Stored, bundle, served, stored};
 use pace::Pace;
 
 mod pace;
@@ -101,21 +101,6 @@ enum Outcome {
     Rests,
 }
 
-/// How far our clock is ahead of the API server's.
-#[derive(Debug, thiserror::Error)]
-struct Skewed(SignedDuration);
-
-impl fmt::Display for Skewed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let minutes = self.0.abs().as_mins();
-        let side = if self.0.is_negative() { "behind" } else { "ahead of" };
-        write!(
-            f,
-            "our clock is {minutes} min {side} the API server's: what is made by it may be valid for nobody else"
-        )
-    }
-}
-
 impl Certificates {
     /// Takes step by step while the Lease is ours, for ever. `secret` and `webhook` tell that the Secret or the webhook
     /// configuration is another; both are looked at now and then anyway.
@@ -149,7 +134,7 @@ impl Certificates {
         let period = Duration::from_micros(self.lives.period().0);
         loop {
             let stepped = timeout(TIMEOUT, self.step(&mut known, term)).await;
-            match stepped.unwrap_or_else(|_| bail_out()) {
+            match stepped.unwrap_or_else(|_| Err(anyhow!("no answer within {} s", TIMEOUT.as_secs()))) {
                 Ok(Outcome::Wrote(rival)) => {
                     known.hindrance = Once::default();
                     // Somebody else may want the same object otherwise.
@@ -165,13 +150,9 @@ impl Certificates {
                 }
                 Ok(Outcome::Waits) => {}
                 Ok(Outcome::Rests) => known.hindrance = Once::default(),
-                Err(error) => {
-                    let is_skewed = error.is::<Skewed>();
-                    known.hindrance.say(format!("{error:#}"), |error| match is_skewed {
-                        true => tracing::error!(error, "the certificates are not renewed"),
-                        false => tracing::warn!(error, "the certificates are not as they should be; tried again"),
-                    });
-                }
+                Err(error) => known.hindrance.say(format!("{error:#}"), |error| {
+                    tracing::warn!(error, "the certificates are not as they should be; tried again");
+                }),
             }
             tokio::time::sleep(pace::PAUSE).await;
             tokio::select! {
@@ -199,19 +180,13 @@ impl Certificates {
         let now = self.clock.now();
         let mut contents = contents(secret.as_ref());
         let stored = Stored::read(&contents, &self.service, now.wall);
-        let mut early = stored.faults.iter();
-        if let Some((key, fault)) = early.find(|(_, fault)| matches!(fault, Fault::NotYetValid { .. })) {
+        if let Some((key, fault)) = stored.early() {
             bail!(
                 "{key} of the Secret {}: {fault}; nothing is made again for that",
                 self.secret
             );
         }
-        let faults: Vec<_> = stored
-            .faults
-            .iter()
-            .map(|(key, fault)| format!("{key}: {fault}"))
-            .collect();
-        known.faults.say(faults.join("; "), |error| {
+        known.faults.say(stored.faults(), |error| {
             if !error.is_empty() {
                 tracing::warn!(
                     secret = self.secret,
@@ -220,7 +195,8 @@ impl Certificates {
                 );
             }
         });
-        let bundles = self.bundles(configuration.as_ref());
+        let bundles = ca_bundles(configuration.as_ref()).map(|bundle| bundle::authorities(bundle, &self.service));
+        let bundles: Vec<_> = bundles.collect();
         let in_short = stored.in_short();
         known.published.observe(&in_short, &bundles, now.moment);
         let mut state = RotationState {
@@ -246,7 +222,7 @@ impl Certificates {
         let (done, made) = match step {
             Step::Wait | Step::InspectReplicas => return Ok(Outcome::Rests),
             Step::Await(replicas) => {
-                known.hindrance.say(awaited(&replicas), |awaited| {
+                known.hindrance.say(format!("{replicas:?}"), |awaited| {
                     tracing::warn!(
                         awaited,
                         "an old CA stays in caBundle until all our replicas are seen with a certificate of the new one"
@@ -293,11 +269,15 @@ impl Certificates {
         let answer = self.client.send(request.map(Body::from)).await;
         let answer =
             answer.map_err(|error| self.failure("get the MutatingWebhookConfiguration", &self.webhook, error))?;
-        let ahead = date(answer.headers()).map(|theirs| self.clock.wall().duration_since(theirs));
-        match ahead.filter(|ahead| ahead.abs() > SKEW) {
-            Some(ahead) => Err(Skewed(ahead).into()),
-            None => Ok(()),
-        }
+        let theirs = date(answer.headers()).unwrap_or(self.clock.wall());
+        let ahead = self.clock.wall().duration_since(theirs);
+        let side = if ahead.is_negative() { "behind" } else { "ahead of" };
+        ensure!(
+            ahead.abs() <= SKEW,
+            "our clock is {} min {side} the API server's: what is made by it may be valid for nobody else",
+            ahead.abs().as_mins()
+        );
+        Ok(())
     }
 
     fn failure(&self, doing: &str, name: &str, error: kube::Error) -> anyhow::Error {
@@ -314,14 +294,6 @@ impl Certificates {
         let authority = of.context("there is no CA")?;
         let leaf = authority.issue(&[self.service.dns_name()], now.wall, life);
         leaf.context("a certificate cannot be made")
-    }
-
-    /// What is ours in the bundle of each entry.
-    fn bundles(&self, configuration: Option<&MutatingWebhookConfiguration>) -> Vec<Vec<Certificate>> {
-        let bundles = ca_bundles(configuration);
-        bundles
-            .map(|bundle| bundle::authorities(bundle, &self.service))
-            .collect()
     }
 
     /// Every endpoint of our Service, as API servers may be led to it.
@@ -389,31 +361,23 @@ impl Certificates {
         let written = match old {
             Some(old) => secrets.replace(&self.secret, &params, &Secret { data, ..old }).await,
             None => {
-                let mut secret = Secret {
+                let label = ("app.kubernetes.io/name".to_owned(), "edgeward".to_owned());
+                let metadata = ObjectMeta {
+                    name: Some(self.secret.clone()),
+                    labels: Some(BTreeMap::from([label])),
+                    ..ObjectMeta::default()
+                };
+                let secret = Secret {
+                    metadata,
                     data,
                     ..Secret::default()
                 };
-                secret.metadata.name = Some(self.secret.clone());
-                let label = ("app.kubernetes.io/name".to_owned(), "edgeward".to_owned());
-                secret.metadata.labels = Some(BTreeMap::from([label]));
                 secrets.create(&params, &secret).await
             }
         };
         written
             .map(drop)
             .map_err(|error| self.failure("write the Secret", &self.secret, error))
-    }
-}
-
-fn bail_out() -> anyhow::Result<Outcome> {
-    bail!("no answer within {} s", TIMEOUT.as_secs())
-}
-
-/// Whom a step waits for, in words.
-fn awaited(replicas: &[String]) -> String {
-    match replicas {
-        [] => "a ready endpoint of our Service, of which none is seen".to_owned(),
-        replicas => replicas.join(", "),
     }
 }
 
@@ -462,11 +426,7 @@ fn endpoints(slices: &[EndpointSlice]) -> BTreeMap<String, bool> {
             let conditions = endpoint.conditions.as_ref();
             let is_ready = conditions.and_then(|conditions| conditions.ready).unwrap_or(true);
             for address in &endpoint.addresses {
-                let address = match address.contains(':') {
-                    true => format!("[{address}]:{port}"),
-                    false => format!("{address}:{port}"),
-                };
-                *endpoints.entry(address).or_default() |= is_ready;
+                *endpoints.entry(host_port(address, port)).or_default() |= is_ready;
             }
         }
     }

@@ -48,9 +48,11 @@ impl Stored {
             let pair = Pair::from_pem(certificate, key, now)?;
             // Without an authority, nothing vouches for it.
             let signer = signer.map(|signer| signer.der).unwrap_or_default();
-            vouches(&signer, &pair.key.cert, &service.dns_name(), now).map_err(|source| Fault::Unvouched {
-                authority: AUTHORITY[0],
-                source: Box::new(source),
+            vouches(&signer, &pair.key.cert, &service.dns_name(), now).map_err(|error| {
+                let [authority, _] = AUTHORITY;
+                Fault::unusable(format!(
+                    "the certificate is not one that {authority} vouches for: {error}"
+                ))
             })?;
             Ok(pair)
         });
@@ -63,7 +65,7 @@ impl Stored {
         [certificate, key]: [&'static str; 2],
         read: impl FnOnce([&[u8]; 2]) -> Result<T, Fault>,
     ) -> Option<T> {
-        let half = |present, missing| Err(Fault::Half { present, missing });
+        let half = |present, missing| Err(Fault::unusable(format!("{present} is there and {missing} is not")));
         let result = match [certificate, key].map(|key| contents.get(key)) {
             [Some(certificate), Some(key)] => read([certificate, key]),
             [Some(_), None] => half(certificate, key),
@@ -73,7 +75,21 @@ impl Stored {
         result.map_err(|fault| self.faults.push((certificate, fault))).ok()
     }
 
-    /// The same as the next step is found by.
+    /// What cannot be used, in words; empty where everything can.
+    #[must_use]
+    pub fn faults(&self) -> String {
+        let faults = self.faults.iter().map(|(key, fault)| format!("{key}: {fault}"));
+        faults.collect::<Vec<_>>().join("; ")
+    }
+
+    /// What is not valid yet.
+    #[must_use]
+    pub fn early(&self) -> Option<&(&'static str, Fault)> {
+        let mut faults = self.faults.iter();
+        faults.find(|(_, fault)| matches!(fault, Fault::NotYetValid { .. }))
+    }
+
+    /// What the next step is found by.
     #[must_use]
     pub fn in_short(&self) -> certificates::Stored {
         let certificate = |authority: &Authority| authority.certificate.clone();
@@ -227,7 +243,7 @@ mod tests {
             stored
                 .faults
                 .iter()
-                .all(|(_, fault)| matches!(fault, Fault::Expired { .. })),
+                .all(|(_, fault)| fault.to_string().contains("expired at")),
             "{stored:?}"
         );
         // For another name.

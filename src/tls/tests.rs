@@ -27,8 +27,8 @@ async fn a_certificate_that_is_served_past_its_end_is_reported() {
     let clock = Clock::start();
     for (age, is_over) in [(SignedDuration::ZERO, false), (SignedDuration::from_hours(2), true)] {
         let made = clock.wall().checked_sub(age).unwrap();
-        let current = Current::default();
-        current.0.store(Some(Arc::new(pair(&issued(made).1, made))));
+        let current = Current::new(clock).unwrap();
+        current.pair.store(Some(Arc::new(pair(&issued(made).1, made))));
         // It says so at once, and then waits for a minute.
         let waited = tokio::time::timeout(Duration::from_millis(10), warn_when_over(&current, clock)).await;
         assert!(waited.is_err());
@@ -53,11 +53,13 @@ async fn seen(leaf: Option<&Pem>, made: Timestamp, known: &[&Authority], name: &
         .await
         .unwrap();
     if let Some(leaf) = leaf {
-        certificates.current.0.store(Some(Arc::new(pair(leaf, made))));
+        certificates
+            .current
+            .take_over(pair(leaf, made), "loaded", &Metrics::default());
     }
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
-    let acceptor = tokio_rustls::TlsAcceptor::from(certificates.server_config().unwrap());
+    let acceptor = tokio_rustls::TlsAcceptor::from(certificates.settings().get_inner());
     let serving = tokio::spawn(async move {
         let (stream, _) = listener.accept().await.unwrap();
         acceptor.accept(stream).await.ok()
@@ -83,7 +85,7 @@ fn a_leaf_of_an_authority_that_is_new_waits_while_there_is_another() {
             ..Stored::default()
         }
     };
-    let current = Current::default();
+    let current = Current::new(clock).unwrap();
     let mut authorities = Authorities::new(Micros::from_secs(60));
     let mut wait = |stored: &Stored, seconds| authorities.wait(stored, &current, after(seconds));
     let [first, mut second, mut third] = [made(), made(), made()];
