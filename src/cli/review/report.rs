@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use edgeward_core::keys::Keys;
 use edgeward_core::model::slo::SloFault;
 use edgeward_core::model::workload::Workload;
 use edgeward_core::placement::explain::times;
@@ -10,30 +11,42 @@ use edgeward_core::placement::sentences;
 use edgeward_core::placement::verdict::{Assessment, Refusal, Verdict};
 use edgeward_core::resources::ResourceList;
 use edgeward_core::units::Quantity;
+use edgeward_core::wire::pod::Pod;
 use json_patch::PatchOperation;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use super::subject::Subject;
 use crate::cli::{table, trimmed};
 
 /// Everything that is printed.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct ReviewList {
-    pub(super) api_version: &'static str,
-    pub(super) kind: &'static str,
-    pub(super) items: Vec<Item>,
+pub(in crate::cli) struct ReviewList {
+    api_version: &'static str,
+    kind: &'static str,
+    pub(in crate::cli) items: Vec<Item>,
+}
+
+impl ReviewList {
+    pub(in crate::cli) fn new(items: Vec<Item>) -> Self {
+        Self {
+            api_version: "edgeward.io/v1alpha1",
+            kind: "ReviewList",
+            items,
+        }
+    }
 }
 
 /// One pod.
 #[derive(Default, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Item {
+pub(in crate::cli) struct Item {
     pub(super) source: String,
     pub(super) namespace: String,
-    pub(super) name: String,
+    pub(in crate::cli) name: String,
     pub(super) class: Option<&'static str>,
-    pub(super) verdict: &'static str,
+    pub(in crate::cli) verdict: &'static str,
     pub(super) site: Option<String>,
     pub(super) reason: Option<String>,
     pub(super) request: BTreeMap<String, i64>,
@@ -43,8 +56,8 @@ pub(super) struct Item {
     pub(super) faults: Vec<SloFault>,
     pub(super) warnings: Vec<String>,
     pub(super) hints: Vec<String>,
-    pub(super) assumptions: Vec<String>,
-    pub(super) patch: Vec<PatchOperation>,
+    pub(in crate::cli) assumptions: Vec<String>,
+    pub(in crate::cli) patch: Vec<PatchOperation>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) answer: Option<AnswerItem>,
 }
@@ -132,12 +145,6 @@ impl From<&Refusal> for RefusalItem {
     }
 }
 
-/// The class that the pod states, if it is one.
-pub(super) fn class_of(workload: &Workload<'_>) -> Option<&'static str> {
-    let intent = workload.intent.as_ref().filter(|intent| intent.class_known)?;
-    Some(intent.slo.class.as_str())
-}
-
 /// Every resource name to an integer: CPU in millicores, everything else in bytes or units, rounded up.
 pub(super) fn integers(request: &ResourceList<'_>) -> BTreeMap<String, i64> {
     let integer = |name: &str, quantity: Quantity| match name {
@@ -156,7 +163,7 @@ fn is_zero(count: &usize) -> bool {
 
 impl ReviewList {
     /// For people.
-    pub(super) fn table(&self) -> String {
+    pub(in crate::cli) fn table(&self) -> String {
         let mut table = table(["POD", "CLASS", "VERDICT", "SITE", "REASON", "ETA"]);
         for item in &self.items {
             let eta = item
@@ -190,6 +197,20 @@ pub(in crate::cli) fn harmless(text: &str) -> String {
 }
 
 impl Item {
+    /// What is known of a pod before it is decided.
+    pub(super) fn of(subject: &Subject, pod: &Pod<'_>, workload: &Workload<'_>, keys: &Keys) -> Self {
+        let intent = workload.intent.as_ref().filter(|intent| intent.class_known);
+        Self {
+            source: subject.source.clone(),
+            namespace: workload.namespace.to_string(),
+            name: pod.name().to_owned(),
+            class: intent.map(|intent| intent.slo.class.as_str()),
+            request: integers(&pod.request()),
+            hints: subject.all_hints(pod, workload, keys),
+            ..Self::default()
+        }
+    }
+
     fn title(&self) -> String {
         let name = if self.name.is_empty() { "(no name)" } else { &self.name };
         harmless(&format!("{}/{name}", self.namespace))

@@ -21,7 +21,7 @@ const WORKLOADS: [(&str, &str, &str); 6] = [
 ];
 
 /// A pod to be reviewed.
-pub(super) struct Subject {
+pub(in crate::cli) struct Subject {
     /// File and place.
     pub(super) source: String,
     /// Its JSON text.
@@ -40,7 +40,7 @@ pub(super) struct Subject {
 ///
 /// # Errors
 /// It has no kind, or is not what its kind says.
-pub(super) fn collect(
+pub(in crate::cli) fn collect(
     document: &Value,
     source: &str,
     keys: &Keys,
