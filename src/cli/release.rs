@@ -1,6 +1,6 @@
 //! `edgeward release`: our gate off pods.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -14,7 +14,6 @@ use serde_json::json;
 use super::{cluster, documents};
 use crate::controllers::gate::{Freed, Target, Ungate};
 use crate::controllers::registration;
-use crate::inspect::Connection;
 
 /// Seconds within which even a cluster with many held pods is done.
 const TIMEOUT: u64 = 300;
@@ -22,9 +21,6 @@ const TIMEOUT: u64 = 300;
 /// How long the API servers go on calling a webhook whose configuration was deleted: until their watch tells them, and for
 /// the second that they wait for an answer. Nobody says when that is over.
 const UNREGISTERED: Duration = Duration::from_secs(3);
-
-/// Why a pod is held after all were released.
-const HELD_MEANWHILE: &str = "it was held in the meantime; delete the webhook configuration first";
 
 /// Take edgeward's gate off held pods, and change nothing else.
 ///
@@ -118,12 +114,20 @@ impl Release {
                 keys: &config.keys,
             };
             let mut counts = Counts::default();
-            let others = if self.unregister.is_some() {
-                let others = ungate.release_until_none(UNREGISTERED, |pod, freed| counts.add(pod, freed));
-                others.await.with_context(|| connection.name().to_owned())?
-            } else {
-                self.release(&ungate, connection, &mut counts).await?
-            };
+            let mut others = BTreeMap::new();
+            if self.all {
+                let pause = self.unregister.as_ref().map_or(Duration::ZERO, |_| UNREGISTERED);
+                let released = ungate
+                    .release_until_none(pause, |pod, freed| counts.add(pod, freed))
+                    .await;
+                others = released.with_context(|| connection.name().to_owned())?;
+            }
+            let namespace = self.namespace.as_deref().unwrap_or(connection.default_namespace());
+            let named: Vec<_> = self.pods.iter().map(|name| Target::new(namespace, name)).collect();
+            let mut released = std::pin::pin!(ungate.release_all(&named));
+            while let Some((pod, freed)) = released.next().await {
+                counts.add(pod, &freed)?;
+            }
             let Counts {
                 released,
                 already_free,
@@ -137,45 +141,6 @@ impl Release {
             let is_missed = !is_domain_known && !others.is_empty();
             Ok(ExitCode::from(u8::from(failed > 0 || is_missed)))
         })
-    }
-
-    /// Releases them. Returns how many pods are behind the gate of another domain, by that, of all pods.
-    async fn release(
-        &self,
-        ungate: &Ungate<'_>,
-        connection: &Connection,
-        counts: &mut Counts,
-    ) -> anyhow::Result<BTreeMap<String, usize>> {
-        let (pods, others) = self.targets(ungate, connection).await?;
-        let mut failed = HashSet::new();
-        let mut released = std::pin::pin!(ungate.release_all(&pods));
-        while let Some((pod, freed)) = released.next().await {
-            if matches!(freed, Freed::Failed(_)) {
-                failed.insert((&*pod.namespace, &*pod.name));
-            }
-            counts.add(pod, &freed)?;
-        }
-        if self.all && !pods.is_empty() {
-            for pod in ungate.gated().await?.0 {
-                if !failed.contains(&(&*pod.namespace, &*pod.name)) {
-                    counts.add(&pod, &Freed::Failed(HELD_MEANWHILE.to_owned()))?;
-                }
-            }
-        }
-        Ok(others)
-    }
-
-    async fn targets(
-        &self,
-        ungate: &Ungate<'_>,
-        connection: &Connection,
-    ) -> anyhow::Result<(Vec<Target>, BTreeMap<String, usize>)> {
-        if self.all {
-            return ungate.gated().await.with_context(|| connection.name().to_owned());
-        }
-        let namespace = self.namespace.as_deref().unwrap_or(connection.default_namespace());
-        let named = self.pods.iter().map(|name| Target::new(namespace, name));
-        Ok((named.collect(), BTreeMap::new()))
     }
 
     /// Names the command that releases the pods behind the gates of other domains. Where ours is known, and not assumed, they may be

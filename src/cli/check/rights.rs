@@ -9,32 +9,65 @@ use crate::inspect::installation::{PairSecret, Right};
 
 const AREA: &str = "rights";
 
+/// In which namespace, and of which object; everywhere, and of all, without.
+type Where<'i> = (Option<&'i str>, Option<&'i str>);
+
 /// Rights that are needed together.
 #[derive(Debug, Clone, Copy)]
 struct Need<'i> {
     /// As kubectl writes them, one blank between two.
     resources: &'static str,
     verbs: &'static str,
-    /// In which namespace, and of which object; everywhere, and of all, without.
-    place: (Option<&'i str>, Option<&'i str>),
+    place: Where<'i>,
     /// What does not work without.
     purpose: &'static str,
     /// How bad it is.
     level: Level,
 }
 
+fn need<'i>(resources: &'static str, verbs: &'static str, place: Where<'i>, purpose: &'static str) -> Need<'i> {
+    Need {
+        resources,
+        verbs,
+        place,
+        purpose,
+        level: Level::Fault,
+    }
+}
+
+impl Need<'_> {
+    /// edgeward goes on without.
+    fn or_goes_on(self) -> Self {
+        Self {
+            level: Level::Warning,
+            ..self
+        }
+    }
+}
+
 const VIEW: &str = "list watch";
+const VIEW_AND_UPDATE: &str = "get list watch update";
+const VIEW_AND_PATCH: &str = "get list watch patch";
+
 const NODES: &str = "nodes pods namespaces";
 const RESOURCES: &str = "sites.edgeward.io slopolicies.edgeward.io performanceprofiles.edgeward.io";
 const STATUSES: &str = "sites.edgeward.io/status slopolicies.edgeward.io/status performanceprofiles.edgeward.io/status";
 const DATA: &str = "persistentvolumeclaims persistentvolumes storageclasses.storage.k8s.io";
+const LEASES: &str = "leases.coordination.k8s.io";
+const ENDPOINTS: &str = "endpointslices.discovery.k8s.io";
 const WEBHOOKS: &str = "mutatingwebhookconfigurations.admissionregistration.k8s.io";
 const LIQO: &str = "foreignclusters.core.liqo.io virtualnodes.offloading.liqo.io namespaceoffloadings.offloading.liqo.io \
                     namespacemaps.offloading.liqo.io connections.networking.liqo.io";
 
+const NO_PICTURE: &str = "it decides nothing without";
+const NO_EVENT: &str = "no Event tells of a decision without";
+const NO_REPLICAS: &str = "its replicas cannot count each other without";
 const NO_LEADER: &str = "nobody leads, and held pods are never released without";
+const NO_CONFIGURATION: &str = "`serve --config-map` is never ready without";
 const NO_STATUS: &str = "they show no status, and no profile prefers a site, without";
+const NO_DATA: &str = "pods with claims stay at the edge without";
 const NO_CERTIFICATE: &str = "`serve --self-managed` serves no certificate, or renews none, without";
+const NO_TRUST: &str = "API servers do not learn of the CA of `serve --self-managed` without";
 const NO_LIQO: &str = "no pod goes to a virtual node, or pods go where their namespace is not offloaded, without";
 
 /// What decides which rights are needed.
@@ -60,81 +93,36 @@ pub(super) struct Installation<'i> {
 impl<'i> Installation<'i> {
     /// The rights of docs/live-view.md, docs/sites.md and docs/operations.md that are needed here, but for changing pods.
     fn needs(&self) -> Vec<Need<'i>> {
-        let mut needs = vec![];
-        let mut add = |level, resources, verbs, place, purpose| {
-            needs.push(Need {
-                resources,
-                verbs,
-                place,
-                purpose,
-                level,
-            });
-        };
-        let (fault, everywhere, home) = (Level::Fault, (None, None), (Some(self.home), None));
-        add(fault, NODES, VIEW, everywhere, "it decides nothing without");
-        add(
-            fault,
-            "events.events.k8s.io",
-            "create",
-            everywhere,
-            "no Event tells of a decision without",
-        );
-        let replicas = "endpointslices.discovery.k8s.io";
-        add(
-            fault,
-            replicas,
-            VIEW,
-            home,
-            "its replicas cannot count each other without",
-        );
+        let (everywhere, home) = ((None, None), (Some(self.home), None));
         let lease = (Some(self.home), Some(LEASE));
-        add(fault, "leases.coordination.k8s.io", "get update", lease, NO_LEADER);
-        add(fault, "leases.coordination.k8s.io", "create", home, NO_LEADER);
+        let mut needs = vec![
+            need(NODES, VIEW, everywhere, NO_PICTURE),
+            need("events.events.k8s.io", "create", everywhere, NO_EVENT),
+            need(ENDPOINTS, VIEW, home, NO_REPLICAS),
+            need(LEASES, "get update", lease, NO_LEADER),
+            need(LEASES, "create", home, NO_LEADER),
+        ];
         if let Place::Map(map) = self.place {
             let place = (Some(&*map.namespace), Some(&*map.name));
-            add(
-                fault,
-                "configmaps",
-                VIEW,
-                place,
-                "`serve --config-map` is never ready without",
-            );
+            needs.push(need("configmaps", VIEW, place, NO_CONFIGURATION));
         }
         if self.custom_resources {
-            add(fault, RESOURCES, VIEW, everywhere, "it is never ready without");
-            add(fault, STATUSES, "patch", everywhere, NO_STATUS);
+            needs.push(need(RESOURCES, VIEW, everywhere, "it is never ready without"));
+            needs.push(need(STATUSES, "patch", everywhere, NO_STATUS));
         }
         if self.has_data {
-            add(
-                Level::Warning,
-                DATA,
-                VIEW,
-                everywhere,
-                "pods with claims stay at the edge without",
-            );
+            needs.push(need(DATA, VIEW, everywhere, NO_DATA).or_goes_on());
         }
         if self.liqo {
-            add(Level::Warning, LIQO, VIEW, everywhere, NO_LIQO);
+            needs.push(need(LIQO, VIEW, everywhere, NO_LIQO).or_goes_on());
         }
-        if let Some(secret) = self.certificates {
-            let (namespace, name) = (Some(&*secret.namespace), Some(&*secret.name));
-            add(
-                fault,
-                "secrets",
-                "get list watch update",
-                (namespace, name),
-                NO_CERTIFICATE,
-            );
+        if let Some(PairSecret { namespace, name, .. }) = self.certificates {
+            let secret = (Some(&**namespace), Some(&**name));
+            needs.push(need("secrets", VIEW_AND_UPDATE, secret, NO_CERTIFICATE));
             // One that is to be created has no name yet.
-            add(fault, "secrets", "create", (namespace, None), NO_CERTIFICATE);
+            needs.push(need("secrets", "create", (secret.0, None), NO_CERTIFICATE));
             let webhook = (None, Some(self.webhook));
-            add(
-                fault,
-                WEBHOOKS,
-                "get list watch patch",
-                webhook,
-                "API servers do not learn of its CA without",
-            );
+            needs.push(need(WEBHOOKS, VIEW_AND_PATCH, webhook, NO_TRUST));
         }
         needs
     }
@@ -200,16 +188,16 @@ impl Reviewer<'_> {
             findings.extend(self.lacking(&need).await?);
         }
         // Pods may be changed everywhere, or in the namespaces that opted in. Where none did, none is held yet.
-        let pods = Need {
-            resources: "pods",
-            verbs: "get patch",
-            place: (None, None),
-            purpose: "held pods are never released without",
-            level: if installation.opted_in == Some(&[]) {
-                Level::Warning
-            } else {
-                Level::Fault
-            },
+        let pods = need(
+            "pods",
+            "get patch",
+            (None, None),
+            "held pods are never released without",
+        );
+        let pods = if installation.opted_in == Some(&[]) {
+            pods.or_goes_on()
+        } else {
+            pods
         };
         let everywhere = self.lacking(&pods).await?;
         let opted_in = installation
@@ -279,7 +267,7 @@ fn lacks(resource: &str, need: &Need<'_>, verbs: &[&str], user: &str) -> Finding
 }
 
 /// Commands that give a right. They may be run again, and take nothing from others who have it by the same role.
-fn grant(resource: &str, verbs: &[&str], user: &str, (namespace, name): (Option<&str>, Option<&str>)) -> String {
+fn grant(resource: &str, verbs: &[&str], user: &str, (namespace, name): Where<'_>) -> String {
     let role = format!("edgeward-{}-{}", resource.replace(['.', '/'], "-"), verbs.join("-"));
     let to = match account(user) {
         Some((namespace, name)) => format!("--serviceaccount={namespace}:{name}"),
@@ -374,15 +362,8 @@ mod tests {
 
     #[test]
     fn the_fix_grants_what_is_missing_to_whom_it_is() {
-        let need = |resources, place, purpose| Need {
-            resources,
-            verbs: VIEW,
-            place,
-            purpose,
-            level: Level::Fault,
-        };
         let account = "system:serviceaccount:edge:me";
-        let pods = need(NODES, (None, None), "it decides nothing without");
+        let pods = need(NODES, VIEW, (None, None), NO_PICTURE);
         let found = lacks("pods", &pods, &["watch"], account);
         assert_eq!(
             found.text,
@@ -395,7 +376,7 @@ mod tests {
              kubectl create clusterrolebinding edgeward-pods-watch --clusterrole=edgeward-pods-watch --serviceaccount=edge:me \
              --dry-run=client -o yaml | kubectl auth reconcile -f -"
         );
-        let map = need("configmaps", (Some("edge"), Some("settings")), "");
+        let map = need("configmaps", VIEW, (Some("edge"), Some("settings")), NO_CONFIGURATION);
         let found = lacks("configmaps", &map, &["list", "watch"], "me");
         assert_eq!(
             found.fix.unwrap(),

@@ -8,7 +8,7 @@ use edgeward_core::model::slo::SloFault;
 use edgeward_core::model::workload::Workload;
 use edgeward_core::placement::explain::times;
 use edgeward_core::placement::sentences;
-use edgeward_core::placement::verdict::{Assessment, Refusal, Verdict};
+use edgeward_core::placement::verdict::{Assessment, Verdict};
 use edgeward_core::resources::ResourceList;
 use edgeward_core::units::Quantity;
 use edgeward_core::wire::pod::Pod;
@@ -93,16 +93,16 @@ impl ProfileItem {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::cli) struct SiteItem {
-    name: String,
+    pub(in crate::cli) name: String,
     standing: &'static str,
     refusals: Vec<RefusalItem>,
     #[serde(flatten)]
-    times: Map<String, Value>,
-    fitting_nodes: usize,
+    pub(in crate::cli) times: Map<String, Value>,
+    pub(in crate::cli) fitting_nodes: usize,
     #[serde(skip_serializing_if = "is_zero")]
     headroom_nodes: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
-    score: Option<Value>,
+    pub(in crate::cli) score: Option<Value>,
 }
 
 #[derive(Debug, Serialize)]
@@ -124,23 +124,18 @@ pub(super) struct AnswerItem {
 
 impl From<&Assessment<'_>> for SiteItem {
     fn from(assessment: &Assessment<'_>) -> Self {
+        let refusals = assessment.refusals.iter().map(|refusal| RefusalItem {
+            code: refusal.code.as_str(),
+            numbers: refusal.numbers.clone(),
+        });
         Self {
             name: assessment.site.name().to_owned(),
             standing: assessment.standing().as_str(),
-            refusals: assessment.refusals.iter().map(RefusalItem::from).collect(),
+            refusals: refusals.collect(),
             times: times(assessment),
             fitting_nodes: assessment.fitting.len(),
             headroom_nodes: assessment.headroom,
             score: assessment.score.map(Value::from),
-        }
-    }
-}
-
-impl From<&Refusal> for RefusalItem {
-    fn from(refusal: &Refusal) -> Self {
-        Self {
-            code: refusal.code.as_str(),
-            numbers: refusal.numbers.clone(),
         }
     }
 }
@@ -166,18 +161,18 @@ impl ReviewList {
     pub(in crate::cli) fn table(&self) -> String {
         let mut table = table(["POD", "CLASS", "VERDICT", "SITE", "REASON", "ETA"]);
         for item in &self.items {
-            let eta = item
-                .sites
-                .iter()
+            let mut sites = item.sites.iter();
+            let eta = sites
                 .find(|site| Some(&site.name) == item.site.as_ref())
                 .map(SiteItem::eta);
+            let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
             table.add_row([
                 item.title(),
                 item.class.unwrap_or("-").to_owned(),
                 item.verdict.to_owned(),
-                item.site.clone().unwrap_or_else(|| "-".into()),
-                item.reason.clone().unwrap_or_else(|| "-".into()),
-                eta.unwrap_or_else(|| "-".into()),
+                or_dash(item.site.clone()),
+                or_dash(item.reason.clone()),
+                or_dash(eta),
             ]);
         }
         let mut text = trimmed(&table);
@@ -254,6 +249,11 @@ impl AnswerItem {
 }
 
 impl SiteItem {
+    /// Of its refusals.
+    pub(in crate::cli) fn codes(&self) -> impl Iterator<Item = &'static str> {
+        self.refusals.iter().map(|refusal| refusal.code)
+    }
+
     fn eta(&self) -> String {
         match &self.times["etaMs"] {
             Value::Null => "unknown".into(),
@@ -267,12 +267,8 @@ impl SiteItem {
             Value::Null => "?".to_owned(),
             ms => ms.to_string(),
         };
-        let sum = format!(
-            "queue {} + processing {} + WAN {}",
-            part("queueMs"),
-            part("procMs"),
-            part("wanMs")
-        );
+        let [queue, processing, wan] = ["queueMs", "procMs", "wanMs"].map(part);
+        let sum = format!("queue {queue} + processing {processing} + WAN {wan}");
         let nodes = sentences::fits(self.fitting_nodes as u64);
         let nodes = match self.headroom_nodes {
             0 => nodes,

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use edgeward_core::config::Config;
 use edgeward_core::model::workload::Workload;
-use edgeward_core::placement::verdict::{Assessment, Verdict};
+use edgeward_core::placement::verdict::Verdict;
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -95,9 +95,6 @@ pub(super) struct Now {
     #[serde(skip_serializing_if = "Option::is_none")]
     profile: Option<ProfileItem>,
     warnings: Vec<String>,
-    /// To compare with what was written.
-    #[serde(skip)]
-    brief: Vec<Then>,
 }
 
 impl From<&Verdict<'_>> for Now {
@@ -110,21 +107,6 @@ impl From<&Verdict<'_>> for Now {
             sites: verdict.sites.iter().map(SiteItem::from).collect(),
             profile: ProfileItem::of(verdict),
             warnings: verdict.warnings.clone(),
-            brief: verdict.sites.iter().map(Then::from).collect(),
-        }
-    }
-}
-
-impl From<&Assessment<'_>> for Then {
-    fn from(assessment: &Assessment<'_>) -> Self {
-        let refusals = assessment.refusals.iter();
-        Self {
-            name: assessment.site.name().to_owned(),
-            fitting_nodes: json!(assessment.fitting.len()),
-            eta_ms: assessment.estimate.eta().map_or(Value::Null, Value::from),
-            score: assessment.score.map_or(Value::Null, Value::from),
-            refusals: refusals.map(|refusal| refusal.code.as_str().to_owned()).collect(),
-            said: vec![],
         }
     }
 }
@@ -288,7 +270,7 @@ impl Decided {
 fn changes(then: &Decided, now: &Now) -> Vec<String> {
     let or_none = |text: Option<&str>| text.unwrap_or("none").to_owned();
     let ms = |rtt: Option<String>| rtt.map_or("unknown".to_owned(), |rtt| format!("{rtt} ms"));
-    let mut facts = vec![
+    let mut all = vec![
         (
             "site".to_owned(),
             or_none(then.site.as_deref()),
@@ -299,38 +281,51 @@ fn changes(then: &Decided, now: &Now) -> Vec<String> {
     // A hold has none written.
     if then.decision.is_some() {
         let rtt = now.wan_rtt_ms.as_ref().map(Value::to_string);
-        facts.push(("RTT".to_owned(), ms(then.wan_rtt_ms.clone()), ms(rtt)));
+        all.push(("RTT".to_owned(), ms(then.wan_rtt_ms.clone()), ms(rtt)));
     }
-    for site in &now.brief {
+    for site in &now.sites {
         if let Some(before) = then.sites.iter().find(|before| before.name == site.name) {
-            let pairs = before.facts().into_iter().zip(site.facts());
-            facts.extend(pairs.map(|((what, then), (_, now))| (format!("{}: {what}", site.name), then, now)));
+            let now = facts(
+                &json!(site.fitting_nodes),
+                &site.times["etaMs"],
+                &json!(site.score),
+                site.codes(),
+            );
+            let refusals = before.refusals.iter().map(String::as_str);
+            let then = facts(&before.fitting_nodes, &before.eta_ms, &before.score, refusals);
+            let pairs = then.into_iter().zip(now);
+            all.extend(pairs.map(|((what, then), (_, now))| (format!("{}: {what}", site.name), then, now)));
         }
     }
-    let changed = facts.into_iter().filter(|(_, then, now)| then != now);
+    let changed = all.into_iter().filter(|(_, then, now)| then != now);
     changed
         .map(|(what, then, now)| format!("{what} {then} → {now}"))
         .collect()
 }
 
-impl Then {
-    /// What is compared.
-    fn facts(&self) -> [(&'static str, String); 4] {
-        let number = |value: &Value| match value {
-            Value::Null => "unknown".to_owned(),
-            value => value.to_string(),
-        };
-        let refusals = match self.refusals.is_empty() {
-            true => "none".to_owned(),
-            false => self.refusals.join(", "),
-        };
-        [
-            ("nodes that it fits", number(&self.fitting_nodes)),
-            ("ETA in ms", number(&self.eta_ms)),
-            ("score", number(&self.score)),
-            ("refusals", refusals),
-        ]
-    }
+/// What is compared of a site.
+fn facts<'c>(
+    fitting_nodes: &Value,
+    eta_ms: &Value,
+    score: &Value,
+    refusals: impl Iterator<Item = &'c str>,
+) -> [(&'static str, String); 4] {
+    let number = |value: &Value| match value {
+        Value::Null => "unknown".to_owned(),
+        value => value.to_string(),
+    };
+    let refusals: Vec<_> = refusals.collect();
+    let refusals = if refusals.is_empty() {
+        "none".to_owned()
+    } else {
+        refusals.join(", ")
+    };
+    [
+        ("nodes that it fits", number(fitting_nodes)),
+        ("ETA in ms", number(eta_ms)),
+        ("score", number(score)),
+        ("refusals", refusals),
+    ]
 }
 
 #[cfg(test)]
