@@ -45,11 +45,8 @@ use clients::ClientCa;
 /// `Connection: close` is how we drain.
 pub const ALPN: &[u8] = b"http/1.1";
 
-/// How often it is said that a certificate is served past its end.
+/// How often ends are looked at.
 const OVER: Duration = Duration::from_secs(60);
-
-/// How often it is said that an authority of clients has expired.
-const EXPIRED: Duration = Duration::from_secs(3_600);
 
 /// How often a certificate that is not valid yet is tried again.
 const EARLY: Duration = Duration::from_secs(1);
@@ -223,11 +220,10 @@ impl Certificates {
                     current.let_in(ClientCa::from_contents(contents, clock.wall())?);
                     Ok(())
                 };
-                let follow = follow_files(watch, TlsMaterial::ClientCa, &metrics, read);
-                tokio::join!(follow, drop_expired(&current, clock));
+                follow_files(watch, TlsMaterial::ClientCa, &metrics, read).await;
             }
         };
-        tokio::join!(renew, judge, warn_when_over(&current, clock));
+        tokio::join!(renew, judge, watch_ends(&current));
     }
 }
 
@@ -329,12 +325,22 @@ async fn follow_secret(
     }
 }
 
-/// Lets nobody in by an authority of clients that has expired, and says so every hour.
-async fn drop_expired(current: &Current, clock: Clock) {
+/// Says each minute that the certificate being served is past its end, which API servers refuse, so that every pod is created
+/// undecided; and which authorities of clients are, by whom nobody is let in any more.
+async fn watch_ends(current: &Current) {
     loop {
-        let mut pause = EXPIRED;
+        let now = current.clock.wall();
+        let mut pause = OVER;
+        if let Some(ends) = current.ends() {
+            match Duration::try_from(ends.duration_since(now)) {
+                Ok(left) => pause = pause.min(left.saturating_add(EARLY)),
+                Err(_) => {
+                    tracing::error!(not_after = %ends, "the certificate being served is past its end: no API server accepts it");
+                }
+            }
+        }
         for authority in current.clients.load().iter().flat_map(|clients| &clients.0) {
-            match Duration::try_from(authority.not_after.duration_since(clock.wall())) {
+            match Duration::try_from(authority.not_after.duration_since(now)) {
                 Ok(left) => pause = pause.min(left.saturating_add(EARLY)),
                 Err(_) => tracing::warn!(
                     subject = authority.subject,
@@ -343,22 +349,8 @@ async fn drop_expired(current: &Current, clock: Clock) {
                 ),
             }
         }
-        current.publish();
-        tokio::time::sleep(pause).await;
-    }
-}
-
-/// The API server refuses such a certificate, so every pod is created undecided.
-async fn warn_when_over(current: &Current, clock: Clock) {
-    loop {
-        let mut pause = OVER;
-        if let Some(ends) = current.ends() {
-            match Duration::try_from(ends.duration_since(clock.wall())) {
-                Ok(left) => pause = pause.min(left.saturating_add(EARLY)),
-                Err(_) => {
-                    tracing::error!(not_after = %ends, "the certificate being served is past its end: no API server accepts it");
-                }
-            }
+        if current.clients.load().is_some() {
+            current.publish();
         }
         tokio::time::sleep(pause).await;
     }
@@ -375,7 +367,7 @@ fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
 }
 
-/// What is served, and to whom.
+/// What is served, and to whom. An authority of clients is dropped when it has expired.
 #[derive(Debug)]
 struct Current {
     pair: ArcSwapOption<Pair>,

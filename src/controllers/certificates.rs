@@ -361,17 +361,9 @@ impl Certificates {
         let written = match old {
             Some(old) => secrets.replace(&self.secret, &params, &Secret { data, ..old }).await,
             None => {
-                let label = ("app.kubernetes.io/name".to_owned(), "edgeward".to_owned());
-                let metadata = ObjectMeta {
-                    name: Some(self.secret.clone()),
-                    labels: Some(BTreeMap::from([label])),
-                    ..ObjectMeta::default()
-                };
-                let secret = Secret {
-                    metadata,
-                    data,
-                    ..Secret::default()
-                };
+                let labels = json!({"app.kubernetes.io/name": "edgeward"});
+                let secret = json!({"metadata": {"name": self.secret, "labels": labels}, "data": data});
+                let secret = serde_json::from_value(secret)?;
                 secrets.create(&params, &secret).await
             }
         };

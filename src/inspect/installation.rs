@@ -9,13 +9,14 @@ mod pair_secret;
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::admissionregistration::v1::{MutatingWebhook, MutatingWebhookConfiguration};
-use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
+use k8s_openapi::api::authorization::v1::SubjectAccessReview;
 use k8s_openapi::api::core::v1::{Namespace, Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use kube::api::{ListParams, PostParams};
 use kube::core::{Selector, SelectorExt as _};
 use kube::{Api, Resource as _};
+use serde_json::json;
 
 use crate::api::Site;
 use crate::inspect::Connection;
@@ -140,27 +141,15 @@ impl Connection {
     /// # Errors
     /// The API server cannot be reached, or does not tell us.
     pub async fn may(&self, user: &str, more_groups: &[String], right: &Right<'_>) -> anyhow::Result<bool> {
-        let text = |text: &str| Some(text.to_owned());
         let (kind, subresource) = right.resource.split_once('/').unwrap_or((right.resource, ""));
         let (resource, group) = kind.split_once('.').unwrap_or((kind, ""));
-        let asked = Some(ResourceAttributes {
-            group: text(group),
-            resource: text(resource),
-            subresource: text(subresource),
-            verb: text(right.verb),
-            namespace: right.namespace.map(str::to_owned),
-            name: right.name.map(str::to_owned),
-            ..ResourceAttributes::default()
+        let attributes = json!({
+            "group": group, "resource": resource, "subresource": subresource, "verb": right.verb,
+            "namespace": right.namespace, "name": right.name,
         });
-        let review = SubjectAccessReview {
-            spec: SubjectAccessReviewSpec {
-                user: text(user),
-                groups: Some([&groups(user)[..], more_groups].concat()),
-                resource_attributes: asked,
-                ..SubjectAccessReviewSpec::default()
-            },
-            ..SubjectAccessReview::default()
-        };
+        let groups = [&groups(user)[..], more_groups].concat();
+        let spec = json!({"user": user, "groups": groups, "resourceAttributes": attributes});
+        let review = serde_json::from_value(json!({ "spec": spec }))?;
         let reviews = Api::<SubjectAccessReview>::all(self.client.clone());
         let answer = reviews.create(&PostParams::default(), &review).await;
         let status = answer
@@ -298,25 +287,23 @@ fn read(entry: MutatingWebhook, metadata: &ObjectMeta, position: usize) -> anyho
 }
 
 #[cfg(test)]
-impl Webhook {
-    /// The entry of `webhook/base` for namespaces without policies, registered at midnight of 2026-11-21.
-    pub(crate) fn example() -> Self {
-        use serde_json::json;
-        let manifest = include_str!("../../webhook/base/mutatingwebhookconfiguration.yaml");
-        let manifest: serde_json::Value = serde_saphyr::from_str(manifest).unwrap();
-        let mut entries = manifest["webhooks"].as_array().unwrap().iter();
-        let entry = entries.find(|entry| entry["name"] == "pods.edgeward.io").unwrap();
-        let metadata = json!({"name": "zz-edgeward", "creationTimestamp": "2026-11-21T00:00:00Z"});
-        let metadata = serde_json::from_value(metadata).unwrap();
-        read(serde_json::from_value(entry.clone()).unwrap(), &metadata, 0).unwrap()
-    }
-}
-
-#[cfg(test)]
 mod tests {
     use serde_json::json;
 
     use super::*;
+
+    impl Webhook {
+        /// The entry of `webhook/base` for namespaces without policies, registered at midnight of 2026-11-21.
+        pub(crate) fn example() -> Self {
+            let manifest = include_str!("../../webhook/base/mutatingwebhookconfiguration.yaml");
+            let manifest: serde_json::Value = serde_saphyr::from_str(manifest).unwrap();
+            let mut entries = manifest["webhooks"].as_array().unwrap().iter();
+            let entry = entries.find(|entry| entry["name"] == "pods.edgeward.io").unwrap();
+            let metadata = json!({"name": "zz-edgeward", "creationTimestamp": "2026-11-21T00:00:00Z"});
+            let metadata = serde_json::from_value(metadata).unwrap();
+            read(serde_json::from_value(entry.clone()).unwrap(), &metadata, 0).unwrap()
+        }
+    }
 
     #[test]
     fn an_entry_selects_what_its_selector_says() {

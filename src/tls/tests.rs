@@ -30,7 +30,7 @@ async fn a_certificate_that_is_served_past_its_end_is_reported() {
         let current = Current::new(clock).unwrap();
         current.pair.store(Some(Arc::new(pair(&issued(made).1, made))));
         // It says so at once, and then waits for a minute.
-        let waited = tokio::time::timeout(Duration::from_millis(10), warn_when_over(&current, clock)).await;
+        let waited = tokio::time::timeout(Duration::from_millis(10), watch_ends(&current)).await;
         assert!(waited.is_err());
         let text = log.text();
         assert_eq!(

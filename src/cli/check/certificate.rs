@@ -123,8 +123,8 @@ pub(super) struct Around<'a> {
 /// Whether the API server would believe who answers, now and once replicas serve what is stored for them.
 pub(super) fn judge(webhook: &Webhook, behind: &Result<Behind, Finding>, around: &Around<'_>) -> Vec<Finding> {
     let entry = &webhook.name;
-    let keeper = Keeper::of(webhook, behind.as_ref().ok());
-    let fix = || keeper.fix(|| add_authority(webhook));
+    let of_keeper = of_keeper(webhook, behind.as_ref().ok());
+    let fix = || of_keeper.clone().unwrap_or_else(|| add_authority(webhook));
     if webhook.ca_bundle.is_empty() {
         let text = format!("{entry} has no caBundle: the API server believes its own authorities only");
         return vec![match webhook.target {
@@ -146,7 +146,7 @@ pub(super) fn judge(webhook: &Webhook, behind: &Result<Behind, Finding>, around:
     };
     let judge = Judge {
         bundle,
-        keeper,
+        of_keeper,
         webhook,
         now: around.now,
     };
@@ -169,20 +169,23 @@ pub(super) fn judge(webhook: &Webhook, behind: &Result<Behind, Finding>, around:
 /// By what is judged.
 struct Judge<'w> {
     bundle: Bundle,
-    keeper: Keeper<'w>,
+    of_keeper: Option<String>,
     webhook: &'w Webhook,
     now: Timestamp,
 }
 
 impl Judge<'_> {
+    fn fix(&self, by_hand: impl FnOnce() -> String) -> String {
+        self.of_keeper.clone().unwrap_or_else(by_hand)
+    }
+
     fn answer(&self, Answer { address, name, shown }: &Answer) -> Finding {
         match shown {
             Ok(chain) => {
-                let by_hand = || {
+                let renew = || {
                     format!("renew what --tls-cert and --tls-key name, for {name}; serve reads them again by itself")
                 };
-                let at = format!("at {address}");
-                self.chain(chain, name, [&at, address], || self.keeper.fix(by_hand))
+                self.chain(chain, name, [&format!("at {address}"), address], renew)
             }
             Err(words) => {
                 let text =
@@ -205,7 +208,7 @@ impl Judge<'_> {
                  kubectl -n {namespace} apply -f -"
             )
         };
-        let fault = |text: String| Finding::fault(AREA, text).fix(self.keeper.fix(put));
+        let fault = |text: String| Finding::fault(AREA, text).fix(self.fix(put));
         let contents = match &stored.contents {
             Ok(Some(contents)) => contents,
             Ok(None) => return vec![fault(format!("{place} does not exist: replicas have nothing to serve"))],
@@ -227,7 +230,7 @@ impl Judge<'_> {
             Ok(pair) => {
                 let (at, server) = (format!("in {place}"), format!("who serves from {place}"));
                 let name = stored.service.dns_name();
-                self.chain(&pair.key.cert, &name, [&at, &server], || self.keeper.fix(put))
+                self.chain(&pair.key.cert, &name, [&at, &server], put)
             }
             Err(words) => fault(format!(
                 "{place} cannot be used, so replicas keep the certificate they have, and none starts: {words}"
@@ -237,7 +240,7 @@ impl Judge<'_> {
     }
 
     /// Whether a chain is believed that was found `at` a place, and is shown by `server` or, if it is stored, will be. `renew` is
-    /// the command that puts another in its place.
+    /// what puts another in its place by hand.
     fn chain(
         &self,
         chain: &[CertificateDer<'static>],
@@ -246,7 +249,7 @@ impl Judge<'_> {
         renew: impl FnOnce() -> String,
     ) -> Finding {
         let entry = &self.webhook.name;
-        let another_authority = || self.keeper.fix(|| add_authority(self.webhook));
+        let another_authority = || self.fix(|| add_authority(self.webhook));
         let serving = match self.bundle.vouches(chain, name) {
             Ok(serving) => serving,
             Err(error) => {
@@ -254,7 +257,7 @@ impl Judge<'_> {
                     format!("{entry}: the API server does not believe {server} to be {name}: its certificate {error}");
                 // Of an authority in the bundle, another bundle fixes nothing.
                 return Finding::fault(AREA, text).fix(match error {
-                    VerificationError::Certificate(_) => renew(),
+                    VerificationError::Certificate(_) => self.fix(renew),
                     VerificationError::Authority => another_authority(),
                 });
             }
@@ -268,7 +271,7 @@ impl Judge<'_> {
             return Finding::warning(AREA, text).fix(another_authority());
         }
         if is_late(end) {
-            return Finding::warning(AREA, format!("{entry}: that {at} ends at {end}")).fix(renew());
+            return Finding::warning(AREA, format!("{entry}: that {at} ends at {end}")).fix(self.fix(renew));
         }
         let end = min(end, end_of_authority);
         let text = format!("{entry}: that {at} is for {name}, of an authority in caBundle, until {end}");
@@ -290,42 +293,22 @@ fn add_authority(webhook: &Webhook) -> String {
     )
 }
 
-/// Who brings bundle and certificate. What is patched by hand under a keeper is overwritten, or costs trust.
-enum Keeper<'w> {
-    /// cert-manager, from this Certificate (`namespace/name`).
-    CertManager(&'w str),
-    /// The leader, in this Secret.
-    Leader(&'w PairSecret),
-    Nobody,
-}
-
-impl<'w> Keeper<'w> {
-    fn of(webhook: &'w Webhook, behind: Option<&'w Behind>) -> Self {
-        match (&webhook.injected, behind.and_then(Behind::self_managed)) {
-            (Some(certificate), _) => Self::CertManager(certificate),
-            (None, Some(secret)) => Self::Leader(secret),
-            (None, None) => Self::Nobody,
-        }
+/// Where to look when bundle and certificate are not as they should be and somebody else brings them. What is patched by hand is
+/// overwritten then, or costs trust.
+fn of_keeper(webhook: &Webhook, behind: Option<&Behind>) -> Option<String> {
+    if let Some(certificate) = &webhook.injected {
+        let (namespace, name) = certificate.split_once('/').unwrap_or(("NAMESPACE", certificate));
+        return Some(format!(
+            "kubectl -n {namespace} get certificates,certificaterequests   # cert-manager fills caBundle in from {name}: \
+             its controller and cainjector must run; `cmctl renew` has a certificate issued again"
+        ));
     }
-
-    /// Where to look when they are not as they should be, and what to do where they are nobody's.
-    fn fix(&self, by_hand: impl FnOnce() -> String) -> String {
-        match self {
-            Self::CertManager(certificate) => {
-                let (namespace, name) = certificate.split_once('/').unwrap_or(("NAMESPACE", certificate));
-                format!(
-                    "kubectl -n {namespace} get certificates,certificaterequests   # cert-manager fills caBundle in from {name}: \
-                     its controller and cainjector must run; `cmctl renew` has a certificate issued again"
-                )
-            }
-            Self::Leader(PairSecret { namespace, name, .. }) => format!(
-                "kubectl -n {namespace} logs -l app.kubernetes.io/name=edgeward --prefix --tail=-1 | grep -E 'certificate|caBundle'   \
-                 # the leader keeps the Secret {name} and caBundle by itself: its log says what hinders it; its rights are those \
-                 of certs/self-managed"
-            ),
-            Self::Nobody => by_hand(),
-        }
-    }
+    let PairSecret { namespace, name, .. } = behind?.self_managed()?;
+    Some(format!(
+        "kubectl -n {namespace} logs -l app.kubernetes.io/name=edgeward --prefix --tail=-1 | grep -E 'certificate|caBundle'   \
+         # the leader keeps the Secret {name} and caBundle by itself: its log says what hinders it; its rights are those \
+         of certs/self-managed"
+    ))
 }
 
 #[cfg(test)]

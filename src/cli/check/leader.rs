@@ -54,13 +54,12 @@ impl Replicas {
         });
         let overdue: Vec<_> = overdue.collect();
         let (limit, oldest) = overdue.iter().min_by_key(|(limit, _)| *limit)?;
-        let name = format!("{}/{}", oldest.namespace, oldest.name);
-        let text = match overdue.len() {
-            1 => format!("pod {name} is held beyond its limit, which was over at {limit:.0}"),
-            count => {
-                format!("{count} pods are held beyond their limits, {name} longest: its was over at {limit:.0}")
-            }
-        };
+        let text = format!(
+            "pod {}/{} is held beyond its limit, which was over at {limit:.0}; pods so held: {}",
+            oldest.namespace,
+            oldest.name,
+            overdue.len()
+        );
         let domain = &config.keys.domain;
         let fix = match self.lead {
             Ok(Ok(_)) => format!(
@@ -201,7 +200,7 @@ mod tests {
         assert_eq!(found.level, Level::Fault);
         assert_eq!(
             found.text,
-            "pod shop/old is held beyond its limit, which was over at 2026-11-21T11:58:55Z"
+            "pod shop/old is held beyond its limit, which was over at 2026-11-21T11:58:55Z; pods so held: 1"
         );
         assert_eq!(
             found.fix.unwrap(),
@@ -213,7 +212,7 @@ mod tests {
         let found = led.held(&pods, HOME, &config, now()).unwrap();
         assert_eq!(
             found.text,
-            "2 pods are held beyond their limits, shop/older longest: its was over at 2026-11-21T10:05:00Z"
+            "pod shop/older is held beyond its limit, which was over at 2026-11-21T10:05:00Z; pods so held: 2"
         );
         assert!(found.fix.unwrap().contains("logs -l app.kubernetes.io/name=edgeward"));
         // A class that may wait less.

@@ -250,8 +250,8 @@ impl AnswerItem {
 
 impl SiteItem {
     /// Of its refusals.
-    pub(in crate::cli) fn codes(&self) -> impl Iterator<Item = &'static str> {
-        self.refusals.iter().map(|refusal| refusal.code)
+    pub(in crate::cli) fn codes(&self) -> Vec<&'static str> {
+        self.refusals.iter().map(|refusal| refusal.code).collect()
     }
 
     fn eta(&self) -> String {

@@ -197,20 +197,15 @@ impl Explanation {
         let (node, site) = (or_none(&state.node), or_none(&state.site));
         let mut lines = vec![format!("{}, node {node}, site {site}", state.phase)];
         lines.extend(state.started.iter().map(|started| format!("started at {started}")));
-        if let Some(Queue {
-            ahead,
-            held,
-            limit_over,
-            ..
-        }) = &self.queue
-        {
-            lines.push(match ahead {
-                Some(ahead) => format!("{ahead} of {held} held pods are given room before it"),
+        if let Some(queue) = &self.queue {
+            lines.push(match queue.ahead {
+                Some(ahead) => format!("{ahead} of {} held pods are given room before it", queue.held),
                 None => {
                     "in no plan: its constraints are longer than 4 KiB; it is decided alone at its limit".to_owned()
                 }
             });
-            lines.extend(limit_over.map(|end| format!("held longer than it may be, since {end}")));
+            let over = queue.limit_over.iter();
+            lines.extend(over.map(|end| format!("held longer than it may be, since {end}")));
         }
         if !state.gates.is_empty() {
             lines.push(format!("gates: {}", state.gates.join(", ")));
@@ -228,14 +223,8 @@ fn asks(workload: &Workload<'_>) -> Vec<String> {
     match &workload.intent {
         Some(intent) => {
             let slo = &intent.slo;
-            asks.push(
-                if intent.class_known {
-                    slo.class.as_str()
-                } else {
-                    "no class"
-                }
-                .to_owned(),
-            );
+            let class = Some(slo.class.as_str()).filter(|_| intent.class_known);
+            asks.push(class.unwrap_or("no class").to_owned());
             asks.extend(bounds(slo));
             asks.push(format!("priority {}", slo.priority));
             if !slo.offload_allowed {
@@ -268,64 +257,45 @@ impl Decided {
 
 /// What is another now than what was written.
 fn changes(then: &Decided, now: &Now) -> Vec<String> {
-    let or_none = |text: Option<&str>| text.unwrap_or("none").to_owned();
-    let ms = |rtt: Option<String>| rtt.map_or("unknown".to_owned(), |rtt| format!("{rtt} ms"));
     let mut all = vec![
-        (
-            "site".to_owned(),
-            or_none(then.site.as_deref()),
-            or_none(now.site.as_deref()),
-        ),
-        ("reason".to_owned(), then.reason.clone(), now.reason.to_owned()),
+        ("site".to_owned(), json!(then.site), json!(now.site)),
+        ("reason".to_owned(), json!(then.reason), json!(now.reason)),
     ];
     // A hold has none written.
     if then.decision.is_some() {
-        let rtt = now.wan_rtt_ms.as_ref().map(Value::to_string);
-        all.push(("RTT".to_owned(), ms(then.wan_rtt_ms.clone()), ms(rtt)));
+        all.push(("RTT in ms".to_owned(), json!(then.wan_rtt_ms), json!(now.wan_rtt_ms)));
     }
     for site in &now.sites {
-        if let Some(before) = then.sites.iter().find(|before| before.name == site.name) {
-            let now = facts(
-                &json!(site.fitting_nodes),
-                &site.times["etaMs"],
-                &json!(site.score),
-                site.codes(),
-            );
-            let refusals = before.refusals.iter().map(String::as_str);
-            let then = facts(&before.fitting_nodes, &before.eta_ms, &before.score, refusals);
-            let pairs = then.into_iter().zip(now);
-            all.extend(pairs.map(|((what, then), (_, now))| (format!("{}: {what}", site.name), then, now)));
+        let Some(before) = then.sites.iter().find(|before| before.name == site.name) else {
+            continue;
+        };
+        let eta = &site.times["etaMs"];
+        for (what, then, now) in [
+            ("nodes that it fits", &before.fitting_nodes, &json!(site.fitting_nodes)),
+            ("ETA in ms", &before.eta_ms, eta),
+            ("score", &before.score, &json!(site.score)),
+            ("refusals", &json!(before.refusals), &json!(site.codes())),
+        ] {
+            all.push((format!("{}: {what}", site.name), then.clone(), now.clone()));
         }
     }
-    let changed = all.into_iter().filter(|(_, then, now)| then != now);
+    let all = all
+        .into_iter()
+        .map(|(what, then, now)| (what, in_text(&then), in_text(&now)));
+    let changed = all.filter(|(_, then, now)| then != now);
     changed
         .map(|(what, then, now)| format!("{what} {then} → {now}"))
         .collect()
 }
 
-/// What is compared of a site.
-fn facts<'c>(
-    fitting_nodes: &Value,
-    eta_ms: &Value,
-    score: &Value,
-    refusals: impl Iterator<Item = &'c str>,
-) -> [(&'static str, String); 4] {
-    let number = |value: &Value| match value {
-        Value::Null => "unknown".to_owned(),
-        value => value.to_string(),
-    };
-    let refusals: Vec<_> = refusals.collect();
-    let refusals = if refusals.is_empty() {
-        "none".to_owned()
-    } else {
-        refusals.join(", ")
-    };
-    [
-        ("nodes that it fits", number(fitting_nodes)),
-        ("ETA in ms", number(eta_ms)),
-        ("score", number(score)),
-        ("refusals", refusals),
-    ]
+fn in_text(value: &Value) -> String {
+    match value {
+        Value::Null => "none".to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Array(all) if all.is_empty() => "none".to_owned(),
+        Value::Array(all) => all.iter().map(in_text).collect::<Vec<_>>().join(", "),
+        other => other.to_string(),
+    }
 }
 
 #[cfg(test)]

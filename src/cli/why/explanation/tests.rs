@@ -108,7 +108,7 @@ now       site edge: it fits and meets its SLO (edge_feasible_slo_met)
           cloud: ETA 170 ms (queue 0 + processing 120 + WAN 50), fits 1 node, Good
 changed   site cloud → edge
           reason cloud_edge_no_capacity → edge_feasible_slo_met
-          RTT 22 ms → 25 ms
+          RTT in ms 22 → 25
           edge: nodes that it fits 0 → 1
           edge: refusals no_room → none
           cloud: ETA in ms 164 → 170
