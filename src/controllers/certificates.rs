@@ -22,7 +22,7 @@ use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::api::{GetParams, ListParams, Patch, PatchParams, PostParams};
 use kube::client::Body;
-use kube::core::{ObjectMeta, Request, Resource as _};
+use kube::core::{Request, Resource as _};
 use kube::{Api, Client};
 use serde_json::json;
 use tokio::sync::watch;
@@ -93,8 +93,8 @@ impl Once {
 
 /// What became of a step.
 enum Outcome {
-    /// Something was written; who else had written that object last.
-    Wrote(Option<String>),
+    /// Something was written.
+    Wrote,
     /// Something has to come first.
     Waits,
     /// There is nothing to do.
@@ -135,13 +135,12 @@ impl Certificates {
         loop {
             let stepped = timeout(TIMEOUT, self.step(&mut known, term)).await;
             match stepped.unwrap_or_else(|_| Err(anyhow!("no answer within {} s", TIMEOUT.as_secs()))) {
-                Ok(Outcome::Wrote(rival)) => {
+                Ok(Outcome::Wrote) => {
                     known.hindrance = Once::default();
                     // Somebody else may want the same object otherwise.
                     let pause = known.pace.wrote(self.clock.moment());
                     if pause.is_contested {
                         tracing::warn!(
-                            rival,
                             "the certificates are written again and again: somebody else writes them as well; from now on more and more slowly"
                         );
                     }
@@ -236,7 +235,7 @@ impl Certificates {
                 };
                 self.write_bundles(configuration, &wanted).await?;
                 tracing::info!(webhook = self.webhook, cas = ?wanted.iter().map(BTreeSet::len).collect::<Vec<_>>(), "wrote caBundle");
-                return Ok(Outcome::Wrote(rival(&configuration.metadata)));
+                return Ok(Outcome::Wrote);
             }
             Step::NewAuthority => ("made a CA", stored::put_authority(&mut contents, authority()?)),
             Step::NewNext => ("made the next CA", stored::put_next(&mut contents, authority()?)),
@@ -255,10 +254,9 @@ impl Certificates {
         if let Some((key, fault)) = unread.iter().find(|(key, _)| *key == made) {
             bail!("{key} was made and cannot be used: {fault}");
         }
-        let rival = secret.as_ref().and_then(|secret| rival(&secret.metadata));
         self.write_secret(&secrets, secret, contents).await?;
         tracing::info!(secret = self.secret, "{done}");
-        Ok(Outcome::Wrote(rival))
+        Ok(Outcome::Wrote)
     }
 
     /// What we make by a wrong clock may be valid for nobody else, and what has expired by it may not have for others.
@@ -336,13 +334,9 @@ impl Certificates {
             }
         }
         let patch = serde_json::from_value(operations.into()).context("a patch that is none")?;
-        let params = PatchParams {
-            field_manager: Some(WRITER.to_owned()),
-            ..PatchParams::default()
-        };
         let patched = self
             .configurations()
-            .patch(&self.webhook, &params, &Patch::Json::<()>(patch))
+            .patch(&self.webhook, &PatchParams::apply(WRITER), &Patch::Json::<()>(patch))
             .await;
         patched
             .map(drop)
@@ -378,14 +372,6 @@ fn date(headers: &HeaderMap) -> Option<Timestamp> {
     let date = headers.get(DATE)?.to_str().ok()?;
     let date = jiff::fmt::rfc2822::parse(date).ok()?;
     Some(date.timestamp())
-}
-
-/// Who wrote an object last, but for us.
-fn rival(metadata: &ObjectMeta) -> Option<String> {
-    let entries = metadata.managed_fields.iter().flatten();
-    let others = entries.filter(|entry| entry.manager.as_deref() != Some(WRITER));
-    let last = others.max_by_key(|entry| entry.time.as_ref().map(|time| time.0))?;
-    last.manager.clone()
 }
 
 fn contents(secret: Option<&Secret>) -> Contents {
