@@ -107,6 +107,19 @@ fn is_name(text: &str) -> bool {
     text.chars().any(char::is_alphanumeric) && text.chars().all(is_allowed)
 }
 
+/// The name of an object.
+fn name(text: &str) -> Result<String, String> {
+    match is_name(text) {
+        true => Ok(text.to_owned()),
+        false => Err("not a name in Kubernetes: lower-case letters, digits, `-` and `.`".to_owned()),
+    }
+}
+
+/// Whether what a file says has faults.
+fn verdict(is_faulty: bool) -> ExitCode {
+    if is_faulty { 3.into() } else { ExitCode::SUCCESS }
+}
+
 /// `[NAMESPACE/]NAME` of an object, as it was written.
 fn namespaced_name(text: &str) -> Result<String, String> {
     let (namespace, name) = text.split_once('/').unwrap_or(("any", text));

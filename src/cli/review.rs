@@ -21,9 +21,6 @@ use offline::Offline;
 use report::{Item, ReviewList};
 use subject::Subject;
 
-/// A pod was reviewed whose SLO has faults.
-const FAULTS: u8 = 3;
-
 /// Tell what edgeward would do with pods, and why, against a fleet in a file or in a live cluster.
 ///
 /// Reads Pods, AdmissionReviews, workloads with a pod template (Deployment, ReplicaSet, StatefulSet, DaemonSet, Job,
@@ -89,7 +86,7 @@ impl Review {
         };
         let is_faulty = items.iter().any(|item| !item.faults.is_empty());
         super::print(&self.output.render(&ReviewList::new(items))?)?;
-        Ok(if is_faulty { FAULTS.into() } else { ExitCode::SUCCESS })
+        Ok(super::verdict(is_faulty))
     }
 
     fn offline(&self, config: &Config, fleet: &Path) -> anyhow::Result<Vec<Item>> {

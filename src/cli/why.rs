@@ -23,8 +23,8 @@ use self::scheduling_state::SchedulingState;
 use super::cluster::Cluster;
 use super::installed::{Installed, LEASE};
 use super::output::Output;
+use super::sentence;
 use super::undecided::{self, Undecided};
-use super::{is_name, sentence};
 use crate::inspect;
 use crate::inspect::{Connection, Listing};
 use crate::instruments::logs::{self, LogFormat};
@@ -62,14 +62,8 @@ pub(super) struct Why {
 }
 
 fn pod_name(text: &str) -> Result<String, String> {
-    let name = ["pod/", "pods/", "po/"]
-        .iter()
-        .find_map(|kind| text.strip_prefix(kind))
-        .unwrap_or(text);
-    match is_name(name) {
-        true => Ok(name.to_owned()),
-        false => Err("not the name of a pod: expected NAME or pod/NAME".to_owned()),
-    }
+    let mut kinds = ["pod/", "pods/", "po/"].iter();
+    super::name(kinds.find_map(|kind| text.strip_prefix(kind)).unwrap_or(text))
 }
 
 impl Why {

@@ -73,18 +73,14 @@ impl Liqo {
         self.unreadable.iter().all(|(unreadable, _)| *unreadable != kind)
     }
 
-    /// What was read of a kind, and whether its definition may be installed.
-    fn take<T>(&mut self, kind: &'static str, read: anyhow::Result<Option<Vec<T>>>) -> (Vec<T>, bool) {
+    /// What was read of a kind.
+    fn take<T>(&mut self, kind: &'static str, read: anyhow::Result<Option<Vec<T>>>, is_installed: &mut bool) -> Vec<T> {
         match read {
-            Ok(read) => {
-                let is_installed = read.is_some();
-                (read.unwrap_or_default(), is_installed)
-            }
-            Err(error) => {
-                self.unreadable.push((kind, error));
-                (vec![], true)
-            }
+            Ok(Some(read)) => return read,
+            Ok(None) => *is_installed = false,
+            Err(error) => self.unreadable.push((kind, error)),
         }
+        vec![]
     }
 }
 
@@ -105,22 +101,17 @@ pub async fn liqo(connection: &Connection, config: &Config) -> Liqo {
         list(connection, liqo::read_connection),
     );
     let are_namespaces_known = matches!((&offloadings, &maps), (Ok(Some(_)), Ok(Some(_))));
-    let (foreign_clusters, has_clusters) = found.take("foreignclusters", foreign_clusters);
-    let (virtual_nodes, has_nodes) = found.take("virtualnodes", virtual_nodes);
-    let (offloadings, has_offloadings) = found.take("namespaceoffloadings", offloadings);
-    let (maps, has_maps) = found.take("namespacemaps", maps);
-    let (latencies, _) = found.take("connections", latencies);
-    let is_installed = has_clusters && has_nodes && has_offloadings && has_maps;
-    if found.unreadable.len() < 5 && (is_installed || config.liqo.enabled == Enabled::Always) {
-        found.objects = Some(LiqoObjects {
-            are_namespaces_known,
-            foreign_clusters,
-            virtual_nodes,
-            offloadings,
-            maps,
-            latencies,
-        });
-    }
+    let (mut is_installed, mut are_connections) = (true, true);
+    let objects = LiqoObjects {
+        are_namespaces_known,
+        foreign_clusters: found.take("foreignclusters", foreign_clusters, &mut is_installed),
+        virtual_nodes: found.take("virtualnodes", virtual_nodes, &mut is_installed),
+        offloadings: found.take("namespaceoffloadings", offloadings, &mut is_installed),
+        maps: found.take("namespacemaps", maps, &mut is_installed),
+        latencies: found.take("connections", latencies, &mut are_connections),
+    };
+    let is_in_use = is_installed || config.liqo.enabled == Enabled::Always;
+    found.objects = Some(objects).filter(|_| is_in_use && found.unreadable.len() < 5);
     found
 }
 

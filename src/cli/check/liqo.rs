@@ -107,7 +107,6 @@ fn of_namespaces(objects: &LiqoObjects, are_maps_known: bool, reviewed: &Reviewe
             None => namespace.to_string(),
         };
         let phases: Vec<_> = nowhere.iter().map(phase).collect();
-        let phases: Vec<_> = phases.iter().map(String::as_str).collect();
         let text = format!(
             "opted in, and offloaded to no cluster: {}: their pods stay here",
             shown(&phases)

@@ -199,12 +199,12 @@ pub(super) fn namespaces(
 }
 
 /// The first few of many names.
-pub(super) fn shown(names: &[&str]) -> String {
+pub(super) fn shown<T: AsRef<str>>(names: &[T]) -> String {
     const SHOWN: usize = 8;
-    let first = names.iter().take(SHOWN).copied().collect::<Vec<_>>().join(", ");
+    let first: Vec<_> = names.iter().take(SHOWN).map(AsRef::as_ref).collect();
     match names.len().saturating_sub(SHOWN) {
-        0 => first,
-        more => format!("{first} and {more} more"),
+        0 => first.join(", "),
+        more => format!("{} and {more} more", first.join(", ")),
     }
 }
 
