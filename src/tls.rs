@@ -86,12 +86,10 @@ pub enum Source {
 /// The certificate being served, and what may replace it; and who may connect.
 #[derive(Debug)]
 pub struct Certificates {
-    current: Arc<Current>,
+    current: Current,
     ca_bundle: Option<String>,
     origin: Origin,
     client_ca: Option<Watch>,
-    clock: Clock,
-    metrics: Arc<Metrics>,
 }
 
 /// What may replace the certificate.
@@ -103,11 +101,17 @@ enum Origin {
 }
 
 impl Certificates {
-    /// Reads or makes the first pair; of a Secret, that is left to [`Self::follow`].
+    /// Reads or makes the first pair; of a Secret, that is left to [`Self::follow`]. With a file in PEM, only clients with a
+    /// certificate of an authority in it may connect.
     ///
     /// # Errors
-    /// There is no usable pair. At start that is final: a server without a certificate answers nobody.
-    pub async fn load(source: &Source, clock: Clock, metrics: Arc<Metrics>) -> anyhow::Result<Self> {
+    /// There is no usable pair, or no usable authority. At start that is final: a server without a certificate answers nobody.
+    pub async fn load(
+        source: &Source,
+        client_ca: Option<&Path>,
+        clock: Clock,
+        metrics: Arc<Metrics>,
+    ) -> anyhow::Result<Self> {
         let (pair, ca_bundle, origin) = match source {
             Source::Files { cert, key } => {
                 let opened = Watch::open(vec![cert.clone(), key.clone()]).await;
@@ -136,34 +140,26 @@ impl Certificates {
                 (None, None, origin)
             }
         };
-        let current = Arc::new(Current::new(clock)?);
+        let current = Current::new(clock, metrics)?;
         if let Some(pair) = pair {
-            current.take_over(pair, "serving certificate", &metrics);
+            current.take_over(pair, "serving certificate");
         }
+        let client_ca = match client_ca {
+            Some(path) => {
+                let opened = Watch::open(vec![path.to_owned()]).await;
+                let (watch, contents) = opened.map_err(|error| anyhow!("--client-ca cannot be read: {error}"))?;
+                let authorities = ClientCa::from_contents(&contents, clock.wall());
+                let unusable = |fault| anyhow!("--client-ca {} cannot be used: {fault}", path.display());
+                current.let_in(authorities.map_err(unusable)?);
+                Some(watch)
+            }
+            None => None,
+        };
         Ok(Self {
             current,
             ca_bundle,
             origin,
-            client_ca: None,
-            clock,
-            metrics,
-        })
-    }
-
-    /// From now on only clients with a certificate of an authority in this PEM file may connect.
-    ///
-    /// # Errors
-    /// The file cannot be read or holds no usable authority.
-    pub async fn only_for(self, client_ca: &Path) -> anyhow::Result<Self> {
-        let opened = Watch::open(vec![client_ca.to_owned()]).await;
-        let (watch, contents) = opened.map_err(|error| anyhow!("--client-ca cannot be read: {error}"))?;
-        let authorities = ClientCa::from_contents(&contents, self.clock.wall());
-        self.current.let_in(
-            authorities.map_err(|fault| anyhow!("--client-ca {} cannot be used: {fault}", client_ca.display()))?,
-        );
-        Ok(Self {
-            client_ca: Some(watch),
-            ..self
+            client_ca,
         })
     }
 
@@ -189,41 +185,34 @@ impl Certificates {
     /// one kept, with a warning and a count. A pair that is not valid yet is tried again until it is. That a certificate is
     /// served past its end is said every minute. `loaded` is called when there is a certificate.
     pub async fn follow(self, loaded: impl FnOnce() + Send) {
-        let Self {
-            current,
-            origin,
-            client_ca,
-            clock,
-            metrics,
-            ..
-        } = self;
+        let (current, clock) = (&self.current, self.current.clock);
         let renew = async {
-            match origin {
+            match self.origin {
                 Origin::Files(watch) => {
                     loaded();
-                    follow_files(watch, TlsMaterial::Certificate, &metrics, |contents| {
+                    let read = |contents: &[Content]| {
                         let pair = Pair::from_contents(contents, clock.wall())?;
-                        current.take_over(pair, "certificate reloaded", &metrics);
+                        current.take_over(pair, "certificate reloaded");
                         Ok(())
-                    })
-                    .await;
+                    };
+                    follow_files(watch, TlsMaterial::Certificate, &current.metrics, read).await;
                 }
                 Origin::Made => loaded(),
                 Origin::Secret(contents, service, authorities) => {
-                    follow_secret(contents, &service, authorities, &current, loaded, clock, &metrics).await;
+                    follow_secret(contents, &service, authorities, current, loaded).await;
                 }
             }
         };
         let judge = async {
-            if let Some(watch) = client_ca {
+            if let Some(watch) = self.client_ca {
                 let read = |contents: &[Content]| {
                     current.let_in(ClientCa::from_contents(contents, clock.wall())?);
                     Ok(())
                 };
-                follow_files(watch, TlsMaterial::ClientCa, &metrics, read).await;
+                follow_files(watch, TlsMaterial::ClientCa, &current.metrics, read).await;
             }
         };
-        tokio::join!(renew, judge, watch_ends(&current));
+        tokio::join!(renew, judge, watch_ends(current));
     }
 }
 
@@ -275,22 +264,21 @@ async fn follow_secret(
     mut authorities: Authorities,
     current: &Current,
     loaded: impl FnOnce() + Send,
-    clock: Clock,
-    metrics: &Metrics,
 ) {
+    let metrics = &current.metrics;
     let mut loaded = Some(loaded);
     // What was said last against what is in it.
     let mut said = String::new();
     loop {
         let seen = contents.borrow_and_update().clone().unwrap_or_default();
-        let now = clock.now();
+        let now = current.clock.now();
         let stored = Stored::read(&seen, service, now.wall);
         let wait = authorities.wait(&stored, current, now);
         let is_early = stored.early().is_some();
         let faults = stored.faults();
         if let Some(pair) = stored.leaf {
             if wait.is_none() && !current.is(&pair) {
-                current.take_over(pair, "certificate loaded", metrics);
+                current.take_over(pair, "certificate loaded");
                 metrics.tls.reload(TlsMaterial::Certificate, Reload::Loaded);
             }
             said.clear();
@@ -303,11 +291,9 @@ async fn follow_secret(
                 None => "the old certificate stays",
                 Some(_) => "not ready until there is one",
             };
-            said = if faults.is_empty() {
-                "there is none".to_owned()
-            } else {
-                faults
-            };
+            said = Some(faults)
+                .filter(|faults| !faults.is_empty())
+                .unwrap_or("there is none".to_owned());
             tracing::warn!(
                 error = said,
                 "the Secret holds no certificate that can be served, {instead}"
@@ -375,15 +361,17 @@ struct Current {
     /// Made of both, and made again when one changes. Connections keep the settings that they were opened with.
     settings: RustlsConfig,
     clock: Clock,
+    metrics: Arc<Metrics>,
 }
 
 impl Current {
-    fn new(clock: Clock) -> anyhow::Result<Self> {
+    fn new(clock: Clock, metrics: Arc<Metrics>) -> anyhow::Result<Self> {
         Ok(Self {
             pair: ArcSwapOption::empty(),
             clients: ArcSwapOption::empty(),
             settings: RustlsConfig::from_config(settings(None, None)?),
             clock,
+            metrics,
         })
     }
 
@@ -398,8 +386,8 @@ impl Current {
             .is_some_and(|current| current.key.cert == pair.key.cert)
     }
 
-    fn take_over(&self, pair: Pair, message: &'static str, metrics: &Metrics) {
-        metrics.tls.certificate_not_after(pair.not_after.as_second());
+    fn take_over(&self, pair: Pair, message: &'static str) {
+        self.metrics.tls.certificate_not_after(pair.not_after.as_second());
         let names = pair.names.join(",");
         tracing::info!(names, not_after = %pair.not_after, chain = pair.key.cert.len(), "{message}");
         if pair.names.is_empty() {

@@ -42,10 +42,8 @@ impl Connection {
                 (config, Some(context.to_owned()))
             }
             None => {
-                let current = Kubeconfig::read()
-                    .ok()
-                    .and_then(|kubeconfig| kubeconfig.current_context);
-                (Config::infer().await.context(NO_CLUSTER)?, current)
+                let kubeconfig = Kubeconfig::read().unwrap_or_default();
+                (Config::infer().await.context(NO_CLUSTER)?, kubeconfig.current_context)
             }
         };
         let url = config.cluster_url.to_string();

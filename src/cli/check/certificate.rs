@@ -262,18 +262,18 @@ impl Judge<'_> {
                 });
             }
         };
-        let (end, end_of_authority) = (serving.not_after, serving.authority_not_after);
-        let is_late = |end: Timestamp| end.duration_since(self.now) < min(LATE, serving.life / 4);
-        // A new leaf of it would help no longer.
-        if end_of_authority < end && is_late(end_of_authority) {
-            let text =
-                format!("{entry}: that {at} is of an authority in caBundle that ends before it, at {end_of_authority}");
-            return Finding::warning(AREA, text).fix(another_authority());
+        let end = min(serving.not_after, serving.authority_not_after);
+        if end.duration_since(self.now) < min(LATE, serving.life / 4) {
+            // Of an authority that ends before, a new leaf would help no longer.
+            let (what, fix) = match end < serving.not_after {
+                true => (
+                    "is of an authority in caBundle that ends before it,",
+                    another_authority(),
+                ),
+                false => ("ends", self.fix(renew)),
+            };
+            return Finding::warning(AREA, format!("{entry}: that {at} {what} at {end}")).fix(fix);
         }
-        if is_late(end) {
-            return Finding::warning(AREA, format!("{entry}: that {at} ends at {end}")).fix(self.fix(renew));
-        }
-        let end = min(end, end_of_authority);
         let text = format!("{entry}: that {at} is for {name}, of an authority in caBundle, until {end}");
         Finding::ok(AREA, text)
     }

@@ -253,7 +253,7 @@ async fn serve_tls(script: &Script) -> (String, String) {
             namespace: "monitoring".into(),
         },
     };
-    let certificates = tls::Certificates::load(&source, Clock::start(), Arc::default())
+    let certificates = tls::Certificates::load(&source, None, Clock::start(), Arc::default())
         .await
         .unwrap();
     let authority = certificates.ca_bundle().unwrap().to_owned();
