@@ -38,15 +38,7 @@ pub async fn served(address: &str, name: &str, authorities: &[Der], now: Timesta
 /// # Errors
 /// Nobody answers here, or not in TLS; in these words. From where the API server is, that may be otherwise.
 pub async fn shown(address: &str, name: &str) -> Result<Chain, String> {
-    let provider = super::provider();
-    let anybody = Arc::new(Anybody(Arc::clone(&provider)));
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|error| error.to_string())?
-        // What is not to be believed must be seen as well.
-        .dangerous()
-        .with_custom_certificate_verifier(anybody)
-        .with_no_client_auth();
+    let config = any_server().map_err(|error| error.to_string())?;
     let server = ServerName::try_from(name.to_owned());
     let server = server.map_err(|error| format!("{name:?} is no name of a server: {error}"))?;
     let connect = async {
@@ -60,7 +52,20 @@ pub async fn shown(address: &str, name: &str) -> Result<Chain, String> {
     answer.map_err(|error| error.to_string())
 }
 
-/// Takes every certificate whose key the server has.
+/// Settings of a client that takes whatever certificate there is, if the server has its key.
+///
+/// # Errors
+/// The crypto provider has no cipher suite for TLS, which would be a fault of the build.
+pub(crate) fn any_server() -> Result<ClientConfig, TlsError> {
+    let provider = super::provider();
+    let anybody = Arc::new(Anybody(Arc::clone(&provider)));
+    Ok(ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .dangerous()
+        .with_custom_certificate_verifier(anybody)
+        .with_no_client_auth())
+}
+
 #[derive(Debug)]
 struct Anybody(Arc<CryptoProvider>);
 
