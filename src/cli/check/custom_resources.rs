@@ -53,7 +53,7 @@ pub(super) fn judge(
     namespaces: Option<&BTreeMap<String, Labels>>,
     keys: &Keys,
 ) -> Vec<Finding> {
-    let mut findings = installed(custom);
+    let mut findings = vec![installed(custom)];
     for (name, fault) in custom.profiles.iter().flatten() {
         if let Some(fault) = fault {
             let text = format!("PerformanceProfile {name} is not accepted: {fault}");
@@ -88,39 +88,38 @@ pub(super) fn judge(
 }
 
 /// Whether all definitions are installed, or none.
-fn installed(custom: &CustomResources) -> Vec<Finding> {
+fn installed(custom: &CustomResources) -> Finding {
     let kinds = [
         ("Site", custom.sites.as_ref().map(BTreeMap::len)),
         ("SloPolicy", custom.policies.as_ref().map(Vec::len)),
         ("PerformanceProfile", custom.profiles.as_ref().map(BTreeMap::len)),
     ];
-    let missing = kinds.iter().filter(|(_, count)| count.is_none());
-    let missing: Vec<_> = missing.map(|(kind, _)| *kind).collect();
-    let found = kinds
-        .iter()
-        .filter_map(|(kind, count)| Some(format!("{kind}: {}", (*count)?)));
-    let found: Vec<_> = found.collect();
-    if found.is_empty() && !custom.versions.is_empty() {
-        let served = custom.versions.join(", ");
-        let text = format!("edgeward.io is served as {served}, and not as {VERSION}, which this edgeward reads");
-        return vec![Finding::fault(AREA, text).fix(INSTALL)];
+    let (mut found, mut missing) = (vec![], vec![]);
+    for (kind, count) in kinds {
+        match count {
+            Some(count) => found.push(format!("{kind}: {count}")),
+            None => missing.push(kind),
+        }
     }
-    if found.is_empty() {
-        let text = format!(
-            "not installed: {}; sites come from the configuration, SLOs from annotations",
-            missing.join(", ")
-        );
-        return vec![Finding::ok(AREA, text)];
+    match (&*found.join(", "), &*missing.join(", ")) {
+        ("", _) if !custom.versions.is_empty() => {
+            let served = custom.versions.join(", ");
+            let text = format!("edgeward.io is served as {served}, and not as {VERSION}, which this edgeward reads");
+            Finding::fault(AREA, text).fix(INSTALL)
+        }
+        ("", missing) => {
+            let text = format!("not installed: {missing}; sites come from the configuration, SLOs from annotations");
+            Finding::ok(AREA, text)
+        }
+        (found, "") => {
+            let text = format!("served as {VERSION}: {found}; without Sites, those of the configuration are in use");
+            Finding::ok(AREA, text)
+        }
+        (_, missing) => {
+            let text = format!("not installed, while others are: {missing}");
+            Finding::warning(AREA, text).fix(INSTALL)
+        }
     }
-    if missing.is_empty() {
-        let text = format!(
-            "served as {VERSION}: {}; without Sites, those of the configuration are in use",
-            found.join(", ")
-        );
-        return vec![Finding::ok(AREA, text)];
-    }
-    let text = format!("{} not installed, the others are", missing.join(", "));
-    vec![Finding::warning(AREA, text).fix(INSTALL)]
 }
 
 /// The sites in use by Sites; `None` where there are none. Or what keeps them from being used.

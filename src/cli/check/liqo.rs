@@ -73,12 +73,12 @@ fn api_server(site: &SiteDefinition, clusters: &[ForeignCluster]) -> Option<Find
         let fix = "kubectl get foreignclusters   # peer with that cluster, or correct the site";
         return Some(Finding::warning(AREA, text).fix(fix));
     };
-    let status = known.api_server.map_or("not said", ApiServerStatus::as_str);
+    let status = known.api_server.map_or("unknown", ApiServerStatus::as_str);
     if known.api_server == Some(ApiServerStatus::Established) {
         let text = format!("site {name}: Liqo reaches the API server of {cluster}");
         return Some(Finding::ok(AREA, text));
     }
-    let text = format!("site {name}: Liqo does not reach the API server of {cluster} ({status}): no pod is sent there");
+    let text = format!("site {name}: Liqo does not report the API server of {cluster} as reached ({status})");
     Some(Finding::warning(AREA, text).fix(format!("kubectl describe foreigncluster {cluster}")))
 }
 
@@ -232,7 +232,7 @@ mod tests {
         let texts: Vec<_> = found.iter().map(|found| &*found.text).collect();
         let expected = [
             "site far is probed by tcp://far:6443: an API server that hangs",
-            "site far: Liqo does not reach the API server of far (Error)",
+            "site far: Liqo does not report the API server of far as reached (Error)",
             "site near: there is no ForeignCluster near",
             "cluster dark has no site of its own: site all",
             "opted in, and offloaded to no cluster: none, shop (NoClusterSelected): their pods stay here",
@@ -260,7 +260,7 @@ mod tests {
             [1, 1]
         );
         assert_eq!(
-            ["ForeignCluster far", "Liqo does not reach", "offloaded to no cluster"].map(said),
+            ["ForeignCluster far", "Liqo does not report", "offloaded to no cluster"].map(said),
             [0, 0, 0]
         );
         assert_eq!(["is probed by tcp://", "strategy Remote: away"].map(said), [1, 1]);

@@ -91,11 +91,11 @@ fn nodes(site: &Site) -> Finding {
     }
     let usable = site.nodes().filter(|node| node.ready && !node.cordoned).count();
     if usable > 0 {
-        let count = site.nodes.len();
-        return Finding::ok(
-            AREA,
-            format!("site {name}: {usable} of {count} nodes Ready and not cordoned"),
+        let text = format!(
+            "site {name}: {usable} of {} nodes Ready and not cordoned",
+            site.nodes.len()
         );
+        return Finding::ok(AREA, text);
     }
     let all: Vec<_> = site.nodes().map(|node| &*node.name).collect();
     let cordoned: Vec<_> = site.nodes().filter(|node| node.ready).map(|node| &*node.name).collect();
@@ -128,10 +128,8 @@ fn probed(site: &Site, place: &Place) -> Finding {
     let Some(link) = link else {
         let endpoints: Vec<_> = site.definition.probes.iter().map(ToString::to_string).collect();
         let endpoints = endpoints.join(", ");
-        return Finding::warning(
-            AREA,
-            format!("site {name} does not answer, seen from here: {endpoints}"),
-        );
+        let text = format!("site {name} does not answer, seen from here: {endpoints}");
+        return Finding::warning(AREA, text);
     };
     let rtt = link.rtt.map(|rtt| format!("RTT {rtt} ms"));
     let loss = link

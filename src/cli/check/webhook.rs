@@ -80,12 +80,8 @@ fn judge_order(of_placed: &Webhook, ours: &[Webhook]) -> Option<Finding> {
         "{OF_PLACED} comes after {}: the API server calls edgeward twice for each pod that is placed",
         first.name
     );
-    let fix = format!(
-        "kubectl patch mutatingwebhookconfiguration {} --type=json -p \
-         '[{{\"op\": \"move\", \"from\": \"/webhooks/{from}\", \"path\": \"/webhooks/{to}\"}}]'",
-        of_placed.configuration
-    );
-    Some(Finding::warning(AREA, text).fix(fix))
+    let operation = format!("\"op\": \"move\", \"from\": \"/webhooks/{from}\", \"path\": \"/webhooks/{to}\"");
+    Some(Finding::warning(AREA, text).fix(patch(of_placed, &operation)))
 }
 
 /// Whether the API server gets answers, by its own count.
@@ -134,11 +130,14 @@ fn select(configuration: &str, ours: &[&Webhook], namespace: &str, found: &Found
 
 /// A patch of one field of an entry.
 pub(super) fn replace(webhook: &Webhook, field: &str, value: &str) -> String {
-    format!(
-        "kubectl patch mutatingwebhookconfiguration {} --type=json -p \
-         '[{{\"op\": \"add\", \"path\": \"/webhooks/{}/{field}\", \"value\": {value}}}]'",
-        webhook.configuration, webhook.position
-    )
+    let path = format!("/webhooks/{}/{field}", webhook.position);
+    let operation = format!("\"op\": \"add\", \"path\": \"{path}\", \"value\": {value}");
+    patch(webhook, &operation)
+}
+
+fn patch(webhook: &Webhook, operation: &str) -> String {
+    let name = &webhook.configuration;
+    format!("kubectl patch mutatingwebhookconfiguration {name} --type=json -p '[{{{operation}}}]'")
 }
 
 /// Host and port of a URL as the API server calls it.
