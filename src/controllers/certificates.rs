@@ -238,7 +238,10 @@ impl Certificates {
                 return Ok(Outcome::Wrote);
             }
             Step::NewAuthority => ("made a CA", stored::put_authority(&mut contents, authority()?)),
-            Step::NewNext => ("made the next CA", stored::put_next(&mut contents, authority()?)),
+            Step::NewNext => (
+                "made the next CA",
+                stored::put(&mut contents, stored::NEXT, authority()?),
+            ),
             Step::Promote => {
                 let leaf = self.leaf(stored.next.as_ref(), now)?;
                 let done = "took over the next CA, and made a certificate of it";
@@ -246,7 +249,7 @@ impl Certificates {
             }
             Step::NewLeaf => {
                 let leaf = self.leaf(stored.authority.as_ref(), now)?;
-                ("made a certificate", stored::put_leaf(&mut contents, leaf))
+                ("made a certificate", stored::put(&mut contents, stored::LEAF, leaf))
             }
         };
         // Else it would be made again and again.

@@ -116,11 +116,8 @@ impl Authority {
     /// [`Fault`] names the first thing that is wrong.
     pub fn read(certificate: &[u8], key: &[u8], service: &Service, now: Timestamp) -> Result<Self, Fault> {
         let pair = Pair::from_pem(certificate, key, now)?;
-        let ours = pair
-            .key
-            .cert
-            .first()
-            .and_then(|der| Some((der, service.authority(der)?)));
+        let ours = pair.key.cert.first();
+        let ours = ours.and_then(|der| Some((der, service.authority(der)?)));
         let (der, certificate) =
             ours.ok_or_else(|| Fault::unusable("the certificate is not an authority that we made for our Service"))?;
         let unusable = |error: rcgen::Error| Fault::unusable(format!("the private key cannot be used: {error}"));

@@ -55,7 +55,7 @@ impl Pair {
     /// # Errors
     /// [`Fault`] names the first thing that is wrong.
     pub fn from_pem(cert: &[u8], key: &[u8], now: Timestamp) -> Result<Self, Fault> {
-        let fault = |words: String| Fault::Unusable(words);
+        let fault = Fault::Unusable;
         let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(cert).collect();
         let chain = chain.map_err(|error| fault(format!("the certificate is not valid PEM: {error}")))?;
         let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| match error {

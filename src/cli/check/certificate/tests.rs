@@ -232,7 +232,7 @@ fn what_the_leader_keeps_nobody_patches() {
     let pair = authority.issue(&[service.dns_name()], now(), life(90)).unwrap();
     let mut contents = Contents::new();
     tls::stored::put_authority(&mut contents, ca.clone());
-    tls::stored::put_leaf(&mut contents, pair);
+    tls::stored::put(&mut contents, tls::stored::LEAF, pair);
     let judged = |bundle: &str, contents: Option<&Contents>| {
         let stored = Stored {
             secret: PairSecret {
