@@ -204,7 +204,7 @@ mod tests {
         let life = SignedDuration::from_hours(2160);
         let pem = authority.issue(&[service().dns_name()], now, life).unwrap();
         let leaf = Pair::from_pem(pem.certificate.as_bytes(), pem.key.as_bytes(), now).unwrap();
-        assert_eq!(leaf.names, ["edgeward.edgeward-system.svc"]);
+        assert_eq!(leaf.names, ["DNSName(edgeward.edgeward-system.svc)"]);
         let certificate = leaf.certificate().unwrap();
         assert_eq!((certificate.made, certificate.ends), (now, at("2027-02-19T12:00:00Z")));
         assert_eq!(vouched(&authority, &leaf, now), Ok(()));

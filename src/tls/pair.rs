@@ -1,6 +1,5 @@
 //! A certificate and its private key, read from PEM and checked before anybody is served with it.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
@@ -8,7 +7,7 @@ use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 use rustls::{Error as TlsError, InconsistentKeys};
-use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
+use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::verification::validity;
 use crate::platform::files::Content;
@@ -43,7 +42,7 @@ pub struct Pair {
     pub key: Arc<CertifiedKey>,
     /// The leaf's end.
     pub not_after: Timestamp,
-    /// DNS names and addresses the leaf is for.
+    /// The alternative names that the leaf is for, for people.
     pub names: Vec<String>,
 }
 
@@ -82,7 +81,9 @@ impl Pair {
         let leaf = parsed.first();
         let leaf = leaf.ok_or_else(|| Fault::unusable("the certificate file holds no CERTIFICATE block"))?;
         let (not_before, not_after) = validity(leaf);
-        let names = names(leaf);
+        let names = leaf.subject_alternative_name().ok().flatten();
+        let names = names.iter().flat_map(|names| &names.value.general_names);
+        let names = names.map(ToString::to_string).collect();
         drop(parsed);
         let key = CertifiedKey::from_der(chain, key, &super::provider()).map_err(|error| match error {
             TlsError::InconsistentKeys(InconsistentKeys::KeyMismatch) => Fault::unusable(
@@ -113,23 +114,6 @@ impl Pair {
     }
 }
 
-fn names(leaf: &X509Certificate<'_>) -> Vec<String> {
-    let Ok(Some(extension)) = leaf.subject_alternative_name() else {
-        return Vec::new();
-    };
-    let address = |bytes: &[u8]| {
-        let v4 = <[u8; 4]>::try_from(bytes).map(IpAddr::from);
-        let address = v4.or_else(|_| <[u8; 16]>::try_from(bytes).map(IpAddr::from));
-        address.ok().map(|address| address.to_string())
-    };
-    let name = |name: &GeneralName<'_>| match name {
-        GeneralName::DNSName(name) => Some((*name).to_owned()),
-        GeneralName::IPAddress(bytes) => address(bytes),
-        _ => None,
-    };
-    extension.value.general_names.iter().filter_map(name).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use rcgen::{CertificateParams, KeyPair, date_time_ymd};
@@ -158,7 +142,7 @@ mod tests {
             now(),
         )
         .expect("good");
-        assert_eq!(pair.names, ["edgeward.example.svc", "127.0.0.1"]);
+        assert_eq!(pair.names, ["DNSName(edgeward.example.svc)", "IPAddress(7f:00:00:01)"]);
         assert_eq!(pair.not_after.to_string(), "2027-01-01T00:00:00Z");
     }
 

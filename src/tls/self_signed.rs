@@ -53,7 +53,12 @@ mod tests {
             namespace: "edgeward-system".into(),
         };
         let (pair, _) = make(&service, now).expect("made");
-        assert_eq!(pair.names, ["edgeward.edgeward-system.svc", "localhost", "127.0.0.1"]);
+        let names = [
+            "DNSName(edgeward.edgeward-system.svc)",
+            "DNSName(localhost)",
+            "IPAddress(7f:00:00:01)",
+        ];
+        assert_eq!(pair.names, names);
         assert_eq!(pair.not_after.to_string(), "2036-11-17T12:00:00Z");
     }
 

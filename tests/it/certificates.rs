@@ -102,7 +102,11 @@ async fn a_replica_without_a_certificate_waits_for_one_and_then_keeps_the_last_g
     let first = shared.served(&contents).await.expect("served");
     // What comes beside it is no other certificate.
     let mut next = contents.clone();
-    stored::put(&mut next, stored::NEXT, Authority::make(&service(), now, LIFE).expect("made"));
+    stored::put(
+        &mut next,
+        stored::NEXT,
+        Authority::make(&service(), now, LIFE).expect("made"),
+    );
     shared.put(&next);
 
     let mut bad = [

@@ -125,37 +125,33 @@ impl SchedulingState {
             return format!("is being deleted{at}");
         }
         if self.node.is_some() {
-            let behind = self.scheduler.as_ref().filter(|_| self.is_silent);
-            return match (behind, self.events.first()) {
+            // What the cluster behind a virtual node says, or else an Event.
+            let said = self.scheduler.as_ref().filter(|_| self.is_silent);
+            return match said.or(self.events.first()) {
                 _ if !self.waiting.is_empty() => format!("is{at}, but does not run whole: {}", self.waiting.join("; ")),
                 _ if self.phase == "Running" => format!("runs{at}"),
-                (Some(said), _) => {
-                    format!("does not run: it is{at}, and waits in the cluster behind that: {said}")
-                }
-                (None, Some(event)) => {
-                    format!("does not run: it is{at}, which says nothing of its containers: {event}")
-                }
-                (None, None) => format!("is{at}, and is being started there"),
+                Some(said) => format!("does not run: it is{at}, and waits there: {said}"),
+                None => format!("is{at}, and is being started there"),
             };
         }
         let others: Vec<_> = self.gates.iter().filter(|gate| **gate != keys.gate).cloned().collect();
         let others = others.join(", ");
-        match (self.held_seconds, &*others) {
-            (Some(seconds), "") => format!("does not run: held by edgeward for {}", duration(seconds)),
-            (Some(seconds), others) => format!(
-                "does not run: held by edgeward for {} (and by gates of others: {others})",
-                duration(seconds)
-            ),
-            (None, "") => {
-                let sent = self.site.as_ref().map(|site| format!("sent to site {site}, "));
-                let said = match &self.scheduler {
-                    Some(said) => format!("kube-scheduler finds no node for it: {said}"),
-                    None => "kube-scheduler has not placed it yet".to_owned(),
-                };
-                format!("does not run: {}{said}", sent.unwrap_or_default())
-            }
-            (None, others) => format!("does not run: gates of others hold it: {others}"),
+        if let Some(seconds) = self.held_seconds {
+            let beside = match &*others {
+                "" => String::new(),
+                others => format!(" (and by gates of others: {others})"),
+            };
+            return format!("does not run: held by edgeward for {}{beside}", duration(seconds));
         }
+        if !others.is_empty() {
+            return format!("does not run: gates of others hold it: {others}");
+        }
+        let sent = self.site.as_ref().map(|site| format!("sent to site {site}, "));
+        let said = match &self.scheduler {
+            Some(said) => format!("kube-scheduler finds no node for it: {said}"),
+            None => "kube-scheduler has not placed it yet".to_owned(),
+        };
+        format!("does not run: {}{said}", sent.unwrap_or_default())
     }
 
     fn is_finished(&self) -> bool {

@@ -284,13 +284,13 @@ fn what_keeps_a_pod_from_running_is_said_first() {
     says(
         json!({"nodeName": "c1"}),
         &json!({"phase": "Pending", "conditions": full}),
-        "does not run: it is on node c1 of site cloud, and waits in the cluster behind that: 0/4 nodes are available",
+        "does not run: it is on node c1 of site cloud, and waits there: 0/4 nodes are available",
     );
     let backing_off = json!([{"type": "PodScheduled", "status": "False", "reason": "OffloadingBackOff"}]);
     says(
         json!({"nodeName": "c1"}),
         &json!({"phase": "Pending", "conditions": backing_off}),
-        "does not run: it is on node c1 of site cloud, and waits in the cluster behind that: OffloadingBackOff",
+        "does not run: it is on node c1 of site cloud, and waits there: OffloadingBackOff",
     );
     says(
         json!({"nodeName": "c1"}),
