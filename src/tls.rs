@@ -34,7 +34,7 @@ mod verification;
 
 pub use authority::{Authority, Pem, Service};
 pub use pair::{Fault, Pair};
-pub(crate) use served::any_server;
+pub(crate) use served::with_anybody;
 pub use served::{Chain, served, shown};
 pub use stored::{Contents, Stored};
 pub(crate) use verification::{validity, vouches};

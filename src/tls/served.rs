@@ -38,7 +38,8 @@ pub async fn served(address: &str, name: &str, authorities: &[Der], now: Timesta
 /// # Errors
 /// Nobody answers here, or not in TLS; in these words. From where the API server is, that may be otherwise.
 pub async fn shown(address: &str, name: &str) -> Result<Chain, String> {
-    let config = any_server().map_err(|error| error.to_string())?;
+    // What is not to be believed must be seen as well.
+    let config = with_anybody().map_err(|error| error.to_string())?;
     let server = ServerName::try_from(name.to_owned());
     let server = server.map_err(|error| format!("{name:?} is no name of a server: {error}"))?;
     let connect = async {
@@ -52,15 +53,15 @@ pub async fn shown(address: &str, name: &str) -> Result<Chain, String> {
     answer.map_err(|error| error.to_string())
 }
 
-/// Settings of a client that takes whatever certificate there is, if the server has its key.
+/// A client that takes every certificate whose key the server has, and brings none.
 ///
 /// # Errors
-/// The crypto provider has no cipher suite for TLS, which would be a fault of the build.
-pub(crate) fn any_server() -> Result<ClientConfig, TlsError> {
+/// Never with our provider.
+pub(crate) fn with_anybody() -> Result<ClientConfig, TlsError> {
     let provider = super::provider();
     let anybody = Arc::new(Anybody(Arc::clone(&provider)));
-    Ok(ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()?
+    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+    Ok(config
         .dangerous()
         .with_custom_certificate_verifier(anybody)
         .with_no_client_auth())

@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use crate::sources::probe::lost::Lost;
-use crate::tls::any_server;
+use crate::tls::with_anybody;
 
 /// Speaks HTTP/1.1 over TLS with whoever answers.
 #[derive(Debug, Default)]
@@ -24,7 +24,7 @@ pub(super) struct Https {
 
 impl Https {
     /// Asks for `path` on this fresh connection, and is content with any status below 500: the server works. The
-    /// certificate is not verified, because nothing secret is sent and only the status is read.
+    /// certificate may be anybody's, because nothing secret is sent and only the status is read.
     pub(super) async fn get(&self, stream: TcpStream, host: &str, port: Option<u16>, path: &str) -> Result<(), Lost> {
         let config = self.config.get_or_init(client_config).clone()?;
         let tls = |error: &dyn std::error::Error| Lost::new(Cause::Tls, format!("the TLS handshake failed: {error}"));
@@ -60,7 +60,7 @@ impl Https {
 }
 
 fn client_config() -> Result<Arc<ClientConfig>, Lost> {
-    let mut config = any_server().map_err(|error| Lost::new(Cause::Tls, error))?;
+    let mut config = with_anybody().map_err(|error| Lost::new(Cause::Tls, error))?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(Arc::new(config))
 }
