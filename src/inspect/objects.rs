@@ -192,10 +192,8 @@ pub async fn events(connection: &Connection, namespace: &str, uid: &str) -> anyh
         event.type_.as_deref() == Some("Warning") || is_of_reflection
     });
     let last = |event: &Event| {
-        let series = event
-            .series
-            .as_ref()
-            .and_then(|series| series.last_observed_time.as_ref());
+        let series = event.series.as_ref();
+        let series = series.and_then(|series| series.last_observed_time.as_ref());
         let time = series.or(event.event_time.as_ref()).map(|time| time.0);
         time.or(event.last_timestamp.as_ref().map(|time| time.0))
     };

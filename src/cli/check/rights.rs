@@ -62,6 +62,7 @@ const LIQO: &str = "foreignclusters.core.liqo.io virtualnodes.offloading.liqo.io
 const NO_PICTURE: &str = "it decides nothing without";
 const NO_EVENT: &str = "no Event tells of a decision without";
 const NO_REPLICAS: &str = "its replicas cannot count each other without";
+const NO_RELEASE: &str = "held pods are never released without";
 const NO_LEADER: &str = "nobody leads, and held pods are never released without";
 const NO_CONFIGURATION: &str = "`serve --config-map` is never ready without";
 const NO_STATUS: &str = "they show no status, and no profile prefers a site, without";
@@ -188,22 +189,13 @@ impl Reviewer<'_> {
             findings.extend(self.lacking(&need).await?);
         }
         // Pods may be changed everywhere, or in the namespaces that opted in. Where none did, none is held yet.
-        let pods = need(
-            "pods",
-            "get patch",
-            (None, None),
-            "held pods are never released without",
-        );
-        let pods = if installation.opted_in == Some(&[]) {
-            pods.or_goes_on()
-        } else {
-            pods
-        };
+        let is_in_use = installation.opted_in != Some(&[]);
+        let level = if is_in_use { Level::Fault } else { Level::Warning };
+        let mut pods = need("pods", "get patch", (None, None), NO_RELEASE);
+        pods.level = level;
         let everywhere = self.lacking(&pods).await?;
-        let opted_in = installation
-            .opted_in
-            .filter(|_| !everywhere.is_empty())
-            .unwrap_or_default();
+        let opted_in = installation.opted_in.unwrap_or_default();
+        let opted_in = if everywhere.is_empty() { &[] } else { opted_in };
         let mut there = Vec::new();
         for namespace in opted_in {
             let place = (Some(*namespace), None);

@@ -10,7 +10,6 @@ use edgeward_core::placement::explain::times;
 use edgeward_core::placement::sentences;
 use edgeward_core::placement::verdict::{Assessment, Verdict};
 use edgeward_core::resources::ResourceList;
-use edgeward_core::units::Quantity;
 use edgeward_core::wire::pod::Pod;
 use json_patch::PatchOperation;
 use serde::Serialize;
@@ -142,14 +141,15 @@ impl From<&Assessment<'_>> for SiteItem {
 
 /// Every resource name to an integer: CPU in millicores, everything else in bytes or units, rounded up.
 pub(super) fn integers(request: &ResourceList<'_>) -> BTreeMap<String, i64> {
-    let integer = |name: &str, quantity: Quantity| match name {
-        "cpu" => quantity.millis(),
-        _ => quantity.units(),
-    };
-    request
-        .iter()
-        .map(|(name, quantity)| (name.clone().into_owned(), integer(name, quantity)))
-        .collect()
+    let integers = request.iter().map(|(name, quantity)| {
+        let integer = if name == "cpu" {
+            quantity.millis()
+        } else {
+            quantity.units()
+        };
+        (name.clone().into_owned(), integer)
+    });
+    integers.collect()
 }
 
 fn is_zero(count: &usize) -> bool {

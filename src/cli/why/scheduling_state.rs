@@ -219,10 +219,8 @@ impl Then {
             true => "not refused".to_owned(),
             false => format!("refused: {}", self.said.join("; ")),
         };
-        let fits = self
-            .fitting_nodes
-            .as_u64()
-            .map(|nodes| format!(", {}", sentences::fits(nodes)));
+        let fits = self.fitting_nodes.as_u64().map(sentences::fits);
+        let fits = fits.map(|fits| format!(", {fits}"));
         let score = self.score.as_f64().map(|score| format!(", score {score}"));
         let eta = match &self.eta_ms {
             Value::Null => "unknown".to_owned(),

@@ -41,10 +41,8 @@ impl Connection {
         let mut secrets = BTreeSet::new();
         for deployment in self.list::<Deployment>(namespace, &ListParams::default()).await? {
             let template = deployment.spec.unwrap_or_default().template;
-            let labels = template
-                .metadata
-                .and_then(|metadata| metadata.labels)
-                .unwrap_or_default();
+            let metadata = template.metadata.unwrap_or_default();
+            let labels = metadata.labels.unwrap_or_default();
             let is_behind = selector.iter().all(|(key, value)| labels.get(key) == Some(value));
             if let (Some(pod), true) = (template.spec, is_behind && !selector.is_empty()) {
                 let name = deployment.metadata.name.unwrap_or_default();
@@ -79,11 +77,8 @@ fn find(namespace: &str, pod: &PodSpec) -> anyhow::Result<Option<PairSecret>> {
     for container in &pod.containers {
         let value = |name| option(container, name).map(Option::unwrap_or_default);
         if let Some(name) = value("--self-managed") {
-            let name = if name.is_empty() || name.starts_with('-') {
-                SELF_MANAGED
-            } else {
-                name
-            };
+            let is_named = !name.is_empty() && !name.starts_with('-');
+            let name = if is_named { name } else { SELF_MANAGED };
             return Ok(Some(secret(name, "tls.crt", "tls.key", true)));
         }
         if value("--self-signed").is_some() {
