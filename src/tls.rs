@@ -13,7 +13,6 @@ use axum_server::tls_rustls::RustlsConfig;
 use edgeward_core::units::Micros;
 use jiff::Timestamp;
 use rustls::crypto::{CryptoProvider, ring};
-use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoServerSessionStorage, ResolvesServerCert, ResolvesServerCertUsingSni, ServerConfig};
 use rustls::sign::SingleCertAndKey;
 use tokio::sync::watch;
@@ -370,7 +369,7 @@ impl Current {
         Ok(Self {
             pair: ArcSwapOption::empty(),
             clients: ArcSwapOption::empty(),
-            settings: RustlsConfig::from_config(settings(None, None)?),
+            settings: RustlsConfig::from_config(settings(None, None, clock.wall())?),
             clock,
             metrics,
         })
@@ -407,8 +406,7 @@ impl Current {
 
     fn publish(&self) {
         let (pair, clients) = (self.pair.load_full(), self.clients.load_full());
-        let clients = clients.map(|clients| clients.verifier(self.clock.wall()));
-        match settings(pair.as_deref(), clients) {
+        match settings(pair.as_deref(), clients.as_deref(), self.clock.wall()) {
             Ok(settings) => self.settings.reload_from_config(settings),
             Err(error) => tracing::error!(error = format!("{error:#}"), "the old TLS settings stay"),
         }
@@ -417,21 +415,19 @@ impl Current {
 
 /// TLS 1.2 and 1.3, [`ALPN`] only, and this pair whatever name the client asks for: the API server may call us by Service name or
 /// by URL, and the name is its business to check. Without a pair, or where no client could be verified, every handshake fails.
-fn settings(
-    pair: Option<&Pair>,
-    clients: Option<Option<Arc<dyn ClientCertVerifier>>>,
-) -> anyhow::Result<Arc<ServerConfig>> {
+fn settings(pair: Option<&Pair>, clients: Option<&ClientCa>, now: Timestamp) -> anyhow::Result<Arc<ServerConfig>> {
     let builder = ServerConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])
         .context("TLS cannot be set up")?;
-    let pair = pair.filter(|_| !matches!(clients, Some(None)));
+    let verifier = clients.and_then(|clients| clients.verifier(now));
+    let pair = pair.filter(|_| clients.is_none() || verifier.is_some());
     let pair: Arc<dyn ResolvesServerCert> = match pair {
         Some(pair) => Arc::new(SingleCertAndKey::from(Arc::clone(&pair.key))),
         None => Arc::new(ResolvesServerCertUsingSni::new()),
     };
-    let mut settings = match clients.flatten() {
-        Some(clients) => {
-            let mut settings = builder.with_client_cert_verifier(clients).with_cert_resolver(pair);
+    let mut settings = match verifier {
+        Some(verifier) => {
+            let mut settings = builder.with_client_cert_verifier(verifier).with_cert_resolver(pair);
             // A session that is resumed is judged by the authorities of when it began.
             settings.session_storage = Arc::new(NoServerSessionStorage {});
             settings.send_tls13_tickets = 0;
