@@ -6,6 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::ServiceAccount;
+use kube::api::ListParams;
 use serde::Serialize;
 
 use crate::inspect::installation::Connection;
@@ -63,9 +64,11 @@ impl Connection {
     /// How many replicas a Deployment is to have; `None` if there is none of this name.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// Deployments cannot be listed.
     pub async fn wanted_replicas(&self, namespace: &str, deployment: &str) -> anyhow::Result<Option<i32>> {
-        let found = self.get::<Deployment>(namespace, deployment).await?;
+        // To list is what `helm test` may.
+        let of_name = ListParams::default().fields(&format!("metadata.name={deployment}"));
+        let found = self.list::<Deployment>(namespace, &of_name).await?.pop();
         Ok(found.map(|found| found.spec.and_then(|spec| spec.replicas).unwrap_or(1)))
     }
 
