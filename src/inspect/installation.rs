@@ -331,4 +331,36 @@ mod tests {
         assert!(!webhook.creates_pods && webhook.selects("shop", &Labels::new()));
         assert_eq!((&*webhook.failure_policy, webhook.timeout_seconds), ("Fail", 10));
     }
+
+    #[tokio::test]
+    async fn a_right_is_asked_for_as_kubectl_writes_it() {
+        let service = tower::service_fn(|request: http::Request<kube::client::Body>| async move {
+            let body = request.into_body().collect_bytes().await.unwrap();
+            let asked: serde_json::Value = serde_json::from_slice(&body).unwrap();
+            let attributes = json!({
+                "group": "edgeward.io", "resource": "sites", "subresource": "status", "verb": "patch", "namespace": "edge",
+            });
+            assert_eq!(asked["spec"]["resourceAttributes"], attributes);
+            let groups = [
+                "system:authenticated",
+                "system:serviceaccounts",
+                "system:serviceaccounts:edge",
+                "more",
+            ];
+            assert_eq!(asked["spec"]["groups"], json!(groups));
+            let answer = json!({"spec": {}, "status": {"allowed": true}}).to_string();
+            let answer = http::Response::new(kube::client::Body::from(answer.into_bytes()));
+            Ok::<_, std::convert::Infallible>(answer)
+        });
+        let connection = Connection::to(kube::Client::new(service, "default"));
+        let right = Right {
+            resource: "sites.edgeward.io/status",
+            verb: "patch",
+            namespace: Some("edge"),
+            name: None,
+        };
+        let more = ["more".to_owned()];
+        let may = connection.may("system:serviceaccount:edge:me", &more, &right);
+        assert!(may.await.unwrap());
+    }
 }

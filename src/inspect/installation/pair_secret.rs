@@ -39,12 +39,15 @@ impl Connection {
         let found = self.get::<Service>(namespace, service).await?;
         let selector = found.and_then(|found| found.spec?.selector).unwrap_or_default();
         let mut secrets = BTreeSet::new();
+        if selector.is_empty() {
+            return Ok(secrets);
+        }
         for deployment in self.list::<Deployment>(namespace, &ListParams::default()).await? {
             let template = deployment.spec.unwrap_or_default().template;
             let metadata = template.metadata.unwrap_or_default();
             let labels = metadata.labels.unwrap_or_default();
             let is_behind = selector.iter().all(|(key, value)| labels.get(key) == Some(value));
-            if let (Some(pod), true) = (template.spec, is_behind && !selector.is_empty()) {
+            if let (Some(pod), true) = (template.spec, is_behind) {
                 let name = deployment.metadata.name.unwrap_or_default();
                 secrets.extend(find(namespace, &pod).with_context(|| format!("deployment {namespace}/{name}"))?);
             }
