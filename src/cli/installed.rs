@@ -18,6 +18,14 @@ pub(super) const NAMESPACE: &str = "edgeward-system";
 /// The domain that commands assume where none is named.
 pub(super) const DOMAIN: &str = "example.io";
 
+/// The option that names another domain.
+pub(super) fn domain_option(domain: &str) -> String {
+    match domain {
+        DOMAIN => String::new(),
+        other => format!(" --domain={other}"),
+    }
+}
+
 /// Name of the Lease there, unless `serve` has another `--service`.
 pub(super) const LEASE: &str = "edgeward";
 

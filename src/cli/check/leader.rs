@@ -7,7 +7,7 @@ use edgeward_core::model::pod_record::HeldPod;
 use jiff::{SignedDuration, Timestamp};
 
 use super::finding::Finding;
-use crate::cli::installed::{DOMAIN, LEASE};
+use crate::cli::installed::{LEASE, domain_option};
 use crate::inspect::Connection;
 use crate::inspect::installation::{Lead, Leaderless};
 use crate::platform::clock::Clock;
@@ -90,10 +90,7 @@ pub(super) fn start(namespace: &str, wanted: Option<i32>) -> String {
 
 /// What a person may do instead.
 fn way_out(first: &str, domain: &str) -> String {
-    let of_domain = match domain {
-        DOMAIN => String::new(),
-        domain => format!(" --domain={domain}"),
-    };
+    let of_domain = domain_option(domain);
     format!("   # {first}; `edgeward release --all{of_domain}` lets held pods go without")
 }
 

@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::scheduling_state::{Decided, SchedulingState, Then, duration};
-use crate::cli::installed::DOMAIN;
+use crate::cli::installed::domain_option;
 use crate::cli::review::report::{ProfileItem, SiteItem, harmless};
 use crate::controllers::events::{bounds, in_words};
 use crate::inspect::installation::Leaderless;
@@ -73,10 +73,7 @@ impl Queue {
             ),
         };
         let Subject { namespace, name, .. } = subject;
-        let domain = match &*config.keys.domain {
-            DOMAIN => String::new(),
-            other => format!(" --domain {other}"),
-        };
+        let domain = domain_option(&config.keys.domain);
         Some(format!(
             "nobody releases it: {nobody}; start a replica, or remove its gate: edgeward release {name} -n {namespace}{domain}"
         ))
