@@ -4,7 +4,7 @@
 default:
     @just --list
 
-# Three scenarios against the real TLS server, on loopback; needs nothing but cargo.
+# Three pods in three situations; needs nothing but cargo.
 demo:
     cargo run --release -- demo
 

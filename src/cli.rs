@@ -10,6 +10,7 @@ mod documents;
 mod fleet;
 mod installed;
 mod man;
+mod output;
 mod profile;
 mod release;
 mod review;
@@ -104,6 +105,19 @@ fn sentence(error: &anyhow::Error) -> String {
 fn is_name(text: &str) -> bool {
     let is_allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-.".contains(c);
     text.chars().any(char::is_alphanumeric) && text.chars().all(is_allowed)
+}
+
+/// The name of an object.
+fn name(text: &str) -> Result<String, String> {
+    match is_name(text) {
+        true => Ok(text.to_owned()),
+        false => Err("not a name in Kubernetes: lower-case letters, digits, `-` and `.`".to_owned()),
+    }
+}
+
+/// That of a command that reads a file: whether that has faults.
+fn exit_code(is_faulty: bool) -> ExitCode {
+    if is_faulty { 3.into() } else { ExitCode::SUCCESS }
 }
 
 /// `[NAMESPACE/]NAME` of an object, as it was written.

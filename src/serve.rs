@@ -91,12 +91,10 @@ impl Server {
         // Before a self-signed CA is written over that of the process that has the port.
         let (admission_socket, admission) = bind(options.listen, ADMISSION)?;
         let (health_socket, health) = bind(options.health_listen, HEALTH)?;
-        let mut certificates = Certificates::load(&options.tls, clock, Arc::clone(&metrics)).await?;
-        if let Some(client_ca) = &options.client_ca {
-            certificates = certificates.only_for(client_ca).await?;
-        }
+        let client_ca = options.client_ca.as_deref();
+        let certificates = Certificates::load(&options.tls, client_ca, clock, Arc::clone(&metrics)).await?;
         let awaited = certificates.is_awaited().then(|| readiness.require(CERTIFICATE));
-        let tls = certificates.server_config()?;
+        let tls = certificates.settings();
         let ca_bundle = certificates.ca_bundle().map(str::to_owned);
 
         let mut supervisor = Supervisor::default();

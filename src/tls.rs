@@ -1,24 +1,25 @@
 //! The serving certificate: where it comes from, how it is checked, and how it changes under a running server. And who may
 //! connect, where that is not everybody.
 //!
-//! The handshake reads the pair through an [`ArcSwapOption`]: one asynchronous writer, synchronous readers, no lock. A
-//! connection keeps the certificate it was opened with.
+//! Every change makes new TLS settings, which axum-server takes over. A connection keeps the certificate it was opened with.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use arc_swap::{ArcSwap, ArcSwapOption};
+use anyhow::{Context as _, anyhow};
+use arc_swap::ArcSwapOption;
+use axum_server::tls_rustls::RustlsConfig;
 use edgeward_core::units::Micros;
 use jiff::Timestamp;
 use rustls::crypto::{CryptoProvider, ring};
-use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert, ServerConfig};
-use rustls::sign::CertifiedKey;
+use rustls::server::{NoServerSessionStorage, ResolvesServerCert, ResolvesServerCertUsingSni, ServerConfig};
+use rustls::sign::SingleCertAndKey;
 use tokio::sync::watch;
 
 use crate::instruments::metrics::{Metrics, Reload, TlsMaterial};
 use crate::platform::clock::Clock;
-use crate::platform::files::{Unreadable, Watch};
+use crate::platform::files::{Content, Watch};
 
 mod authorities;
 mod authority;
@@ -31,25 +32,21 @@ pub mod stored;
 mod verification;
 
 pub use authority::{Authority, Pem, Service};
-pub use clients::ClientCaFault;
 pub use pair::{Fault, Pair};
 pub(crate) use served::with_anybody;
 pub use served::{Chain, served, shown};
 pub use stored::{Contents, Stored};
-pub(crate) use verification::{validity, verify};
+pub(crate) use verification::{validity, vouches};
 
 use authorities::Authorities;
-use clients::{ClientCa, Clients};
+use clients::ClientCa;
 
 /// The only application protocol we offer. It is what the API server uses towards a Service, and HTTP/1.1's
 /// `Connection: close` is how we drain.
 pub const ALPN: &[u8] = b"http/1.1";
 
-/// How often it is said that a certificate is served past its end.
+/// How often ends are looked at.
 const OVER: Duration = Duration::from_secs(60);
-
-/// How often it is said that an authority of clients has expired.
-const EXPIRED: Duration = Duration::from_secs(3_600);
 
 /// How often a certificate that is not valid yet is tried again.
 const EARLY: Duration = Duration::from_secs(1);
@@ -86,64 +83,13 @@ pub enum Source {
     },
 }
 
-/// There is no certificate to start with.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// A file cannot be read.
-    #[error("the TLS certificate and key cannot be read: {0}")]
-    Unreadable(#[from] Unreadable),
-    /// The files hold nothing that could be served.
-    #[error("the TLS certificate {} with key {} cannot be used: {fault}", cert.display(), key.display())]
-    Refused {
-        /// The certificate's file.
-        cert: PathBuf,
-        /// The key's file.
-        key: PathBuf,
-        /// What is wrong.
-        #[source]
-        fault: Fault,
-    },
-    /// The file with authorities of clients cannot be read.
-    #[error("--client-ca cannot be read: {0}")]
-    ClientCaUnreadable(#[source] Unreadable),
-    /// The file with authorities of clients holds none.
-    #[error("--client-ca {} cannot be used: {fault}", path.display())]
-    ClientCa {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        #[source]
-        fault: ClientCaFault,
-    },
-    /// A certificate could not be made.
-    #[error("the self-signed certificate cannot be made: {0}")]
-    Generate(#[from] rcgen::Error),
-    /// The certificate we made does not pass our own checks.
-    #[error("the self-signed certificate cannot be used: {0}")]
-    Generated(#[source] Fault),
-    /// The CA bundle cannot be written.
-    #[error("the CA bundle {} cannot be written: {source}", path.display())]
-    Write {
-        /// Where to.
-        path: PathBuf,
-        /// Why.
-        #[source]
-        source: std::io::Error,
-    },
-    /// The crypto provider has no cipher suite for TLS 1.2 or 1.3.
-    #[error("TLS cannot be set up: {0}")]
-    Setup(#[from] rustls::Error),
-}
-
 /// The certificate being served, and what may replace it; and who may connect.
 #[derive(Debug)]
 pub struct Certificates {
-    current: Arc<Current>,
+    current: Current,
     ca_bundle: Option<String>,
     origin: Origin,
-    clients: Option<(Arc<Clients>, Watch)>,
-    clock: Clock,
-    metrics: Arc<Metrics>,
+    client_ca: Option<Watch>,
 }
 
 /// What may replace the certificate.
@@ -155,27 +101,34 @@ enum Origin {
 }
 
 impl Certificates {
-    /// Reads or makes the first pair; of a Secret, that is left to [`Self::follow`].
+    /// Reads or makes the first pair; of a Secret, that is left to [`Self::follow`]. With a file in PEM, only clients with a
+    /// certificate of an authority in it may connect.
     ///
     /// # Errors
-    /// There is no usable pair. At start that is final: a server without a certificate answers nobody.
-    pub async fn load(source: &Source, clock: Clock, metrics: Arc<Metrics>) -> Result<Self, Error> {
+    /// There is no usable pair, or no usable authority. At start that is final: a server without a certificate answers nobody.
+    pub async fn load(
+        source: &Source,
+        client_ca: Option<&Path>,
+        clock: Clock,
+        metrics: Arc<Metrics>,
+    ) -> anyhow::Result<Self> {
         let (pair, ca_bundle, origin) = match source {
             Source::Files { cert, key } => {
-                let (watch, contents) = Watch::open(vec![cert.clone(), key.clone()]).await?;
-                let pair = Pair::from_contents(&contents, clock.wall()).map_err(|fault| Error::Refused {
-                    cert: cert.clone(),
-                    key: key.clone(),
-                    fault,
+                let opened = Watch::open(vec![cert.clone(), key.clone()]).await;
+                let (watch, contents) =
+                    opened.map_err(|error| anyhow!("the TLS certificate and key cannot be read: {error}"))?;
+                let pair = Pair::from_contents(&contents, clock.wall()).map_err(|fault| {
+                    let (cert, key) = (cert.display(), key.display());
+                    anyhow!("the TLS certificate {cert} with key {key} cannot be used: {fault}")
                 })?;
                 (Some(pair), None, Origin::Files(watch))
             }
             Source::SelfSigned { directory, service } => {
-                let made = self_signed::make(service, clock.wall())?;
+                let (pair, bundle) = self_signed::make(service, clock.wall())?;
                 if let Some(directory) = directory {
-                    self_signed::write_bundle(directory, &made.ca_bundle)?;
+                    self_signed::write_bundle(directory, &bundle)?;
                 }
-                (Some(made.pair), Some(made.ca_bundle), Origin::Made)
+                (Some(pair), Some(bundle), Origin::Made)
             }
             Source::Secret {
                 contents,
@@ -187,36 +140,26 @@ impl Certificates {
                 (None, None, origin)
             }
         };
-        let current = Arc::<Current>::default();
+        let current = Current::new(clock, metrics)?;
         if let Some(pair) = pair {
-            current.take_over(pair, "serving certificate", &metrics);
+            current.take_over(pair, "serving certificate");
         }
+        let client_ca = match client_ca {
+            Some(path) => {
+                let opened = Watch::open(vec![path.to_owned()]).await;
+                let (watch, contents) = opened.map_err(|error| anyhow!("--client-ca cannot be read: {error}"))?;
+                let authorities = ClientCa::from_contents(&contents, clock.wall());
+                let unusable = |fault| anyhow!("--client-ca {} cannot be used: {fault}", path.display());
+                current.let_in(authorities.map_err(unusable)?);
+                Some(watch)
+            }
+            None => None,
+        };
         Ok(Self {
             current,
             ca_bundle,
             origin,
-            clients: None,
-            clock,
-            metrics,
-        })
-    }
-
-    /// From now on only clients with a certificate of an authority in this PEM file may connect.
-    ///
-    /// # Errors
-    /// The file cannot be read or holds no usable authority.
-    pub async fn only_for(self, client_ca: &Path) -> Result<Self, Error> {
-        let opened = Watch::open(vec![client_ca.to_owned()]).await;
-        let (watch, contents) = opened.map_err(Error::ClientCaUnreadable)?;
-        let authorities = ClientCa::from_contents(&contents, self.clock.wall()).map_err(|fault| Error::ClientCa {
-            path: client_ca.to_owned(),
-            fault,
-        })?;
-        announce_client_ca(&authorities);
-        let clients = Arc::new(Clients(ArcSwap::from_pointee(authorities)));
-        Ok(Self {
-            clients: Some((clients, watch)),
-            ..self
+            client_ca,
         })
     }
 
@@ -229,105 +172,89 @@ impl Certificates {
     /// Whether there is no certificate yet.
     #[must_use]
     pub fn is_awaited(&self) -> bool {
-        self.current.0.load().is_none()
+        self.current.pair.load().is_none()
     }
 
-    /// Rustls settings that serve the current pair: TLS 1.2 and 1.3, [`ALPN`] only. While there is none, every handshake
-    /// fails. Needs no process-wide crypto provider.
-    ///
-    /// # Errors
-    /// [`Error::Setup`], which would be a fault of the build.
-    pub fn server_config(&self) -> Result<Arc<ServerConfig>, Error> {
-        let config = ServerConfig::builder_with_provider(provider())
-            .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])?;
-        let certificate = Arc::clone(&self.current) as Arc<dyn ResolvesServerCert>;
-        let mut config = match &self.clients {
-            Some((clients, _)) => {
-                let clients = Arc::clone(clients) as Arc<dyn rustls::server::danger::ClientCertVerifier>;
-                let mut config = config
-                    .with_client_cert_verifier(clients)
-                    .with_cert_resolver(certificate);
-                // A session that is resumed is judged by the authorities of when it began.
-                config.session_storage = Arc::new(NoServerSessionStorage {});
-                config.send_tls13_tickets = 0;
-                config
-            }
-            None => config.with_no_client_auth().with_cert_resolver(certificate),
-        };
-        config.alpn_protocols = vec![ALPN.to_vec()];
-        Ok(Arc::new(config))
+    /// Settings that always serve the current pair. While there is none, every handshake fails.
+    #[must_use]
+    pub fn settings(&self) -> RustlsConfig {
+        self.current.settings.clone()
     }
 
     /// Takes over every good pair, and every good set of authorities of clients, for ever; a bad one is refused and the old
     /// one kept, with a warning and a count. A pair that is not valid yet is tried again until it is. That a certificate is
     /// served past its end is said every minute. `loaded` is called when there is a certificate.
     pub async fn follow(self, loaded: impl FnOnce() + Send) {
-        let Self {
-            current,
-            origin,
-            clients,
-            clock,
-            metrics,
-            ..
-        } = self;
+        let (current, clock) = (&self.current, self.current.clock);
         let renew = async {
-            match origin {
+            match self.origin {
                 Origin::Files(watch) => {
                     loaded();
-                    follow_files(watch, &current, clock, &metrics).await;
+                    let read = |contents: &[Content]| {
+                        let pair = Pair::from_contents(contents, clock.wall())?;
+                        current.take_over(pair, "certificate reloaded");
+                        Ok(())
+                    };
+                    follow_files(watch, TlsMaterial::Certificate, &current.metrics, read).await;
                 }
                 Origin::Made => loaded(),
                 Origin::Secret(contents, service, authorities) => {
-                    follow_secret(contents, &service, authorities, &current, loaded, clock, &metrics).await;
+                    follow_secret(contents, &service, authorities, current, loaded).await;
                 }
             }
         };
         let judge = async {
-            if let Some((clients, watch)) = clients {
-                tokio::join!(
-                    follow_client_ca(watch, &clients, clock, &metrics),
-                    warn_of_expired(&clients, clock)
-                );
+            if let Some(watch) = self.client_ca {
+                let read = |contents: &[Content]| {
+                    current.let_in(ClientCa::from_contents(contents, clock.wall())?);
+                    Ok(())
+                };
+                follow_files(watch, TlsMaterial::ClientCa, &current.metrics, read).await;
             }
         };
-        tokio::join!(renew, judge, warn_when_over(&current, clock));
+        tokio::join!(renew, judge, watch_ends(current));
     }
 }
 
-async fn follow_files(mut watch: Watch, current: &Current, clock: Clock, metrics: &Metrics) {
-    const OF: TlsMaterial = TlsMaterial::Certificate;
-    // Beginning of the pair in the files, while it is refused for that.
+/// Has every other content of these files taken over. What is refused or cannot be read changes nothing.
+async fn follow_files(
+    mut watch: Watch,
+    of: TlsMaterial,
+    metrics: &Metrics,
+    take_over: impl Fn(&[Content]) -> Result<(), Fault>,
+) {
+    let what = match of {
+        TlsMaterial::Certificate => "certificate",
+        TlsMaterial::ClientCa => "client CA",
+    };
+    // Beginning of the certificate in the files, while it is refused for that.
     let mut early = None;
     loop {
         let contents = match watch.changed().await {
             Ok(contents) => contents,
             Err(error) => {
-                metrics.tls_reload(OF, Reload::Unreadable);
-                tracing::warn!(%error, "certificate files cannot be read, the old certificate stays");
+                metrics.tls_reload(of, Reload::Unreadable);
+                tracing::warn!(%error, "the new {what} cannot be read, the old {what} stays");
                 continue;
             }
         };
-        match Pair::from_contents(&contents, clock.wall()) {
-            Ok(pair) => {
-                current.take_over(pair, "certificate reloaded", metrics);
-                metrics.tls_reload(OF, Reload::Loaded);
-                early = None;
+        let taken = take_over(&contents);
+        let begins = match &taken {
+            Err(Fault::NotYetValid { not_before }) => Some(*not_before),
+            _ => None,
+        };
+        match taken {
+            Ok(()) => metrics.tls_reload(of, Reload::Loaded),
+            Err(fault) if begins.is_none() || begins != early => {
+                metrics.tls_reload(of, Reload::Refused);
+                tracing::warn!(error = %fault, "new {what} refused, the old {what} stays");
             }
-            Err(fault) => {
-                let begins = match &fault {
-                    Fault::NotYetValid { not_before } => Some(*not_before),
-                    _ => None,
-                };
-                if begins.is_none() || begins != early {
-                    metrics.tls_reload(OF, Reload::Refused);
-                    tracing::warn!(error = %fault, "new certificate refused, the old certificate stays");
-                }
-                if begins.is_some() {
-                    watch.again();
-                }
-                early = begins;
-            }
+            Err(_) => {}
         }
+        if begins.is_some() {
+            watch.again();
+        }
+        early = begins;
     }
 }
 
@@ -337,24 +264,23 @@ async fn follow_secret(
     mut authorities: Authorities,
     current: &Current,
     loaded: impl FnOnce() + Send,
-    clock: Clock,
-    metrics: &Metrics,
 ) {
+    let metrics = &current.metrics;
     let mut loaded = Some(loaded);
     // What was said last against what is in it.
     let mut said = String::new();
     loop {
         let seen = contents.borrow_and_update().clone().unwrap_or_default();
-        let now = clock.now();
+        let now = current.clock.now();
         let stored = Stored::read(&seen, service, now.wall);
         let wait = authorities.wait(&stored, current, now);
-        let (is_usable, faults) = take_stored(stored, wait.is_none(), current, metrics);
-        let is_early = faults
-            .iter()
-            .any(|(_, fault)| matches!(fault, Fault::NotYetValid { .. }));
-        let faults: Vec<_> = faults.iter().map(|(key, fault)| format!("{key}: {fault}")).collect();
-        let faults = faults.join("; ");
-        if is_usable {
+        let is_early = stored.early().is_some();
+        let faults = stored.faults();
+        if let Some(pair) = stored.leaf {
+            if wait.is_none() && !current.is(&pair) {
+                current.take_over(pair, "certificate loaded");
+                metrics.tls_reload(TlsMaterial::Certificate, Reload::Loaded);
+            }
             said.clear();
             if let Some(loaded) = loaded.take() {
                 loaded();
@@ -365,10 +291,9 @@ async fn follow_secret(
                 None => "the old certificate stays",
                 Some(_) => "not ready until there is one",
             };
-            said = match faults.is_empty() {
-                true => "there is none".to_owned(),
-                false => faults,
-            };
+            said = Some(faults)
+                .filter(|faults| !faults.is_empty())
+                .unwrap_or("there is none".to_owned());
             tracing::warn!(
                 error = said,
                 "the Secret holds no certificate that can be served, {instead}"
@@ -386,72 +311,34 @@ async fn follow_secret(
     }
 }
 
-/// Whether there is a leaf to serve, which is served from now on if it `may` be, and what cannot be used.
-fn take_stored(stored: Stored, may: bool, current: &Current, metrics: &Metrics) -> (bool, Vec<(&'static str, Fault)>) {
-    let is_usable = stored.leaf.is_some();
-    if let Some(pair) = stored.leaf.filter(|pair| may && !current.is(pair)) {
-        current.take_over(pair, "certificate loaded", metrics);
-        metrics.tls_reload(TlsMaterial::Certificate, Reload::Loaded);
-    }
-    (is_usable, stored.faults)
-}
-
-async fn follow_client_ca(mut watch: Watch, clients: &Clients, clock: Clock, metrics: &Metrics) {
-    const OF: TlsMaterial = TlsMaterial::ClientCa;
+/// Says each minute that the certificate being served is past its end, which API servers refuse, so that every pod is created
+/// undecided; and which authorities of clients are, by whom nobody is let in any more.
+async fn watch_ends(current: &Current) {
     loop {
-        let contents = match watch.changed().await {
-            Ok(contents) => contents,
-            Err(error) => {
-                metrics.tls_reload(OF, Reload::Unreadable);
-                tracing::warn!(%error, "the authorities of clients cannot be read, the old ones stay");
-                continue;
-            }
-        };
-        match ClientCa::from_contents(&contents, clock.wall()) {
-            Ok(authorities) => {
-                announce_client_ca(&authorities);
-                clients.0.store(Arc::new(authorities));
-                metrics.tls_reload(OF, Reload::Loaded);
-            }
-            Err(fault) => {
-                metrics.tls_reload(OF, Reload::Refused);
-                tracing::warn!(error = %fault, "new authorities of clients refused, the old ones stay");
+        let now = current.clock.wall();
+        let mut pause = OVER;
+        if let Some(ends) = current.ends() {
+            match Duration::try_from(ends.duration_since(now)) {
+                Ok(left) => pause = pause.min(left.saturating_add(EARLY)),
+                Err(_) => {
+                    tracing::error!(not_after = %ends, "the certificate being served is past its end: no API server accepts it");
+                }
             }
         }
-    }
-}
-
-fn announce_client_ca(authorities: &ClientCa) {
-    tracing::info!(not_after = %authorities.not_after(), "only clients with a certificate may connect");
-}
-
-/// Clients of such an authority are refused.
-async fn warn_of_expired(clients: &Clients, clock: Clock) {
-    loop {
-        for authority in clients.0.load().expired(clock.wall()) {
-            tracing::warn!(
-                subject = authority.subject,
-                not_after = %authority.not_after,
-                "a CA of --client-ca has expired: its clients are refused"
-            );
+        for authority in current.clients.load().iter().flat_map(|clients| &clients.0) {
+            match Duration::try_from(authority.not_after.duration_since(now)) {
+                Ok(left) => pause = pause.min(left.saturating_add(EARLY)),
+                Err(_) => tracing::warn!(
+                    subject = authority.subject,
+                    not_after = %authority.not_after,
+                    "a CA of --client-ca has expired: its clients are refused"
+                ),
+            }
         }
-        tokio::time::sleep(EXPIRED).await;
-    }
-}
-
-/// The API server refuses such a certificate, so every pod is created undecided.
-async fn warn_when_over(current: &Current, clock: Clock) {
-    loop {
-        let ends = current.ends();
-        let left = ends.map(|ends| ends.duration_since(clock.wall()));
-        if let (Some(ends), Some(left)) = (ends, left)
-            && left.is_negative()
-        {
-            tracing::error!(not_after = %ends, "the certificate being served is past its end: no API server accepts it");
+        if current.clients.load().is_some() {
+            current.publish();
         }
-        let left = left.and_then(|left| Duration::try_from(left).ok());
-        let past = left.map_or(OVER, |left| left.saturating_add(EARLY));
-        tokio::time::sleep(past.min(OVER)).await;
+        tokio::time::sleep(pause).await;
     }
 }
 
@@ -466,38 +353,90 @@ fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
 }
 
-/// Answers every handshake with the pair of the moment, whatever name the client asks for: the API server may call
-/// us by Service name or by URL, and the name is its business to check.
-#[derive(Debug, Default)]
-struct Current(ArcSwapOption<Pair>);
+/// What is served, and to whom. An authority of clients is dropped when it has expired.
+#[derive(Debug)]
+struct Current {
+    pair: ArcSwapOption<Pair>,
+    clients: ArcSwapOption<ClientCa>,
+    /// Made of both, and made again when one changes. Connections keep the settings that they were opened with.
+    settings: RustlsConfig,
+    clock: Clock,
+    metrics: Arc<Metrics>,
+}
 
 impl Current {
+    fn new(clock: Clock, metrics: Arc<Metrics>) -> anyhow::Result<Self> {
+        Ok(Self {
+            pair: ArcSwapOption::empty(),
+            clients: ArcSwapOption::empty(),
+            settings: RustlsConfig::from_config(settings(None, None, clock.wall())?),
+            clock,
+            metrics,
+        })
+    }
+
     fn ends(&self) -> Option<Timestamp> {
-        self.0.load().as_ref().map(|pair| pair.not_after)
+        self.pair.load().as_ref().map(|pair| pair.not_after)
     }
 
     fn is(&self, pair: &Pair) -> bool {
-        let current = self.0.load();
+        let current = self.pair.load();
         current
             .as_ref()
             .is_some_and(|current| current.key.cert == pair.key.cert)
     }
 
-    fn take_over(&self, pair: Pair, message: &'static str, metrics: &Metrics) {
-        metrics.certificate_not_after.set(pair.not_after.as_second());
+    fn take_over(&self, pair: Pair, message: &'static str) {
+        self.metrics.certificate_not_after.set(pair.not_after.as_second());
         let names = pair.names.join(",");
         tracing::info!(names, not_after = %pair.not_after, chain = pair.key.cert.len(), "{message}");
         if pair.names.is_empty() {
             tracing::warn!("the certificate has no subject alternative name: the API server will not accept it");
         }
-        self.0.store(Some(Arc::new(pair)));
+        self.pair.store(Some(Arc::new(pair)));
+        self.publish();
+    }
+
+    /// From now on only clients of these may connect.
+    fn let_in(&self, clients: ClientCa) {
+        tracing::info!(not_after = %clients.not_after(), "only clients with a certificate may connect");
+        self.clients.store(Some(Arc::new(clients)));
+        self.publish();
+    }
+
+    fn publish(&self) {
+        let (pair, clients) = (self.pair.load_full(), self.clients.load_full());
+        match settings(pair.as_deref(), clients.as_deref(), self.clock.wall()) {
+            Ok(settings) => self.settings.reload_from_config(settings),
+            Err(error) => tracing::error!(error = format!("{error:#}"), "the old TLS settings stay"),
+        }
     }
 }
 
-impl ResolvesServerCert for Current {
-    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        self.0.load().as_ref().map(|pair| Arc::clone(&pair.key))
-    }
+/// TLS 1.2 and 1.3, [`ALPN`] only, and this pair whatever name the client asks for: the API server may call us by Service name or
+/// by URL, and the name is its business to check. Without a pair, or where no client could be verified, every handshake fails.
+fn settings(pair: Option<&Pair>, clients: Option<&ClientCa>, now: Timestamp) -> anyhow::Result<Arc<ServerConfig>> {
+    let builder = ServerConfig::builder_with_provider(provider())
+        .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])
+        .context("TLS cannot be set up")?;
+    let verifier = clients.and_then(|clients| clients.verifier(now));
+    let pair = pair.filter(|_| clients.is_none() || verifier.is_some());
+    let pair: Arc<dyn ResolvesServerCert> = match pair {
+        Some(pair) => Arc::new(SingleCertAndKey::from(Arc::clone(&pair.key))),
+        None => Arc::new(ResolvesServerCertUsingSni::new()),
+    };
+    let mut settings = match verifier {
+        Some(verifier) => {
+            let mut settings = builder.with_client_cert_verifier(verifier).with_cert_resolver(pair);
+            // A session that is resumed is judged by the authorities of when it began.
+            settings.session_storage = Arc::new(NoServerSessionStorage {});
+            settings.send_tls13_tickets = 0;
+            settings
+        }
+        None => builder.with_no_client_auth().with_cert_resolver(pair),
+    };
+    settings.alpn_protocols = vec![ALPN.to_vec()];
+    Ok(Arc::new(settings))
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
-use rustls::{AlertDescription, ServerConfig};
+use rustls::AlertDescription;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::block_in_place;
@@ -109,7 +109,7 @@ pub fn router<A: Answer>(
 /// Serves `router` over TLS, until a drain has ended the last connection.
 pub async fn listen(
     socket: TcpListener,
-    tls: Arc<ServerConfig>,
+    tls: RustlsConfig,
     router: Router,
     connections: Connections,
     metrics: Arc<Metrics>,
@@ -117,7 +117,7 @@ pub async fn listen(
 ) {
     let limit = Arc::new(LogLimit::new(clock));
     let failed = move |error: &io::Error| handshake_failed(error, &metrics, &limit);
-    let handshake = RustlsAcceptor::new(RustlsConfig::from_config(tls)).handshake_timeout(HANDSHAKE_TIMEOUT);
+    let handshake = RustlsAcceptor::new(tls).handshake_timeout(HANDSHAKE_TIMEOUT);
     connections::serve(socket, connections, handshake, failed, router).await;
 }
 

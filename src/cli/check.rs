@@ -13,19 +13,19 @@ mod webhook;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use clap::{Args, ValueEnum};
-use edgeward_core::placement::policy::Seen;
-use edgeward_core::wire::liqo_objects::LiqoObjects;
+use clap::Args;
 use futures::future::join_all;
 
 use self::certificate::Behind;
+use self::custom_resources::CustomResources;
 use self::finding::{Finding, Report};
 use super::cluster::Cluster;
-use super::installed::{Found, Installed, State};
+use super::installed::{Installed, State};
+use super::output::Output;
 use super::undecided;
 use crate::inspect;
+use crate::inspect::Connection;
 use crate::inspect::installation::Webhook;
-use crate::inspect::{Connection, Listing};
 use crate::instruments::logs::{self, LogFormat};
 use crate::instruments::metrics::Metrics;
 use crate::platform::clock::Clock;
@@ -63,16 +63,6 @@ pub(super) struct Check {
     output: Output,
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum Output {
-    /// For people.
-    Text,
-    /// One CheckReport.
-    Json,
-    /// One CheckReport.
-    Yaml,
-}
-
 impl Check {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let metrics = Arc::new(Metrics::new());
@@ -81,11 +71,7 @@ impl Check {
         let report = self
             .cluster
             .ask(async |connection| Ok(Report::new(self.findings(connection, clock, &metrics).await?)))?;
-        super::print(&match self.output {
-            Output::Text => report.text(),
-            Output::Json => serde_json::to_string_pretty(&report)? + "\n",
-            Output::Yaml => serde_saphyr::to_string(&report)?,
-        })?;
+        self.output.print(&report, Report::text)?;
         Ok(ExitCode::from(u8::from(report.faults > 0)))
     }
 
@@ -95,23 +81,18 @@ impl Check {
         clock: Clock,
         metrics: &Arc<Metrics>,
     ) -> anyhow::Result<Vec<Finding>> {
-        let mut findings = configuration::versions(&connection.server_version().await?, connection.name());
+        let version = connection.server_version().await?;
+        let mut findings = vec![configuration::version(&version, connection.name())];
         let mut found = self.installed.read(connection).await?;
         findings.extend(configuration::judge(&found));
         let namespaces = connection.namespaces().await;
-        let mut are_installed = false;
+        let known_namespaces = namespaces.as_ref().ok();
+        let custom = custom_resources::ask(connection).await;
         let mut sites_are_good = true;
-        let mut policies = vec![];
-        match custom_resources::ask(connection).await {
+        match &custom {
             Ok(custom) => {
-                are_installed = custom.sites.is_some() || custom.policies.is_some() || custom.profiles.is_some();
-                findings.extend(custom_resources::judge(
-                    &custom,
-                    namespaces.as_ref().ok(),
-                    &found.config.keys,
-                ));
-                policies = custom.policies.clone().unwrap_or_default();
-                match custom_resources::sites(&custom) {
+                findings.extend(custom_resources::judge(custom, known_namespaces, &found.config.keys));
+                match custom_resources::sites(custom) {
                     Ok(sites) => found.config.sites = sites.unwrap_or(found.config.sites),
                     Err(faults) => {
                         findings.extend(faults);
@@ -119,46 +100,52 @@ impl Check {
                     }
                 }
             }
-            Err(error) => findings.push(Finding::unknown(custom_resources::AREA, &error)),
+            Err(error) => findings.push(Finding::unknown(custom_resources::AREA, error)),
         }
-        let webhooks = connection.webhooks().await;
         let is_ours = |found: &Webhook| found.configuration == self.webhook && undecided::is_ours(&found.name);
+        let webhooks = connection.webhooks().await;
         let webhooks = webhooks.map(|all| all.into_iter().partition::<Vec<_>, _>(is_ours));
-        let (ours, others) = match webhooks {
-            Ok((ours, others)) => (Ok(ours), others),
-            Err(error) => (Err(error), vec![]),
-        };
-        let asked = ours.iter().flatten().map(|entry| certificate::ask(connection, entry));
+        let (ours, others) = webhooks
+            .as_ref()
+            .map_or((None, &[][..]), |(ours, others)| (Some(&**ours), &**others));
+        let asked = ours
+            .unwrap_or_default()
+            .iter()
+            .map(|entry| certificate::ask(connection, entry));
         let behind = join_all(asked).await;
         let home = self.installed.namespace();
         let of_liqo = inspect::liqo(connection, &found.config).await;
         let (config, left_out) = inspect::with_discovered(found.config.clone(), of_liqo.objects.as_ref());
         found.config = config;
-        let opted_in = namespaces.as_ref().ok();
-        let opted_in = opted_in.map(|all| webhook::opted_in(all, &found.config));
+        let keys = &found.config.keys;
+        let is_excluded = |name: &str| found.config.excluded_namespaces.iter().any(|excluded| excluded == name);
+        let opted_in = known_namespaces.map(|all| {
+            let opted_in = webhook::opted_in(all, keys).into_iter().map(|(name, _)| name);
+            opted_in.filter(|name| !is_excluded(name)).collect::<Vec<_>>()
+        });
+        let is_installed =
+            |custom: &CustomResources| custom.sites.is_some() || custom.policies.is_some() || custom.profiles.is_some();
         let installation = rights::Installation {
             home: &home,
             place: &found.place,
-            custom_resources: are_installed,
+            custom_resources: custom.as_ref().is_ok_and(is_installed),
             liqo: of_liqo.objects.is_some() || !of_liqo.unreadable.is_empty(),
             has_data: can_have_data(&found.config),
-            certificates: behind.iter().find_map(Behind::self_managed),
+            certificates: behind.iter().flatten().find_map(Behind::self_managed),
             webhook: &self.webhook,
             opted_in: opted_in.as_deref(),
         };
-        let domain = &found.config.keys.domain;
         let user = self.user.as_deref();
-        let reviewed = rights::review(connection, user, &self.groups, &installation, domain).await;
+        let reviewed = rights::review(connection, user, &self.groups, &installation, &keys.domain).await;
         findings.extend(reviewed.findings);
         let replicas = leader::ask(connection, &home, clock).await;
-        findings.extend(replicas.judge(&home, domain, reviewed.is_installed));
-        match &ours {
-            Ok(ours) => {
-                findings.extend(webhook::judge(&self.webhook, ours, &found.config.keys));
+        findings.extend(replicas.judge(&home, &keys.domain, reviewed.is_installed));
+        match &webhooks {
+            Ok((ours, _)) => {
+                findings.extend(webhook::judge(&self.webhook, ours, keys));
                 if !ours.is_empty() {
-                    let addresses = behind.first().map(Behind::addresses).unwrap_or_default();
                     findings.push(match connection.calls().await {
-                        Ok(counted) => webhook::calls(ours, &counted, &addresses),
+                        Ok(counted) => webhook::calls(ours, &counted),
                         Err(error) => Finding::unknown("webhook", &error),
                     });
                 }
@@ -167,66 +154,47 @@ impl Check {
                     wanted: replicas.wanted,
                     now: clock.wall(),
                 };
-                for (entry, behind) in ours.iter().zip(&behind) {
-                    for found in certificate::judge(entry, behind, &around) {
-                        // Of what the entries have in common.
-                        if !findings.contains(&found) {
-                            findings.push(found);
-                        }
+                let entries = ours.iter().zip(&behind);
+                for found in entries.flat_map(|(entry, behind)| certificate::judge(entry, behind, &around)) {
+                    // Of what the entries have in common.
+                    if !findings.contains(&found) {
+                        findings.push(found);
                     }
                 }
             }
             Err(error) => findings.push(Finding::unknown("webhook", error)),
         }
-        if matches!(found.state, State::Faulty(_)) {
-            let text = "namespaces, nodes, held pods and probes are not checked: the configuration has faults";
-            findings.push(Finding::warning("nodes", text.to_owned(), None));
+        if matches!(found.state, State::Faulty(_)) || !sites_are_good {
+            let text =
+                "namespaces, nodes, held pods and probes are not checked: the configuration or the Sites have faults";
+            findings.push(Finding::warning("nodes", text));
             return Ok(findings);
         }
         match &namespaces {
-            Ok(namespaces) => {
-                let ours = ours.as_deref().ok();
-                findings.extend(webhook::namespaces(&self.webhook, ours, namespaces, &found));
-            }
+            Ok(namespaces) => findings.extend(webhook::namespaces(&self.webhook, ours, namespaces, &found)),
             Err(error) => findings.push(Finding::unknown("namespaces", error)),
         }
         let reviewed = liqo::Reviewed {
             config: &found.config,
             place: &found.place,
-            namespaces: namespaces.as_ref().ok(),
-            webhooks: &others,
+            namespaces: known_namespaces,
+            webhooks: others,
             left_out: &left_out,
         };
         findings.extend(liqo::judge(&of_liqo, &reviewed));
-        if !sites_are_good {
-            let text = "nodes, held pods and probes are not checked: the Sites have faults";
-            findings.push(Finding::warning("nodes", text.to_owned(), None));
-            return Ok(findings);
-        }
         match inspect::list_and_probe(connection, &found.config, clock, metrics).await {
-            Ok(listing) => {
+            Ok(mut listing) => {
                 findings.extend(replicas.held(&listing.held, &home, &found.config, clock.wall()));
-                findings.extend(picture(listing, of_liqo.objects.as_ref(), &found, &policies, clock));
+                let liqo = of_liqo.objects.map(|objects| Arc::new(objects.facts(clock.now())));
+                listing.cache.set_liqo(liqo);
+                let snapshot = listing.cache.publish(clock.moment());
+                findings.extend(sites::judge(&snapshot, listing.cache.faults()));
+                findings.extend(sites::probes(&snapshot, &found.place));
+                let policies = custom.ok().and_then(|custom| custom.policies).unwrap_or_default();
+                findings.extend(sites::missing_traits(&snapshot, &policies));
             }
             Err(error) => findings.push(Finding::unknown("sites", &error)),
         }
         Ok(findings)
     }
-}
-
-/// Nodes, sites and probes.
-fn picture(
-    mut listing: Listing,
-    liqo: Option<&LiqoObjects>,
-    found: &Found,
-    policies: &[Arc<Seen>],
-    clock: Clock,
-) -> Vec<Finding> {
-    let cache = &mut listing.cache;
-    cache.set_liqo(liqo.map(|objects| Arc::new(objects.facts(clock.now()))));
-    let snapshot = cache.publish(clock.moment());
-    let mut findings = sites::judge(&snapshot, cache.faults());
-    findings.extend(sites::probes(&snapshot, &found.place));
-    findings.extend(sites::missing_traits(&snapshot, policies));
-    findings
 }

@@ -10,7 +10,6 @@ use edgeward_core::document::Faults;
 use super::documents;
 use crate::inspect;
 use crate::inspect::Connection;
-use crate::inspect::installation::Configured;
 use crate::sources::namespaced_name::NamespacedName;
 
 /// Where edgeward runs, unless told otherwise.
@@ -18,6 +17,14 @@ pub(super) const NAMESPACE: &str = "edgeward-system";
 
 /// The domain that commands assume where none is named.
 pub(super) const DOMAIN: &str = "example.io";
+
+/// The option that names another domain.
+pub(super) fn domain_option(domain: &str) -> String {
+    match domain {
+        DOMAIN => String::new(),
+        other => format!(" --domain={other}"),
+    }
+}
 
 /// Name of the Lease there, unless `serve` has another `--service`.
 pub(super) const LEASE: &str = "edgeward";
@@ -72,12 +79,8 @@ pub(super) enum Place {
 pub(super) enum State {
     /// It was taken; what there is to know of it.
     Good(Vec<Notice>),
-    /// There is none.
-    Missing,
-    /// The Deployment has it from elsewhere.
-    Unnamed,
-    /// Nobody says; why.
-    Unknown(String),
+    /// The defaults stand for it; why.
+    Assumed(String),
     /// It cannot be taken.
     Faulty(Faults),
 }
@@ -103,54 +106,44 @@ impl Installed {
         }
         let mut config = Config::default();
         config.excluded_namespaces.push(self.namespace());
-        let (place, state) = match self.config_map(connection).await {
-            Ok(name) => {
-                let state = match inspect::config_map(connection, &name).await {
-                    Ok(Some(Ok((read, notices)))) => {
-                        config = read;
-                        State::Good(notices)
-                    }
-                    Ok(Some(Err(faults))) => State::Faulty(faults),
-                    Ok(None) => State::Missing,
-                    Err(error) => State::Unknown(super::sentence(&error)),
-                };
-                (Place::Map(name), state)
+        let deployment = NamespacedName::parse(&self.deployment, NAMESPACE);
+        let named = match &self.config_map {
+            Some(name) => Ok(NamespacedName::parse(name, NAMESPACE)),
+            None => connection.configured(&deployment).await,
+        };
+        let (place, read) = match named {
+            Ok(name) => (Place::Map(name.clone()), inspect::config_map(connection, &name).await),
+            Err(error) => (Place::Deployment(deployment), Err(error)),
+        };
+        let state = match read {
+            Ok(Ok((read, notices))) => {
+                config = read;
+                State::Good(notices)
             }
-            Err(found) => found,
+            Ok(Err(faults)) => State::Faulty(faults),
+            Err(error) => State::Assumed(assumption(&super::sentence(&error))),
         };
         Ok(Found { config, place, state })
     }
+}
 
-    /// The ConfigMap that has it; where none is to be found, where it should be named, and why it is not.
-    async fn config_map(&self, connection: &Connection) -> Result<NamespacedName, (Place, State)> {
-        if let Some(name) = &self.config_map {
-            return Ok(NamespacedName::parse(name, NAMESPACE));
-        }
-        let deployment = NamespacedName::parse(&self.deployment, NAMESPACE);
-        let state = match connection.configured(&deployment).await {
-            Ok(Configured::By(name)) => return Ok(name),
-            Ok(Configured::Otherwise) => State::Unnamed,
-            Ok(Configured::NotDeployed) => State::Missing,
-            Err(error) => State::Unknown(super::sentence(&error)),
-        };
-        Err((Place::Deployment(deployment), state))
-    }
+fn assumption(cause: &str) -> String {
+    format!(
+        "{cause}: the default configuration is assumed; name edgeward's own with --deployment, --config-map or --config"
+    )
 }
 
 impl Found {
     /// A sentence where the defaults stand for what edgeward has.
     pub(super) fn assumption(&self) -> Option<String> {
-        let cause = match &self.state {
-            State::Good(_) => return None,
-            State::Missing => "does not exist".to_owned(),
-            State::Unnamed => "names no ConfigMap".to_owned(),
-            State::Unknown(why) => format!("cannot be read ({why})"),
-            State::Faulty(_) => "has faults (`edgeward check` lists them)".to_owned(),
-        };
-        Some(format!(
-            "{} {cause}: the default configuration is assumed; name edgeward's own with --deployment, --config-map or --config",
-            self.place
-        ))
+        match &self.state {
+            State::Good(_) => None,
+            State::Assumed(why) => Some(why.clone()),
+            State::Faulty(_) => Some(assumption(&format!(
+                "{} has faults (`edgeward check` lists them)",
+                self.place
+            ))),
+        }
     }
 }
 

@@ -13,9 +13,6 @@ use serde_json::Value;
 use super::documents;
 use crate::platform::yaml;
 
-/// A profile has faults.
-const FAULTS: u8 = 3;
-
 const KIND: &str = "PerformanceProfile";
 
 /// Check performance profiles in files, or make them of CODECO's form.
@@ -94,13 +91,9 @@ impl Check {
                 })?;
             }
         }
-        ensure!(checked > 0, "no {KIND} is in {}", self.shown());
-        Ok(if is_faulty { FAULTS.into() } else { ExitCode::SUCCESS })
-    }
-
-    fn shown(&self) -> String {
-        let files = self.files.iter().map(|file| file.display().to_string());
-        files.collect::<Vec<_>>().join(", ")
+        let files: Vec<_> = self.files.iter().map(|file| file.to_string_lossy()).collect();
+        ensure!(checked > 0, "no {KIND} is in {}", files.join(", "));
+        Ok(super::exit_code(is_faulty))
     }
 }
 
@@ -115,23 +108,17 @@ impl Import {
         if all.is_empty() {
             bail!("{source}: has no profiles");
         }
+        let corrected = if self.fix { " (corrected)" } else { "" };
         let mut has_findings = false;
         for Imported { object, findings } in &all {
             let name = object["metadata"]["name"].as_str().unwrap_or_default();
             for finding in findings {
                 has_findings = true;
-                super::note(&format!(
-                    "{name}: {finding}{}",
-                    if self.fix { " (corrected)" } else { "" }
-                ));
+                super::note(&format!("{name}: {finding}{corrected}"));
             }
             super::print(&format!("---\n{}", serde_saphyr::to_string(object)?))?;
         }
-        Ok(if has_findings && !self.fix {
-            FAULTS.into()
-        } else {
-            ExitCode::SUCCESS
-        })
+        Ok(super::exit_code(has_findings && !self.fix))
     }
 }
 
@@ -139,9 +126,6 @@ impl Import {
 fn items(file: &Path) -> anyhow::Result<Vec<Value>> {
     let source = file.display().to_string();
     let documents = yaml::parse_all(&documents::text(file)?, &source)?;
-    let of = |document: Value| match document["items"].as_array() {
-        Some(items) => items.clone(),
-        None => vec![document],
-    };
+    let of = |document: Value| document["items"].as_array().cloned().unwrap_or_else(|| vec![document]);
     Ok(documents.into_iter().flat_map(of).collect())
 }

@@ -1,6 +1,6 @@
 //! `edgeward release`: our gate off pods.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -22,9 +22,6 @@ const TIMEOUT: u64 = 300;
 /// How long the API servers go on calling a webhook whose configuration was deleted: until their watch tells them, and for
 /// the second that they wait for an answer. Nobody says when that is over.
 const UNREGISTERED: Duration = Duration::from_secs(3);
-
-/// Why a pod is held after all were released.
-const HELD_MEANWHILE: &str = "it was held in the meantime; delete the webhook configuration first";
 
 /// Take edgeward's gate off held pods, and change nothing else.
 ///
@@ -51,16 +48,16 @@ pub(super) struct Release {
         num_args = 0..=1,
         require_equals = true,
         default_missing_value = "zz-edgeward",
-        value_parser = name
+        value_parser = super::name
     )]
     unregister: Option<String>,
 
     /// Pods, by name.
-    #[arg(value_name = "POD", value_parser = name)]
+    #[arg(value_name = "POD", value_parser = super::name)]
     pods: Vec<String>,
 
     /// Namespace of the pods; without, that of the context.
-    #[arg(short, long, conflicts_with = "all", value_parser = name)]
+    #[arg(short, long, conflicts_with = "all", value_parser = super::name)]
     namespace: Option<String>,
 
     /// Configuration (docs/configuration.md), whose domain names the gate: a file, or a directory with the keys of a
@@ -93,107 +90,64 @@ struct Counts {
 
 impl Release {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        let of_domain = |domain: &str| Config::read(&json!({"domain": domain}));
-        let mut config = match &self.domain {
+        let config = match &self.domain {
             Some(domain) => of_domain(domain)?,
             None => documents::config(self.config.as_deref())?,
         };
         cluster::ask(self.context.as_deref(), self.timeout, async |connection| {
-            let mut is_domain_known = self.domain.is_some() || self.config.is_some();
-            if let Some(name) = &self.unregister {
-                if !is_domain_known {
-                    let domain = registration::domain(&connection.client(), name).await;
-                    if let Some(domain) = domain.with_context(|| connection.name().to_owned())? {
-                        config = of_domain(&domain)?;
-                        is_domain_known = true;
-                    }
-                }
-                let removed = registration::remove(&connection.client(), name).await;
-                let removed = removed.with_context(|| connection.name().to_owned())?;
-                let what = if removed { "deleted" } else { "not there" };
-                super::print(&format!("mutatingwebhookconfiguration {name} {what}\n"))?;
-            }
-            let ungate = Ungate {
-                client: connection.client(),
-                keys: &config.keys,
-            };
-            let mut counts = Counts::default();
-            let others = if self.unregister.is_some() {
-                let others = ungate.release_until_none(UNREGISTERED, |pod, freed| counts.add(pod, freed));
-                others.await.with_context(|| connection.name().to_owned())?
-            } else {
-                self.release(&ungate, connection, &mut counts).await?
-            };
-            let Counts {
-                released,
-                already_free,
-                failed,
-            } = counts;
-            let at = connection.name();
-            super::print(&format!(
-                "{released} released, {already_free} already free, {failed} failed: {at}\n"
-            ))?;
-            self.note(&others, is_domain_known);
-            let is_missed = !is_domain_known && !others.is_empty();
-            Ok(ExitCode::from(u8::from(failed > 0 || is_missed)))
+            let done = self.release(connection, config).await;
+            done.with_context(|| connection.name().to_owned())
         })
     }
 
-    /// Releases them. Returns how many pods are behind the gate of another domain, by that, of all pods.
-    async fn release(
-        &self,
-        ungate: &Ungate<'_>,
-        connection: &Connection,
-        counts: &mut Counts,
-    ) -> anyhow::Result<BTreeMap<String, usize>> {
-        let (pods, others) = self.targets(ungate, connection).await?;
-        let mut failed = HashSet::new();
-        let mut released = std::pin::pin!(ungate.release_all(&pods));
-        while let Some((pod, freed)) = released.next().await {
-            if matches!(freed, Freed::Failed(_)) {
-                failed.insert((&*pod.namespace, &*pod.name));
+    async fn release(&self, connection: &Connection, mut config: Config) -> anyhow::Result<ExitCode> {
+        let client = connection.client();
+        let mut is_domain_known = self.domain.is_some() || self.config.is_some();
+        if let Some(name) = &self.unregister {
+            if !is_domain_known && let Some(domain) = registration::domain(&client, name).await? {
+                config = of_domain(&domain)?;
+                is_domain_known = true;
             }
-            counts.add(pod, &freed)?;
+            let removed = registration::remove(&client, name).await?;
+            let what = if removed { "deleted" } else { "not there" };
+            super::print(&format!("mutatingwebhookconfiguration {name} {what}\n"))?;
         }
-        if self.all && !pods.is_empty() {
-            for pod in ungate.gated().await?.0 {
-                if !failed.contains(&(&*pod.namespace, &*pod.name)) {
-                    counts.add(&pod, &Freed::Failed(HELD_MEANWHILE.to_owned()))?;
-                }
-            }
-        }
-        Ok(others)
-    }
-
-    async fn targets(
-        &self,
-        ungate: &Ungate<'_>,
-        connection: &Connection,
-    ) -> anyhow::Result<(Vec<Target>, BTreeMap<String, usize>)> {
+        let ungate = Ungate {
+            client,
+            keys: &config.keys,
+        };
+        let mut counts = Counts::default();
+        let mut others = BTreeMap::new();
         if self.all {
-            return ungate.gated().await.with_context(|| connection.name().to_owned());
+            let pause = self.unregister.as_ref().map_or(Duration::ZERO, |_| UNREGISTERED);
+            let released = ungate.release_until_none(pause, |pod, freed| counts.add(pod, freed));
+            others = released.await?;
         }
         let namespace = self.namespace.as_deref().unwrap_or(connection.default_namespace());
-        let named = self.pods.iter().map(|name| Target::new(namespace, name));
-        Ok((named.collect(), BTreeMap::new()))
-    }
-
-    /// Names the command that releases the pods behind the gates of other domains. Where ours is known, and not assumed, they may be
-    /// those of another edgeward, which takes care of them.
-    fn note(&self, others: &BTreeMap<String, usize>, is_domain_known: bool) {
-        let context = self.context.iter().map(|context| format!(" --context {context}"));
-        let context: String = context.collect();
-        for (domain, pods) in others {
-            let doubt = match is_domain_known {
-                true => ", unless another edgeward has that domain",
-                false => "",
-            };
+        let named: Vec<_> = self.pods.iter().map(|name| Target::new(namespace, name)).collect();
+        let mut released = std::pin::pin!(ungate.release_all(&named));
+        while let Some((pod, freed)) = released.next().await {
+            counts.add(pod, &freed)?;
+        }
+        let (at, failed) = (connection.name(), counts.failed);
+        super::print(&format!(
+            "{} released, {} already free, {failed} failed: {at}\n",
+            counts.released, counts.already_free
+        ))?;
+        let context: String = self.context.iter().map(|name| format!(" --context {name}")).collect();
+        for (domain, pods) in &others {
             super::note(&format!(
-                "{pods} pods are still held, by the gate of the domain {domain}; to release them{doubt}: edgeward release \
-                 --all --domain {domain}{context}"
+                "{pods} pods are still held, by the gate of the domain {domain}, which another edgeward may have; to release them: \
+                 edgeward release --all --domain {domain}{context}"
             ));
         }
+        let is_missed = !is_domain_known && !others.is_empty();
+        Ok(ExitCode::from(u8::from(failed > 0 || is_missed)))
     }
+}
+
+fn of_domain(domain: &str) -> anyhow::Result<Config> {
+    Ok(Config::read(&json!({"domain": domain}))?)
 }
 
 impl Counts {
@@ -206,13 +160,5 @@ impl Counts {
         };
         *count += 1;
         super::print(&format!("{}/{} {what}\n", pod.namespace, pod.name))
-    }
-}
-
-fn name(text: &str) -> Result<String, String> {
-    if super::is_name(text) {
-        Ok(text.to_owned())
-    } else {
-        Err("not a name in Kubernetes: lower-case letters, digits, `-` and `.`".to_owned())
     }
 }

@@ -1,9 +1,9 @@
 //! `edgeward review`: the decision on pods in files, offline or as an API server has it.
 
 mod live;
-mod offline;
+pub(super) mod offline;
 pub(super) mod report;
-mod subject;
+pub(super) mod subject;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -12,7 +12,6 @@ use anyhow::bail;
 use clap::{ArgGroup, Args, ValueEnum};
 use edgeward_core::config::Config;
 use edgeward_core::units::{Moment, Now};
-use edgeward_core::wire::fleet_file;
 
 use super::{cluster, documents};
 use crate::platform::clock::Clock;
@@ -21,9 +20,6 @@ use live::Live;
 use offline::Offline;
 use report::{Item, ReviewList};
 use subject::Subject;
-
-/// A pod was reviewed whose SLO has faults.
-const FAULTS: u8 = 3;
 
 /// Tell what edgeward would do with pods, and why, against a fleet in a file or in a live cluster.
 ///
@@ -88,14 +84,9 @@ impl Review {
             Some(fleet) => self.offline(&config, fleet)?,
             None => self.live(&config)?,
         };
-        let faulty = items.iter().any(|item| !item.faults.is_empty());
-        let list = ReviewList {
-            api_version: "edgeward.io/v1alpha1",
-            kind: "ReviewList",
-            items,
-        };
-        super::print(&self.output.render(&list)?)?;
-        Ok(if faulty { FAULTS.into() } else { ExitCode::SUCCESS })
+        let is_faulty = items.iter().any(|item| !item.faults.is_empty());
+        super::print(&self.output.render(&ReviewList::new(items))?)?;
+        Ok(super::exit_code(is_faulty))
     }
 
     fn offline(&self, config: &Config, fleet: &Path) -> anyhow::Result<Vec<Item>> {
@@ -103,10 +94,7 @@ impl Review {
             moment: Moment(0),
             wall: Clock::start().wall(),
         };
-        let source = fleet.display().to_string();
-        let document = yaml::parse_one(&documents::text(fleet)?, &source)?;
-        let snapshot =
-            fleet_file::read(&document, config, now.moment).map_err(|faults| yaml::faulty(&source, &faults))?;
+        let snapshot = offline::snapshot(&documents::text(fleet)?, &fleet.display().to_string(), config, now)?;
         let reviewer = Offline {
             config,
             snapshot: &snapshot,
@@ -141,10 +129,9 @@ impl Review {
     fn subjects(&self, config: &Config) -> anyhow::Result<Vec<Subject>> {
         let (mut subjects, mut skipped) = (Vec::new(), Vec::new());
         for path in &self.filename {
-            let source = if path.as_os_str() == "-" {
-                "stdin".into()
-            } else {
-                path.display().to_string()
+            let source = match path.to_str() {
+                Some("-") => "stdin".to_owned(),
+                _ => path.display().to_string(),
             };
             let documents = yaml::parse_all(&documents::text(path)?, &source)?;
             if documents.is_empty() {

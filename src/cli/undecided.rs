@@ -98,20 +98,17 @@ fn judge(seen: &Seen, config: &Config, undecided: &Undecided<'_>, now: Now) -> V
         ));
     }
     if causes.is_empty() {
-        let mut possible = Vec::new();
-        if on_node {
-            possible.push(
-                "it was created with its nodeName, which edgeward leaves alone (whether it was, or kube-scheduler placed \
-                 it, cannot be told from its spec)"
-                    .to_owned(),
-            );
-        }
-        possible.push(
-            "edgeward did not answer, which lets the pod through (failurePolicy: Ignore), or passed it through; \
+        let by_itself = match on_node {
+            true => {
+                "it was created with its nodeName, which edgeward leaves alone (whether it was, or kube-scheduler placed it, \
+                 cannot be told from its spec); or "
+            }
+            false => "",
+        };
+        causes.push(format!(
+            "{by_itself}edgeward did not answer, which lets the pod through (failurePolicy: Ignore), or passed it through; \
              warnings and its log say which"
-                .to_owned(),
-        );
-        causes.push(possible.join("; or "));
+        ));
     }
     causes
 }
@@ -152,11 +149,6 @@ fn words(reason: Reason, config: &Config) -> String {
             keys.slo_prefix
         ),
         Reason::OptedOut => format!("its label {} says false", keys.managed),
-        Reason::NodeName => "it names its node itself".to_owned(),
-        Reason::DaemonSet => "it belongs to a DaemonSet".to_owned(),
-        Reason::Mirror => "it is the mirror of a static pod".to_owned(),
-        Reason::ShadowPod => "it is the shadow of another Liqo cluster's pod".to_owned(),
-        Reason::ExcludedNamespace => "its namespace is excluded by the configuration".to_owned(),
         other => other.as_str().replace('_', " "),
     }
 }

@@ -6,7 +6,7 @@ mod scheduling_state;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use edgeward_core::config::Config;
 use edgeward_core::model::snapshot::Snapshot;
 use edgeward_core::model::workload::Workload;
@@ -22,10 +22,10 @@ use self::explanation::{Explanation, Now, Queue, Subject};
 use self::scheduling_state::SchedulingState;
 use super::cluster::Cluster;
 use super::installed::{Installed, LEASE};
+use super::output::Output;
+use super::sentence;
 use super::undecided::{self, Undecided};
-use super::{is_name, sentence};
 use crate::inspect;
-use crate::inspect::installation::Lead;
 use crate::inspect::{Connection, Listing};
 use crate::instruments::logs::{self, LogFormat};
 use crate::instruments::metrics::Metrics;
@@ -61,25 +61,9 @@ pub(super) struct Why {
     output: Output,
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum Output {
-    /// For people.
-    Text,
-    /// One PodExplanation.
-    Json,
-    /// One PodExplanation.
-    Yaml,
-}
-
 fn pod_name(text: &str) -> Result<String, String> {
-    let name = ["pod/", "pods/", "po/"]
-        .iter()
-        .find_map(|kind| text.strip_prefix(kind))
-        .unwrap_or(text);
-    match is_name(name) {
-        true => Ok(name.to_owned()),
-        false => Err("not the name of a pod: expected NAME or pod/NAME".to_owned()),
-    }
+    let mut kinds = ["pod/", "pods/", "po/"].iter();
+    super::name(kinds.find_map(|kind| text.strip_prefix(kind)).unwrap_or(text))
 }
 
 impl Why {
@@ -90,11 +74,7 @@ impl Why {
         let explanation = self
             .cluster
             .ask(async |connection| self.explain(connection, clock, &metrics).await)?;
-        super::print(&match self.output {
-            Output::Text => explanation.text(),
-            Output::Json => serde_json::to_string_pretty(&explanation)? + "\n",
-            Output::Yaml => serde_saphyr::to_string(&explanation)?,
-        })
+        self.output.print(&explanation, Explanation::text)
     }
 
     async fn explain(
@@ -114,16 +94,11 @@ impl Why {
             inspect::liqo(connection, &found.config),
         );
         let mut notes: Vec<_> = found.assumption().into_iter().collect();
-        let mut or_note = |error: anyhow::Error| notes.push(format!("not taken into account: {}", sentence(&error)));
-        let config = sites.unwrap_or_else(|error| {
-            or_note(error);
-            found.config.clone()
-        });
-        let policies = policies.unwrap_or_else(|error| {
-            or_note(error);
-            None
-        });
-        liqo.unreadable.into_iter().for_each(|(_, error)| or_note(error));
+        let config = sites.map_err(|error| note(&mut notes, &error)).unwrap_or(found.config);
+        let policies = policies.map_err(|error| note(&mut notes, &error)).unwrap_or_default();
+        for (_, error) in &liqo.unreadable {
+            note(&mut notes, error);
+        }
         let liqo = liqo.objects;
         let (config, _) = inspect::with_discovered(config, liqo.as_ref());
         let policies = Policies::of(policies.into_iter().flatten());
@@ -144,11 +119,8 @@ impl Why {
         cache.set_liqo(liqo.map(|objects| Arc::new(objects.facts(now))));
         let mut snapshot = cache.publish(now.moment);
         snapshot.volumes = volumes;
-        match inspect::profiles(connection, now).await {
-            Ok(profiles) => snapshot.profiles = profiles,
-            Err(error) => notes.push(format!("not taken into account: {}", sentence(&error))),
-        }
-
+        let profiles = inspect::profiles(connection, now).await;
+        snapshot.profiles = profiles.map_err(|error| note(&mut notes, &error)).unwrap_or_default();
         let ledger = Ledger::default();
         let mut waitlist = Waitlist::default();
         let all = held.len();
@@ -167,10 +139,7 @@ impl Why {
         let mut state = SchedulingState::read(&json, &config.keys, site, now.wall)?;
         if state.is_silent {
             let events = inspect::events(connection, namespace, &record.uid).await;
-            state.events = events.unwrap_or_else(|error| {
-                notes.push(format!("not taken into account: {}", sentence(&error)));
-                vec![]
-            });
+            state.events = events.map_err(|error| note(&mut notes, &error)).unwrap_or_default();
         }
         let workload = as_it_arrived(&pod, namespace, &state, &snapshot, &config);
         let queue_key = match (place, &record.held) {
@@ -182,15 +151,13 @@ impl Why {
         let verdict = decide(&workload, &room, &config, now);
         let queue = match &record.held {
             Some(pod) => {
-                let lead = connection.lead(&home, LEASE, clock).await.unwrap_or_else(|error| {
-                    notes.push(format!("not taken into account: {}", sentence(&error)));
-                    None
-                });
+                let lead = connection.lead(&home, LEASE, clock).await;
+                let lead = lead.map_err(|error| note(&mut notes, &error)).ok();
                 Some(Queue {
                     ahead,
                     held: all,
                     limit_over: pod.limit(&config, now.wall).filter(|end| *end < now.wall),
-                    leaderless: lead.and_then(Lead::nobody),
+                    leaderless: lead.and_then(Result::err),
                 })
             }
             None => None,
@@ -209,21 +176,18 @@ impl Why {
                 undecided::causes(connection, &config, &undecided, now).await
             }
         };
-        Ok(Explanation::new(
-            Subject {
-                namespace,
-                name,
-                workload: &workload,
-                at: now.wall,
-            },
-            state,
-            queue,
-            Now::from(&verdict),
-            causes,
-            &config,
-        )
-        .with_notes(notes))
+        let subject = Subject {
+            namespace,
+            name,
+            workload: &workload,
+        };
+        let now = Now::from(&verdict);
+        Ok(Explanation::new(subject, state, queue, now, causes, notes, &config))
     }
+}
+
+fn note(notes: &mut Vec<String>, error: &anyhow::Error) {
+    notes.push(format!("not taken into account: {}", sentence(error)));
 }
 
 /// The pod as it would arrive now: without node, and without what a decision of ours has written.

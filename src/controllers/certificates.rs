@@ -2,11 +2,10 @@
 //! `caBundle` of the MutatingWebhookConfiguration. [`edgeward_core::certificates`] says what is to be done next; this does it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow, bail, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use edgeward_core::certificates;
@@ -23,7 +22,7 @@ use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::api::{GetParams, ListParams, Patch, PatchParams, PostParams};
 use kube::client::Body;
-use kube::core::{ObjectMeta, Request, Resource as _};
+use kube::core::{Request, Resource as _};
 use kube::{Api, Client};
 use serde_json::json;
 use tokio::sync::watch;
@@ -31,8 +30,9 @@ use tokio::time::timeout;
 
 use super::lease::{Leadership, Term};
 use super::pod_patch::words;
+use crate::inspect::installation::host_port;
 use crate::platform::clock::Clock;
-use crate::tls::{Authority, Contents, Fault, Pem, Service, Stored, bundle, served, stored};
+use crate::tls::{Authority, Contents, Pem, Service, Stored, bundle, served, stored};
 use pace::Pace;
 
 mod pace;
@@ -93,27 +93,12 @@ impl Once {
 
 /// What became of a step.
 enum Outcome {
-    /// Something was written; who else had written that object last.
-    Wrote(Option<String>),
+    /// Something was written.
+    Wrote,
     /// Something has to come first.
     Waits,
     /// There is nothing to do.
     Rests,
-}
-
-/// How far our clock is ahead of the API server's.
-#[derive(Debug, thiserror::Error)]
-struct Skewed(SignedDuration);
-
-impl fmt::Display for Skewed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let minutes = self.0.abs().as_mins();
-        let side = if self.0.is_negative() { "behind" } else { "ahead of" };
-        write!(
-            f,
-            "our clock is {minutes} min {side} the API server's: what is made by it may be valid for nobody else"
-        )
-    }
 }
 
 impl Certificates {
@@ -149,14 +134,13 @@ impl Certificates {
         let period = Duration::from_micros(self.lives.period().0);
         loop {
             let stepped = timeout(TIMEOUT, self.step(&mut known, term)).await;
-            match stepped.unwrap_or_else(|_| bail_out()) {
-                Ok(Outcome::Wrote(rival)) => {
+            match stepped.unwrap_or_else(|_| Err(anyhow!("no answer within {} s", TIMEOUT.as_secs()))) {
+                Ok(Outcome::Wrote) => {
                     known.hindrance = Once::default();
                     // Somebody else may want the same object otherwise.
                     let pause = known.pace.wrote(self.clock.moment());
                     if pause.is_contested {
                         tracing::warn!(
-                            rival,
                             "the certificates are written again and again: somebody else writes them as well; from now on more and more slowly"
                         );
                     }
@@ -165,13 +149,9 @@ impl Certificates {
                 }
                 Ok(Outcome::Waits) => {}
                 Ok(Outcome::Rests) => known.hindrance = Once::default(),
-                Err(error) => {
-                    let is_skewed = error.is::<Skewed>();
-                    known.hindrance.say(format!("{error:#}"), |error| match is_skewed {
-                        true => tracing::error!(error, "the certificates are not renewed"),
-                        false => tracing::warn!(error, "the certificates are not as they should be; tried again"),
-                    });
-                }
+                Err(error) => known.hindrance.say(format!("{error:#}"), |error| {
+                    tracing::warn!(error, "the certificates are not as they should be; tried again");
+                }),
             }
             tokio::time::sleep(pace::PAUSE).await;
             tokio::select! {
@@ -199,19 +179,13 @@ impl Certificates {
         let now = self.clock.now();
         let mut contents = contents(secret.as_ref());
         let stored = Stored::read(&contents, &self.service, now.wall);
-        let mut early = stored.faults.iter();
-        if let Some((key, fault)) = early.find(|(_, fault)| matches!(fault, Fault::NotYetValid { .. })) {
+        if let Some((key, fault)) = stored.early() {
             bail!(
                 "{key} of the Secret {}: {fault}; nothing is made again for that",
                 self.secret
             );
         }
-        let faults: Vec<_> = stored
-            .faults
-            .iter()
-            .map(|(key, fault)| format!("{key}: {fault}"))
-            .collect();
-        known.faults.say(faults.join("; "), |error| {
+        known.faults.say(stored.faults(), |error| {
             if !error.is_empty() {
                 tracing::warn!(
                     secret = self.secret,
@@ -220,7 +194,8 @@ impl Certificates {
                 );
             }
         });
-        let bundles = self.bundles(configuration.as_ref());
+        let bundles = ca_bundles(configuration.as_ref()).map(|bundle| bundle::authorities(bundle, &self.service));
+        let bundles: Vec<_> = bundles.collect();
         let in_short = stored.in_short();
         known.published.observe(&in_short, &bundles, now.moment);
         let mut state = RotationState {
@@ -246,7 +221,7 @@ impl Certificates {
         let (done, made) = match step {
             Step::Wait | Step::InspectReplicas => return Ok(Outcome::Rests),
             Step::Await(replicas) => {
-                known.hindrance.say(awaited(&replicas), |awaited| {
+                known.hindrance.say(format!("{replicas:?}"), |awaited| {
                     tracing::warn!(
                         awaited,
                         "an old CA stays in caBundle until all our replicas are seen with a certificate of the new one"
@@ -260,10 +235,13 @@ impl Certificates {
                 };
                 self.write_bundles(configuration, &wanted).await?;
                 tracing::info!(webhook = self.webhook, cas = ?wanted.iter().map(BTreeSet::len).collect::<Vec<_>>(), "wrote caBundle");
-                return Ok(Outcome::Wrote(rival(&configuration.metadata)));
+                return Ok(Outcome::Wrote);
             }
             Step::NewAuthority => ("made a CA", stored::put_authority(&mut contents, authority()?)),
-            Step::NewNext => ("made the next CA", stored::put_next(&mut contents, authority()?)),
+            Step::NewNext => (
+                "made the next CA",
+                stored::put(&mut contents, stored::NEXT, authority()?),
+            ),
             Step::Promote => {
                 let leaf = self.leaf(stored.next.as_ref(), now)?;
                 let done = "took over the next CA, and made a certificate of it";
@@ -271,7 +249,7 @@ impl Certificates {
             }
             Step::NewLeaf => {
                 let leaf = self.leaf(stored.authority.as_ref(), now)?;
-                ("made a certificate", stored::put_leaf(&mut contents, leaf))
+                ("made a certificate", stored::put(&mut contents, stored::LEAF, leaf))
             }
         };
         // Else it would be made again and again.
@@ -279,10 +257,9 @@ impl Certificates {
         if let Some((key, fault)) = unread.iter().find(|(key, _)| *key == made) {
             bail!("{key} was made and cannot be used: {fault}");
         }
-        let rival = secret.as_ref().and_then(|secret| rival(&secret.metadata));
         self.write_secret(&secrets, secret, contents).await?;
         tracing::info!(secret = self.secret, "{done}");
-        Ok(Outcome::Wrote(rival))
+        Ok(Outcome::Wrote)
     }
 
     /// What we make by a wrong clock may be valid for nobody else, and what has expired by it may not have for others.
@@ -293,11 +270,15 @@ impl Certificates {
         let answer = self.client.send(request.map(Body::from)).await;
         let answer =
             answer.map_err(|error| self.failure("get the MutatingWebhookConfiguration", &self.webhook, error))?;
-        let ahead = date(answer.headers()).map(|theirs| self.clock.wall().duration_since(theirs));
-        match ahead.filter(|ahead| ahead.abs() > SKEW) {
-            Some(ahead) => Err(Skewed(ahead).into()),
-            None => Ok(()),
-        }
+        let theirs = date(answer.headers()).unwrap_or(self.clock.wall());
+        let ahead = self.clock.wall().duration_since(theirs);
+        let side = if ahead.is_negative() { "behind" } else { "ahead of" };
+        ensure!(
+            ahead.abs() <= SKEW,
+            "our clock is {} min {side} the API server's: what is made by it may be valid for nobody else",
+            ahead.abs().as_mins()
+        );
+        Ok(())
     }
 
     fn failure(&self, doing: &str, name: &str, error: kube::Error) -> anyhow::Error {
@@ -314,14 +295,6 @@ impl Certificates {
         let authority = of.context("there is no CA")?;
         let leaf = authority.issue(&[self.service.dns_name()], now.wall, life);
         leaf.context("a certificate cannot be made")
-    }
-
-    /// What is ours in the bundle of each entry.
-    fn bundles(&self, configuration: Option<&MutatingWebhookConfiguration>) -> Vec<Vec<Certificate>> {
-        let bundles = ca_bundles(configuration);
-        bundles
-            .map(|bundle| bundle::authorities(bundle, &self.service))
-            .collect()
     }
 
     /// Every endpoint of our Service, as API servers may be led to it.
@@ -364,13 +337,9 @@ impl Certificates {
             }
         }
         let patch = serde_json::from_value(operations.into()).context("a patch that is none")?;
-        let params = PatchParams {
-            field_manager: Some(WRITER.to_owned()),
-            ..PatchParams::default()
-        };
         let patched = self
             .configurations()
-            .patch(&self.webhook, &params, &Patch::Json::<()>(patch))
+            .patch(&self.webhook, &PatchParams::apply(WRITER), &Patch::Json::<()>(patch))
             .await;
         patched
             .map(drop)
@@ -389,13 +358,9 @@ impl Certificates {
         let written = match old {
             Some(old) => secrets.replace(&self.secret, &params, &Secret { data, ..old }).await,
             None => {
-                let mut secret = Secret {
-                    data,
-                    ..Secret::default()
-                };
-                secret.metadata.name = Some(self.secret.clone());
-                let label = ("app.kubernetes.io/name".to_owned(), "edgeward".to_owned());
-                secret.metadata.labels = Some(BTreeMap::from([label]));
+                let labels = json!({"app.kubernetes.io/name": "edgeward"});
+                let secret = json!({"metadata": {"name": self.secret, "labels": labels}, "data": data});
+                let secret = serde_json::from_value(secret)?;
                 secrets.create(&params, &secret).await
             }
         };
@@ -405,31 +370,11 @@ impl Certificates {
     }
 }
 
-fn bail_out() -> anyhow::Result<Outcome> {
-    bail!("no answer within {} s", TIMEOUT.as_secs())
-}
-
-/// Whom a step waits for, in words.
-fn awaited(replicas: &[String]) -> String {
-    match replicas {
-        [] => "a ready endpoint of our Service, of which none is seen".to_owned(),
-        replicas => replicas.join(", "),
-    }
-}
-
 /// What time it was at the other end, to the second.
 fn date(headers: &HeaderMap) -> Option<Timestamp> {
     let date = headers.get(DATE)?.to_str().ok()?;
     let date = jiff::fmt::rfc2822::parse(date).ok()?;
     Some(date.timestamp())
-}
-
-/// Who wrote an object last, but for us.
-fn rival(metadata: &ObjectMeta) -> Option<String> {
-    let entries = metadata.managed_fields.iter().flatten();
-    let others = entries.filter(|entry| entry.manager.as_deref() != Some(WRITER));
-    let last = others.max_by_key(|entry| entry.time.as_ref().map(|time| time.0))?;
-    last.manager.clone()
 }
 
 fn contents(secret: Option<&Secret>) -> Contents {
@@ -462,11 +407,7 @@ fn endpoints(slices: &[EndpointSlice]) -> BTreeMap<String, bool> {
             let conditions = endpoint.conditions.as_ref();
             let is_ready = conditions.and_then(|conditions| conditions.ready).unwrap_or(true);
             for address in &endpoint.addresses {
-                let address = match address.contains(':') {
-                    true => format!("[{address}]:{port}"),
-                    false => format!("{address}:{port}"),
-                };
-                *endpoints.entry(address).or_default() |= is_ready;
+                *endpoints.entry(host_port(address, port)).or_default() |= is_ready;
             }
         }
     }

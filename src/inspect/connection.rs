@@ -3,8 +3,11 @@
 use std::fmt::Debug;
 
 use anyhow::Context as _;
+use kube::api::ListParams;
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Client, Config};
+use kube::core::NamespaceResourceScope;
+use kube::{Api, Client, Config, Resource};
+use serde::de::DeserializeOwned;
 
 use crate::sources::watch::NO_CLUSTER;
 
@@ -13,12 +16,6 @@ use crate::sources::watch::NO_CLUSTER;
 pub struct Connection {
     pub(super) client: Client,
     name: String,
-}
-
-impl Debug for Connection {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Connection").field(&self.name).finish()
-    }
 }
 
 impl Connection {
@@ -39,10 +36,8 @@ impl Connection {
                 (config, Some(context.to_owned()))
             }
             None => {
-                let current = Kubeconfig::read()
-                    .ok()
-                    .and_then(|kubeconfig| kubeconfig.current_context);
-                (Config::infer().await.context(NO_CLUSTER)?, current)
+                let kubeconfig = Kubeconfig::read().unwrap_or_default();
+                (Config::infer().await.context(NO_CLUSTER)?, kubeconfig.current_context)
             }
         };
         let url = config.cluster_url.to_string();
@@ -74,6 +69,32 @@ impl Connection {
     /// The namespace of the context.
     pub fn default_namespace(&self) -> &str {
         self.client.default_namespace()
+    }
+
+    /// An object; `None` if there is none.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub(super) async fn get<K>(&self, namespace: &str, name: &str) -> anyhow::Result<Option<K>>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
+    {
+        let found = Api::namespaced(self.client(), namespace).get_opt(name).await;
+        found.map_err(|error| self.failure(&format!("cannot get {} {namespace}/{name}", K::kind(&())), error))
+    }
+
+    /// Objects of a namespace.
+    ///
+    /// # Errors
+    /// They cannot be listed.
+    pub(super) async fn list<K>(&self, namespace: &str, which: &ListParams) -> anyhow::Result<Vec<K>>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
+    {
+        let found = Api::namespaced(self.client(), namespace).list(which).await;
+        let found =
+            found.map_err(|error| self.failure(&format!("cannot list {} in {namespace}", K::plural(&())), error));
+        Ok(found?.items)
     }
 
     /// What the API server, or the way to it, had against a request.

@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context as _, bail};
-use http::header::{CONTENT_TYPE, WARNING};
-use http::{HeaderMap, HeaderValue, Method, Request};
-use k8s_openapi::api::core::v1::Namespace;
-use kube::Api;
+use http::HeaderValue;
+use http::header::WARNING;
+use k8s_openapi::api::core::v1::{Namespace, Pod};
+use kube::api::PostParams;
 use kube::client::Body;
+use kube::core::Request;
+use kube::{Api, Resource as _};
 use serde_json::Value;
 
 use crate::inspect::Connection;
@@ -40,21 +42,20 @@ impl Connection {
         if !namespace.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-') {
             bail!("{namespace:?} is not the name of a namespace");
         }
-        let request = Request::builder()
-            .method(Method::POST)
-            .uri(format!(
-                "/api/v1/namespaces/{namespace}/pods?dryRun=All&fieldManager=edgeward"
-            ))
-            .header(CONTENT_TYPE, "application/json")
-            .body(Body::from(pod.to_string().into_bytes()))?;
+        let params = PostParams {
+            dry_run: true,
+            field_manager: Some("edgeward".to_owned()),
+        };
+        let pods = Request::new(Pod::url_path(&(), Some(namespace)));
+        let request = pods.create(&params, pod.to_string().into_bytes())?.map(Body::from);
         let failure = |error| self.failure(DOING, error);
         let response = self.client.send(request).await.map_err(failure)?;
         let (head, body) = response.into_parts();
         let body = body.collect_bytes().await.map_err(failure)?;
         let object: Value = serde_json::from_slice(&body)
             .with_context(|| format!("{}: {DOING}: {} without a JSON object", self.name(), head.status))?;
+        let warnings = head.headers.get_all(WARNING).iter().filter_map(warning).collect();
         if head.status.is_success() {
-            let warnings = warnings(&head.headers);
             let outcome = Ok(object);
             return Ok(Answer { outcome, warnings });
         }
@@ -66,7 +67,7 @@ impl Connection {
         }
         Ok(Answer {
             outcome: Err(Refusal { reason, message }),
-            warnings: warnings(&head.headers),
+            warnings,
         })
     }
 
@@ -80,10 +81,6 @@ impl Connection {
         let found = found.map_err(|error| self.failure(&format!("cannot get namespace {namespace}"), error))?;
         Ok(found.metadata.labels.unwrap_or_default())
     }
-}
-
-fn warnings(headers: &HeaderMap) -> Vec<String> {
-    headers.get_all(WARNING).iter().filter_map(warning).collect()
 }
 
 /// The text of a warning: `299 - "text"`, quotes and backslashes in it behind a backslash.

@@ -9,13 +9,14 @@ mod pair_secret;
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::admissionregistration::v1::{MutatingWebhook, MutatingWebhookConfiguration};
-use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
+use k8s_openapi::api::authorization::v1::SubjectAccessReview;
 use k8s_openapi::api::core::v1::{Namespace, Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use kube::api::{ListParams, PostParams};
 use kube::core::{Selector, SelectorExt as _};
 use kube::{Api, Resource as _};
+use serde_json::json;
 
 use crate::api::Site;
 use crate::inspect::Connection;
@@ -23,7 +24,6 @@ use crate::sources::raw::Raw;
 
 pub use bundle::{Bundle, Serving, VerificationError};
 pub use calls::Calls;
-pub use deployment::Configured;
 pub use leader::{Lead, Leaderless};
 pub use pair_secret::{PairSecret, SELF_MANAGED};
 
@@ -98,9 +98,7 @@ impl Webhook {
 /// The right to do something with objects of a resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Right<'r> {
-    /// API group; empty for the core.
-    pub group: &'r str,
-    /// Plural.
+    /// As kubectl writes it: plural, group and subresource.
     pub resource: &'r str,
     /// `list`, `watch` …
     pub verb: &'r str,
@@ -143,26 +141,15 @@ impl Connection {
     /// # Errors
     /// The API server cannot be reached, or does not tell us.
     pub async fn may(&self, user: &str, more_groups: &[String], right: &Right<'_>) -> anyhow::Result<bool> {
-        let text = |text: &str| Some(text.to_owned());
-        let (resource, subresource) = right.resource.split_once('/').unwrap_or((right.resource, ""));
-        let asked = Some(ResourceAttributes {
-            group: text(right.group),
-            resource: text(resource),
-            subresource: text(subresource),
-            verb: text(right.verb),
-            namespace: right.namespace.map(str::to_owned),
-            name: right.name.map(str::to_owned),
-            ..ResourceAttributes::default()
+        let (kind, subresource) = right.resource.split_once('/').unwrap_or((right.resource, ""));
+        let (resource, group) = kind.split_once('.').unwrap_or((kind, ""));
+        let attributes = json!({
+            "group": group, "resource": resource, "subresource": subresource, "verb": right.verb,
+            "namespace": right.namespace, "name": right.name,
         });
-        let review = SubjectAccessReview {
-            spec: SubjectAccessReviewSpec {
-                user: text(user),
-                groups: Some([&groups(user)[..], more_groups].concat()),
-                resource_attributes: asked,
-                ..SubjectAccessReviewSpec::default()
-            },
-            ..SubjectAccessReview::default()
-        };
+        let groups = [&groups(user)[..], more_groups].concat();
+        let spec = json!({"user": user, "groups": groups, "resourceAttributes": attributes});
+        let review = serde_json::from_value(json!({ "spec": spec }))?;
         let reviews = Api::<SubjectAccessReview>::all(self.client.clone());
         let answer = reviews.create(&PostParams::default(), &review).await;
         let status = answer
@@ -181,18 +168,8 @@ impl Connection {
         let list = list.map_err(|error| self.failure("cannot list mutatingwebhookconfigurations", error))?;
         let mut webhooks = Vec::new();
         for found in list.items {
-            let configuration = found.metadata.name.unwrap_or_default();
-            let created = found.metadata.creation_timestamp.map(|at| at.0);
-            let mut annotations = found.metadata.annotations.unwrap_or_default();
-            let injected = annotations.remove("cert-manager.io/inject-ca-from");
             for (position, entry) in found.webhooks.into_iter().flatten().enumerate() {
-                let read = read(entry, &configuration, position)?;
-                let injected = injected.clone();
-                webhooks.push(Webhook {
-                    created,
-                    injected,
-                    ..read
-                });
+                webhooks.push(read(entry, &found.metadata, position)?);
             }
         }
         Ok(webhooks)
@@ -230,9 +207,7 @@ impl Connection {
     /// # Errors
     /// They cannot be read.
     pub async fn endpoints(&self, namespace: &str, service: &str, port: i32) -> anyhow::Result<Option<Vec<String>>> {
-        let failure = |error| self.failure(&format!("cannot see the Service {namespace}/{service}"), error);
-        let services = Api::<Service>::namespaced(self.client.clone(), namespace);
-        let Some(found) = services.get_opt(service).await.map_err(failure)? else {
+        let Some(found) = self.get::<Service>(namespace, service).await? else {
             return Ok(None);
         };
         let spec = found.spec.unwrap_or_default();
@@ -241,25 +216,27 @@ impl Connection {
         }
         let ports = spec.ports.into_iter().flatten();
         let name = ports.filter(|found| found.port == port).find_map(|found| found.name);
-        let slices = Api::<EndpointSlice>::namespaced(self.client.clone(), namespace);
         let of_service = ListParams::default().labels(&format!("kubernetes.io/service-name={service}"));
-        let slices = slices.list(&of_service).await.map_err(failure)?;
         let mut endpoints = Vec::new();
-        for slice in &slices.items {
+        for slice in &self.list::<EndpointSlice>(namespace, &of_service).await? {
             let is_named =
                 |found: &Option<String>| found.as_deref().unwrap_or_default() == name.as_deref().unwrap_or("");
             let mut ports = slice.ports.iter().flatten();
             let Some(port) = ports.find(|port| is_named(&port.name)).and_then(|port| port.port) else {
                 continue;
             };
-            endpoints.extend(crate::sources::replicas::ready_endpoints(slice).iter().map(|address| {
-                match address.contains(':') {
-                    true => format!("[{address}]:{port}"),
-                    false => format!("{address}:{port}"),
-                }
-            }));
+            let ready = crate::sources::replicas::ready_endpoints(slice);
+            endpoints.extend(ready.iter().map(|address| host_port(address, port)));
         }
         Ok(Some(endpoints))
+    }
+}
+
+/// `address:port` of an endpoint.
+pub fn host_port(address: &str, port: i32) -> String {
+    match address.contains(':') {
+        true => format!("[{address}]:{port}"),
+        false => format!("{address}:{port}"),
     }
 }
 
@@ -276,7 +253,7 @@ fn groups(user: &str) -> Vec<String> {
     groups
 }
 
-fn read(entry: MutatingWebhook, configuration: &str, position: usize) -> anyhow::Result<Webhook> {
+fn read(entry: MutatingWebhook, metadata: &ObjectMeta, position: usize) -> anyhow::Result<Webhook> {
     let is_for = |list: &Option<Vec<String>>, one: &str| {
         let mut list = list.iter().flatten();
         list.any(|found| found == one || found == "*")
@@ -293,11 +270,12 @@ fn read(entry: MutatingWebhook, configuration: &str, position: usize) -> anyhow:
         },
         (url, _) => Target::Url(url.unwrap_or_default()),
     };
+    let annotations = metadata.annotations.as_ref();
     Ok(Webhook {
-        configuration: configuration.to_owned(),
+        configuration: metadata.name.clone().unwrap_or_default(),
         position,
-        created: None,
-        injected: None,
+        created: metadata.creation_timestamp.as_ref().map(|at| at.0),
+        injected: annotations.and_then(|all| all.get("cert-manager.io/inject-ca-from").cloned()),
         name: entry.name,
         failure_policy: entry.failure_policy.unwrap_or_else(|| "Fail".to_owned()),
         timeout_seconds: entry.timeout_seconds.unwrap_or(10),
@@ -309,25 +287,23 @@ fn read(entry: MutatingWebhook, configuration: &str, position: usize) -> anyhow:
 }
 
 #[cfg(test)]
-impl Webhook {
-    /// The entry of `webhook/base` for namespaces without policies, registered at midnight of 2026-11-21.
-    pub(crate) fn example() -> Self {
-        let manifest = include_str!("../../webhook/base/mutatingwebhookconfiguration.yaml");
-        let manifest: serde_json::Value = serde_saphyr::from_str(manifest).unwrap();
-        let mut entries = manifest["webhooks"].as_array().unwrap().iter();
-        let entry = entries.find(|entry| entry["name"] == "pods.edgeward.io").unwrap();
-        Self {
-            created: Some("2026-11-21T00:00:00Z".parse().unwrap()),
-            ..read(serde_json::from_value(entry.clone()).unwrap(), "zz-edgeward", 0).unwrap()
-        }
-    }
-}
-
-#[cfg(test)]
 mod tests {
     use serde_json::json;
 
     use super::*;
+
+    impl Webhook {
+        /// The entry of `webhook/base` for namespaces without policies, registered at midnight of 2026-11-21.
+        pub(crate) fn example() -> Self {
+            let manifest = include_str!("../../webhook/base/mutatingwebhookconfiguration.yaml");
+            let manifest: serde_json::Value = serde_saphyr::from_str(manifest).unwrap();
+            let mut entries = manifest["webhooks"].as_array().unwrap().iter();
+            let entry = entries.find(|entry| entry["name"] == "pods.edgeward.io").unwrap();
+            let metadata = json!({"name": "zz-edgeward", "creationTimestamp": "2026-11-21T00:00:00Z"});
+            let metadata = serde_json::from_value(metadata).unwrap();
+            read(serde_json::from_value(entry.clone()).unwrap(), &metadata, 0).unwrap()
+        }
+    }
 
     #[test]
     fn an_entry_selects_what_its_selector_says() {
@@ -350,9 +326,41 @@ mod tests {
         let updates = json!({"name": "other", "admissionReviewVersions": [], "sideEffects": "None",
             "clientConfig": {"url": "https://127.0.0.1:1/x"},
             "rules": [{"apiGroups": ["*"], "resources": ["pods"], "operations": ["UPDATE"]}]});
-        let webhook = read(serde_json::from_value(updates).unwrap(), "other", 0).unwrap();
+        let webhook = read(serde_json::from_value(updates).unwrap(), &ObjectMeta::default(), 0).unwrap();
         assert_eq!(webhook.domain(), None);
         assert!(!webhook.creates_pods && webhook.selects("shop", &Labels::new()));
         assert_eq!((&*webhook.failure_policy, webhook.timeout_seconds), ("Fail", 10));
+    }
+
+    #[tokio::test]
+    async fn a_right_is_asked_for_as_kubectl_writes_it() {
+        let service = tower::service_fn(|request: http::Request<kube::client::Body>| async move {
+            let body = request.into_body().collect_bytes().await.unwrap();
+            let asked: serde_json::Value = serde_json::from_slice(&body).unwrap();
+            let attributes = json!({
+                "group": "edgeward.io", "resource": "sites", "subresource": "status", "verb": "patch", "namespace": "edge",
+            });
+            assert_eq!(asked["spec"]["resourceAttributes"], attributes);
+            let groups = [
+                "system:authenticated",
+                "system:serviceaccounts",
+                "system:serviceaccounts:edge",
+                "more",
+            ];
+            assert_eq!(asked["spec"]["groups"], json!(groups));
+            let answer = json!({"spec": {}, "status": {"allowed": true}}).to_string();
+            let answer = http::Response::new(kube::client::Body::from(answer.into_bytes()));
+            Ok::<_, std::convert::Infallible>(answer)
+        });
+        let connection = Connection::to(kube::Client::new(service, "default"));
+        let right = Right {
+            resource: "sites.edgeward.io/status",
+            verb: "patch",
+            namespace: Some("edge"),
+            name: None,
+        };
+        let more = ["more".to_owned()];
+        let may = connection.may("system:serviceaccount:edge:me", &more, &right);
+        assert!(may.await.unwrap());
     }
 }

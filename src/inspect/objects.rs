@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use anyhow::Context as _;
 use edgeward_core::config::sites::Merged;
 use edgeward_core::config::{Config, Enabled, sites};
 use edgeward_core::model::scores::Profiles;
@@ -11,8 +12,8 @@ use edgeward_core::units::Now;
 use edgeward_core::wire::liqo_objects::LiqoObjects;
 use edgeward_profiles::Profile;
 use k8s_openapi::api::core::v1::{ConfigMap, Event};
+use kube::Resource;
 use kube::api::ListParams;
-use kube::{Api, Resource};
 use serde_json::Value;
 
 use super::Connection;
@@ -70,18 +71,14 @@ impl Liqo {
         self.unreadable.iter().all(|(unreadable, _)| *unreadable != kind)
     }
 
-    /// What was read of a kind, and whether its definition may be installed.
-    fn take<T>(&mut self, kind: &'static str, read: anyhow::Result<Option<Vec<T>>>) -> (Vec<T>, bool) {
+    /// What was read of a kind.
+    fn take<T>(&mut self, kind: &'static str, read: anyhow::Result<Option<Vec<T>>>, is_installed: &mut bool) -> Vec<T> {
         match read {
-            Ok(read) => {
-                let is_installed = read.is_some();
-                (read.unwrap_or_default(), is_installed)
-            }
-            Err(error) => {
-                self.unreadable.push((kind, error));
-                (vec![], true)
-            }
+            Ok(Some(read)) => return read,
+            Ok(None) => *is_installed = false,
+            Err(error) => self.unreadable.push((kind, error)),
         }
+        vec![]
     }
 }
 
@@ -102,22 +99,17 @@ pub async fn liqo(connection: &Connection, config: &Config) -> Liqo {
         list(connection, liqo::read_connection),
     );
     let are_namespaces_known = matches!((&offloadings, &maps), (Ok(Some(_)), Ok(Some(_))));
-    let (foreign_clusters, has_clusters) = found.take("foreignclusters", foreign_clusters);
-    let (virtual_nodes, has_nodes) = found.take("virtualnodes", virtual_nodes);
-    let (offloadings, has_offloadings) = found.take("namespaceoffloadings", offloadings);
-    let (maps, has_maps) = found.take("namespacemaps", maps);
-    let (latencies, _) = found.take("connections", latencies);
-    let is_installed = has_clusters && has_nodes && has_offloadings && has_maps;
-    if found.unreadable.len() < 5 && (is_installed || config.liqo.enabled == Enabled::Always) {
-        found.objects = Some(LiqoObjects {
-            are_namespaces_known,
-            foreign_clusters,
-            virtual_nodes,
-            offloadings,
-            maps,
-            latencies,
-        });
-    }
+    let (mut is_installed, mut are_connections) = (true, true);
+    let objects = LiqoObjects {
+        are_namespaces_known,
+        foreign_clusters: found.take("foreignclusters", foreign_clusters, &mut is_installed),
+        virtual_nodes: found.take("virtualnodes", virtual_nodes, &mut is_installed),
+        offloadings: found.take("namespaceoffloadings", offloadings, &mut is_installed),
+        maps: found.take("namespacemaps", maps, &mut is_installed),
+        latencies: found.take("connections", latencies, &mut are_connections),
+    };
+    let is_in_use = is_installed || config.liqo.enabled == Enabled::Always;
+    found.objects = Some(objects).filter(|_| is_in_use && found.unreadable.len() < 5);
     found
 }
 
@@ -173,15 +165,14 @@ pub async fn profile_faults(connection: &Connection) -> anyhow::Result<Option<BT
     Ok(listed.map(|listed| listed.into_iter().collect()))
 }
 
-/// Reads the configuration in a ConfigMap once, as an edgeward in its namespace would take it; `None` if there is none.
+/// Reads the configuration in a ConfigMap once, as an edgeward in its namespace would take it.
 ///
 /// # Errors
-/// It cannot be read. That it has faults is no error.
-pub async fn config_map(connection: &Connection, name: &NamespacedName) -> anyhow::Result<Option<Outcome>> {
-    let api = Api::<ConfigMap>::namespaced(connection.client(), &name.namespace);
-    let map = api.get_opt(&name.name).await;
-    let map = map.map_err(|error| connection.failure(&format!("cannot get ConfigMap {name}"), error))?;
-    Ok(map.map(|map| read_config_map(map, &name.namespace)))
+/// There is none, or it cannot be read. That it has faults is no error.
+pub async fn config_map(connection: &Connection, name: &NamespacedName) -> anyhow::Result<Outcome> {
+    let map = connection.get::<ConfigMap>(&name.namespace, &name.name).await?;
+    let map = map.with_context(|| format!("ConfigMap {name} does not exist"))?;
+    Ok(read_config_map(map, &name.namespace))
 }
 
 /// What Events warn of a pod, or say of its reflection in another cluster: the newest first, a few of them.
@@ -190,12 +181,8 @@ pub async fn config_map(connection: &Connection, name: &NamespacedName) -> anyho
 /// They cannot be listed.
 pub async fn events(connection: &Connection, namespace: &str, uid: &str) -> anyhow::Result<Vec<String>> {
     const MOST: usize = 3;
-    let api = Api::<Event>::namespaced(connection.client(), namespace);
     let of_pod = ListParams::default().fields(&format!("involvedObject.uid={uid}"));
-    let list = api.list(&of_pod).await;
-    let mut events = list
-        .map_err(|error| connection.failure(&format!("cannot list events in {namespace}"), error))?
-        .items;
+    let mut events: Vec<Event> = connection.list(namespace, &of_pod).await?;
     events.retain(|event| {
         let reason = event.reason.as_deref().unwrap_or_default();
         // What Liqo says: FailedReflection, ReflectionDisabled; that it was successful helps nobody.
@@ -203,12 +190,10 @@ pub async fn events(connection: &Connection, namespace: &str, uid: &str) -> anyh
         event.type_.as_deref() == Some("Warning") || is_of_reflection
     });
     let last = |event: &Event| {
-        let series = event
-            .series
-            .as_ref()
-            .and_then(|series| series.last_observed_time.clone());
-        let time = series.or_else(|| event.event_time.clone()).map(|time| time.0);
-        time.or_else(|| event.last_timestamp.clone().map(|time| time.0))
+        let series = event.series.as_ref();
+        let series = series.and_then(|series| series.last_observed_time.as_ref());
+        let time = series.or(event.event_time.as_ref()).map(|time| time.0);
+        time.or(event.last_timestamp.as_ref().map(|time| time.0))
     };
     events.sort_by_key(|event| std::cmp::Reverse(last(event)));
     let said = |event: Event| {

@@ -8,7 +8,6 @@ use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose, date_time_ymd,
 };
-use rustls::Error as TlsError;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use super::pair::{Fault, Pair};
@@ -42,22 +41,17 @@ impl Service {
         ]
     }
 
-    fn is_subject_of(&self, certificate: &X509Certificate<'_>) -> bool {
-        let subject = certificate.subject();
-        let [name, namespace, service] = [
-            subject.iter_common_name().next(),
-            subject.iter_organization().next(),
-            subject.iter_organizational_unit().next(),
-        ]
-        .map(|value| value.and_then(|value| value.as_str().ok()));
-        let [(_, our_name), (_, our_namespace), (_, our_service)] = self.subject();
-        [name, namespace, service] == [our_name, our_namespace, our_service].map(Some)
-    }
-
     /// The certificate, if it is an authority that we made.
     pub(super) fn authority(&self, der: &[u8]) -> Option<Certificate> {
         let (_, parsed) = X509Certificate::from_der(der).ok()?;
-        let is_ours = parsed.is_ca() && self.is_subject_of(&parsed);
+        let subject = parsed.subject();
+        let found = [
+            subject.iter_common_name().next(),
+            subject.iter_organization().next(),
+            subject.iter_organizational_unit().next(),
+        ];
+        let found = found.map(|value| value.and_then(|value| value.as_str().ok()));
+        let is_ours = parsed.is_ca() && found == self.subject().map(|(_, value)| Some(value));
         is_ours.then(|| certificate(der, &parsed))
     }
 }
@@ -122,12 +116,13 @@ impl Authority {
     /// [`Fault`] names the first thing that is wrong.
     pub fn read(certificate: &[u8], key: &[u8], service: &Service, now: Timestamp) -> Result<Self, Fault> {
         let pair = Pair::from_pem(certificate, key, now)?;
-        let der = pair.key.cert.first().ok_or(Fault::NotOurs)?;
-        let certificate = service.authority(der).ok_or(Fault::NotOurs)?;
-        let unusable = |error: &dyn std::fmt::Display| Fault::Key(TlsError::General(error.to_string()));
-        let key = std::str::from_utf8(key).map_err(|error| unusable(&error))?;
-        let key = KeyPair::from_pem(key).map_err(|error| unusable(&error))?;
-        let issuer = Issuer::from_ca_cert_der(der, key).map_err(|error| unusable(&error))?;
+        let ours = pair.key.cert.first();
+        let ours = ours.and_then(|der| Some((der, service.authority(der)?)));
+        let (der, certificate) =
+            ours.ok_or_else(|| Fault::unusable("the certificate is not an authority that we made for our Service"))?;
+        let unusable = |error: rcgen::Error| Fault::unusable(format!("the private key cannot be used: {error}"));
+        let key = KeyPair::from_pem(&String::from_utf8_lossy(key)).map_err(unusable)?;
+        let issuer = Issuer::from_ca_cert_der(der, key).map_err(unusable)?;
         Ok(Self { certificate, issuer })
     }
 
@@ -176,6 +171,8 @@ fn params(
 
 #[cfg(test)]
 mod tests {
+    use rustls::Error as TlsError;
+
     use super::*;
     use crate::testkit::service;
     use crate::tls::verification::vouches;
@@ -207,7 +204,7 @@ mod tests {
         let life = SignedDuration::from_hours(2160);
         let pem = authority.issue(&[service().dns_name()], now, life).unwrap();
         let leaf = Pair::from_pem(pem.certificate.as_bytes(), pem.key.as_bytes(), now).unwrap();
-        assert_eq!(leaf.names, ["edgeward.edgeward-system.svc"]);
+        assert_eq!(leaf.names, ["DNSName(edgeward.edgeward-system.svc)"]);
         let certificate = leaf.certificate().unwrap();
         assert_eq!((certificate.made, certificate.ends), (now, at("2027-02-19T12:00:00Z")));
         assert_eq!(vouched(&authority, &leaf, now), Ok(()));

@@ -1,54 +1,22 @@
-//! The check of who connects: only clients with a certificate of an authority in a file, where one is named.
+//! Who may connect: only clients with a certificate of an authority in a file, where one is named.
 
 use std::sync::Arc;
 
-use arc_swap::ArcSwap;
 use jiff::Timestamp;
-use rustls::client::danger::HandshakeSignatureValid;
-use rustls::crypto::{verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::pem::{self, PemObject as _};
-use rustls::pki_types::{CertificateDer, UnixTime};
-use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::server::{VerifierBuilderError, WebPkiClientVerifier};
-use rustls::{
-    CertificateError, DigitallySignedStruct, DistinguishedName, Error as TlsError, RootCertStore, SignatureScheme,
-};
+use rustls::RootCertStore;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::ClientCertVerifier;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
+use super::pair::Fault;
 use super::verification::validity;
 use crate::platform::files::Content;
 
-/// Why a file with authorities of clients is not used.
-#[derive(Debug, thiserror::Error)]
-pub enum ClientCaFault {
-    /// Not PEM.
-    #[error("it is not valid PEM: {0}")]
-    Pem(#[from] pem::Error),
-    /// PEM without a certificate.
-    #[error("it holds no CERTIFICATE block")]
-    Empty,
-    /// A certificate that cannot be an authority.
-    #[error("certificate {position} of it cannot be used: {source}")]
-    Unusable {
-        /// Counted from 1.
-        position: usize,
-        /// What is wrong.
-        source: TlsError,
-    },
-    /// All of them are over.
-    #[error("the last of its certificates expired at {not_after}")]
-    Expired {
-        /// When.
-        not_after: Timestamp,
-    },
-    /// Not a set of authorities after all.
-    #[error("it cannot be used: {0}")]
-    Verifier(#[from] VerifierBuilderError),
-}
-
-/// The authorities of a file, at least one. rustls does not ask whether an authority has expired, so each is asked by itself.
+/// The authorities of a file, at least one.
 #[derive(Debug)]
-pub(super) struct ClientCa(Vec<Authority>);
+pub(super) struct ClientCa(pub(super) Vec<Authority>);
 
 /// One of them.
 #[derive(Debug)]
@@ -57,38 +25,38 @@ pub(super) struct Authority {
     pub(super) subject: String,
     /// Its end.
     pub(super) not_after: Timestamp,
-    verifier: Arc<dyn ClientCertVerifier>,
+    der: CertificateDer<'static>,
 }
 
 impl ClientCa {
-    pub(super) fn from_contents(contents: &[Content], now: Timestamp) -> Result<Self, ClientCaFault> {
+    pub(super) fn from_contents(contents: &[Content], now: Timestamp) -> Result<Self, Fault> {
         let bytes: Vec<u8> = contents.iter().flat_map(|content| content.bytes.clone()).collect();
         let mut authorities = Vec::new();
         for (i, der) in CertificateDer::pem_slice_iter(&bytes).enumerate() {
-            let der = der?;
-            let unusable = |source| ClientCaFault::Unusable {
-                position: i + 1,
-                source,
+            let der = der.map_err(|error| Fault::unusable(format!("it is not valid PEM: {error}")))?;
+            let unusable = |error: &dyn std::fmt::Display| {
+                Fault::unusable(format!("certificate {} of it cannot be used: {error}", i + 1))
             };
-            let (_, parsed) =
-                X509Certificate::from_der(&der).map_err(|error| unusable(TlsError::General(error.to_string())))?;
-            let (_, not_after) = validity(&parsed);
-            let subject = parsed.subject().to_string();
-            let mut roots = RootCertStore::empty();
-            roots.add(der.clone()).map_err(unusable)?;
-            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), super::provider()).build()?;
+            let (_, parsed) = X509Certificate::from_der(&der).map_err(|error| unusable(&error))?;
+            let (subject, (_, not_after)) = (parsed.subject().to_string(), validity(&parsed));
+            RootCertStore::empty()
+                .add(der.clone())
+                .map_err(|error| unusable(&error))?;
             authorities.push(Authority {
                 subject,
                 not_after,
-                verifier,
+                der,
             });
         }
-        let not_after = authorities.iter().map(|authority| authority.not_after).max();
-        let not_after = not_after.ok_or(ClientCaFault::Empty)?;
-        if not_after < now {
-            return Err(ClientCaFault::Expired { not_after });
+        let clients = Self(authorities);
+        match clients.0.is_empty() {
+            true => Err(Fault::unusable("it holds no CERTIFICATE block")),
+            false if clients.not_after() < now => Err(Fault::unusable(format!(
+                "the last of its certificates expired at {}",
+                clients.not_after()
+            ))),
+            false => Ok(clients),
         }
-        Ok(Self(authorities))
     }
 
     /// When the last of them is over.
@@ -97,80 +65,21 @@ impl ClientCa {
         ends.max().unwrap_or(Timestamp::MIN)
     }
 
-    /// Those that vouch for nobody any more.
-    pub(super) fn expired(&self, now: Timestamp) -> impl Iterator<Item = &Authority> {
-        self.0.iter().filter(move |authority| authority.not_after < now)
-    }
-
-    /// Asks those that have not expired.
-    fn verify(
-        &self,
-        end_entity: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        now: UnixTime,
-    ) -> Result<ClientCertVerified, TlsError> {
-        let second = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
-        let stand = self
-            .0
-            .iter()
-            .filter(|authority| authority.not_after.as_second() >= second);
-        let mut refusal = TlsError::InvalidCertificate(CertificateError::UnknownIssuer);
-        for authority in stand {
-            match authority.verifier.verify_client_cert(end_entity, intermediates, now) {
-                Ok(verified) => return Ok(verified),
-                // That of the one that signed tells the most.
-                Err(TlsError::InvalidCertificate(CertificateError::UnknownIssuer)) => {}
-                Err(error) => refusal = error,
-            }
-        }
-        Err(refusal)
-    }
-}
-
-/// Judges clients by the authorities of the moment. It asks for no particular ones: whoever has a certificate shows it.
-#[derive(Debug)]
-pub(super) struct Clients(pub(super) ArcSwap<ClientCa>);
-
-impl ClientCertVerifier for Clients {
-    fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        &[]
-    }
-
-    fn verify_client_cert(
-        &self,
-        end_entity: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        now: UnixTime,
-    ) -> Result<ClientCertVerified, TlsError> {
-        self.0.load().verify(end_entity, intermediates, now)
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, TlsError> {
-        verify_tls12_signature(message, cert, dss, &super::provider().signature_verification_algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, TlsError> {
-        verify_tls13_signature(message, cert, dss, &super::provider().signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        super::provider().signature_verification_algorithms.supported_schemes()
+    /// Judges clients by those that have not expired, which rustls does not ask; `None` where all have. It asks for no
+    /// particular ones: whoever has a certificate shows it.
+    pub(super) fn verifier(&self, now: Timestamp) -> Option<Arc<dyn ClientCertVerifier>> {
+        let mut roots = RootCertStore::empty();
+        let stand = self.0.iter().filter(|authority| authority.not_after >= now);
+        roots.add_parsable_certificates(stand.map(|authority| authority.der.clone()));
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), super::provider());
+        verifier.clear_root_hint_subjects().build().ok()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use jiff::SignedDuration;
+    use rustls::pki_types::UnixTime;
 
     use super::*;
     use crate::platform::files::Content;
@@ -187,8 +96,7 @@ mod tests {
         let contents = [Content { path, bytes }];
         let after = |hours| now.checked_add(SignedDuration::from_hours(hours)).unwrap();
         let clients = ClientCa::from_contents(&contents, after(2)).unwrap();
-        let expired = |at| clients.expired(at).count();
-        assert_eq!((expired(now), expired(after(2)), clients.not_after()), (0, 1, after(9)));
+        assert_eq!(clients.not_after(), after(9));
         // A signer that lets its clients outlive it, which ours would not.
         let client = |signer: &crate::tls::Pem| {
             let key = rcgen::KeyPair::from_pem(&signer.key).unwrap();
@@ -199,15 +107,15 @@ mod tests {
             params.signed_by(&key, &issuer).unwrap().der().clone()
         };
         let judged = |signer, at: Timestamp| {
-            let at = std::time::Duration::from_secs(u64::try_from(at.as_second()).unwrap());
-            clients
-                .verify(&client(signer), &[], UnixTime::since_unix_epoch(at))
-                .is_ok()
+            let second = std::time::Duration::from_secs(u64::try_from(at.as_second()).unwrap());
+            let verifier = clients.verifier(at);
+            let at = UnixTime::since_unix_epoch(second);
+            verifier.is_some_and(|verifier| verifier.verify_client_cert(&client(signer), &[], at).is_ok())
         };
         assert_eq!((judged(&short, now), judged(&long, now)), (true, true));
         assert_eq!((judged(&short, after(2)), judged(&long, after(2))), (false, true));
         assert!(!judged(&long, after(10)));
         let fault = ClientCa::from_contents(&contents, after(10)).unwrap_err();
-        assert!(matches!(fault, ClientCaFault::Expired { .. }), "{fault}");
+        assert!(fault.to_string().contains("expired at"), "{fault}");
     }
 }

@@ -1,6 +1,5 @@
 //! A certificate and its private key, read from PEM and checked before anybody is served with it.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
@@ -8,7 +7,7 @@ use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 use rustls::{Error as TlsError, InconsistentKeys};
-use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
+use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::verification::validity;
 use crate::platform::files::Content;
@@ -16,68 +15,24 @@ use crate::platform::files::Content;
 /// How far in the future a certificate may begin: the issuer's clock may be ahead of ours.
 const CLOCK_SKEW: SignedDuration = SignedDuration::from_mins(5);
 
-/// Why a pair is not served.
+/// Why a certificate is not used.
 #[derive(Debug, thiserror::Error)]
 pub enum Fault {
-    /// Not PEM.
-    #[error("the {part} is not valid PEM: {source}")]
-    Pem {
-        /// `certificate` or `private key`.
-        part: &'static str,
-        /// What the parser says.
-        source: pem::Error,
-    },
-    /// PEM without a certificate.
-    #[error("the certificate file holds no CERTIFICATE block")]
-    NoCertificate,
-    /// PEM without a key that we can read.
-    #[error("the key file holds no private key (PRIVATE KEY, RSA PRIVATE KEY or EC PRIVATE KEY block)")]
-    NoKey,
-    /// A block that says CERTIFICATE and is none.
-    #[error("certificate {position} of the chain cannot be parsed: {reason}")]
-    NotACertificate {
-        /// Counted from 1, the leaf.
-        position: usize,
-        /// What the parser says.
-        reason: String,
-    },
-    /// The key is of a kind or size that the crypto provider does not take.
-    #[error("the private key cannot be used: {0}")]
-    Key(#[source] TlsError),
-    /// Key and certificate are not a pair.
-    #[error("the private key does not belong to the first certificate of the file, which must be the server's own")]
-    Mismatch,
-    /// An authority that is none of ours, and so would be told from none in a bundle.
-    #[error("the certificate is not an authority that we made for our Service")]
-    NotOurs,
-    /// What signed the leaf, or the name it is for, is not what clients are told.
-    #[error("the certificate is not one that {authority} vouches for: {source}")]
-    Unvouched {
-        /// Where the authority is from.
-        authority: &'static str,
-        /// What a client would say.
-        source: Box<TlsError>,
-    },
-    /// Half of a pair is there.
-    #[error("{present} is there and {missing} is not")]
-    Half {
-        /// What is there.
-        present: &'static str,
-        /// What is missing.
-        missing: &'static str,
-    },
-    /// Past its end.
-    #[error("the certificate expired at {not_after}")]
-    Expired {
-        /// Its end.
-        not_after: Timestamp,
-    },
+    /// What is wrong, in words.
+    #[error("{0}")]
+    Unusable(String),
     /// Before its beginning.
     #[error("the certificate is not valid before {not_before}")]
     NotYetValid {
         /// Its beginning.
         not_before: Timestamp,
     },
+}
+
+impl Fault {
+    pub(super) fn unusable(words: impl Into<String>) -> Self {
+        Self::Unusable(words.into())
+    }
 }
 
 /// A certificate chain with the private key of its leaf, checked.
@@ -87,7 +42,7 @@ pub struct Pair {
     pub key: Arc<CertifiedKey>,
     /// The leaf's end.
     pub not_after: Timestamp,
-    /// DNS names and addresses the leaf is for.
+    /// The alternative names that the leaf is for, for people.
     pub names: Vec<String>,
 }
 
@@ -99,36 +54,45 @@ impl Pair {
     /// # Errors
     /// [`Fault`] names the first thing that is wrong.
     pub fn from_pem(cert: &[u8], key: &[u8], now: Timestamp) -> Result<Self, Fault> {
-        let not_pem = |part| move |source| Fault::Pem { part, source };
+        let fault = Fault::Unusable;
         let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(cert).collect();
-        let chain = chain.map_err(not_pem("certificate"))?;
+        let chain = chain.map_err(|error| fault(format!("the certificate is not valid PEM: {error}")))?;
         let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| match error {
-            pem::Error::NoItemsFound => Fault::NoKey,
-            error => not_pem("private key")(error),
+            pem::Error::NoItemsFound => Fault::unusable(
+                "the key file holds no private key (PRIVATE KEY, RSA PRIVATE KEY or EC PRIVATE KEY block)",
+            ),
+            error => fault(format!("the private key is not valid PEM: {error}")),
         })?;
         let parsed = chain.iter().enumerate().map(|(index, der)| {
-            let fault = |reason| Fault::NotACertificate {
-                position: index + 1,
-                reason,
+            let broken = |reason| {
+                fault(format!(
+                    "certificate {} of the chain cannot be parsed: {reason}",
+                    index + 1
+                ))
             };
             match X509Certificate::from_der(der) {
                 Ok(([], certificate)) => Ok(certificate),
                 // A client that parses the whole chain, as the API server does, gives up on it.
-                Ok((rest, _)) => Err(fault(format!("{} bytes follow it", rest.len()))),
-                Err(error) => Err(fault(error.to_string())),
+                Ok((rest, _)) => Err(broken(format!("{} bytes follow it", rest.len()))),
+                Err(error) => Err(broken(error.to_string())),
             }
         });
         let parsed = parsed.collect::<Result<Vec<_>, _>>()?;
-        let leaf = parsed.first().ok_or(Fault::NoCertificate)?;
+        let leaf = parsed.first();
+        let leaf = leaf.ok_or_else(|| Fault::unusable("the certificate file holds no CERTIFICATE block"))?;
         let (not_before, not_after) = validity(leaf);
-        let names = names(leaf);
+        let names = leaf.subject_alternative_name().ok().flatten();
+        let names = names.iter().flat_map(|names| &names.value.general_names);
+        let names = names.map(ToString::to_string).collect();
         drop(parsed);
         let key = CertifiedKey::from_der(chain, key, &super::provider()).map_err(|error| match error {
-            TlsError::InconsistentKeys(InconsistentKeys::KeyMismatch) => Fault::Mismatch,
-            error => Fault::Key(error),
+            TlsError::InconsistentKeys(InconsistentKeys::KeyMismatch) => Fault::unusable(
+                "the private key does not belong to the first certificate of the file, which must be the server's own",
+            ),
+            error => fault(format!("the private key cannot be used: {error}")),
         })?;
         if not_after < now {
-            return Err(Fault::Expired { not_after });
+            return Err(fault(format!("the certificate expired at {not_after}")));
         }
         if not_before > now.saturating_add(CLOCK_SKEW).unwrap_or(Timestamp::MAX) {
             return Err(Fault::NotYetValid { not_before });
@@ -140,33 +104,14 @@ impl Pair {
         })
     }
 
-    /// The same from the contents of two watched files, certificate first.
+    /// Reads the contents of two watched files, certificate first.
     ///
     /// # Errors
     /// As [`Pair::from_pem`].
     pub(super) fn from_contents(contents: &[Content], now: Timestamp) -> Result<Self, Fault> {
-        match contents {
-            [cert, key] => Self::from_pem(&cert.bytes, &key.bytes, now),
-            _ => Err(Fault::NoCertificate),
-        }
+        let bytes = |index: usize| contents.get(index).map_or(&[][..], |content| &content.bytes);
+        Self::from_pem(bytes(0), bytes(1), now)
     }
-}
-
-fn names(leaf: &X509Certificate<'_>) -> Vec<String> {
-    let Ok(Some(extension)) = leaf.subject_alternative_name() else {
-        return Vec::new();
-    };
-    let address = |bytes: &[u8]| {
-        let v4 = <[u8; 4]>::try_from(bytes).map(IpAddr::from);
-        let address = v4.or_else(|_| <[u8; 16]>::try_from(bytes).map(IpAddr::from));
-        address.ok().map(|address| address.to_string())
-    };
-    let name = |name: &GeneralName<'_>| match name {
-        GeneralName::DNSName(name) => Some((*name).to_owned()),
-        GeneralName::IPAddress(bytes) => address(bytes),
-        _ => None,
-    };
-    extension.value.general_names.iter().filter_map(name).collect()
 }
 
 #[cfg(test)]
@@ -197,7 +142,7 @@ mod tests {
             now(),
         )
         .expect("good");
-        assert_eq!(pair.names, ["edgeward.example.svc", "127.0.0.1"]);
+        assert_eq!(pair.names, ["DNSName(edgeward.example.svc)", "IPAddress(7f:00:00:01)"]);
         assert_eq!(pair.not_after.to_string(), "2027-01-01T00:00:00Z");
     }
 

@@ -4,10 +4,11 @@ use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
+use anyhow::anyhow;
 use jiff::{SignedDuration, Timestamp};
 
+use super::Pair;
 use super::authority::{Authority, Service};
-use super::{Error, Pair};
 
 /// File name of the CA bundle.
 const BUNDLE: &str = "ca.crt";
@@ -15,28 +16,19 @@ const BUNDLE: &str = "ca.crt";
 /// The keys die with the process, so nothing is gained by an end that a long-lived process could reach.
 const VALID_FOR: SignedDuration = SignedDuration::from_hours(10 * 365 * 24);
 
-/// What was made.
-pub(super) struct Made {
-    pub(super) pair: Pair,
-    /// The authority's certificate in PEM.
-    pub(super) ca_bundle: String,
-}
-
-/// Makes an authority and a leaf for `<service>.<namespace>.svc`, `localhost` and `127.0.0.1`.
-pub(super) fn make(service: &Service, now: Timestamp) -> Result<Made, Error> {
+/// Makes an authority, and a leaf of it for `<service>.<namespace>.svc`, `localhost` and `127.0.0.1`. Returns the leaf, and the
+/// authority's certificate in PEM.
+pub(super) fn make(service: &Service, now: Timestamp) -> anyhow::Result<(Pair, String)> {
     let pem = Authority::make(service, now, VALID_FOR)?;
-    let authority = Authority::read(pem.certificate.as_bytes(), pem.key.as_bytes(), service, now);
+    let authority = Authority::read(pem.certificate.as_bytes(), pem.key.as_bytes(), service, now)?;
     let names = [service.dns_name(), "localhost".to_owned(), "127.0.0.1".to_owned()];
-    let leaf = authority.map_err(Error::Generated)?.issue(&names, now, VALID_FOR)?;
-    let pair = Pair::from_pem(leaf.certificate.as_bytes(), leaf.key.as_bytes(), now).map_err(Error::Generated)?;
-    Ok(Made {
-        pair,
-        ca_bundle: pem.certificate,
-    })
+    let leaf = authority.issue(&names, now, VALID_FOR)?;
+    let pair = Pair::from_pem(leaf.certificate.as_bytes(), leaf.key.as_bytes(), now)?;
+    Ok((pair, pem.certificate))
 }
 
 /// Writes the bundle as `ca.crt`, readable by all, in one step: a reader sees the old file or the new one.
-pub(super) fn write_bundle(directory: &Path, bundle: &str) -> Result<(), Error> {
+pub(super) fn write_bundle(directory: &Path, bundle: &str) -> anyhow::Result<()> {
     let path = directory.join(BUNDLE);
     let write = || {
         std::fs::create_dir_all(directory)?;
@@ -44,13 +36,9 @@ pub(super) fn write_bundle(directory: &Path, bundle: &str) -> Result<(), Error> 
         file.write_all(bundle.as_bytes())?;
         file.as_file().set_permissions(std::fs::Permissions::from_mode(0o644))?;
         file.as_file().sync_all()?;
-        file.persist(&path).map_err(|error| error.error)?;
-        Ok(())
+        file.persist(&path).map(drop).map_err(|error| error.error)
     };
-    write().map_err(|source| Error::Write {
-        path: path.clone(),
-        source,
-    })
+    write().map_err(|error| anyhow!("the CA bundle {} cannot be written: {error}", path.display()))
 }
 
 #[cfg(test)]
@@ -64,12 +52,14 @@ mod tests {
             name: "edgeward".into(),
             namespace: "edgeward-system".into(),
         };
-        let made = make(&service, now).expect("made");
-        assert_eq!(
-            made.pair.names,
-            ["edgeward.edgeward-system.svc", "localhost", "127.0.0.1"]
-        );
-        assert_eq!(made.pair.not_after.to_string(), "2036-11-17T12:00:00Z");
+        let (pair, _) = make(&service, now).expect("made");
+        let names = [
+            "DNSName(edgeward.edgeward-system.svc)",
+            "DNSName(localhost)",
+            "IPAddress(7f:00:00:01)",
+        ];
+        assert_eq!(pair.names, names);
+        assert_eq!(pair.not_after.to_string(), "2036-11-17T12:00:00Z");
     }
 
     #[test]

@@ -19,8 +19,10 @@ use super::verification::vouches;
 pub type Contents = BTreeMap<String, Vec<u8>>;
 
 const AUTHORITY: [&str; 2] = ["ca.crt", "ca.key"];
-const NEXT: [&str; 2] = ["next-ca.crt", "next-ca.key"];
-const LEAF: [&str; 2] = ["tls.crt", "tls.key"];
+/// The authority that is to follow.
+pub const NEXT: [&str; 2] = ["next-ca.crt", "next-ca.key"];
+/// A leaf of the authority that signs.
+pub const LEAF: [&str; 2] = ["tls.crt", "tls.key"];
 
 /// What of a Secret can be used, and why the rest cannot.
 #[derive(Debug, Default)]
@@ -48,9 +50,11 @@ impl Stored {
             let pair = Pair::from_pem(certificate, key, now)?;
             // Without an authority, nothing vouches for it.
             let signer = signer.map(|signer| signer.der).unwrap_or_default();
-            vouches(&signer, &pair.key.cert, &service.dns_name(), now).map_err(|source| Fault::Unvouched {
-                authority: AUTHORITY[0],
-                source: Box::new(source),
+            vouches(&signer, &pair.key.cert, &service.dns_name(), now).map_err(|error| {
+                let [authority, _] = AUTHORITY;
+                Fault::unusable(format!(
+                    "the certificate is not one that {authority} vouches for: {error}"
+                ))
             })?;
             Ok(pair)
         });
@@ -63,7 +67,7 @@ impl Stored {
         [certificate, key]: [&'static str; 2],
         read: impl FnOnce([&[u8]; 2]) -> Result<T, Fault>,
     ) -> Option<T> {
-        let half = |present, missing| Err(Fault::Half { present, missing });
+        let half = |present, missing| Err(Fault::unusable(format!("{present} is there and {missing} is not")));
         let result = match [certificate, key].map(|key| contents.get(key)) {
             [Some(certificate), Some(key)] => read([certificate, key]),
             [Some(_), None] => half(certificate, key),
@@ -73,7 +77,21 @@ impl Stored {
         result.map_err(|fault| self.faults.push((certificate, fault))).ok()
     }
 
-    /// The same as the next step is found by.
+    /// What cannot be used, in words; empty where everything can.
+    #[must_use]
+    pub fn faults(&self) -> String {
+        let faults = self.faults.iter().map(|(key, fault)| format!("{key}: {fault}"));
+        faults.collect::<Vec<_>>().join("; ")
+    }
+
+    /// What is not valid yet.
+    #[must_use]
+    pub fn early(&self) -> Option<&(&'static str, Fault)> {
+        let mut faults = self.faults.iter();
+        faults.find(|(_, fault)| matches!(fault, Fault::NotYetValid { .. }))
+    }
+
+    /// What the next step is found by.
     #[must_use]
     pub fn in_short(&self) -> certificates::Stored {
         let certificate = |authority: &Authority| authority.certificate.clone();
@@ -85,31 +103,17 @@ impl Stored {
     }
 }
 
-fn put(contents: &mut Contents, [certificate, key]: [&'static str; 2], pem: Pem) -> &'static str {
+/// Stores a certificate and its key; the key of the certificate.
+pub fn put(contents: &mut Contents, [certificate, key]: [&'static str; 2], pem: Pem) -> &'static str {
     contents.insert(certificate.to_owned(), pem.certificate.into_bytes());
     contents.insert(key.to_owned(), pem.key.into_bytes());
     certificate
 }
 
-fn remove(contents: &mut Contents, keys: [&str; 2]) {
-    contents.retain(|key, _| !keys.contains(&&**key));
-}
-
 /// Stores a new authority, and no leaf; the key of its certificate.
 pub fn put_authority(contents: &mut Contents, authority: Pem) -> &'static str {
-    remove(contents, NEXT);
-    remove(contents, LEAF);
+    contents.retain(|key, _| !NEXT.contains(&&**key) && !LEAF.contains(&&**key));
     put(contents, AUTHORITY, authority)
-}
-
-/// Stores the authority that is to follow; the key of its certificate.
-pub fn put_next(contents: &mut Contents, authority: Pem) -> &'static str {
-    put(contents, NEXT, authority)
-}
-
-/// Stores a leaf of the authority that signs; the key of its certificate.
-pub fn put_leaf(contents: &mut Contents, leaf: Pem) -> &'static str {
-    put(contents, LEAF, leaf)
 }
 
 /// Makes the next authority the one that signs, with a leaf of it; the key of the leaf.
@@ -162,9 +166,9 @@ mod tests {
         put_authority(&mut contents, authority());
         assert_eq!(shown(&contents), ([true, false, false], String::new()));
         let leaf = leaf_of(read(&contents).authority.as_ref().unwrap());
-        put_leaf(&mut contents, leaf);
+        put(&mut contents, LEAF, leaf);
         assert_eq!(shown(&contents), ([true, false, true], String::new()));
-        put_next(&mut contents, authority());
+        put(&mut contents, NEXT, authority());
         assert_eq!(shown(&contents), ([true, true, true], String::new()));
         let next = read(&contents).next.unwrap();
         promote(&mut contents, leaf_of(&next));
@@ -180,7 +184,7 @@ mod tests {
         let mut good = Contents::new();
         put_authority(&mut good, authority());
         let signer = read(&good).authority.unwrap();
-        put_leaf(&mut good, leaf_of(&signer));
+        put(&mut good, LEAF, leaf_of(&signer));
         let with = |key: &str, value: Option<&str>| {
             let mut contents = good.clone();
             match value {
@@ -227,12 +231,12 @@ mod tests {
             stored
                 .faults
                 .iter()
-                .all(|(_, fault)| matches!(fault, Fault::Expired { .. })),
+                .all(|(_, fault)| fault.to_string().contains("expired at")),
             "{stored:?}"
         );
         // For another name.
         let other = signer.issue(&["other.example.svc".to_owned()], now(), LIFE).unwrap();
-        put_leaf(&mut good, other);
+        put(&mut good, LEAF, other);
         let (there, faults) = shown(&good);
         assert!(
             there == [true, false, false] && faults.contains("not valid for name"),

@@ -27,10 +27,10 @@ async fn a_certificate_that_is_served_past_its_end_is_reported() {
     let clock = Clock::start();
     for (age, is_over) in [(SignedDuration::ZERO, false), (SignedDuration::from_hours(2), true)] {
         let made = clock.wall().checked_sub(age).unwrap();
-        let current = Current::default();
-        current.0.store(Some(Arc::new(pair(&issued(made).1, made))));
+        let current = Current::new(clock, Arc::default()).unwrap();
+        current.pair.store(Some(Arc::new(pair(&issued(made).1, made))));
         // It says so at once, and then waits for a minute.
-        let waited = tokio::time::timeout(Duration::from_millis(10), warn_when_over(&current, clock)).await;
+        let waited = tokio::time::timeout(Duration::from_millis(10), watch_ends(&current)).await;
         assert!(waited.is_err());
         let text = log.text();
         assert_eq!(
@@ -49,15 +49,15 @@ async fn seen(leaf: Option<&Pem>, made: Timestamp, known: &[&Authority], name: &
         service: service(),
         settle: Micros(0),
     };
-    let certificates = Certificates::load(&source, Clock::start(), Arc::default())
+    let certificates = Certificates::load(&source, None, Clock::start(), Arc::default())
         .await
         .unwrap();
     if let Some(leaf) = leaf {
-        certificates.current.0.store(Some(Arc::new(pair(leaf, made))));
+        certificates.current.take_over(pair(leaf, made), "loaded");
     }
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
-    let acceptor = tokio_rustls::TlsAcceptor::from(certificates.server_config().unwrap());
+    let acceptor = tokio_rustls::TlsAcceptor::from(certificates.settings().get_inner());
     let serving = tokio::spawn(async move {
         let (stream, _) = listener.accept().await.unwrap();
         acceptor.accept(stream).await.ok()
@@ -83,13 +83,13 @@ fn a_leaf_of_an_authority_that_is_new_waits_while_there_is_another() {
             ..Stored::default()
         }
     };
-    let current = Current::default();
+    let current = Current::new(clock, Arc::default()).unwrap();
     let mut authorities = Authorities::new(Micros::from_secs(60));
     let mut wait = |stored: &Stored, seconds| authorities.wait(stored, &current, after(seconds));
     let [first, mut second, mut third] = [made(), made(), made()];
     assert_eq!(wait(&first, 0), None, "there is none yet");
     let ends = first.leaf.as_ref().unwrap().not_after;
-    current.take_over(first.leaf.unwrap(), "loaded", &Metrics::default());
+    current.take_over(first.leaf.unwrap(), "loaded");
     assert_eq!(wait(&second, 1), Some(Duration::from_secs(60)));
     assert_eq!(wait(&second, 31), Some(Duration::from_secs(30)));
     assert_eq!(wait(&second, 61), None, "API servers have had their time");

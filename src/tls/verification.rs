@@ -18,38 +18,27 @@ pub(crate) fn validity(certificate: &X509Certificate<'_>) -> (Timestamp, Timesta
     (from.unwrap_or(Timestamp::MIN), to.unwrap_or(Timestamp::MAX))
 }
 
-/// Whether these authorities vouch for a chain, leaf first, under this name at this time, as a client would say. It does not
-/// ask whether an authority itself is valid.
+/// Whether this authority vouches for a chain, leaf first, under this name at this time, as a client would say. It does not
+/// ask whether the authority itself is valid.
 ///
 /// # Errors
 /// What the client would say.
-pub(crate) fn verify(
-    authorities: RootCertStore,
-    chain: &[CertificateDer<'_>],
-    name: &ServerName<'_>,
-    now: Timestamp,
-) -> Result<(), TlsError> {
-    let (leaf, intermediates) = chain.split_first().ok_or(TlsError::NoCertificatesPresented)?;
-    let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(authorities), super::provider())
-        .build()
-        .map_err(|error| TlsError::General(error.to_string()))?;
-    let now = UnixTime::since_unix_epoch(Duration::from_secs(u64::try_from(now.as_second()).unwrap_or(0)));
-    let verified = verifier.verify_server_cert(leaf, intermediates, name, &[], now);
-    verified.map(drop)
-}
-
-/// [`verify`] by one authority.
-///
-/// # Errors
-/// What the client would say.
-pub(super) fn vouches(
+pub(crate) fn vouches(
     authority: &[u8],
     chain: &[CertificateDer<'_>],
     name: &str,
     now: Timestamp,
 ) -> Result<(), TlsError> {
+    let general = |error: &dyn std::fmt::Display| TlsError::General(error.to_string());
+    let (leaf, intermediates) = chain.split_first().ok_or(TlsError::NoCertificatesPresented)?;
     let mut authorities = RootCertStore::empty();
     authorities.add(CertificateDer::from(authority))?;
-    let name = ServerName::try_from(name).map_err(|error| TlsError::General(error.to_string()))?;
-    verify(authorities, chain, &name, now)
+    let name = ServerName::try_from(name).map_err(|error| general(&error))?;
+    let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(authorities), super::provider())
+        .build()
+        .map_err(|error| general(&error))?;
+    let now = UnixTime::since_unix_epoch(Duration::from_secs(u64::try_from(now.as_second()).unwrap_or(0)));
+    verifier
+        .verify_server_cert(leaf, intermediates, &name, &[], now)
+        .map(drop)
 }

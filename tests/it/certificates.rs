@@ -83,7 +83,7 @@ fn with_authority(now: Timestamp) -> Contents {
 fn put_leaf(contents: &mut Contents, now: Timestamp, life: SignedDuration) {
     let signer = Authority::read(&contents["ca.crt"], &contents["ca.key"], &service(), now).expect("ours");
     let leaf = signer.issue(&[service().dns_name()], now, life).expect("issued");
-    stored::put_leaf(contents, leaf);
+    stored::put(contents, stored::LEAF, leaf);
 }
 
 #[tokio::test]
@@ -102,7 +102,11 @@ async fn a_replica_without_a_certificate_waits_for_one_and_then_keeps_the_last_g
     let first = shared.served(&contents).await.expect("served");
     // What comes beside it is no other certificate.
     let mut next = contents.clone();
-    stored::put_next(&mut next, Authority::make(&service(), now, LIFE).expect("made"));
+    stored::put(
+        &mut next,
+        stored::NEXT,
+        Authority::make(&service(), now, LIFE).expect("made"),
+    );
     shared.put(&next);
 
     let mut bad = [

@@ -76,33 +76,19 @@ impl Lives {
     /// # Errors
     /// Every fault, with the option, what it says, and what it may say.
     pub fn read(authority: &str, leaf: &str) -> Result<Self, Vec<String>> {
-        let mut faults = Vec::new();
-        let mut read = |option: &str, text: &str, [least, most]: [&str; 2]| {
-            let life =
-                Micros::parse(text).filter(|life| (Micros::parse(least)..=Micros::parse(most)).contains(&Some(*life)));
-            if life.is_none() {
-                faults.push(format!(
-                    "{option}: {text:?} is not a duration from {least} to {most}, such as 2160h"
-                ));
-            }
-            life
+        let read = |option: &str, text: &str, [least, most]: [&str; 2]| {
+            let allowed = Micros::parse(least)..=Micros::parse(most);
+            let life = Micros::parse(text).filter(|life| allowed.contains(&Some(*life)));
+            life.ok_or_else(|| format!("{option}: {text:?} is not a duration from {least} to {most}, such as 2160h"))
         };
-        let lives = (
-            read("--ca-life", authority, [LEAF[0], AUTHORITY]),
-            read("--certificate-life", leaf, LEAF),
-        );
-        if let (Some(of_authority), Some(of_leaf)) = lives {
-            if of_authority.0 / LEAVES >= of_leaf.0 {
-                return Ok(Self {
-                    authority: of_authority,
-                    leaf: of_leaf,
-                });
-            }
-            faults.push(format!(
+        let of_authority = read("--ca-life", authority, [LEAF[0], AUTHORITY]);
+        match (of_authority, read("--certificate-life", leaf, LEAF)) {
+            (Ok(authority), Ok(leaf)) if authority.0 / LEAVES >= leaf.0 => Ok(Self { authority, leaf }),
+            (Ok(_), Ok(_)) => Err(vec![format!(
                 "--ca-life: {authority:?} is less than {LEAVES} times the --certificate-life {leaf:?}"
-            ));
+            )]),
+            (authority, leaf) => Err([authority.err(), leaf.err()].into_iter().flatten().collect()),
         }
-        Err(faults)
     }
 
     /// How long an authority must have been in every bundle before a leaf of it is served: 60 s, or a twentieth of its life

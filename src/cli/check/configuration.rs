@@ -3,54 +3,41 @@
 use super::finding::Finding;
 use crate::cli::installed::{Found, State};
 
-/// What the manifests need, and what the client that we speak through is made for.
-const LEAST: (u32, u32) = (1, 30);
+/// The version that the client which we speak through is made for.
 const SUPPORTED: (u32, u32) = (1, 33);
 
 /// The API server answers, and its version.
-pub(super) fn versions((major, minor, version): &(u32, u32, String), name: &str) -> Vec<Finding> {
-    let found = (*major, *minor);
-    let ours = format!("edgeward {}", env!("CARGO_PKG_VERSION"));
-    let server = format!("{ours}; Kubernetes {version} at {name}");
-    let finding = if found < LEAST {
-        let text = format!("{server}: webhook/base needs 1.30 or later");
-        Finding::fault("versions", text, "upgrade Kubernetes to 1.33 or later".to_owned())
-    } else if found < SUPPORTED {
-        let text = format!("{server}: older than 1.33, which edgeward's client library is made for");
-        Finding::warning("versions", text, None)
-    } else {
-        Finding::ok("versions", server)
-    };
-    vec![finding]
+pub(super) fn version((major, minor, version): &(u32, u32, String), name: &str) -> Finding {
+    const AREA: &str = "versions";
+    let server = format!("edgeward {}; Kubernetes {version} at {name}", env!("CARGO_PKG_VERSION"));
+    if (*major, *minor) < SUPPORTED {
+        let text = format!("{server}: older than 1.33, which edgeward is made for; webhook/base needs 1.30");
+        return Finding::warning(AREA, text);
+    }
+    Finding::ok(AREA, server)
 }
 
 /// The configuration, with every fault.
-pub(super) fn judge(found: &Found) -> Vec<Finding> {
+pub(super) fn judge(Found { place, state, .. }: &Found) -> Vec<Finding> {
     const AREA: &str = "configuration";
-    let place = &found.place;
     let edit = place.edit();
-    match &found.state {
+    match state {
         State::Good(notices) => {
-            let notices = notices.iter().map(|notice| {
-                let text = format!("{place}: {notice}");
-                Finding::warning(AREA, text, Some(edit.clone()))
-            });
-            let mut findings = vec![Finding::ok(AREA, format!("{place} can be taken"))];
-            findings.extend(notices);
-            findings
+            let notices = notices.iter();
+            let notices = notices.map(|notice| Finding::warning(AREA, format!("{place}: {notice}")).fix(&edit));
+            [Finding::ok(AREA, format!("{place} can be taken"))]
+                .into_iter()
+                .chain(notices)
+                .collect()
         }
         State::Faulty(faults) => {
             let faults = faults.0.iter();
-            faults
-                .map(|fault| Finding::fault(AREA, format!("{place}: {fault}"), edit.clone()))
-                .collect()
+            let faults = faults.map(|fault| Finding::fault(AREA, format!("{place}: {fault}")).fix(&edit));
+            faults.collect()
         }
-        State::Missing | State::Unnamed | State::Unknown(_) => {
-            let fix = "edgeward check --deployment NAMESPACE/NAME, or --config FILE".to_owned();
-            let found = found.assumption().into_iter();
-            found
-                .map(|assumption| Finding::warning(AREA, assumption, Some(fix.clone())))
-                .collect()
+        State::Assumed(why) => {
+            let fix = "edgeward check --deployment NAMESPACE/NAME, or --config FILE";
+            vec![Finding::warning(AREA, why).fix(fix)]
         }
     }
 }

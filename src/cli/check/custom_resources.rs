@@ -53,44 +53,13 @@ pub(super) fn judge(
     namespaces: Option<&BTreeMap<String, Labels>>,
     keys: &Keys,
 ) -> Vec<Finding> {
-    let install = || Some(INSTALL.to_owned());
-    let missing = |kind: &str| Finding::warning(AREA, format!("{kind} is not installed, its sibling is"), install());
-    let mut findings = match (&custom.sites, &custom.policies) {
-        (None, None) if custom.versions.is_empty() => {
-            let text = "Site, SloPolicy and PerformanceProfile are not installed: sites come from the configuration, SLOs from annotations";
-            return vec![Finding::ok(AREA, text.to_owned())];
+    let mut findings = vec![installed(custom)];
+    for (name, fault) in custom.profiles.iter().flatten() {
+        if let Some(fault) = fault {
+            let text = format!("PerformanceProfile {name} is not accepted: {fault}");
+            findings.push(Finding::fault(AREA, text).fix(format!("kubectl edit performanceprofile {name}")));
         }
-        (None, None) => {
-            let served = custom.versions.join(", ");
-            let text = format!("edgeward.io is served as {served}, and not as {VERSION}, which this edgeward reads");
-            return vec![Finding::fault(AREA, text, INSTALL.to_owned())];
-        }
-        (Some(_), None) => vec![missing("SloPolicy")],
-        (None, Some(_)) => vec![missing("Site")],
-        (Some(sites), Some(policies)) => {
-            let (sites, policies) = (sites.len(), policies.len());
-            let in_use = if sites == 0 {
-                ", so those of the configuration are in use"
-            } else {
-                ""
-            };
-            let text =
-                format!("Site and SloPolicy are served as {VERSION}; Sites: {sites}{in_use}; SloPolicies: {policies}");
-            vec![Finding::ok(AREA, text)]
-        }
-    };
-    if custom.sites.is_some() && custom.profiles.is_none() {
-        findings.push(missing("PerformanceProfile"));
     }
-    let faulty = custom.profiles.iter().flatten();
-    findings.extend(faulty.filter_map(|(name, fault)| {
-        let text = format!("PerformanceProfile {name} is not accepted: {}", fault.as_ref()?);
-        Some(Finding::fault(
-            AREA,
-            text,
-            format!("kubectl edit performanceprofile {name}"),
-        ))
-    }));
     let mut unlabelled = BTreeMap::<&str, u32>::new();
     for policy in custom.policies.iter().flatten() {
         let Seen { namespace, name, .. } = &**policy;
@@ -98,11 +67,11 @@ pub(super) fn judge(
         for fault in faults.into_iter().flatten() {
             let text = format!("SloPolicy {namespace}/{name} is not in force as it is: {fault}");
             let fix = format!("kubectl -n {namespace} edit slopolicy {name}");
-            findings.push(Finding::fault(AREA, text, fix));
+            findings.push(Finding::fault(AREA, text).fix(fix));
         }
         let labels = namespaces.and_then(|namespaces| namespaces.get(namespace));
-        let is_true = |key: &String| labels.is_some_and(|labels| labels.get(key).is_some_and(|value| value == "true"));
-        if labels.is_some() && !(is_true(&keys.managed) && is_true(&keys.policies)) {
+        let has = |labels: &Labels, key: &String| labels.get(key).is_some_and(|value| value == "true");
+        if labels.is_some_and(|labels| !has(labels, &keys.managed) || !has(labels, &keys.policies)) {
             *unlabelled.entry(namespace).or_default() += 1;
         }
     }
@@ -113,9 +82,44 @@ pub(super) fn judge(
              state no class are not asked about"
         );
         let fix = format!("kubectl label --overwrite namespace {namespace} {managed}=true {policies}=true");
-        Finding::warning(AREA, text, Some(fix))
+        Finding::warning(AREA, text).fix(fix)
     }));
     findings
+}
+
+/// Whether all definitions are installed, or none.
+fn installed(custom: &CustomResources) -> Finding {
+    let kinds = [
+        ("Site", custom.sites.as_ref().map(BTreeMap::len)),
+        ("SloPolicy", custom.policies.as_ref().map(Vec::len)),
+        ("PerformanceProfile", custom.profiles.as_ref().map(BTreeMap::len)),
+    ];
+    let (mut found, mut missing) = (vec![], vec![]);
+    for (kind, count) in kinds {
+        match count {
+            Some(count) => found.push(format!("{kind}: {count}")),
+            None => missing.push(kind),
+        }
+    }
+    match (&*found.join(", "), &*missing.join(", ")) {
+        ("", _) if !custom.versions.is_empty() => {
+            let served = custom.versions.join(", ");
+            let text = format!("edgeward.io is served as {served}, and not as {VERSION}, which this edgeward reads");
+            Finding::fault(AREA, text).fix(INSTALL)
+        }
+        ("", missing) => {
+            let text = format!("not installed: {missing}; sites come from the configuration, SLOs from annotations");
+            Finding::ok(AREA, text)
+        }
+        (found, "") => {
+            let text = format!("served as {VERSION}: {found}; without Sites, those of the configuration are in use");
+            Finding::ok(AREA, text)
+        }
+        (_, missing) => {
+            let text = format!("not installed, while others are: {missing}");
+            Finding::warning(AREA, text).fix(INSTALL)
+        }
+    }
 }
 
 /// The sites in use by Sites; `None` where there are none. Or what keeps them from being used.
@@ -123,20 +127,13 @@ pub(super) fn sites(custom: &CustomResources) -> Result<Option<Vec<Arc<SiteDefin
     let Some(specs) = custom.sites.as_ref().filter(|specs| !specs.is_empty()) else {
         return Ok(None);
     };
-    let faults = match of_objects(specs) {
-        Ok(sites) => return Ok(Some(sites)),
-        Err(faults) => faults,
-    };
-    let findings = faults.0.iter().map(|fault| {
-        let name = fault.path.strip_prefix("Site ").unwrap_or_default();
-        let name = name.split(['.', '[']).next().unwrap_or_default();
-        let fix = match specs.contains_key(name) {
-            true => format!("kubectl edit site.edgeward.io {name}"),
-            false => "kubectl edit sites.edgeward.io".to_owned(),
-        };
-        Finding::fault(AREA, format!("no Site is in use: {fault}"), fix)
-    });
-    Err(findings.collect())
+    of_objects(specs).map(Some).map_err(|faults| {
+        let findings = faults.0.iter().map(|fault| {
+            let text = format!("no Site is in use: {fault}");
+            Finding::fault(AREA, text).fix("kubectl edit sites.edgeward.io")
+        });
+        findings.collect()
+    })
 }
 
 #[cfg(test)]
@@ -238,7 +235,7 @@ mod tests {
             Ok(Some(2))
         );
         let faults = of(json!({"here": {"kind": "edge"}, "there": {"kind": "cloud", "speedFactor": -1}})).unwrap_err();
-        assert_eq!(faults[0].fix.as_deref(), Some("kubectl edit site.edgeward.io there"));
+        assert_eq!(faults[0].fix.as_deref(), Some("kubectl edit sites.edgeward.io"));
         assert!(
             faults[0].text.starts_with("no Site is in use: Site there.speedFactor"),
             "{}",

@@ -32,41 +32,42 @@ pub(super) struct Finding {
 }
 
 impl Finding {
-    pub(super) fn ok(area: &'static str, text: String) -> Self {
+    pub(super) fn new(level: Level, area: &'static str, text: impl Into<String>) -> Self {
         Self {
-            level: Level::Ok,
+            level,
             area,
-            text,
+            text: text.into(),
             fix: None,
         }
     }
 
-    pub(super) fn warning(area: &'static str, text: String, fix: Option<String>) -> Self {
-        Self {
-            level: Level::Warning,
-            area,
-            text,
-            fix,
-        }
+    pub(super) fn ok(area: &'static str, text: impl Into<String>) -> Self {
+        Self::new(Level::Ok, area, text)
     }
 
-    pub(super) fn fault(area: &'static str, text: String, fix: String) -> Self {
+    pub(super) fn warning(area: &'static str, text: impl Into<String>) -> Self {
+        Self::new(Level::Warning, area, text)
+    }
+
+    pub(super) fn fault(area: &'static str, text: impl Into<String>) -> Self {
+        Self::new(Level::Fault, area, text)
+    }
+
+    /// A warning that it could not be looked at.
+    pub(super) fn unknown(area: &'static str, error: &anyhow::Error) -> Self {
+        Self::warning(area, format!("not checked: {}", sentence(error)))
+    }
+
+    /// With the command that fixes it.
+    pub(super) fn fix(self, fix: impl Into<String>) -> Self {
         Self {
-            level: Level::Fault,
-            area,
-            text,
-            fix: Some(fix),
+            fix: Some(fix.into()),
+            ..self
         }
     }
 
     pub(super) fn is_fault(&self) -> bool {
         self.level == Level::Fault
-    }
-
-    /// It could not be looked at.
-    pub(super) fn unknown(area: &'static str, error: &anyhow::Error) -> Self {
-        let text = format!("not checked: {}", sentence(error));
-        Self::warning(area, text, None)
     }
 }
 
@@ -112,12 +113,7 @@ impl Report {
             1 => format!("1 {what}"),
             count => format!("{count} {what}s"),
         };
-        let _ = writeln!(
-            text,
-            "\n{}, {}",
-            many(self.faults, "fault"),
-            many(self.warnings, "warning")
-        );
-        text
+        let (faults, warnings) = (many(self.faults, "fault"), many(self.warnings, "warning"));
+        text + &format!("\n{faults}, {warnings}\n")
     }
 }

@@ -7,7 +7,7 @@ use edgeward_core::model::pod_record::HeldPod;
 use jiff::{SignedDuration, Timestamp};
 
 use super::finding::Finding;
-use crate::cli::installed::{DOMAIN, LEASE};
+use crate::cli::installed::{LEASE, domain_option};
 use crate::inspect::Connection;
 use crate::inspect::installation::{Lead, Leaderless};
 use crate::platform::clock::Clock;
@@ -21,8 +21,7 @@ const RETRY: SignedDuration = SignedDuration::from_mins(1);
 pub(super) struct Replicas {
     /// How many the Deployment is to have; `None` where there is none, or nobody says.
     pub(super) wanted: Option<i32>,
-    /// `None`: we may not see it.
-    lead: anyhow::Result<Option<Lead>>,
+    lead: anyhow::Result<Lead>,
 }
 
 /// Asks who leads in edgeward's namespace. Takes 4 s where that seems to be nobody.
@@ -36,24 +35,15 @@ pub(super) async fn ask(connection: &Connection, home: &str, clock: Clock) -> Re
 impl Replicas {
     /// Whether somebody leads. `None` where nobody can be expected to: without the ServiceAccount there is no Lease either.
     pub(super) fn judge(&self, home: &str, domain: &str, is_installed: bool) -> Option<Finding> {
-        let fault = |how: &str| {
-            let text = format!("nobody leads {how}: held pods are not released, and nothing is told of decisions");
-            Finding::fault(AREA, text, self.fix(home, domain))
+        let how = match &self.lead {
+            Err(error) => return Some(Finding::unknown(AREA, error)),
+            Ok(Ok(holder)) => return Some(Finding::ok(AREA, format!("{holder} holds the Lease {home}/{LEASE}"))),
+            Ok(Err(Leaderless { since: None, .. })) if !is_installed => return None,
+            Ok(Err(Leaderless { since: None, .. })) => format!("in {home}: there is no Lease {LEASE}"),
+            Ok(Err(Leaderless { since: Some(since), .. })) => format!("by the Lease {home}/{LEASE}, since {since:.0}"),
         };
-        match &self.lead {
-            Err(error) => Some(Finding::unknown(AREA, error)),
-            Ok(None) => {
-                let error = anyhow::anyhow!("the Lease {home}/{LEASE} may not be read");
-                Some(Finding::unknown(AREA, &error))
-            }
-            Ok(Some(Lead::By(holder))) => Some(Finding::ok(AREA, format!("{holder} holds the Lease {home}/{LEASE}"))),
-            Ok(Some(Lead::Nobody(Leaderless { since: None, .. }))) => {
-                is_installed.then(|| fault(&format!("in {home}: there is no Lease {LEASE}")))
-            }
-            Ok(Some(Lead::Nobody(Leaderless { since: Some(since), .. }))) => {
-                Some(fault(&format!("by the Lease {home}/{LEASE}, since {since:.0}")))
-            }
-        }
+        let text = format!("nobody leads {how}: held pods are not released, and nothing is told of decisions");
+        Some(Finding::fault(AREA, text).fix(self.fix(home, domain)))
     }
 
     /// Pods that should have been released.
@@ -64,42 +54,29 @@ impl Replicas {
         });
         let overdue: Vec<_> = overdue.collect();
         let (limit, oldest) = overdue.iter().min_by_key(|(limit, _)| *limit)?;
-        let name = format!("{}/{}", oldest.namespace, oldest.name);
-        let text = match overdue.len() {
-            1 => format!("pod {name} is held beyond its limit, which was over at {limit:.0}"),
-            count => {
-                format!("{count} pods are held beyond their limits, {name} longest: its was over at {limit:.0}")
-            }
-        };
+        let text = format!(
+            "pod {}/{} is held beyond its limit, which was over at {limit:.0}; pods so held: {}",
+            oldest.namespace,
+            oldest.name,
+            overdue.len()
+        );
         let domain = &config.keys.domain;
-        let is_led = matches!(self.lead, Ok(Some(Lead::By(_))));
-        let fix = match is_led {
-            true => format!(
+        let fix = match self.lead {
+            Ok(Ok(_)) => format!(
                 "kubectl -n {home} logs -l app.kubernetes.io/name=edgeward --prefix --tail=-1 | grep 'held pod'{}",
                 way_out("what hinders the leader", domain)
             ),
-            false => self.fix(home, domain),
+            _ => self.fix(home, domain),
         };
-        Some(Finding::fault(AREA, text, fix))
+        Some(Finding::fault(AREA, text).fix(fix))
     }
 
     fn fix(&self, home: &str, domain: &str) -> String {
-        let start = start(home, self.wanted);
-        let soon = "a replica that is ready leads within 15 s";
-        match self.wanted {
-            Some(0) => format!("{start}{}", way_out(soon, domain)),
-            Some(_) => format!(
-                "kubectl -n {home} get pods -l app.kubernetes.io/name=edgeward && {start}{}",
-                way_out(soon, domain)
-            ),
-            None => format!(
-                "kubectl -n {home} get deployments,pods{}",
-                way_out(
-                    &format!("{soon}, also one beside the cluster if the namespace {home} is there"),
-                    domain
-                )
-            ),
-        }
+        let command = match self.wanted {
+            Some(_) => start(home, self.wanted),
+            None => format!("kubectl -n {home} get deployments,pods"),
+        };
+        command + &way_out("a replica that is ready leads within 15 s", domain)
     }
 }
 
@@ -113,10 +90,7 @@ pub(super) fn start(namespace: &str, wanted: Option<i32>) -> String {
 
 /// What a person may do instead.
 fn way_out(first: &str, domain: &str) -> String {
-    let of_domain = match domain {
-        DOMAIN => String::new(),
-        domain => format!(" --domain={domain}"),
-    };
+    let of_domain = domain_option(domain);
     format!("   # {first}; `edgeward release --all{of_domain}` lets held pods go without")
 }
 
@@ -136,18 +110,15 @@ mod tests {
     }
 
     fn replicas(lead: Lead, wanted: Option<i32>) -> Replicas {
-        Replicas {
-            wanted,
-            lead: Ok(Some(lead)),
-        }
+        Replicas { wanted, lead: Ok(lead) }
     }
 
     fn led() -> Lead {
-        Lead::By("a_1".to_owned())
+        Ok("a_1".to_owned())
     }
 
     fn leaderless(since: Option<Timestamp>) -> Lead {
-        Lead::Nobody(Leaderless {
+        Err(Leaderless {
             lease: "edgeward-system/edgeward".to_owned(),
             since,
         })
@@ -168,13 +139,12 @@ mod tests {
             (level, &*text),
             (Level::Ok, "a_1 holds the Lease edgeward-system/edgeward")
         );
-        let restart = "kubectl -n edgeward-system get pods -l app.kubernetes.io/name=edgeward && kubectl -n edgeward-system \
-                       rollout restart deployment edgeward   # a replica that is ready leads within 15 s; `edgeward release \
+        let restart = "kubectl -n edgeward-system rollout restart deployment edgeward   # a replica that is ready leads within 15 s; `edgeward release \
                        --all` lets held pods go without";
         let scale = "kubectl -n edgeward-system scale deployment edgeward --replicas=2   # a replica that is ready leads within \
                      15 s; `edgeward release --all` lets held pods go without";
-        let look = "kubectl -n edgeward-system get deployments,pods   # a replica that is ready leads within 15 s, also one beside \
-                    the cluster if the namespace edgeward-system is there; `edgeward release --all` lets held pods go without";
+        let look = "kubectl -n edgeward-system get deployments,pods   # a replica that is ready leads within 15 s; \
+                    `edgeward release --all` lets held pods go without";
         let nobody = "held pods are not released, and nothing is told of decisions";
         let since = format!("nobody leads by the Lease edgeward-system/edgeward, since 2026-11-21T10:59:59Z: {nobody}");
         for (wanted, fix) in [(Some(2), restart), (None, look), (Some(0), scale)] {
@@ -189,9 +159,8 @@ mod tests {
         );
         // That there is nothing is said once.
         assert_eq!(replicas(leaderless(None), None).judge(HOME, "example.io", false), None);
-        for lead in [Ok(None), Err(anyhow::anyhow!("no route to host"))] {
-            assert_eq!(judged(&Replicas { wanted: None, lead }).0, Level::Warning);
-        }
+        let lead = Err(anyhow::anyhow!("no route to host"));
+        assert_eq!(judged(&Replicas { wanted: None, lead }).0, Level::Warning);
     }
 
     fn pod(name: &str, seconds: i64, change: impl FnOnce(&mut serde_json::Value)) -> Arc<HeldPod> {
@@ -228,7 +197,7 @@ mod tests {
         assert_eq!(found.level, Level::Fault);
         assert_eq!(
             found.text,
-            "pod shop/old is held beyond its limit, which was over at 2026-11-21T11:58:55Z"
+            "pod shop/old is held beyond its limit, which was over at 2026-11-21T11:58:55Z; pods so held: 1"
         );
         assert_eq!(
             found.fix.unwrap(),
@@ -240,7 +209,7 @@ mod tests {
         let found = led.held(&pods, HOME, &config, now()).unwrap();
         assert_eq!(
             found.text,
-            "2 pods are held beyond their limits, shop/older longest: its was over at 2026-11-21T10:05:00Z"
+            "pod shop/older is held beyond its limit, which was over at 2026-11-21T10:05:00Z; pods so held: 2"
         );
         assert!(found.fix.unwrap().contains("logs -l app.kubernetes.io/name=edgeward"));
         // A class that may wait less.

@@ -10,7 +10,7 @@ use edgeward_core::wire::liqo::ForeignCluster;
 use edgeward_core::wire::liqo_objects::LiqoObjects;
 
 use super::finding::Finding;
-use super::webhook::shown;
+use super::webhook::{self, shown};
 use crate::cli::installed::Place;
 use crate::inspect;
 use crate::inspect::installation::{Labels, Webhook};
@@ -39,100 +39,74 @@ pub(super) fn judge(liqo: &inspect::Liqo, reviewed: &Reviewed<'_>) -> Vec<Findin
     };
     let sites = reviewed.config.sites.iter().filter(|site| site.is_of_liqo());
     let clusters = liqo.is_known("foreignclusters").then_some(&*objects.foreign_clusters);
-    findings.extend(sites.flat_map(|site| of_site(site, clusters, reviewed)));
+    findings.extend(sites.clone().filter_map(|site| probe(site, reviewed)));
+    findings.extend(sites.filter_map(|site| api_server(site, clusters?)));
+    let edit = reviewed.place.edit();
     findings.extend(reviewed.left_out.iter().map(|(cluster, other)| {
         let text = format!("cluster {cluster} has no site of its own: site {other} has its virtual nodes, or its name");
         let fix = format!(
-            "{}   # remove site {other}, or give it the nodeSelector {{liqo.io/remote-cluster-id: CLUSTER}} of one cluster",
-            reviewed.place.edit()
+            "{edit}   # remove site {other}, or give it the nodeSelector {{liqo.io/remote-cluster-id: CLUSTER}} of one cluster"
         );
-        Finding::warning(AREA, text, Some(fix))
+        Finding::warning(AREA, text).fix(fix)
     }));
     findings.extend(of_namespaces(objects, liqo.is_known("namespacemaps"), reviewed));
     findings
 }
 
-/// `clusters` are the ForeignClusters, where they could be read.
-fn of_site(site: &SiteDefinition, clusters: Option<&[ForeignCluster]>, reviewed: &Reviewed<'_>) -> Vec<Finding> {
-    let name = &site.name;
-    let mut findings = vec![];
-    if let Some(tcp) = site.probes.iter().find(|probe| matches!(probe, Endpoint::Tcp { .. })) {
-        let text = format!(
-            "site {name} is probed by {tcp}: an API server that hangs still accepts connections, and counts as good"
-        );
-        let fix = format!(
-            "{}   # probes: [\"https://{}:{}/livez\"]",
-            reviewed.place.edit(),
-            tcp.host(),
-            tcp.port()
-        );
-        findings.push(Finding::warning(AREA, text, Some(fix)));
-    }
-    let Some((cluster, clusters)) = site.remote_cluster().zip(clusters) else {
-        return findings;
+fn probe(site: &SiteDefinition, reviewed: &Reviewed<'_>) -> Option<Finding> {
+    let mut probes = site.probes.iter();
+    let tcp = probes.find(|probe| matches!(probe, Endpoint::Tcp { .. }))?;
+    let text = format!(
+        "site {} is probed by {tcp}: an API server that hangs still accepts connections, and counts as good",
+        site.name
+    );
+    let (edit, host, port) = (reviewed.place.edit(), tcp.host(), tcp.port());
+    Some(Finding::warning(AREA, text).fix(format!("{edit}   # probes: [\"https://{host}:{port}/livez\"]")))
+}
+
+/// Whether Liqo reaches the cluster of a site.
+fn api_server(site: &SiteDefinition, clusters: &[ForeignCluster]) -> Option<Finding> {
+    let (name, cluster) = (&site.name, site.remote_cluster()?);
+    let Some(known) = clusters.iter().find(|known| *known.cluster == *cluster) else {
+        let text =
+            format!("site {name}: there is no ForeignCluster {cluster}, so Liqo does not say whether it is reached");
+        let fix = "kubectl get foreignclusters   # peer with that cluster, or correct the site";
+        return Some(Finding::warning(AREA, text).fix(fix));
     };
-    let mut known = clusters.iter().filter(|known| *known.cluster == *cluster);
-    match known.next().map(|known| known.api_server) {
-        None => {
-            let text = format!(
-                "site {name}: there is no ForeignCluster {cluster}, so Liqo does not say whether it is reached"
-            );
-            let fix = "kubectl get foreignclusters   # peer with that cluster, or correct the site".to_owned();
-            findings.push(Finding::warning(AREA, text, Some(fix)));
-        }
-        Some(Some(ApiServerStatus::Established)) => {
-            findings.push(Finding::ok(
-                AREA,
-                format!("site {name}: Liqo reaches the API server of {cluster}"),
-            ));
-        }
-        Some(None) => {
-            let text = format!("site {name}: ForeignCluster {cluster} does not say whether its API server is reached");
-            findings.push(Finding::warning(AREA, text, None));
-        }
-        Some(Some(status)) => {
-            let text = format!(
-                "site {name}: Liqo does not reach the API server of {cluster} ({}): no pod is sent there",
-                status.as_str()
-            );
-            let fix = format!("kubectl describe foreigncluster {cluster}");
-            findings.push(Finding::warning(AREA, text, Some(fix)));
-        }
+    let status = known.api_server.map_or("unknown", ApiServerStatus::as_str);
+    if known.api_server == Some(ApiServerStatus::Established) {
+        let text = format!("site {name}: Liqo reaches the API server of {cluster}");
+        return Some(Finding::ok(AREA, text));
     }
-    findings
+    let text = format!("site {name}: Liqo does not report the API server of {cluster} as reached ({status})");
+    Some(Finding::warning(AREA, text).fix(format!("kubectl describe foreigncluster {cluster}")))
 }
 
 /// What is to be said of namespaces that opted in, each with the names of those that it is about.
 fn of_namespaces(objects: &LiqoObjects, are_maps_known: bool, reviewed: &Reviewed<'_>) -> Vec<Finding> {
-    let label = &reviewed.config.keys.managed;
-    let is_ours = |labels: &Labels| labels.get(label).is_some_and(|value| value == "true");
-    let all = reviewed.namespaces.into_iter().flatten();
-    let opted_in: Vec<_> = all
-        .filter(|(_, labels)| is_ours(labels))
-        .map(|(name, _)| &**name)
-        .collect();
-    let stated = |namespace: &&str| {
-        let mut found = objects.offloadings.iter().filter(|(of, _)| **of == **namespace);
+    let opted_in = reviewed.namespaces.into_iter();
+    let opted_in = opted_in.flat_map(|all| webhook::opted_in(all, &reviewed.config.keys));
+    let opted_in: Vec<_> = opted_in.map(|(name, _)| name).collect();
+    let stated = |namespace: &str| {
+        let mut found = objects.offloadings.iter().filter(|(of, _)| **of == *namespace);
         found.next().map(|(_, offloading)| *offloading)
     };
     let is_mapped = |namespace: &str| {
         let mut maps = objects.maps.iter();
         maps.any(|map| map.namespaces.get(namespace) == Some(&OffloadingPhase::Accepted))
     };
-    let clusters = objects.clusters();
+    let with = |strategy: Strategy| {
+        let has = |namespace: &&str| stated(namespace).is_some_and(|offloading| offloading.strategy == strategy);
+        opted_in.iter().copied().filter(has).collect::<Vec<_>>()
+    };
     let mut findings = vec![];
-    let nowhere: Vec<_> = opted_in
-        .iter()
-        .copied()
-        .filter(|namespace| !is_mapped(namespace))
-        .collect();
-    if are_maps_known && !nowhere.is_empty() && clusters > 0 {
-        let phase = |namespace: &&str| match stated(namespace) {
+    let nowhere: Vec<_> = opted_in.iter().filter(|namespace| !is_mapped(namespace)).collect();
+    if are_maps_known && !nowhere.is_empty() && objects.clusters() > 0 {
+        let phase = |namespace: &&&str| match stated(namespace) {
             Some(offloading) => format!("{namespace} ({})", offloading.phase.as_str()),
-            None => (*namespace).to_owned(),
+            None => namespace.to_string(),
         };
         let phases: Vec<_> = nowhere.iter().map(phase).collect();
-        let phases: Vec<_> = phases.iter().map(String::as_str).collect();
         let text = format!(
             "opted in, and offloaded to no cluster: {}: their pods stay here",
             shown(&phases)
@@ -141,36 +115,29 @@ fn of_namespaces(objects: &LiqoObjects, are_maps_known: bool, reviewed: &Reviewe
             "liqoctl offload namespace {} --pod-offloading-strategy Local",
             nowhere[0]
         );
-        findings.push(Finding::warning(AREA, text, Some(fix)));
+        findings.push(Finding::warning(AREA, text).fix(fix));
     }
-    let with = |strategy: Strategy| {
-        let has = |namespace: &&str| stated(namespace).is_some_and(|offloading| offloading.strategy == strategy);
-        opted_in.iter().copied().filter(has).collect::<Vec<_>>()
-    };
     let (remote, both) = (with(Strategy::Remote), with(Strategy::LocalAndRemote));
-    if !remote.is_empty() {
+    if let Some(first) = remote.first() {
         let text = format!(
             "strategy Remote: {}: their pods never run at the edge, and those that may not leave it are not placed",
             shown(&remote)
         );
-        let fix = strategy_local(remote[0]);
-        findings.push(Finding::warning(AREA, text, Some(fix)));
+        findings.push(Finding::warning(AREA, text).fix(strategy_local(first)));
     }
     let fails = |webhook: &&Webhook| webhook.name == POD_WEBHOOK && webhook.failure_policy == "Fail";
-    let changed: Vec<_> = remote.iter().chain(&both).copied().collect();
-    if let Some(webhook) = reviewed.webhooks.iter().find(fails)
-        && !changed.is_empty()
-    {
+    let changed = [remote, both].concat();
+    if let (Some(webhook), Some(first)) = (reviewed.webhooks.iter().find(fails), changed.first()) {
         let text = format!(
             "{POD_WEBHOOK} has failurePolicy Fail: while it does not answer, no pod is created in {}",
             shown(&changed)
         );
         let fix = format!(
             "{}   # pods go through it under the other strategies alone; or helm upgrade liqo --set webhook.failurePolicy=Ignore ({})",
-            strategy_local(changed[0]),
+            strategy_local(first),
             webhook.configuration
         );
-        findings.push(Finding::warning(AREA, text, Some(fix)));
+        findings.push(Finding::warning(AREA, text).fix(fix));
     }
     findings
 }
@@ -265,7 +232,7 @@ mod tests {
         let texts: Vec<_> = found.iter().map(|found| &*found.text).collect();
         let expected = [
             "site far is probed by tcp://far:6443: an API server that hangs",
-            "site far: Liqo does not reach the API server of far (Error)",
+            "site far: Liqo does not report the API server of far as reached (Error)",
             "site near: there is no ForeignCluster near",
             "cluster dark has no site of its own: site all",
             "opted in, and offloaded to no cluster: none, shop (NoClusterSelected): their pods stay here",
@@ -293,7 +260,7 @@ mod tests {
             [1, 1]
         );
         assert_eq!(
-            ["ForeignCluster far", "Liqo does not reach", "offloaded to no cluster"].map(said),
+            ["ForeignCluster far", "Liqo does not report", "offloaded to no cluster"].map(said),
             [0, 0, 0]
         );
         assert_eq!(["is probed by tcp://", "strategy Remote: away"].map(said), [1, 1]);

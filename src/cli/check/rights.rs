@@ -1,4 +1,4 @@
-//! What edgeward may do, held against what it needs.
+//! What edgeward may do, and what it needs.
 
 use super::finding::{Finding, Level};
 use super::webhook::{apply, shown};
@@ -9,148 +9,67 @@ use crate::inspect::installation::{PairSecret, Right};
 
 const AREA: &str = "rights";
 
-/// Where a right is needed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Scope {
-    Everywhere,
-    /// Everywhere, or in the namespaces that opted in.
-    Pods,
-    /// In edgeward's own namespace.
-    Home,
-    /// Of the Lease in edgeward's own namespace.
-    Lease,
-    /// Of the ConfigMap with the configuration.
-    Configuration,
-    /// Where definitions of our custom resources are installed.
-    CustomResources,
-    /// Where Liqo is in use.
-    Liqo,
-    /// Where a cloud can have data.
-    Data,
-    /// Of the Secret that edgeward keeps, where it does.
-    Certificates,
-    /// Of any Secret in that namespace: one that is to be created has no name that could be told.
-    NewCertificates,
-    /// Of the webhook configuration whose caBundle it keeps.
-    Registration,
+/// In which namespace, and of which object; everywhere, and of all, without.
+type Where<'i> = (Option<&'i str>, Option<&'i str>);
+
+/// Rights that are needed together.
+#[derive(Debug, Clone, Copy)]
+struct Need<'i> {
+    /// As kubectl writes them, one blank between two.
+    resources: &'static str,
+    verbs: &'static str,
+    place: Where<'i>,
+    /// What does not work without.
+    purpose: &'static str,
+    /// How bad it is.
+    level: Level,
 }
 
-/// Group and plural.
-type Resource = [&'static str; 2];
+fn need<'i>(resources: &'static str, verbs: &'static str, place: Where<'i>, purpose: &'static str) -> Need<'i> {
+    Need {
+        resources,
+        verbs,
+        place,
+        purpose,
+        level: Level::Fault,
+    }
+}
 
-/// Rights that are needed together: of which resources, to do what, where, and for what.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Need(&'static [Resource], &'static [&'static str], Scope, &'static str);
+impl Need<'_> {
+    /// edgeward goes on without.
+    fn or_goes_on(self) -> Self {
+        Self {
+            level: Level::Warning,
+            ..self
+        }
+    }
+}
 
-const VIEW: &[&str] = &["list", "watch"];
+const VIEW: &str = "list watch";
+const VIEW_AND_UPDATE: &str = "get list watch update";
+const VIEW_AND_PATCH: &str = "get list watch patch";
 
-/// Those of docs/live-view.md and, of the ConfigMap and certificates, docs/operations.md.
-const NEEDS: [Need; 13] = [
-    Need(
-        &[["", "nodes"], ["", "pods"], ["", "namespaces"]],
-        VIEW,
-        Scope::Everywhere,
-        "it decides nothing without",
-    ),
-    Need(
-        &[["", "pods"]],
-        &["get", "patch"],
-        Scope::Pods,
-        "held pods are never released without",
-    ),
-    Need(
-        &[["events.k8s.io", "events"]],
-        &["create"],
-        Scope::Everywhere,
-        "no Event tells of a decision without",
-    ),
-    Need(
-        &[["discovery.k8s.io", "endpointslices"]],
-        VIEW,
-        Scope::Home,
-        "its replicas cannot count each other without",
-    ),
-    Need(
-        &[["coordination.k8s.io", "leases"]],
-        &["get", "update"],
-        Scope::Lease,
-        "nobody leads, and held pods are never released without",
-    ),
-    Need(
-        &[["coordination.k8s.io", "leases"]],
-        &["create"],
-        Scope::Home,
-        "nobody leads, and held pods are never released without",
-    ),
-    Need(
-        &[["", "configmaps"]],
-        VIEW,
-        Scope::Configuration,
-        "`serve --config-map` is never ready without",
-    ),
-    Need(
-        &[
-            ["edgeward.io", "sites"],
-            ["edgeward.io", "slopolicies"],
-            ["edgeward.io", "performanceprofiles"],
-        ],
-        VIEW,
-        Scope::CustomResources,
-        "it is never ready without",
-    ),
-    Need(
-        &[
-            ["edgeward.io", "sites/status"],
-            ["edgeward.io", "slopolicies/status"],
-            ["edgeward.io", "performanceprofiles/status"],
-        ],
-        &["patch"],
-        Scope::CustomResources,
-        "they show no status, and no profile prefers a site, without",
-    ),
-    Need(
-        &[
-            ["", "persistentvolumeclaims"],
-            ["", "persistentvolumes"],
-            ["storage.k8s.io", "storageclasses"],
-        ],
-        VIEW,
-        Scope::Data,
-        "pods with claims stay at the edge without",
-    ),
-    Need(
-        &[["", "secrets"]],
-        &["get", "list", "watch", "update"],
-        Scope::Certificates,
-        "`serve --self-managed` serves no certificate, or renews none, without",
-    ),
-    Need(
-        &[["", "secrets"]],
-        &["create"],
-        Scope::NewCertificates,
-        "`serve --self-managed` makes no certificate without",
-    ),
-    Need(
-        &[["admissionregistration.k8s.io", "mutatingwebhookconfigurations"]],
-        &["get", "list", "watch", "patch"],
-        Scope::Registration,
-        "`serve --self-managed` cannot tell API servers of its CA without",
-    ),
-];
+const NODES: &str = "nodes pods namespaces";
+const RESOURCES: &str = "sites.edgeward.io slopolicies.edgeward.io performanceprofiles.edgeward.io";
+const STATUSES: &str = "sites.edgeward.io/status slopolicies.edgeward.io/status performanceprofiles.edgeward.io/status";
+const DATA: &str = "persistentvolumeclaims persistentvolumes storageclasses.storage.k8s.io";
+const LEASES: &str = "leases.coordination.k8s.io";
+const ENDPOINTS: &str = "endpointslices.discovery.k8s.io";
+const WEBHOOKS: &str = "mutatingwebhookconfigurations.admissionregistration.k8s.io";
+const LIQO: &str = "foreignclusters.core.liqo.io virtualnodes.offloading.liqo.io namespaceoffloadings.offloading.liqo.io \
+                    namespacemaps.offloading.liqo.io connections.networking.liqo.io";
 
-/// Those of `deploy/liqo`.
-const OF_LIQO: Need = Need(
-    &[
-        ["core.liqo.io", "foreignclusters"],
-        ["offloading.liqo.io", "virtualnodes"],
-        ["offloading.liqo.io", "namespaceoffloadings"],
-        ["offloading.liqo.io", "namespacemaps"],
-        ["networking.liqo.io", "connections"],
-    ],
-    VIEW,
-    Scope::Liqo,
-    "no pod goes to a virtual node, or pods go where their namespace is not offloaded, without",
-);
+const NO_PICTURE: &str = "it decides nothing without";
+const NO_EVENT: &str = "no Event tells of a decision without";
+const NO_REPLICAS: &str = "its replicas cannot count each other without";
+const NO_RELEASE: &str = "held pods are never released without";
+const NO_LEADER: &str = "nobody leads, and held pods are never released without";
+const NO_CONFIGURATION: &str = "`serve --config-map` is never ready without";
+const NO_STATUS: &str = "they show no status, and no profile prefers a site, without";
+const NO_DATA: &str = "pods with claims stay at the edge without";
+const NO_CERTIFICATE: &str = "`serve --self-managed` serves no certificate, or renews none, without";
+const NO_TRUST: &str = "API servers do not learn of the CA of `serve --self-managed` without";
+const NO_LIQO: &str = "no pod goes to a virtual node, or pods go where their namespace is not offloaded, without";
 
 /// What decides which rights are needed.
 pub(super) struct Installation<'i> {
@@ -172,25 +91,41 @@ pub(super) struct Installation<'i> {
     pub(super) opted_in: Option<&'i [&'i str]>,
 }
 
-impl Installation<'_> {
-    /// In which namespace a right is needed, and for which object; `None` where it is not.
-    fn applies(&self, scope: Scope) -> Option<(Option<&str>, Option<&str>)> {
-        let everywhere = |applies: bool| applies.then_some((None, None));
-        match scope {
-            Scope::Everywhere | Scope::Pods => everywhere(true),
-            Scope::Home => Some((Some(self.home), None)),
-            Scope::Lease => Some((Some(self.home), Some(LEASE))),
-            Scope::Configuration => match self.place {
-                Place::Map(map) => Some((Some(&map.namespace), Some(&map.name))),
-                Place::Path(_) | Place::Deployment(_) => None,
-            },
-            Scope::CustomResources => everywhere(self.custom_resources),
-            Scope::Liqo => everywhere(self.liqo),
-            Scope::Data => everywhere(self.has_data),
-            Scope::Certificates => self.certificates.map(|of| (Some(&*of.namespace), Some(&*of.name))),
-            Scope::NewCertificates => self.certificates.map(|of| (Some(&*of.namespace), None)),
-            Scope::Registration => self.certificates.map(|_| (None, Some(self.webhook))),
+impl<'i> Installation<'i> {
+    /// The rights of docs/live-view.md, docs/sites.md and docs/operations.md that are needed here, but for changing pods.
+    fn needs(&self) -> Vec<Need<'i>> {
+        let (everywhere, home) = ((None, None), (Some(self.home), None));
+        let lease = (Some(self.home), Some(LEASE));
+        let mut needs = vec![
+            need(NODES, VIEW, everywhere, NO_PICTURE),
+            need("events.events.k8s.io", "create", everywhere, NO_EVENT),
+            need(ENDPOINTS, VIEW, home, NO_REPLICAS),
+            need(LEASES, "get update", lease, NO_LEADER),
+            need(LEASES, "create", home, NO_LEADER),
+        ];
+        if let Place::Map(map) = self.place {
+            let place = (Some(&*map.namespace), Some(&*map.name));
+            needs.push(need("configmaps", VIEW, place, NO_CONFIGURATION));
         }
+        if self.custom_resources {
+            needs.push(need(RESOURCES, VIEW, everywhere, "it is never ready without"));
+            needs.push(need(STATUSES, "patch", everywhere, NO_STATUS));
+        }
+        if self.has_data {
+            needs.push(need(DATA, VIEW, everywhere, NO_DATA).or_goes_on());
+        }
+        if self.liqo {
+            needs.push(need(LIQO, VIEW, everywhere, NO_LIQO).or_goes_on());
+        }
+        if let Some(PairSecret { namespace, name, .. }) = self.certificates {
+            let secret = (Some(&**namespace), Some(&**name));
+            needs.push(need("secrets", VIEW_AND_UPDATE, secret, NO_CERTIFICATE));
+            // One that is to be created has no name yet.
+            needs.push(need("secrets", "create", (secret.0, None), NO_CERTIFICATE));
+            let webhook = (None, Some(self.webhook));
+            needs.push(need(WEBHOOKS, VIEW_AND_PATCH, webhook, NO_TRUST));
+        }
+        needs
     }
 }
 
@@ -211,72 +146,33 @@ pub(super) async fn review(
     domain: &str,
 ) -> Reviewed {
     let of_home = || format!("system:serviceaccount:{}:edgeward", installation.home);
-    let user = user.map_or_else(of_home, str::to_owned);
-    let mut findings = held_against_needs(connection, &user, groups, installation).await;
-    let mut is_installed = true;
-    // Looked for only where rights are missing: whoever has them needs no right to look.
-    if let (Some((namespace, name)), true) = (account(&user), findings.iter().any(Finding::is_fault))
-        && let Ok(false) = connection.has_account(namespace, name).await
-    {
-        is_installed = false;
-        findings = vec![not_installed(namespace, name, domain)];
-    }
-    Reviewed { findings, is_installed }
-}
-
-async fn held_against_needs(
-    connection: &Connection,
-    user: &str,
-    groups: &[String],
-    installation: &Installation<'_>,
-) -> Vec<Finding> {
+    let user = &*user.map_or_else(of_home, str::to_owned);
     let reviewer = Reviewer {
         connection,
         user,
         groups,
     };
-    let mut findings = Vec::new();
-    let mut is_narrow = false;
-    for need in NEEDS.iter().chain([&OF_LIQO]) {
-        let Some((namespace, name)) = installation.applies(need.2) else {
-            continue;
-        };
-        for resource in need.0 {
-            let refused = match reviewer.refused(*resource, need.1, namespace, name).await {
-                Ok(refused) if refused.is_empty() => continue,
-                Ok(refused) => refused,
-                Err(error) => return vec![unknown(user, &error)],
-            };
-            let lacking = lacks(*resource, need, &refused, user, namespace, name);
-            match installation.opted_in.filter(|_| need.2 == Scope::Pods) {
-                None => findings.push(lacking),
-                // It holds no pod yet, and may be given the right where it will.
-                Some([]) => findings.push(Finding {
-                    level: Level::Warning,
-                    ..lacking
-                }),
-                Some(opted_in) => match reviewer.refused_in(*resource, need, opted_in).await {
-                    Ok(found) if found.len() == opted_in.len() => findings.push(lacking),
-                    Ok(found) => {
-                        is_narrow = true;
-                        findings.extend(found);
-                    }
-                    Err(error) => return vec![unknown(user, &error)],
-                },
-            }
-        }
+    let mut findings = reviewer.review(installation).await.unwrap_or_else(|error| {
+        let text = format!("those of {user} are not checked: {}", sentence(&error));
+        let fix = format!(
+            "let somebody who may create subjectaccessreviews.authorization.k8s.io (the ClusterRole system:auth-delegator \
+             allows it) run this check with --as={user}"
+        );
+        vec![Finding::warning(AREA, text).fix(fix)]
+    });
+    let mut is_installed = true;
+    // Looked for only where rights are missing: whoever has them needs no right to look.
+    if let (Some((namespace, name)), true) = (account(user), findings.iter().any(Finding::is_fault))
+        && let Ok(false) = connection.has_account(namespace, name).await
+    {
+        is_installed = false;
+        let text = format!(
+            "edgeward is not installed in this cluster: there is no ServiceAccount {namespace}/{name}. The rights of a \
+             process beside the cluster are reviewed with --as=USER, and --as-group=GROUP"
+        );
+        findings = vec![Finding::fault(AREA, text).fix(apply(domain))];
     }
-    if findings.is_empty() {
-        let pods = match installation.opted_in.filter(|_| is_narrow) {
-            Some(opted_in) => format!(", and may change pods in {} and not everywhere", shown(opted_in)),
-            None => String::new(),
-        };
-        findings.push(Finding::ok(
-            AREA,
-            format!("{user} has every right that edgeward needs{pods}"),
-        ));
-    }
-    findings
+    Reviewed { findings, is_installed }
 }
 
 /// Whose rights are asked for.
@@ -287,37 +183,56 @@ struct Reviewer<'r> {
 }
 
 impl Reviewer<'_> {
-    /// The verbs that the user may not.
-    async fn refused(
-        &self,
-        [group, resource]: Resource,
-        verbs: &[&'static str],
-        namespace: Option<&str>,
-        name: Option<&str>,
-    ) -> anyhow::Result<Vec<&'static str>> {
-        let mut refused = Vec::new();
-        for verb in verbs {
-            let right = Right {
-                group,
-                resource,
-                verb,
-                namespace,
-                name,
-            };
-            if !self.connection.may(self.user, self.groups, &right).await? {
-                refused.push(*verb);
-            }
+    async fn review(&self, installation: &Installation<'_>) -> anyhow::Result<Vec<Finding>> {
+        let mut findings = Vec::new();
+        for need in installation.needs() {
+            findings.extend(self.lacking(&need).await?);
         }
-        Ok(refused)
+        // Pods may be changed everywhere, or in the namespaces that opted in. Where none did, none is held yet.
+        let is_in_use = installation.opted_in != Some(&[]);
+        let level = if is_in_use { Level::Fault } else { Level::Warning };
+        let mut pods = need("pods", "get patch", (None, None), NO_RELEASE);
+        pods.level = level;
+        let everywhere = self.lacking(&pods).await?;
+        let opted_in = installation.opted_in.unwrap_or_default();
+        let opted_in = if everywhere.is_empty() { &[] } else { opted_in };
+        let mut there = Vec::new();
+        for namespace in opted_in {
+            let place = (Some(*namespace), None);
+            there.extend(self.lacking(&Need { place, ..pods }).await?);
+        }
+        let is_narrow = there.len() < opted_in.len();
+        findings.extend(if is_narrow { there } else { everywhere });
+        if findings.is_empty() {
+            let pods = match is_narrow {
+                true => format!(", and may change pods in {} and not everywhere", shown(opted_in)),
+                false => String::new(),
+            };
+            let text = format!("{} has every right that edgeward needs{pods}", self.user);
+            findings.push(Finding::ok(AREA, text));
+        }
+        Ok(findings)
     }
 
-    /// What is missing in which of these namespaces.
-    async fn refused_in(&self, resource: Resource, need: &Need, namespaces: &[&str]) -> anyhow::Result<Vec<Finding>> {
+    /// What the user lacks, a finding for each resource.
+    async fn lacking(&self, need: &Need<'_>) -> anyhow::Result<Vec<Finding>> {
+        let (namespace, name) = need.place;
         let mut findings = Vec::new();
-        for namespace in namespaces {
-            let refused = self.refused(resource, need.1, Some(namespace), None).await?;
+        for resource in need.resources.split(' ') {
+            let mut refused = Vec::new();
+            for verb in need.verbs.split(' ') {
+                let right = Right {
+                    resource,
+                    verb,
+                    namespace,
+                    name,
+                };
+                if !self.connection.may(self.user, self.groups, &right).await? {
+                    refused.push(verb);
+                }
+            }
             if !refused.is_empty() {
-                findings.push(lacks(resource, need, &refused, self.user, Some(namespace), None));
+                findings.push(lacks(resource, need, &refused, self.user));
             }
         }
         Ok(findings)
@@ -329,59 +244,22 @@ fn account(user: &str) -> Option<(&str, &str)> {
     user.strip_prefix("system:serviceaccount:")?.split_once(':')
 }
 
-/// One word for all that is missing: rights that are given to nobody install nothing.
-fn not_installed(namespace: &str, name: &str, domain: &str) -> Finding {
+fn lacks(resource: &str, need: &Need<'_>, verbs: &[&str], user: &str) -> Finding {
+    let (namespace, name) = need.place;
+    let place = namespace.map(|namespace| format!(" in namespace {namespace}"));
+    let object = name.map(|name| format!(" {name}"));
     let text = format!(
-        "edgeward is not installed in this cluster: there is no ServiceAccount {namespace}/{name}. The rights of a process \
-         beside the cluster are reviewed with --as=USER, and --as-group=GROUP"
+        "{user} may not {} {resource}{}{}: {}",
+        verbs.join(", "),
+        object.unwrap_or_default(),
+        place.unwrap_or_default(),
+        need.purpose
     );
-    Finding::fault(AREA, text, apply(domain))
-}
-
-/// Who checks may not review the rights of others, or nobody answered.
-fn unknown(user: &str, error: &anyhow::Error) -> Finding {
-    let text = format!("those of {user} are not checked: {}", sentence(error));
-    let fix = format!(
-        "let somebody who may create subjectaccessreviews.authorization.k8s.io (the ClusterRole system:auth-delegator allows \
-         it) run this check with --as={user}"
-    );
-    Finding::warning(AREA, text, Some(fix))
-}
-
-fn lacks(
-    [group, resource]: Resource,
-    Need(_, _, scope, purpose): &Need,
-    verbs: &[&str],
-    user: &str,
-    namespace: Option<&str>,
-    name: Option<&str>,
-) -> Finding {
-    let resource = match group {
-        "" => resource.to_owned(),
-        group => match resource.split_once('/') {
-            Some((resource, sub)) => format!("{resource}.{group}/{sub}"),
-            None => format!("{resource}.{group}"),
-        },
-    };
-    let place = match namespace {
-        Some(namespace) => format!(" in namespace {namespace}"),
-        None => String::new(),
-    };
-    let object = name.map(|name| format!(" {name}")).unwrap_or_default();
-    let text = format!(
-        "{user} may not {} {resource}{object}{place}: {purpose}",
-        verbs.join(", ")
-    );
-    let fix = grant(&resource, verbs, user, namespace, name);
-    match scope {
-        // It goes on without what these say.
-        Scope::Data | Scope::Liqo => Finding::warning(AREA, text, Some(fix)),
-        _ => Finding::fault(AREA, text, fix),
-    }
+    Finding::new(need.level, AREA, text).fix(grant(resource, verbs, user, need.place))
 }
 
 /// Commands that give a right. They may be run again, and take nothing from others who have it by the same role.
-fn grant(resource: &str, verbs: &[&str], user: &str, namespace: Option<&str>, name: Option<&str>) -> String {
+fn grant(resource: &str, verbs: &[&str], user: &str, (namespace, name): Where<'_>) -> String {
     let role = format!("edgeward-{}-{}", resource.replace(['.', '/'], "-"), verbs.join("-"));
     let to = match account(user) {
         Some((namespace, name)) => format!("--serviceaccount={namespace}:{name}"),
@@ -412,9 +290,10 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
+    use crate::sources::namespaced_name::NamespacedName;
 
-    /// Group, resource and verb of every rule in the first YAML block of a page that has these words.
-    fn documented(page: &str, words: &str) -> BTreeSet<[String; 3]> {
+    /// Resource, as kubectl writes it, and verb of every rule in the first YAML block of a page that has these words.
+    fn documented(page: &str, words: &str) -> BTreeSet<[String; 2]> {
         let mut blocks = page.split("```yaml\n").filter_map(|rest| rest.split("```").next());
         let block = blocks.find(|block| block.contains(words)).unwrap();
         let mut rights = BTreeSet::new();
@@ -427,8 +306,11 @@ mod tests {
             for rule in role["rules"].as_array().unwrap() {
                 for group in texts(&rule["apiGroups"]) {
                     for resource in texts(&rule["resources"]) {
+                        let (kind, sub) = resource.split_once('/').unwrap_or((&resource, ""));
+                        let dot = if group.is_empty() { "" } else { "." };
+                        let slash = if sub.is_empty() { "" } else { "/" };
                         for verb in texts(&rule["verbs"]) {
-                            rights.insert([group.clone(), resource.clone(), verb]);
+                            rights.insert([format!("{kind}{dot}{group}{slash}{sub}"), verb]);
                         }
                     }
                 }
@@ -444,32 +326,37 @@ mod tests {
         expected.extend(documented(OPERATIONS, "[configmaps]"));
         expected.extend(documented(include_str!("../../../docs/sites.md"), "storageclasses"));
         expected.extend(documented(OPERATIONS, "resourceNames: [edgeward-certificates]"));
-        let mut reviewed = BTreeSet::new();
-        for Need(resources, verbs, ..) in &NEEDS {
-            for [group, resource] in *resources {
-                reviewed.extend(verbs.iter().map(|verb| [*group, *resource, *verb].map(str::to_owned)));
+        let secret = PairSecret {
+            namespace: "edge".into(),
+            name: "certificates".into(),
+            cert: "tls.crt".into(),
+            key: "tls.key".into(),
+            is_self_managed: true,
+        };
+        let installation = Installation {
+            home: "edge",
+            place: &Place::Map(NamespacedName::parse("edge/settings", "edge")),
+            custom_resources: true,
+            liqo: false,
+            has_data: true,
+            certificates: Some(&secret),
+            webhook: "zz-edgeward",
+            opted_in: None,
+        };
+        let mut reviewed = BTreeSet::from([["pods", "get"], ["pods", "patch"]].map(|right| right.map(str::to_owned)));
+        for need in installation.needs() {
+            for resource in need.resources.split(' ') {
+                reviewed.extend(need.verbs.split(' ').map(|verb| [resource, verb].map(str::to_owned)));
             }
         }
         assert_eq!(reviewed, expected);
     }
 
     #[test]
-    fn what_is_not_there_is_installed_whole() {
-        let found = not_installed("edge", "edgeward", "example.io");
-        assert!(
-            found.is_fault() && found.text.contains("no ServiceAccount edge/edgeward. "),
-            "{found:?}"
-        );
-        assert_eq!(found.fix.as_deref(), Some("kubectl apply -k mine"));
-        assert_eq!(account("system:serviceaccount:edge:me"), Some(("edge", "me")));
-        assert_eq!(account("system:serviceaccount:edge"), None);
-        assert_eq!(account("jane"), None);
-    }
-
-    #[test]
     fn the_fix_grants_what_is_missing_to_whom_it_is() {
         let account = "system:serviceaccount:edge:me";
-        let found = lacks(["", "pods"], &NEEDS[0], &["watch"], account, None, None);
+        let pods = need(NODES, VIEW, (None, None), NO_PICTURE);
+        let found = lacks("pods", &pods, &["watch"], account);
         assert_eq!(
             found.text,
             "system:serviceaccount:edge:me may not watch pods: it decides nothing without"
@@ -481,14 +368,8 @@ mod tests {
              kubectl create clusterrolebinding edgeward-pods-watch --clusterrole=edgeward-pods-watch --serviceaccount=edge:me \
              --dry-run=client -o yaml | kubectl auth reconcile -f -"
         );
-        let found = lacks(
-            ["", "configmaps"],
-            &NEEDS[8],
-            VIEW,
-            "me",
-            Some("edge"),
-            Some("settings"),
-        );
+        let map = need("configmaps", VIEW, (Some("edge"), Some("settings")), NO_CONFIGURATION);
+        let found = lacks("configmaps", &map, &["list", "watch"], "me");
         assert_eq!(
             found.fix.unwrap(),
             "kubectl get namespace edge && \
@@ -497,5 +378,12 @@ mod tests {
              kubectl -n edge create rolebinding edgeward-configmaps-list-watch --role=edgeward-configmaps-list-watch \
              --user=me --dry-run=client -o yaml | kubectl -n edge auth reconcile -f -"
         );
+    }
+
+    #[test]
+    fn accounts_have_a_namespace_and_a_name() {
+        assert_eq!(account("system:serviceaccount:edge:me"), Some(("edge", "me")));
+        assert_eq!(account("system:serviceaccount:edge"), None);
+        assert_eq!(account("jane"), None);
     }
 }

@@ -14,19 +14,18 @@ use super::finding::Finding;
 use super::webhook::shown;
 use crate::cli::installed::Place;
 
+const AREA: &str = "nodes";
+
 /// Whether each site has nodes that can take pods.
 pub(super) fn judge<'f>(snapshot: &Snapshot, faults: impl Iterator<Item = &'f NodeFault>) -> Vec<Finding> {
-    let faults: Vec<_> = faults.collect();
-    let mut findings: Vec<_> = snapshot.sites.iter().map(|site| nodes(site, &faults)).collect();
+    let mut findings: Vec<_> = snapshot.sites.iter().map(nodes).collect();
     findings.extend(snapshot.sites.iter().filter_map(tolerates_everything));
     findings.extend(snapshot.sites.iter().flat_map(Site::nodes).flat_map(unclear_traits));
-    findings.extend(faults.iter().map(|fault| {
-        let text = format!(
-            "node {} carries the selectors of {}; it counts to the first cloud of them",
-            fault.node,
-            fault.sites.join(" and ")
-        );
-        Finding::warning("nodes", text, Some(one_site(&fault.node)))
+    findings.extend(faults.map(|NodeFault { node, sites }| {
+        let sites = sites.join(" and ");
+        let text = format!("node {node} carries the selectors of {sites}; it counts to the first cloud of them");
+        let fix = format!("kubectl label node {node} LABEL-   # LABEL: of the site that it does not belong to");
+        Finding::warning(AREA, text).fix(fix)
     }));
     findings
 }
@@ -39,140 +38,109 @@ fn tolerates_everything(site: &Site) -> Option<Finding> {
         "site {}: one of its tolerations has no key, and the policy edgeward-confine-pods refuses it where a held pod is released",
         site.name()
     );
-    let fix = "name the keys of its nodes' taints in its tolerations";
-    Some(Finding::warning("nodes", text, Some(fix.to_owned())))
+    Some(Finding::warning(AREA, text).fix("name the keys of its nodes' taints in its tolerations"))
 }
 
 /// Labels of traits whose value is another than the one that counts.
-fn unclear_traits(node: &Node) -> impl Iterator<Item = Finding> {
-    let labels = node
-        .labels
+fn unclear_traits(Node { name, labels, .. }: &Node) -> impl Iterator<Item = Finding> {
+    let unclear = labels
         .iter()
         .filter(|(key, value)| key.starts_with(LABEL_PREFIX) && *value != "true");
-    labels.map(|(key, value)| {
-        let name = &node.name;
+    unclear.map(move |(key, value)| {
         let text = format!("node {name}: label {key} is {value:?}, and only \"true\" says that it has the trait");
         let fix = format!("kubectl label --overwrite node {name} {key}=true, or {key}- without the trait");
-        Finding::warning("nodes", text, Some(fix))
+        Finding::warning(AREA, text).fix(fix)
     })
 }
 
 /// SloPolicies that require what no site and no node has.
 pub(super) fn missing_traits(snapshot: &Snapshot, policies: &[Arc<Seen>]) -> Vec<Finding> {
-    let missing = |policy: &Seen| {
-        let traits = policy.in_force()?.traits()?;
-        let has_it = |site: &Site, name: &str| {
-            let label = format!("{LABEL_PREFIX}{name}");
-            site.definition.traits.iter().any(|known| known == name)
-                || site.nodes().any(|node| node.labels.get(&label) == Some("true"))
-        };
-        let nowhere = traits
-            .names()
-            .filter(|name| !snapshot.sites.iter().any(|site| has_it(site, name)));
-        let nowhere: Vec<_> = nowhere.collect();
-        let first = nowhere.first()?;
-        let Seen { namespace, name, .. } = policy;
-        let text = format!(
-            "SloPolicy {namespace}/{name} requires what no site and no node has: {}",
-            nowhere.join(", ")
-        );
-        let fix = format!("kubectl label node NODE {LABEL_PREFIX}{first}=true, or `traits` of a Site");
-        Some(Finding::warning("nodes", text, Some(fix)))
+    let has_it = |site: &Site, name: &str| {
+        let label = format!("{LABEL_PREFIX}{name}");
+        site.definition.traits.iter().any(|known| known == name)
+            || site.nodes().any(|node| node.labels.get(&label) == Some("true"))
     };
-    policies.iter().filter_map(|policy| missing(policy)).collect()
+    let missing = |policy: &Arc<Seen>| {
+        let traits = policy.in_force()?.traits()?;
+        let is_missing = |name: &&str| !snapshot.sites.iter().any(|site| has_it(site, name));
+        let missing: Vec<_> = traits.names().filter(is_missing).collect();
+        let (first, all) = (missing.first()?, missing.join(", "));
+        let Seen { namespace, name, .. } = &**policy;
+        let text = format!("SloPolicy {namespace}/{name} requires what no site and no node has: {all}");
+        let fix = format!("kubectl label node NODE {LABEL_PREFIX}{first}=true, or `traits` of a Site");
+        Some(Finding::warning(AREA, text).fix(fix))
+    };
+    policies.iter().filter_map(missing).collect()
 }
 
-/// The command that takes a node from all sites but one; which, only a person knows.
-fn one_site(node: &str) -> String {
-    format!("kubectl label node {node} LABEL-   # LABEL: of the site that it does not belong to")
-}
-
-fn nodes(site: &Site, faults: &[&NodeFault]) -> Finding {
-    const AREA: &str = "nodes";
+fn nodes(site: &Site) -> Finding {
     let name = site.name();
-    let selector = site.definition.selector().map(|(key, value)| format!("{key}={value}"));
-    let selector: Vec<_> = selector.collect();
     if site.nodes.is_empty() {
-        let is_lost = |fault: &&&NodeFault| fault.sites.iter().any(|of| of == name);
-        let lost: Vec<_> = faults.iter().filter(is_lost).map(|fault| &*fault.node).collect();
-        let text = match lost.is_empty() {
-            true => format!("site {name}: no node carries {}", selector.join(",")),
-            false => format!(
-                "site {name}: each of its nodes carries the selector of another site, too, and counts to that: {}",
-                shown(&lost)
-            ),
-        };
-        let to_one = lost.first().map(|node| one_site(node));
+        let selector = site.definition.selector().map(|(key, value)| format!("{key}={value}"));
+        let selector: Vec<_> = selector.collect();
+        let text = format!("site {name}: no node carries {} and counts to it", selector.join(","));
         return match site.kind() {
             SiteKind::Edge => {
-                let fix = to_one.unwrap_or_else(|| format!("kubectl label node NODE {}", selector.join(" ")));
-                Finding::fault(AREA, format!("{text}: every pod passes through"), fix)
+                let fix = format!("kubectl label node NODE {}", selector.join(" "));
+                Finding::fault(AREA, format!("{text}: every pod passes through")).fix(fix)
             }
             // A label would send pods to whatever node has it.
-            SiteKind::Cloud => {
-                let fix = to_one.unwrap_or_else(|| {
-                    "bring back its virtual node, by peering with that cluster again; label no other".to_owned()
-                });
-                Finding::warning(AREA, format!("{text}: no pod can be sent there"), Some(fix))
-            }
+            SiteKind::Cloud => Finding::warning(AREA, format!("{text}: no pod can be sent there"))
+                .fix("bring back its virtual node, by peering with that cluster again; label no other"),
         };
     }
-    let count = site.nodes.len();
     let usable = site.nodes().filter(|node| node.ready && !node.cordoned).count();
-    if usable == 0 {
-        let all: Vec<_> = site.nodes().map(|node| &*node.name).collect();
-        let cordoned: Vec<_> = site.nodes().filter(|node| node.ready).map(|node| &*node.name).collect();
-        let fix = match cordoned.is_empty() {
-            true => format!("kubectl describe node {}", all.join(" ")),
-            false => format!("kubectl uncordon {}", cordoned.join(" ")),
-        };
+    if usable > 0 {
         let text = format!(
-            "site {name}: of its nodes none is Ready and not cordoned: {}",
-            shown(&all)
+            "site {name}: {usable} of {} nodes Ready and not cordoned",
+            site.nodes.len()
         );
-        return Finding::warning(AREA, text, Some(fix));
+        return Finding::ok(AREA, text);
     }
-    Finding::ok(
-        AREA,
-        format!("site {name}: {usable} of {count} nodes Ready and not cordoned"),
-    )
+    let all: Vec<_> = site.nodes().map(|node| &*node.name).collect();
+    let cordoned: Vec<_> = site.nodes().filter(|node| node.ready).map(|node| &*node.name).collect();
+    let fix = match cordoned.is_empty() {
+        true => format!("kubectl describe node {}", all.join(" ")),
+        false => format!("kubectl uncordon {}", cordoned.join(" ")),
+    };
+    let text = format!(
+        "site {name}: of its nodes none is Ready and not cordoned: {}",
+        shown(&all)
+    );
+    Finding::warning(AREA, text).fix(fix)
 }
 
 /// What one round of probes, sent from here, says of each cloud.
 pub(super) fn probes(snapshot: &Snapshot, place: &Place) -> Vec<Finding> {
-    const AREA: &str = "probes";
     let clouds = snapshot.sites.iter().filter(|site| site.kind() == SiteKind::Cloud);
-    let judged = clouds.map(|site| {
-        let name = site.name();
-        if site.definition.probes.is_empty() {
-            let text = format!("site {name} has no probes: it counts as unreachable, and no pod is sent there");
-            let fix = format!("{}   # probes: [\"tcp://HOST:6443\"]", place.edit());
-            return Finding::warning(AREA, text, Some(fix));
-        }
+    clouds.map(|site| probed(site, place)).collect()
+}
+
+fn probed(site: &Site, place: &Place) -> Finding {
+    const AREA: &str = "probes";
+    let name = site.name();
+    if site.definition.probes.is_empty() {
+        let text = format!("site {name} has no probes: it counts as unreachable, and no pod is sent there");
+        let fix = format!("{}   # probes: [\"tcp://HOST:6443\"]", place.edit());
+        return Finding::warning(AREA, text).fix(fix);
+    }
+    let link = site.link.filter(|link| link.state != LinkState::Unreachable);
+    let Some(link) = link else {
         let endpoints: Vec<_> = site.definition.probes.iter().map(ToString::to_string).collect();
         let endpoints = endpoints.join(", ");
-        let Some(link) = site.link else {
-            return Finding::warning(AREA, format!("site {name}: nothing is known of {endpoints}"), None);
-        };
-        let rtt = link.rtt.map(|rtt| format!("RTT {rtt} ms"));
-        let loss = link
-            .loss
-            .map(|loss| format!("{} % lost", serde_json::Value::from(loss)));
-        let numbers: Vec<_> = rtt.into_iter().chain(loss).collect();
-        let numbers = numbers.join(", ");
-        match link.state {
-            LinkState::Healthy => Finding::ok(AREA, format!("site {name}: {numbers}, from here")),
-            LinkState::Degraded => {
-                let text = format!("site {name} is degraded, seen from here: {numbers}");
-                Finding::warning(AREA, text, None)
-            }
-            LinkState::Unreachable => {
-                let text = format!("site {name} does not answer, seen from here: {endpoints}");
-                Finding::warning(AREA, text, None)
-            }
-        }
-    });
-    judged.collect()
+        let text = format!("site {name} does not answer, seen from here: {endpoints}");
+        return Finding::warning(AREA, text);
+    };
+    let rtt = link.rtt.map(|rtt| format!("RTT {rtt} ms"));
+    let loss = link
+        .loss
+        .map(|loss| format!("{} % lost", serde_json::Value::from(loss)));
+    let numbers: Vec<_> = rtt.into_iter().chain(loss).collect();
+    let numbers = numbers.join(", ");
+    match link.state {
+        LinkState::Healthy => Finding::ok(AREA, format!("site {name}: {numbers}, from here")),
+        _ => Finding::warning(AREA, format!("site {name} is degraded, seen from here: {numbers}")),
+    }
 }
 
 #[cfg(test)]
@@ -228,42 +196,6 @@ mod tests {
     /// Of a node with the labels of both.
     const EITHER: &str = "kubectl label node e1 LABEL-   # LABEL: of the site that it does not belong to";
 
-    /// That no node carries the label would be false.
-    #[test]
-    fn a_node_that_counts_to_another_site_is_named() {
-        let config = Config::default();
-        let fleet = json!({
-            "sites": [{"name": "edge", "kind": "edge"}, {"name": "far", "kind": "cloud"}],
-            "nodes": [{"name": "e1", "labels": {"node.role/edge": "true", "node.role/cloud": "true"},
-                       "allocatable": {"cpu": 4, "pods": 9}}],
-        });
-        let mut snapshot =
-            fleet_file::read(&json!({"sites": fleet["sites"], "nodes": []}), &config, Moment(0)).unwrap();
-        let mut counted = fleet.clone();
-        counted["nodes"][0]["labels"] = json!({"node.role/cloud": "true"});
-        let cloud = fleet_file::read(&counted, &config, Moment(0)).unwrap();
-        snapshot.sites[1] = cloud.sites[1].clone();
-        let fault = NodeFault {
-            node: "e1".into(),
-            sites: vec!["edge".into(), "far".into()],
-        };
-        let findings = judge(&snapshot, [&fault].into_iter());
-        let levels: Vec<_> = findings.iter().map(|found| found.level).collect();
-        assert_eq!(levels, [Level::Fault, Level::Ok, Level::Warning]);
-        assert_eq!(
-            findings[0].text,
-            "site edge: each of its nodes carries the selector of another site, too, and counts to that: e1: every pod passes \
-             through"
-        );
-        assert!(
-            findings
-                .iter()
-                .filter_map(|found| found.fix.as_deref())
-                .all(|fix| fix == EITHER),
-            "{findings:#?}"
-        );
-    }
-
     #[test]
     fn each_site_is_judged_by_its_nodes() {
         let fleet = json!({
@@ -296,7 +228,7 @@ mod tests {
         assert_eq!(brief, expected);
         assert_eq!(
             findings[2].text,
-            "site near: no node carries liqo.io/type=virtual-node: no pod can be sent there"
+            "site near: no node carries liqo.io/type=virtual-node and counts to it: no pod can be sent there"
         );
         let edge =
             json!({"sites": [{"name": "edge", "kind": "edge", "tolerations": [{"operator": "Exists"}]}], "nodes": []});

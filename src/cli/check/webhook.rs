@@ -2,11 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use edgeward_core::config::Config;
 use edgeward_core::keys::Keys;
 
 use super::finding::Finding;
-use crate::cli::installed::{DOMAIN, Found};
+use crate::cli::installed::{DOMAIN, Found, State};
 use crate::cli::undecided::{OF_PLACED, WEBHOOKS, asks_as_pods_arrive};
 use crate::inspect::installation::{Calls, Labels, Target, Webhook};
 
@@ -25,46 +24,10 @@ pub(super) fn judge(configuration: &str, ours: &[Webhook], keys: &Keys) -> Vec<F
             "there is no MutatingWebhookConfiguration {configuration} with a webhook {}: no pod is decided",
             WEBHOOKS[0]
         );
-        let fix = format!(
-            "{}   # the folder that edgeward was installed from; with Helm, `helm upgrade`",
-            apply(&keys.domain)
-        );
-        return vec![Finding::fault(AREA, text, fix)];
+        let how = "   # the folder that edgeward was installed from; with Helm, `helm upgrade`";
+        return vec![Finding::fault(AREA, text).fix(apply(&keys.domain) + how)];
     }
-    let mut findings = Vec::new();
-    for webhook in ours {
-        let name = &webhook.name;
-        let (policy, timeout) = (&webhook.failure_policy, webhook.timeout_seconds);
-        let before = findings.len();
-        if !webhook.creates_pods {
-            let text = format!("{name} is not for the creation of pods: the API server never asks");
-            findings.push(Finding::fault(AREA, text, replace(webhook, "rules", RULES)));
-        }
-        if policy != "Ignore" {
-            let text = format!("{name} has failurePolicy {policy}: while edgeward is away, no pod is created");
-            findings.push(Finding::warning(
-                AREA,
-                text,
-                Some(replace(webhook, "failurePolicy", "\"Ignore\"")),
-            ));
-        }
-        if timeout > TIMEOUT {
-            let text = format!("{name} has timeoutSeconds {timeout}: for so long a pod may wait for edgeward");
-            findings.push(Finding::warning(
-                AREA,
-                text,
-                Some(replace(webhook, "timeoutSeconds", "1")),
-            ));
-        }
-        if findings.len() == before {
-            let target = match &webhook.target {
-                Target::Url(url) => url.clone(),
-                Target::Service { namespace, name, port } => format!("Service {namespace}/{name}, port {port}"),
-            };
-            let text = format!("{name} calls {target}, failurePolicy {policy}, {timeout} s");
-            findings.push(Finding::ok(AREA, text));
-        }
-    }
+    let mut findings: Vec<_> = ours.iter().flat_map(judge_entry).collect();
     match ours.iter().find(|webhook| webhook.name == OF_PLACED) {
         Some(of_placed) => findings.extend(judge_order(of_placed, ours)),
         None => {
@@ -72,12 +35,36 @@ pub(super) fn judge(configuration: &str, ours: &[Webhook], keys: &Keys) -> Vec<F
                 "there is no entry {OF_PLACED}: a pod that brings the label {} along, as a copy of a placed one does, is not decided",
                 keys.placed
             );
-            let fix = format!(
-                "{}   # as it was installed; a patch of yours may leave it out",
-                apply(&keys.domain)
-            );
-            findings.push(Finding::warning(AREA, text, Some(fix)));
+            let how = "   # as it was installed; a patch of yours may leave it out";
+            findings.push(Finding::warning(AREA, text).fix(apply(&keys.domain) + how));
         }
+    }
+    findings
+}
+
+fn judge_entry(webhook: &Webhook) -> Vec<Finding> {
+    let name = &webhook.name;
+    let (policy, timeout) = (&webhook.failure_policy, webhook.timeout_seconds);
+    let mut findings = Vec::new();
+    if !webhook.creates_pods {
+        let text = format!("{name} is not for the creation of pods: the API server never asks");
+        findings.push(Finding::fault(AREA, text).fix(replace(webhook, "rules", RULES)));
+    }
+    if policy != "Ignore" {
+        let text = format!("{name} has failurePolicy {policy}: while edgeward is away, no pod is created");
+        findings.push(Finding::warning(AREA, text).fix(replace(webhook, "failurePolicy", "\"Ignore\"")));
+    }
+    if timeout > TIMEOUT {
+        let text = format!("{name} has timeoutSeconds {timeout}: for so long a pod may wait for edgeward");
+        findings.push(Finding::warning(AREA, text).fix(replace(webhook, "timeoutSeconds", "1")));
+    }
+    if findings.is_empty() {
+        let target = match &webhook.target {
+            Target::Url(url) => url.clone(),
+            Target::Service { namespace, name, port } => format!("Service {namespace}/{name}, port {port}"),
+        };
+        let text = format!("{name} calls {target}, failurePolicy {policy}, {timeout} s");
+        findings.push(Finding::ok(AREA, text));
     }
     findings
 }
@@ -85,54 +72,36 @@ pub(super) fn judge(configuration: &str, ours: &[Webhook], keys: &Keys) -> Vec<F
 /// A pod that an entry has placed is also one of the entry for placed pods, which is not to come after that.
 fn judge_order(of_placed: &Webhook, ours: &[Webhook]) -> Option<Finding> {
     let first = ours.iter().min_by_key(|webhook| webhook.position)?;
-    let Webhook {
-        configuration,
-        position,
-        ..
-    } = of_placed;
-    (first.position < *position).then(|| {
-        let text = format!(
-            "{OF_PLACED} comes after {}: the API server calls edgeward twice for each pod that is placed",
-            first.name
-        );
-        let fix = format!(
-            "kubectl patch mutatingwebhookconfiguration {configuration} --type=json -p \
-             '[{{\"op\": \"move\", \"from\": \"/webhooks/{position}\", \"path\": \"/webhooks/{}\"}}]'",
-            first.position
-        );
-        Finding::warning(AREA, text, Some(fix))
-    })
+    let (from, to) = (of_placed.position, first.position);
+    if to >= from {
+        return None;
+    }
+    let text = format!(
+        "{OF_PLACED} comes after {}: the API server calls edgeward twice for each pod that is placed",
+        first.name
+    );
+    let operation = format!("\"op\": \"move\", \"from\": \"/webhooks/{from}\", \"path\": \"/webhooks/{to}\"");
+    Some(Finding::warning(AREA, text).fix(patch(of_placed, &operation)))
 }
 
-/// Whether the API server gets answers, by its own count. `addresses` are those of who serves.
-pub(super) fn calls(ours: &[Webhook], counted: &BTreeMap<String, Calls>, addresses: &[String]) -> Finding {
-    let names = ours.iter().map(|webhook| &*webhook.name);
-    let names: BTreeSet<_> = names.collect();
-    let calls = names.iter().filter_map(|name| counted.get(*name));
-    let Calls { made, failed } = calls.fold(Calls::default(), |sum, calls| Calls {
-        made: sum.made + calls.made,
-        failed: sum.failed + calls.failed,
-    });
+/// Whether the API server gets answers, by its own count.
+pub(super) fn calls(ours: &[Webhook], counted: &BTreeMap<String, Calls>) -> Finding {
+    let names: BTreeSet<_> = ours.iter().map(|webhook| &webhook.name).collect();
+    let calls = || names.iter().filter_map(|name| counted.get(*name));
+    let made: u64 = calls().map(|calls| calls.made).sum();
+    let failed: u64 = calls().map(|calls| calls.failed).sum();
     let answered = made.saturating_sub(failed);
     if failed == 0 || answered > 0 {
-        let text = match made {
-            0 => "the API server has called nobody since it started: no pod was created that comes to edgeward"
-                .to_owned(),
-            _ => format!("the API server's calls: {answered} answered since it started, {failed} not"),
-        };
+        let text = format!("the API server's calls: {answered} answered since it started, {failed} not");
         return Finding::ok(AREA, text);
     }
-    let addresses: Vec<_> = addresses.iter().map(String::as_str).collect();
-    let whom = match &*addresses {
-        [] => "whoever serves".to_owned(),
-        addresses => shown(addresses),
-    };
     let text = format!(
-        "none of the API server's calls was answered since it started, {failed} in all: it did not reach {whom}, or does not believe it"
+        "none of the API server's calls was answered since it started, {failed} in all: it did not reach whoever serves, or does \
+         not believe it"
     );
     let fix = "edgeward review --live -n NAMESPACE -f POD.yaml   # calls now; docs/operations.md#managed-control-planes: a firewall \
                rule for that port, `hostNetwork` where pods are not reached, a NetworkPolicy that leaves out where calls come from";
-    Finding::warning(AREA, text, Some(fix.to_owned()))
+    Finding::warning(AREA, text).fix(fix)
 }
 
 /// The command that brings back what was installed, with the authority or the annotation that `webhook/base` has not.
@@ -147,10 +116,10 @@ pub(super) fn apply(domain: &str) -> String {
 fn select(configuration: &str, ours: &[&Webhook], namespace: &str, found: &Found) -> String {
     let keys = &found.config.keys;
     let mut domains = ours.iter().filter_map(|webhook| webhook.domain());
-    match (domains.find(|domain| *domain != keys.domain), found.assumption()) {
+    match (domains.find(|domain| *domain != keys.domain), &found.state) {
         // Then the registration's may be the right one.
-        (Some(_), Some(assumed)) => assumed,
-        (Some(other), None) => format!("{}   # it is of the domain {other}", apply(&keys.domain)),
+        (Some(_), State::Assumed(why)) => why.clone(),
+        (Some(other), _) => format!("{}   # it is of the domain {other}", apply(&keys.domain)),
         (None, _) => format!(
             "kubectl edit mutatingwebhookconfiguration {configuration}   # its namespaceSelectors: what leaves {namespace} out; \
              {} is of {} and without {}, {} with it",
@@ -161,15 +130,14 @@ fn select(configuration: &str, ours: &[&Webhook], namespace: &str, found: &Found
 
 /// A patch of one field of an entry.
 pub(super) fn replace(webhook: &Webhook, field: &str, value: &str) -> String {
-    let Webhook {
-        configuration,
-        position,
-        ..
-    } = webhook;
-    format!(
-        "kubectl patch mutatingwebhookconfiguration {configuration} --type=json -p \
-         '[{{\"op\": \"add\", \"path\": \"/webhooks/{position}/{field}\", \"value\": {value}}}]'"
-    )
+    let path = format!("/webhooks/{}/{field}", webhook.position);
+    let operation = format!("\"op\": \"add\", \"path\": \"{path}\", \"value\": {value}");
+    patch(webhook, &operation)
+}
+
+fn patch(webhook: &Webhook, operation: &str) -> String {
+    let name = &webhook.configuration;
+    format!("kubectl patch mutatingwebhookconfiguration {name} --type=json -p '[{{{operation}}}]'")
 }
 
 /// Host and port of a URL as the API server calls it.
@@ -180,14 +148,11 @@ pub(super) fn host(url: &str) -> Option<(String, u16)> {
     Some((host.to_owned(), url.port_u16().unwrap_or(443)))
 }
 
-/// The namespaces whose pods are decided.
-pub(super) fn opted_in<'n>(namespaces: &'n BTreeMap<String, Labels>, config: &Config) -> Vec<&'n str> {
-    let all = namespaces.iter();
-    let opted_in = all.filter(|(name, labels)| {
-        let label = labels.get(&config.keys.managed);
-        label.is_some_and(|value| value == "true") && !config.excluded_namespaces.contains(name)
-    });
-    opted_in.map(|(name, _)| name.as_str()).collect()
+/// The namespaces that opted in.
+pub(super) fn opted_in<'n>(namespaces: &'n BTreeMap<String, Labels>, keys: &Keys) -> Vec<(&'n str, &'n Labels)> {
+    let is_true = |labels: &Labels| labels.get(&keys.managed).is_some_and(|value| value == "true");
+    let opted_in = namespaces.iter().filter(|(_, labels)| is_true(labels));
+    opted_in.map(|(name, labels)| (&**name, labels)).collect()
 }
 
 /// Which namespaces opted in, and whether their pods come to edgeward. `ours` is `None` where that is not known.
@@ -200,52 +165,45 @@ pub(super) fn namespaces(
     const AREA: &str = "namespaces";
     let config = &found.config;
     let label = &config.keys.managed;
-    let opted_in = namespaces
-        .iter()
-        .filter(|(_, labels)| labels.get(label).is_some_and(|value| value == "true"));
-    let opted_in: Vec<_> = opted_in.collect();
+    let opted_in = opted_in(namespaces, &config.keys);
     if opted_in.is_empty() {
         let text = format!("none is labelled {label}=true: no pod is decided");
         let fix = format!("kubectl label namespace NAMESPACE {label}=true");
-        return vec![Finding::warning(AREA, text, Some(fix))];
+        return vec![Finding::warning(AREA, text).fix(fix)];
     }
     // What is created is not placed yet.
-    let ours = ours.map(|ours| {
-        let ours = ours.iter().filter(|webhook| asks_as_pods_arrive(webhook));
-        ours.collect::<Vec<_>>()
-    });
+    let ours = ours
+        .into_iter()
+        .flatten()
+        .filter(|webhook| asks_as_pods_arrive(webhook));
+    let ours: Vec<_> = ours.collect();
     let mut findings = Vec::new();
     let mut good = Vec::new();
     for (name, labels) in opted_in {
-        if config.excluded_namespaces.contains(name) {
+        if config.excluded_namespaces.iter().any(|excluded| excluded == name) {
             let text = format!("{name} is labelled {label}=true but excluded: its pods pass through");
             let fix = format!("kubectl label namespace {name} {label}-");
-            findings.push(Finding::warning(AREA, text, Some(fix)));
-        } else if ours
-            .as_ref()
-            .is_some_and(|ours| !ours.is_empty() && !ours.iter().any(|one| one.selects(name, labels)))
-        {
+            findings.push(Finding::warning(AREA, text).fix(fix));
+        } else if !ours.is_empty() && !ours.iter().any(|one| one.selects(name, labels)) {
             let text = format!("{name} is labelled {label}=true, but no webhook of {configuration} selects it");
-            let fix = select(configuration, ours.as_deref().unwrap_or_default(), name, found);
-            findings.push(Finding::fault(AREA, text, fix));
+            findings.push(Finding::fault(AREA, text).fix(select(configuration, &ours, name, found)));
         } else {
-            good.push(name.as_str());
+            good.push(name);
         }
     }
     if !good.is_empty() {
-        let (count, names) = (good.len(), shown(&good));
-        findings.push(Finding::ok(AREA, format!("{count} opted in: {names}")));
+        findings.push(Finding::ok(AREA, format!("{} opted in: {}", good.len(), shown(&good))));
     }
     findings
 }
 
 /// The first few of many names.
-pub(super) fn shown(names: &[&str]) -> String {
+pub(super) fn shown<T: AsRef<str>>(names: &[T]) -> String {
     const SHOWN: usize = 8;
-    let first = names.iter().take(SHOWN).copied().collect::<Vec<_>>().join(", ");
+    let first: Vec<_> = names.iter().take(SHOWN).map(AsRef::as_ref).collect();
     match names.len().saturating_sub(SHOWN) {
-        0 => first,
-        more => format!("{first} and {more} more"),
+        0 => first.join(", "),
+        more => format!("{} and {more} more", first.join(", ")),
     }
 }
 

@@ -9,7 +9,7 @@ use edgeward_core::units::Now;
 use edgeward_core::wire::pod::Pod;
 use serde_json::{Value, json};
 
-use super::report::{AnswerItem, Item, class_of, integers};
+use super::report::{AnswerItem, Item, integers};
 use super::subject::Subject;
 use crate::admission::review::shorten;
 use crate::cli::undecided::{self, Undecided};
@@ -30,23 +30,17 @@ impl Live<'_> {
         let namespace = subject.namespace.as_deref().unwrap_or(self.namespace);
         let workload = pod.workload(namespace.into(), &self.config.keys);
         let answer = self.ask(subject, namespace).await?;
-        // Those that edgeward has said are among the warnings.
-        let mut hints = subject.all_hints(&pod, &workload, &self.config.keys);
-        hints.retain(|hint| !answer.warnings.contains(&shorten(hint)));
-        let item = Item {
-            source: subject.source.clone(),
-            namespace: namespace.to_owned(),
-            name: pod.name().to_owned(),
-            class: class_of(&workload),
+        let mut item = Item {
             faults: workload
                 .intent
                 .iter()
                 .flat_map(|intent| intent.faults.clone())
                 .collect(),
-            hints,
-            warnings: answer.warnings,
-            ..Item::default()
+            ..Item::of(subject, &pod, &workload, &self.config.keys)
         };
+        // Those that edgeward has said are among the warnings.
+        item.hints.retain(|hint| !answer.warnings.contains(&shorten(hint)));
+        item.warnings = answer.warnings;
         match answer.outcome {
             Err(refusal) => {
                 let who = refusal.message.split_once("admission webhook \"");
@@ -55,7 +49,6 @@ impl Live<'_> {
                 Ok(Item {
                     verdict: if ours { "deny" } else { "refused" },
                     reason: ours.then(|| Reason::DeniedInvalidSlo.as_str().to_owned()),
-                    request: integers(&pod.request()),
                     answer: Some(AnswerItem {
                         refusal: Some(refusal.message),
                         ..AnswerItem::default()
@@ -109,6 +102,16 @@ impl Live<'_> {
             Some("cloud") => "cloud",
             _ => "passthrough",
         };
+        let undecided = Undecided {
+            workload,
+            created: None,
+            on_node: false,
+            by_policy: false,
+        };
+        let causes = match decided {
+            true => vec![],
+            false => undecided::causes(self.connection, self.config, &undecided, self.now).await,
+        };
         Ok(Item {
             verdict,
             site: written(&keys.site).filter(|_| decided),
@@ -119,22 +122,9 @@ impl Live<'_> {
                 node_selector: stored["spec"]["nodeSelector"].clone(),
                 tolerations: stored["spec"]["tolerations"].clone(),
                 refusal: None,
-                causes: match decided {
-                    true => vec![],
-                    false => self.causes(workload).await,
-                },
+                causes,
             }),
             ..item
         })
-    }
-
-    async fn causes(&self, workload: &Workload<'_>) -> Vec<String> {
-        let undecided = Undecided {
-            workload,
-            created: None,
-            on_node: false,
-            by_policy: false,
-        };
-        undecided::causes(self.connection, self.config, &undecided, self.now).await
     }
 }

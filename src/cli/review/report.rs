@@ -3,37 +3,49 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use edgeward_core::keys::Keys;
 use edgeward_core::model::slo::SloFault;
 use edgeward_core::model::workload::Workload;
 use edgeward_core::placement::explain::times;
 use edgeward_core::placement::sentences;
-use edgeward_core::placement::verdict::{Assessment, Refusal, Verdict};
+use edgeward_core::placement::verdict::{Assessment, Verdict};
 use edgeward_core::resources::ResourceList;
-use edgeward_core::units::Quantity;
+use edgeward_core::wire::pod::Pod;
 use json_patch::PatchOperation;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use super::subject::Subject;
 use crate::cli::{table, trimmed};
 
 /// Everything that is printed.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct ReviewList {
-    pub(super) api_version: &'static str,
-    pub(super) kind: &'static str,
-    pub(super) items: Vec<Item>,
+pub(in crate::cli) struct ReviewList {
+    api_version: &'static str,
+    kind: &'static str,
+    pub(in crate::cli) items: Vec<Item>,
+}
+
+impl ReviewList {
+    pub(in crate::cli) fn new(items: Vec<Item>) -> Self {
+        Self {
+            api_version: "edgeward.io/v1alpha1",
+            kind: "ReviewList",
+            items,
+        }
+    }
 }
 
 /// One pod.
 #[derive(Default, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Item {
+pub(in crate::cli) struct Item {
     pub(super) source: String,
     pub(super) namespace: String,
-    pub(super) name: String,
+    pub(in crate::cli) name: String,
     pub(super) class: Option<&'static str>,
-    pub(super) verdict: &'static str,
+    pub(in crate::cli) verdict: &'static str,
     pub(super) site: Option<String>,
     pub(super) reason: Option<String>,
     pub(super) request: BTreeMap<String, i64>,
@@ -43,8 +55,8 @@ pub(super) struct Item {
     pub(super) faults: Vec<SloFault>,
     pub(super) warnings: Vec<String>,
     pub(super) hints: Vec<String>,
-    pub(super) assumptions: Vec<String>,
-    pub(super) patch: Vec<PatchOperation>,
+    pub(in crate::cli) assumptions: Vec<String>,
+    pub(in crate::cli) patch: Vec<PatchOperation>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) answer: Option<AnswerItem>,
 }
@@ -80,16 +92,16 @@ impl ProfileItem {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::cli) struct SiteItem {
-    name: String,
+    pub(in crate::cli) name: String,
     standing: &'static str,
     refusals: Vec<RefusalItem>,
     #[serde(flatten)]
-    times: Map<String, Value>,
-    fitting_nodes: usize,
+    pub(in crate::cli) times: Map<String, Value>,
+    pub(in crate::cli) fitting_nodes: usize,
     #[serde(skip_serializing_if = "is_zero")]
     headroom_nodes: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
-    score: Option<Value>,
+    pub(in crate::cli) score: Option<Value>,
 }
 
 #[derive(Debug, Serialize)]
@@ -111,10 +123,14 @@ pub(super) struct AnswerItem {
 
 impl From<&Assessment<'_>> for SiteItem {
     fn from(assessment: &Assessment<'_>) -> Self {
+        let refusals = assessment.refusals.iter().map(|refusal| RefusalItem {
+            code: refusal.code.as_str(),
+            numbers: refusal.numbers.clone(),
+        });
         Self {
             name: assessment.site.name().to_owned(),
             standing: assessment.standing().as_str(),
-            refusals: assessment.refusals.iter().map(RefusalItem::from).collect(),
+            refusals: refusals.collect(),
             times: times(assessment),
             fitting_nodes: assessment.fitting.len(),
             headroom_nodes: assessment.headroom,
@@ -123,31 +139,17 @@ impl From<&Assessment<'_>> for SiteItem {
     }
 }
 
-impl From<&Refusal> for RefusalItem {
-    fn from(refusal: &Refusal) -> Self {
-        Self {
-            code: refusal.code.as_str(),
-            numbers: refusal.numbers.clone(),
-        }
-    }
-}
-
-/// The class that the pod states, if it is one.
-pub(super) fn class_of(workload: &Workload<'_>) -> Option<&'static str> {
-    let intent = workload.intent.as_ref().filter(|intent| intent.class_known)?;
-    Some(intent.slo.class.as_str())
-}
-
 /// Every resource name to an integer: CPU in millicores, everything else in bytes or units, rounded up.
 pub(super) fn integers(request: &ResourceList<'_>) -> BTreeMap<String, i64> {
-    let integer = |name: &str, quantity: Quantity| match name {
-        "cpu" => quantity.millis(),
-        _ => quantity.units(),
-    };
-    request
-        .iter()
-        .map(|(name, quantity)| (name.clone().into_owned(), integer(name, quantity)))
-        .collect()
+    let integers = request.iter().map(|(name, quantity)| {
+        let integer = if name == "cpu" {
+            quantity.millis()
+        } else {
+            quantity.units()
+        };
+        (name.clone().into_owned(), integer)
+    });
+    integers.collect()
 }
 
 fn is_zero(count: &usize) -> bool {
@@ -156,21 +158,21 @@ fn is_zero(count: &usize) -> bool {
 
 impl ReviewList {
     /// For people.
-    pub(super) fn table(&self) -> String {
+    pub(in crate::cli) fn table(&self) -> String {
         let mut table = table(["POD", "CLASS", "VERDICT", "SITE", "REASON", "ETA"]);
         for item in &self.items {
-            let eta = item
-                .sites
-                .iter()
+            let mut sites = item.sites.iter();
+            let eta = sites
                 .find(|site| Some(&site.name) == item.site.as_ref())
                 .map(SiteItem::eta);
+            let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
             table.add_row([
                 item.title(),
                 item.class.unwrap_or("-").to_owned(),
                 item.verdict.to_owned(),
-                item.site.clone().unwrap_or_else(|| "-".into()),
-                item.reason.clone().unwrap_or_else(|| "-".into()),
-                eta.unwrap_or_else(|| "-".into()),
+                or_dash(item.site.clone()),
+                or_dash(item.reason.clone()),
+                or_dash(eta),
             ]);
         }
         let mut text = trimmed(&table);
@@ -190,6 +192,20 @@ pub(in crate::cli) fn harmless(text: &str) -> String {
 }
 
 impl Item {
+    /// What is known of a pod before it is decided.
+    pub(super) fn of(subject: &Subject, pod: &Pod<'_>, workload: &Workload<'_>, keys: &Keys) -> Self {
+        let intent = workload.intent.as_ref().filter(|intent| intent.class_known);
+        Self {
+            source: subject.source.clone(),
+            namespace: workload.namespace.to_string(),
+            name: pod.name().to_owned(),
+            class: intent.map(|intent| intent.slo.class.as_str()),
+            request: integers(&pod.request()),
+            hints: subject.all_hints(pod, workload, keys),
+            ..Self::default()
+        }
+    }
+
     fn title(&self) -> String {
         let name = if self.name.is_empty() { "(no name)" } else { &self.name };
         harmless(&format!("{}/{name}", self.namespace))
@@ -233,6 +249,11 @@ impl AnswerItem {
 }
 
 impl SiteItem {
+    /// Of its refusals.
+    pub(in crate::cli) fn codes(&self) -> Vec<&'static str> {
+        self.refusals.iter().map(|refusal| refusal.code).collect()
+    }
+
     fn eta(&self) -> String {
         match &self.times["etaMs"] {
             Value::Null => "unknown".into(),
@@ -246,12 +267,8 @@ impl SiteItem {
             Value::Null => "?".to_owned(),
             ms => ms.to_string(),
         };
-        let sum = format!(
-            "queue {} + processing {} + WAN {}",
-            part("queueMs"),
-            part("procMs"),
-            part("wanMs")
-        );
+        let [queue, processing, wan] = ["queueMs", "procMs", "wanMs"].map(part);
+        let sum = format!("queue {queue} + processing {processing} + WAN {wan}");
         let nodes = sentences::fits(self.fitting_nodes as u64);
         let nodes = match self.headroom_nodes {
             0 => nodes,

@@ -1,8 +1,6 @@
 //! The pods of a document: those it holds, and those that its workloads would make.
 
-use std::borrow::Cow;
-
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow, bail};
 use edgeward_core::keys::Keys;
 use edgeward_core::model::workload::Workload;
 use edgeward_core::wire::pod::Pod;
@@ -21,7 +19,8 @@ const WORKLOADS: [(&str, &str, &str); 6] = [
 ];
 
 /// A pod to be reviewed.
-pub(super) struct Subject {
+#[derive(Default)]
+pub(in crate::cli) struct Subject {
     /// File and place.
     pub(super) source: String,
     /// Its JSON text.
@@ -40,7 +39,7 @@ pub(super) struct Subject {
 ///
 /// # Errors
 /// It has no kind, or is not what its kind says.
-pub(super) fn collect(
+pub(in crate::cli) fn collect(
     document: &Value,
     source: &str,
     keys: &Keys,
@@ -55,18 +54,14 @@ pub(super) fn collect(
         "AdmissionReview" => subjects.push(of_admission_review(document, source)?),
         kind if kind.ends_with("List") => {
             let items = document["items"].as_array();
-            for (i, item) in items
-                .with_context(|| format!("{source}: items is not a list"))?
-                .iter()
-                .enumerate()
-            {
+            let items = items.with_context(|| format!("{source}: items is not a list"))?;
+            for (i, item) in items.iter().enumerate() {
                 // The items of a PodList do not repeat their kind.
-                let item = match kind.strip_suffix("List") {
-                    Some(kind) if !kind.is_empty() && item["kind"].is_null() => {
-                        Cow::Owned(with_fields(item.clone(), json!({ "kind": kind })))
-                    }
-                    _ => Cow::Borrowed(item),
-                };
+                let mut item = item.clone();
+                let of_list = kind.strip_suffix("List").filter(|kind| !kind.is_empty());
+                if let Some(kind) = of_list.filter(|_| item["kind"].is_null()) {
+                    item = with_fields(item, json!({ "kind": kind }));
+                }
                 collect(&item, &format!("{source}.items[{i}]"), keys, subjects, skipped)?;
             }
         }
@@ -87,10 +82,9 @@ fn of_pod(pod: &Value, source: &str, keys: &Keys) -> Subject {
     Subject {
         source: source.to_owned(),
         namespace: pod["metadata"]["namespace"].as_str().map(str::to_owned),
-        arrived: false,
         hints: hints(&pod, None, keys),
-        others: 0,
         text: pod.to_string(),
+        ..Subject::default()
     }
 }
 
@@ -104,8 +98,7 @@ fn of_admission_review(document: &Value, source: &str) -> anyhow::Result<Subject
         text: object.get().to_owned(),
         namespace: Some(request.namespace().to_owned()).filter(|namespace| !namespace.is_empty()),
         arrived: true,
-        hints: vec![],
-        others: 0,
+        ..Subject::default()
     })
 }
 
@@ -129,21 +122,17 @@ fn of_workload(workload: &Value, kind: &str, template: &Value, controller: &str,
     Subject {
         source: source.to_owned(),
         namespace: workload["metadata"]["namespace"].as_str().map(str::to_owned),
-        arrived: false,
         hints: hints(&pod, Some((kind, &workload["metadata"])), keys),
         others: replicas(kind, &workload["spec"]).saturating_sub(1),
         text: pod.to_string(),
+        ..Subject::default()
     }
 }
 
 /// How many pods a workload makes at once; one where the cluster decides, or a schedule.
 fn replicas(kind: &str, spec: &Value) -> u64 {
-    let stated = match kind {
-        "Deployment" | "ReplicaSet" | "StatefulSet" => &spec["replicas"],
-        "Job" => &spec["parallelism"],
-        _ => &Value::Null,
-    };
-    stated.as_u64().unwrap_or(1)
+    let field = if kind == "Job" { "parallelism" } else { "replicas" };
+    spec[field].as_u64().unwrap_or(1)
 }
 
 /// `object` with these fields set; an object of these fields, if it is none.
@@ -194,10 +183,8 @@ impl Subject {
         serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
             let message = message(error.inner());
             // Of the pod itself the path is `.`.
-            match error.path().iter().next() {
-                Some(_) => anyhow::anyhow!("{}: {}: {message}", self.source, error.path()),
-                None => anyhow::anyhow!("{}: {message}", self.source),
-            }
+            let path = error.path().iter().next().map(|_| format!("{}: ", error.path()));
+            anyhow!("{}: {}{message}", self.source, path.unwrap_or_default())
         })
     }
 }

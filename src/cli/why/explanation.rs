@@ -4,13 +4,13 @@ use std::fmt::Write as _;
 
 use edgeward_core::config::Config;
 use edgeward_core::model::workload::Workload;
-use edgeward_core::placement::verdict::{Assessment, Verdict};
+use edgeward_core::placement::verdict::Verdict;
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::scheduling_state::{Decided, SchedulingState, Then, duration};
-use crate::cli::installed::DOMAIN;
+use crate::cli::installed::domain_option;
 use crate::cli::review::report::{ProfileItem, SiteItem, harmless};
 use crate::controllers::events::{bounds, in_words};
 use crate::inspect::installation::Leaderless;
@@ -41,8 +41,6 @@ pub(super) struct Subject<'s> {
     pub(super) namespace: &'s str,
     pub(super) name: &'s str,
     pub(super) workload: &'s Workload<'s>,
-    /// When it was asked about.
-    pub(super) at: Timestamp,
 }
 
 /// The place of a held pod in the queue.
@@ -62,28 +60,20 @@ pub(super) struct Queue {
 impl Queue {
     /// What is wrong, and what to do, where a pod is not only waiting.
     fn stuck(&self, subject: &Subject<'_>, config: &Config) -> Option<String> {
-        let ago = |at: Timestamp| {
-            let seconds = u64::try_from(subject.at.duration_since(at).as_secs()).unwrap_or(0);
-            format!("{at:.0} ({} ago)", duration(seconds))
-        };
-        let Some(Leaderless { lease, since }) = &self.leaderless else {
-            let end = ago(self.limit_over?);
-            return Some(format!(
-                "its limit is over since {end}, and nobody has released it; Events on it and the log of the leader say why"
-            ));
-        };
-        let Subject { namespace, name, .. } = subject;
-        let domain = match &*config.keys.domain {
-            DOMAIN => String::new(),
-            other => format!(" --domain {other}"),
-        };
-        let nobody = match since {
-            Some(since) => format!("no replica of edgeward has led since {}", ago(*since)),
-            None => format!(
-                "no replica of edgeward leads, for there is no Lease {lease} (where edgeward has another namespace, \
-                 --deployment NAMESPACE/NAME tells it)"
+        let nobody = match &self.leaderless {
+            None => {
+                let end = self.limit_over?;
+                return Some(format!(
+                    "its limit is over since {end:.0}, and nobody has released it; Events on it and the log of the leader say why"
+                ));
+            }
+            Some(Leaderless { since: Some(since), .. }) => format!("no replica of edgeward has led since {since:.0}"),
+            Some(Leaderless { lease, since: None }) => format!(
+                "no replica of edgeward leads, for there is no Lease {lease} (--deployment NAMESPACE/NAME names another one)"
             ),
         };
+        let Subject { namespace, name, .. } = subject;
+        let domain = domain_option(&config.keys.domain);
         Some(format!(
             "nobody releases it: {nobody}; start a replica, or remove its gate: edgeward release {name} -n {namespace}{domain}"
         ))
@@ -102,9 +92,6 @@ pub(super) struct Now {
     #[serde(skip_serializing_if = "Option::is_none")]
     profile: Option<ProfileItem>,
     warnings: Vec<String>,
-    /// To compare with what was written.
-    #[serde(skip)]
-    brief: Vec<Then>,
 }
 
 impl From<&Verdict<'_>> for Now {
@@ -117,21 +104,6 @@ impl From<&Verdict<'_>> for Now {
             sites: verdict.sites.iter().map(SiteItem::from).collect(),
             profile: ProfileItem::of(verdict),
             warnings: verdict.warnings.clone(),
-            brief: verdict.sites.iter().map(Then::from).collect(),
-        }
-    }
-}
-
-impl From<&Assessment<'_>> for Then {
-    fn from(assessment: &Assessment<'_>) -> Self {
-        let refusals = assessment.refusals.iter();
-        Self {
-            name: assessment.site.name().to_owned(),
-            fitting_nodes: json!(assessment.fitting.len()),
-            eta_ms: assessment.estimate.eta().map_or(Value::Null, Value::from),
-            score: assessment.score.map_or(Value::Null, Value::from),
-            refusals: refusals.map(|refusal| refusal.code.as_str().to_owned()).collect(),
-            said: vec![],
         }
     }
 }
@@ -139,15 +111,17 @@ impl From<&Assessment<'_>> for Then {
 impl Explanation {
     pub(super) fn new(
         subject: Subject<'_>,
-        state: SchedulingState,
+        mut state: SchedulingState,
         queue: Option<Queue>,
         now: Now,
         causes: Vec<String>,
+        mut notes: Vec<String>,
         config: &Config,
     ) -> Self {
-        let decided = state.decided.clone();
+        let place = state.place(&config.keys);
         let stuck = queue.as_ref().filter(|_| state.is_held());
         let stuck = stuck.and_then(|queue| queue.stuck(&subject, config));
+        let decided = state.decided.take();
         let why = match (stuck, &decided) {
             (Some(stuck), _) => stuck,
             (None, Some(decided)) => format!("{} ({})", in_words(&decided.reason), decided.reason),
@@ -156,31 +130,31 @@ impl Explanation {
                 format!("edgeward did not decide it: {cause}")
             }
         };
+        if let Some(written) = decided.as_ref().and_then(|decided| decided.site.as_ref())
+            && state.site.as_ref() != Some(written)
+        {
+            let found = state.site.as_deref().unwrap_or("none");
+            notes.push(format!(
+                "its annotations say site {written}, its spec says site {found}: anybody may write annotations, and labels of \
+                 nodes change"
+            ));
+        }
         let Subject { namespace, name, .. } = subject;
-        let answer = format!("{namespace}/{name} {}: {why}", state.place(&config.keys));
-        let changes = decided.as_ref().map(|then| changes(then, &now)).unwrap_or_default();
-        let notes = decided.iter().filter_map(|decided| disagreement(decided, &state));
         Self {
             api_version: "edgeward.io/v1alpha1",
             kind: "PodExplanation",
             namespace: namespace.to_owned(),
             name: name.to_owned(),
-            answer,
+            answer: format!("{namespace}/{name} {place}: {why}"),
             asks: asks(subject.workload),
-            notes: notes.collect(),
+            changes: decided.as_ref().map(|then| changes(then, &now)).unwrap_or_default(),
             decided,
             state,
             queue,
             now,
-            changes,
             causes,
+            notes,
         }
-    }
-
-    /// Adds what is to be known of the explanation itself.
-    pub(super) fn with_notes(mut self, notes: Vec<String>) -> Self {
-        self.notes.extend(notes);
-        self
     }
 
     /// For people.
@@ -199,56 +173,41 @@ impl Explanation {
         }
         say("is", &self.state_lines());
         let now = &self.now;
-        let verdict = match &now.site {
-            Some(site) => format!("site {site}"),
-            None => now.verdict.to_owned(),
-        };
+        let site = now.site.as_ref().map(|site| format!("site {site}"));
+        let verdict = site.as_deref().unwrap_or(now.verdict);
         let mut lines = vec![format!("{verdict}: {} ({})", in_words(now.reason), now.reason)];
         lines.extend(now.sites.iter().map(SiteItem::line));
         lines.extend(now.profile.iter().map(|profile| profile.line.clone()));
         lines.extend(now.warnings.iter().map(|warning| format!("warning: {warning}")));
         say("now", &lines);
-        if self.decided.is_some() {
-            match self.changes.is_empty() {
-                true => say("changed", &["nothing that the decision names".to_owned()]),
-                false => say("changed", &self.changes),
-            }
+        if self.decided.is_some() && self.changes.is_empty() {
+            say("changed", &["nothing that the decision names".to_owned()]);
         }
+        say("changed", &self.changes);
         say("note", &self.notes);
         text
     }
 
     fn state_lines(&self) -> Vec<String> {
         let state = &self.state;
-        let place = match (&state.node, &state.site) {
-            (Some(node), Some(site)) => format!(", node {node}, site {site}"),
-            (Some(node), None) => format!(", node {node}, of no site"),
-            (None, Some(site)) => format!(", no node yet, site {site} by its spec"),
-            (None, None) => ", no node yet".to_owned(),
-        };
-        let mut lines = vec![format!("{}{place}", state.phase)];
-        if let Some(started) = &state.started {
-            lines.push(format!("started at {started}"));
-        }
+        let or_none = |text: &Option<String>| text.clone().unwrap_or_else(|| "none".to_owned());
+        let (node, site) = (or_none(&state.node), or_none(&state.site));
+        let mut lines = vec![format!("{}, node {node}, site {site}", state.phase)];
+        lines.extend(state.started.iter().map(|started| format!("started at {started}")));
         if let Some(queue) = &self.queue {
-            let Queue { ahead, held, .. } = queue;
-            lines.push(match ahead {
-                Some(ahead) => format!("{ahead} of {held} held pods are given room before it"),
+            lines.push(match queue.ahead {
+                Some(ahead) => format!("{ahead} of {} held pods are given room before it", queue.held),
                 None => {
                     "in no plan: its constraints are longer than 4 KiB; it is decided alone at its limit".to_owned()
                 }
             });
-            lines.extend(
-                queue
-                    .limit_over
-                    .map(|end| format!("held longer than it may be, since {end}")),
-            );
+            let over = queue.limit_over.iter();
+            lines.extend(over.map(|end| format!("held longer than it may be, since {end}")));
         }
         if !state.gates.is_empty() {
             lines.push(format!("gates: {}", state.gates.join(", ")));
         }
-        let said = state.scheduler.iter().map(|said| format!("kube-scheduler: {said}"));
-        lines.extend(said);
+        lines.extend(state.scheduler.iter().map(|said| format!("kube-scheduler: {said}")));
         lines.extend(state.waiting.iter().cloned());
         lines.extend(state.events.iter().map(|event| format!("Event {event}")));
         lines
@@ -261,10 +220,8 @@ fn asks(workload: &Workload<'_>) -> Vec<String> {
     match &workload.intent {
         Some(intent) => {
             let slo = &intent.slo;
-            asks.push(match intent.class_known {
-                true => slo.class.as_str().to_owned(),
-                false => "no class".to_owned(),
-            });
+            let class = Some(slo.class.as_str()).filter(|_| intent.class_known);
+            asks.push(class.unwrap_or("no class").to_owned());
             asks.extend(bounds(slo));
             asks.push(format!("priority {}", slo.priority));
             if !slo.offload_allowed {
@@ -282,94 +239,60 @@ fn asks(workload: &Workload<'_>) -> Vec<String> {
 
 impl Decided {
     fn lines(&self) -> Vec<String> {
-        let verdict = match (&self.site, &self.decision) {
-            (Some(site), _) => format!("site {site}"),
-            (None, Some(decision)) => decision.clone(),
-            (None, None) => "hold".to_owned(),
-        };
+        let site = self.site.as_ref().map(|site| format!("site {site}"));
+        let verdict = site.as_deref().or(self.decision.as_deref()).unwrap_or("hold");
         let mut lines = vec![format!("{verdict}: {} ({})", in_words(&self.reason), self.reason)];
         let at = self.timestamp.map(|at| format!("at {at}"));
         let age = self.age.map(|age| format!("{} ago", duration(age)));
         let rtt = self.wan_rtt_ms.as_ref().map(|rtt| format!("RTT {rtt} ms"));
         let facts: Vec<_> = [at, age, rtt].into_iter().flatten().collect();
-        if !facts.is_empty() {
-            lines.push(facts.join(", "));
-        }
+        lines.extend(Some(facts.join(", ")).filter(|facts| !facts.is_empty()));
         lines.extend(self.sites.iter().map(Then::line));
         lines
     }
 }
 
-/// Annotations that the spec does not bear out.
-fn disagreement(decided: &Decided, state: &SchedulingState) -> Option<String> {
-    let written = decided.site.as_ref()?;
-    if state.site.as_ref() == Some(written) {
-        return None;
-    }
-    let found = match &state.site {
-        Some(site) => format!("it is of site {site}"),
-        None => "it is of no site".to_owned(),
-    };
-    Some(format!(
-        "its annotations say site {written}, by its spec {found}: anybody may write annotations, and labels of nodes change"
-    ))
-}
-
 /// What is another now than what was written.
 fn changes(then: &Decided, now: &Now) -> Vec<String> {
-    let or = |text: Option<&str>, other: &str| text.unwrap_or(other).to_owned();
-    let mut changes = Vec::new();
-    let mut compare = |what: String, then: String, now: String| {
-        if then != now {
-            changes.push(format!("{what} {then} → {now}"));
-        }
-    };
-    compare(
-        "site".to_owned(),
-        or(then.site.as_deref(), "none"),
-        or(now.site.as_deref(), "none"),
-    );
-    compare("reason".to_owned(), then.reason.clone(), now.reason.to_owned());
-    let ms = |rtt: Option<String>| rtt.map_or_else(|| "unknown".to_owned(), |rtt| format!("{rtt} ms"));
+    let mut all = vec![
+        ("site".to_owned(), json!(then.site), json!(now.site)),
+        ("reason".to_owned(), json!(then.reason), json!(now.reason)),
+    ];
     // A hold has none written.
     if then.decision.is_some() {
-        compare(
-            "RTT".to_owned(),
-            ms(then.wan_rtt_ms.clone()),
-            ms(now.wan_rtt_ms.as_ref().map(Value::to_string)),
-        );
+        all.push(("RTT in ms".to_owned(), json!(then.wan_rtt_ms), json!(now.wan_rtt_ms)));
     }
-    for site in &now.brief {
+    for site in &now.sites {
         let Some(before) = then.sites.iter().find(|before| before.name == site.name) else {
             continue;
         };
-        let name = &site.name;
-        let number = |value: &Value| match value {
-            Value::Null => "unknown".to_owned(),
-            value => value.to_string(),
-        };
-        compare(
-            format!("{name}: nodes that it fits"),
-            number(&before.fitting_nodes),
-            number(&site.fitting_nodes),
-        );
-        compare(
-            format!("{name}: ETA in ms"),
-            number(&before.eta_ms),
-            number(&site.eta_ms),
-        );
-        compare(format!("{name}: score"), number(&before.score), number(&site.score));
-        let codes = |codes: &[String]| match codes.is_empty() {
-            true => "none".to_owned(),
-            false => codes.join(", "),
-        };
-        compare(
-            format!("{name}: refusals"),
-            codes(&before.refusals),
-            codes(&site.refusals),
-        );
+        let eta = &site.times["etaMs"];
+        for (what, then, now) in [
+            ("nodes that it fits", &before.fitting_nodes, &json!(site.fitting_nodes)),
+            ("ETA in ms", &before.eta_ms, eta),
+            ("score", &before.score, &json!(site.score)),
+            ("refusals", &json!(before.refusals), &json!(site.codes())),
+        ] {
+            all.push((format!("{}: {what}", site.name), then.clone(), now.clone()));
+        }
     }
-    changes
+    let all = all
+        .into_iter()
+        .map(|(what, then, now)| (what, in_text(&then), in_text(&now)));
+    let changed = all.filter(|(_, then, now)| then != now);
+    changed
+        .map(|(what, then, now)| format!("{what} {then} → {now}"))
+        .collect()
+}
+
+fn in_text(value: &Value) -> String {
+    match value {
+        Value::Null => "none".to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Array(all) if all.is_empty() => "none".to_owned(),
+        Value::Array(all) => all.iter().map(in_text).collect::<Vec<_>>().join(", "),
+        other => other.to_string(),
+    }
 }
 
 #[cfg(test)]

@@ -113,63 +113,54 @@ impl SchedulingState {
 
     /// Where the pod is and whether it runs, as the rest of a sentence that begins with its name.
     pub(super) fn place(&self, keys: &Keys) -> String {
-        let node = self.node.as_deref().unwrap_or("no node");
-        let at = match &self.site {
-            Some(site) => format!("node {node} of site {site}"),
-            None => format!("node {node}, which is of no site"),
+        let at = match (&self.node, &self.site) {
+            (Some(node), Some(site)) => format!(" on node {node} of site {site}"),
+            (Some(node), None) => format!(" on node {node}, which is of no site"),
+            (None, _) => String::new(),
         };
-        if ["Succeeded", "Failed"].contains(&&*self.phase) {
-            return match self.node {
-                Some(_) => format!("has finished ({}) on {at}", self.phase),
-                None => format!("has finished ({})", self.phase),
-            };
+        if self.is_finished() {
+            return format!("has finished ({}){at}", self.phase);
         }
         if self.deleted.is_some() {
-            return match self.node {
-                Some(_) => format!("is being deleted from {at}"),
-                None => "is being deleted".to_owned(),
+            return format!("is being deleted{at}");
+        }
+        if self.node.is_some() {
+            // What the cluster behind a virtual node says, or else an Event.
+            let said = self.scheduler.as_ref().filter(|_| self.is_silent);
+            return match said.or(self.events.first()) {
+                _ if !self.waiting.is_empty() => format!("is{at}, but does not run whole: {}", self.waiting.join("; ")),
+                _ if self.phase == "Running" => format!("runs{at}"),
+                Some(said) => format!("does not run: it is{at}, and waits there: {said}"),
+                None => format!("is{at}, and is being started there"),
             };
         }
-        match (&self.node, self.held_seconds) {
-            (Some(_), _) if self.phase == "Running" && self.waiting.is_empty() => format!("runs on {at}"),
-            (Some(_), _) if self.waiting.is_empty() => match (&self.scheduler, self.events.first()) {
-                (Some(said), _) if self.is_silent => {
-                    format!("does not run: it is on {at}, and waits in the cluster behind that: {said}")
-                }
-                (None, Some(event)) => {
-                    format!("does not run: it is on {at}, which says nothing of its containers: {event}")
-                }
-                _ => format!("is on {at}, and is being started there"),
-            },
-            (Some(_), _) => format!("is on {at}, but does not run whole: {}", self.waiting.join("; ")),
-            (None, Some(seconds)) => {
-                let others: Vec<_> = self.gates.iter().filter(|gate| **gate != keys.gate).collect();
-                let beside = match others.is_empty() {
-                    true => String::new(),
-                    false => format!(" (and by gates of others: {})", join(&others)),
-                };
-                format!("does not run: held by edgeward for {}{beside}", duration(seconds))
-            }
-            (None, None) if !self.gates.is_empty() => {
-                format!("does not run: gates of others hold it: {}", self.gates.join(", "))
-            }
-            (None, None) => {
-                let sent = self.site.as_ref().map(|site| format!("sent to site {site}, "));
-                let said = match &self.scheduler {
-                    Some(said) => format!("kube-scheduler finds no node for it: {said}"),
-                    None => "kube-scheduler has not placed it yet".to_owned(),
-                };
-                format!("does not run: {}{said}", sent.unwrap_or_default())
-            }
+        let others: Vec<_> = self.gates.iter().filter(|gate| **gate != keys.gate).cloned().collect();
+        let others = others.join(", ");
+        if let Some(seconds) = self.held_seconds {
+            let beside = match &*others {
+                "" => String::new(),
+                others => format!(" (and by gates of others: {others})"),
+            };
+            return format!("does not run: held by edgeward for {}{beside}", duration(seconds));
         }
+        if !others.is_empty() {
+            return format!("does not run: gates of others hold it: {others}");
+        }
+        let sent = self.site.as_ref().map(|site| format!("sent to site {site}, "));
+        let said = match &self.scheduler {
+            Some(said) => format!("kube-scheduler finds no node for it: {said}"),
+            None => "kube-scheduler has not placed it yet".to_owned(),
+        };
+        format!("does not run: {}{said}", sent.unwrap_or_default())
     }
-}
 
-impl SchedulingState {
+    fn is_finished(&self) -> bool {
+        ["Succeeded", "Failed"].contains(&&*self.phase)
+    }
+
     /// Whether our gate is what keeps it from kube-scheduler.
     pub(super) fn is_held(&self) -> bool {
-        let is_finished = ["Succeeded", "Failed"].contains(&&*self.phase);
-        self.held_seconds.is_some() && self.node.is_none() && self.deleted.is_none() && !is_finished
+        self.held_seconds.is_some() && self.node.is_none() && self.deleted.is_none() && !self.is_finished()
     }
 
     /// That the domain asked about is not that of its gate, if that is to be seen.
@@ -209,20 +200,16 @@ impl Decided {
 
 impl Then {
     fn read((name, entry): (&String, &Value)) -> Self {
-        let either = |names: [&str; 2]| {
-            let mut found = names.iter().map(|name| entry[*name].clone());
-            found.find(|value| !value.is_null()).unwrap_or_default()
-        };
+        let either = |short: &str, full: &str| entry.get(short).or(entry.get(full)).cloned().unwrap_or_default();
         let refusals = || explain::refusals(entry);
+        let said = refusals().map(|(code, numbers)| sentences::refusal(code, &numbers));
         Self {
             name: name.clone(),
-            fitting_nodes: either(["fit", "fittingNodes"]),
-            eta_ms: either(["eta", "etaMs"]),
+            fitting_nodes: either("fit", "fittingNodes"),
+            eta_ms: either("eta", "etaMs"),
             score: entry["score"].clone(),
             refusals: refusals().map(|(code, _)| code.to_owned()).collect(),
-            said: refusals()
-                .map(|(code, numbers)| sentences::refusal(code, &numbers))
-                .collect(),
+            said: said.collect(),
         }
     }
 
@@ -232,19 +219,15 @@ impl Then {
             true => "not refused".to_owned(),
             false => format!("refused: {}", self.said.join("; ")),
         };
+        let fits = self.fitting_nodes.as_u64().map(sentences::fits);
+        let fits = fits.map(|fits| format!(", {fits}"));
+        let score = self.score.as_f64().map(|score| format!(", score {score}"));
         let eta = match &self.eta_ms {
             Value::Null => "unknown".to_owned(),
             eta => format!("{eta} ms"),
         };
-        let fits = match self.fitting_nodes.as_u64() {
-            Some(nodes) => sentences::fits(nodes),
-            None => "fits an unknown number of nodes".to_owned(),
-        };
-        let score = self
-            .score
-            .as_f64()
-            .map_or_else(String::new, |score| format!(", score {score}"));
-        format!("{}: ETA {eta}, {fits}, {judged}{score}", self.name)
+        let (fits, score) = (fits.unwrap_or_default(), score.unwrap_or_default());
+        format!("{}: ETA {eta}{fits}, {judged}{score}", self.name)
     }
 }
 
@@ -264,10 +247,6 @@ fn waiting(container: &Value) -> Option<String> {
         "" => format!("container {name}: {reason}"),
         message => format!("container {name}: {reason}: {message}"),
     })
-}
-
-fn join(texts: &[&String]) -> String {
-    texts.iter().map(|text| &***text).collect::<Vec<_>>().join(", ")
 }
 
 /// `41 s`, `12 min`, `3 h`, `2 d`: as much of a duration as a person needs.

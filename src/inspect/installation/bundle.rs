@@ -5,10 +5,10 @@ use rustls::client::verify_server_name;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::server::ParsedCertificate;
-use rustls::{CertificateError, Error as TlsError, RootCertStore};
+use rustls::{CertificateError, Error as TlsError};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-use crate::tls::verify;
+use crate::tls::vouches;
 
 /// A certificate that the bundle and the name vouch for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,8 +25,8 @@ pub struct Serving {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum VerificationError {
     /// The certificate is of no authority in the bundle.
-    #[error("{0}")]
-    Authority(String),
+    #[error("is of none of the authorities in caBundle")]
+    Authority,
     /// The certificate itself does not stand: name, time or purpose.
     #[error("{0}")]
     Certificate(String),
@@ -37,8 +37,6 @@ pub enum VerificationError {
 pub struct Bundle {
     /// With the end of each.
     authorities: Vec<(CertificateDer<'static>, Timestamp)>,
-    /// How many there are besides, whose time is over or has not come.
-    others: usize,
     now: Timestamp,
 }
 
@@ -50,28 +48,19 @@ impl Bundle {
     /// None counts, in words that follow "caBundle".
     pub fn read(pem: &[u8], now: Timestamp) -> Result<Self, String> {
         let mut authorities = Vec::new();
-        let mut others = Vec::new();
+        let mut words = "holds no certificate".to_owned();
         for certificate in CertificateDer::pem_slice_iter(pem).flatten() {
             match validity(&certificate) {
-                Some((from, to)) if from <= now && now <= to => authorities.push((certificate, to)),
-                Some(times) => others.push(times),
+                Some((from, _)) if now < from => words = format!("has no authority that is valid before {from}"),
+                Some((_, to)) if to < now => words = format!("has no authority that is valid after {to}"),
+                Some((_, to)) => authorities.push((certificate, to)),
                 None => {}
             }
         }
-        if !authorities.is_empty() {
-            let others = others.len();
-            return Ok(Self {
-                authorities,
-                others,
-                now,
-            });
+        match authorities.is_empty() {
+            true => Err(words),
+            false => Ok(Self { authorities, now }),
         }
-        let last = others.into_iter().max_by_key(|(_, to)| *to);
-        Err(match last {
-            Some((from, _)) if from > now => format!("has no authority that is valid before {from}"),
-            Some((_, to)) => format!("has no authority that is valid after {to}"),
-            None => "holds no certificate".to_owned(),
-        })
     }
 
     /// Whether the API server believes a server that shows this chain to be `name`: a host or an address, which must be among
@@ -80,69 +69,53 @@ impl Bundle {
     /// # Errors
     /// [`VerificationError`].
     pub fn vouches(&self, chain: &[CertificateDer<'static>], name: &str) -> Result<Serving, VerificationError> {
-        use VerificationError as Fault;
-        let not_there = || Fault::Certificate("is not there".to_owned());
-        let leaf = chain.first().ok_or_else(not_there)?;
-        let (from, to) = validity(leaf).ok_or_else(|| Fault::Certificate("cannot be parsed".to_owned()))?;
+        let fault = |words: &str| VerificationError::Certificate(words.to_owned());
+        let leaf = chain.first().ok_or_else(|| fault("is not there"))?;
+        let (from, to) = validity(leaf).ok_or_else(|| fault("cannot be parsed"))?;
         // Before anything else, and with the times in words.
         if to < self.now {
-            return Err(Fault::Certificate(format!("expired at {to}")));
+            return Err(fault(&format!("expired at {to}")));
         }
         if from > self.now {
-            return Err(Fault::Certificate(format!("is not valid before {from}")));
+            return Err(fault(&format!("is not valid before {from}")));
         }
-        let server = ServerName::try_from(name.to_owned());
-        let server = server.map_err(|error| Fault::Certificate(format!("cannot be for {name:?}: {error}")))?;
-        let mut serving = Serving {
+        let mut refusal = VerificationError::Authority;
+        let mut authority_not_after = None;
+        for (authority, not_after) in &self.authorities {
+            // The API server, unlike our library, takes a certificate that is in the bundle itself.
+            let verified = match authority == leaf {
+                true => is_for(leaf, name),
+                false => vouches(authority, chain, name, self.now),
+            };
+            match verified {
+                Ok(()) => authority_not_after = authority_not_after.max(Some(*not_after)),
+                Err(error) => refusal = told(&error, name).unwrap_or(refusal),
+            }
+        }
+        Ok(Serving {
             life: to.duration_since(from),
             not_after: to,
-            authority_not_after: to,
-        };
-        // The API server, unlike our library, takes a certificate that is in the bundle itself.
-        if self.authorities.iter().any(|(authority, _)| authority == leaf) {
-            let verified = ParsedCertificate::try_from(leaf).and_then(|leaf| verify_server_name(&leaf, &server));
-            return verified.map(|()| serving).map_err(|error| self.fault(&error, name));
-        }
-        let verified_by = |authorities: &[(CertificateDer<'static>, Timestamp)]| {
-            let mut roots = RootCertStore::empty();
-            roots.add_parsable_certificates(authorities.iter().map(|(authority, _)| authority.clone()));
-            if roots.is_empty() {
-                return Err(Fault::Authority("is of no authority that can be read".to_owned()));
-            }
-            verify(roots, chain, &server, self.now).map_err(|error| self.fault(&error, name))
-        };
-        verified_by(&self.authorities)?;
-        let vouching = self.authorities.chunks(1).filter(|one| verified_by(one).is_ok());
-        serving.authority_not_after = vouching.map(|one| one[0].1).max().unwrap_or(to);
-        Ok(serving)
+            authority_not_after: authority_not_after.ok_or(refusal)?,
+        })
     }
+}
 
-    fn fault(&self, error: &TlsError, name: &str) -> VerificationError {
-        use CertificateError as Fault;
-        use VerificationError::{Authority, Certificate};
-        let TlsError::InvalidCertificate(fault) = error else {
-            return Certificate(error.to_string());
-        };
-        match fault {
-            Fault::UnknownIssuer | Fault::BadSignature => {
-                let others = match self.others {
-                    0 => String::new(),
-                    some => format!(" (not valid now: {some})"),
-                };
-                Authority(format!("is of none of the authorities in caBundle{others}"))
-            }
-            Fault::NotValidForName | Fault::NotValidForNameContext { .. } => {
-                Certificate(format!("has no alternative name {name}"))
-            }
-            Fault::Expired | Fault::ExpiredContext { .. } => {
-                Authority("is of an authority whose certificate expired".to_owned())
-            }
-            Fault::InvalidPurpose | Fault::InvalidPurposeContext { .. } => {
-                Certificate("is not for servers: its extended key usage lacks serverAuth".to_owned())
-            }
-            fault => Certificate(format!("does not stand: {fault}")),
+fn is_for(leaf: &CertificateDer<'_>, name: &str) -> Result<(), TlsError> {
+    let name = ServerName::try_from(name).map_err(|error| TlsError::General(error.to_string()))?;
+    verify_server_name(&ParsedCertificate::try_from(leaf)?, &name)
+}
+
+/// What an authority has against a certificate that it signed.
+fn told(error: &TlsError, name: &str) -> Option<VerificationError> {
+    use CertificateError as Fault;
+    let words = match error {
+        TlsError::InvalidCertificate(Fault::UnknownIssuer | Fault::BadSignature) => return None,
+        TlsError::InvalidCertificate(Fault::NotValidForName | Fault::NotValidForNameContext { .. }) => {
+            format!("has no alternative name {name}")
         }
-    }
+        error => format!("does not stand: {error}"),
+    };
+    Some(VerificationError::Certificate(words))
 }
 
 /// From when to when a certificate is valid.
@@ -196,13 +169,6 @@ mod tests {
         Bundle::read(bundle.as_bytes(), now()).unwrap().vouches(chain, name)
     }
 
-    fn authority_words(judged: Result<Serving, VerificationError>) -> String {
-        match judged {
-            Err(VerificationError::Authority(words)) => words,
-            other => panic!("{other:?}"),
-        }
-    }
-
     fn certificate_words(judged: Result<Serving, VerificationError>) -> String {
         match judged {
             Err(VerificationError::Certificate(words)) => words,
@@ -251,7 +217,7 @@ mod tests {
         let client = leaf(&ours, |params| {
             params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         });
-        assert!(certificate_words(judged(&ours.pem(), &client, NAME)).contains("serverAuth"));
+        assert!(certificate_words(judged(&ours.pem(), &client, NAME)).contains("extended key usage"));
         assert_eq!(certificate_words(judged(&ours.pem(), &vec![], NAME)), "is not there");
     }
 
@@ -259,8 +225,8 @@ mod tests {
     fn a_foreign_authority_is_not_believed_whatever_its_name() {
         let ours = authority("ours", 2020..2030);
         for foreign in [authority("other", 2020..2030), authority("ours", 2020..2030)] {
-            let words = authority_words(judged(&foreign.pem(), &leaf(&ours, |_| {}), NAME));
-            assert_eq!(words, "is of none of the authorities in caBundle");
+            let judged = judged(&foreign.pem(), &leaf(&ours, |_| {}), NAME);
+            assert_eq!(judged, Err(VerificationError::Authority));
         }
         let below = CertifiedIssuer::signed_by(
             authority_params("below", 2020..2030),
@@ -269,8 +235,7 @@ mod tests {
         );
         let below = below.unwrap();
         let mut chain = leaf(&below, |_| {});
-        let words = authority_words(judged(&ours.pem(), &chain, NAME));
-        assert_eq!(words, "is of none of the authorities in caBundle");
+        assert_eq!(judged(&ours.pem(), &chain, NAME), Err(VerificationError::Authority));
         chain.push(below.der().clone());
         assert!(judged(&ours.pem(), &chain, NAME).is_ok());
     }
@@ -299,12 +264,11 @@ mod tests {
             "has no authority that is valid before 2027-01-01T00:00:00Z"
         );
         let other = authority("other", 2020..2030);
-        let words = authority_words(judged(
-            &format!("{}{}", over.pem(), other.pem()),
-            &leaf(&over, |_| {}),
-            NAME,
-        ));
-        assert_eq!(words, "is of none of the authorities in caBundle (not valid now: 1)");
+        let both = format!("{}{}", over.pem(), other.pem());
+        assert_eq!(
+            judged(&both, &leaf(&over, |_| {}), NAME),
+            Err(VerificationError::Authority)
+        );
         for nothing in [
             "",
             "nonsense",

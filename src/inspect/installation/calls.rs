@@ -22,10 +22,8 @@ impl Connection {
     /// # Errors
     /// Its metrics cannot be read.
     pub async fn calls(&self) -> anyhow::Result<BTreeMap<String, Calls>> {
-        const PATH: &str = "/metrics";
         let failure = |error| self.failure("cannot read its metrics", error);
-        let request = http::Request::get(PATH).body(vec![]);
-        let request = request.map_err(|error| failure(kube::Error::HttpError(error)))?;
+        let request = http::Request::get("/metrics").body(vec![])?;
         let metrics = self.client.request_stream(request).await.map_err(failure)?;
         let read = read(metrics).await;
         read.map_err(|error| failure(kube::Error::ReadEvents(error)))

@@ -1,61 +1,43 @@
 //! The Deployment that runs edgeward, and what its replicas are started with.
 
+use anyhow::Context as _;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Container, PodSpec};
-use kube::Api;
 
 use crate::inspect::Connection;
 use crate::sources::namespaced_name::NamespacedName;
-
-/// From where replicas have their configuration.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Configured {
-    /// There is no such Deployment.
-    NotDeployed,
-    /// Its containers have no `--config-map`.
-    Otherwise,
-    /// From this ConfigMap.
-    By(NamespacedName),
-}
 
 impl Connection {
     /// The ConfigMap that the newest replicas of this Deployment read.
     ///
     /// # Errors
-    /// The Deployment cannot be read.
-    pub async fn configured(&self, deployment: &NamespacedName) -> anyhow::Result<Configured> {
-        let deployments = Api::<Deployment>::namespaced(self.client.clone(), &deployment.namespace);
-        let found = deployments.get_opt(&deployment.name).await;
-        let found = found.map_err(|error| self.failure(&format!("cannot get the Deployment {deployment}"), error))?;
-        let Some(found) = found else {
-            return Ok(Configured::NotDeployed);
-        };
+    /// The Deployment cannot be read, or names none.
+    pub async fn configured(&self, deployment: &NamespacedName) -> anyhow::Result<NamespacedName> {
+        let found = self.get::<Deployment>(&deployment.namespace, &deployment.name).await?;
+        let found = found.with_context(|| format!("Deployment {deployment} does not exist"))?;
         let pod = found.spec.and_then(|spec| spec.template.spec);
         let map = pod.as_ref().and_then(config_map);
-        Ok(map.map_or(Configured::Otherwise, |map| {
-            Configured::By(NamespacedName::parse(map, &deployment.namespace))
-        }))
+        let map = map.with_context(|| format!("Deployment {deployment} names no ConfigMap"))?;
+        Ok(NamespacedName::parse(map, &deployment.namespace))
     }
 }
 
 /// `[NAMESPACE/]NAME` of the ConfigMap that a pod's `serve` reads.
 fn config_map(pod: &PodSpec) -> Option<&str> {
-    pod.containers.iter().find_map(|container| {
-        let (inline, next) = option(container, "--config-map")?;
-        inline.or(next)
-    })
+    pod.containers
+        .iter()
+        .find_map(|container| option(container, "--config-map")?)
 }
 
-/// An option on a container's command line: its value behind a `=`, and the word after it.
-pub(super) fn option<'c>(container: &'c Container, name: &str) -> Option<(Option<&'c str>, Option<&'c str>)> {
-    let words = [&container.command, &container.args].into_iter().flatten().flatten();
-    let words: Vec<_> = words.map(String::as_str).collect();
-    let found = words.iter().enumerate().find_map(|(at, word)| {
+/// An option on a container's command line, with its value behind a `=` or in the next word.
+pub(super) fn option<'c>(container: &'c Container, name: &str) -> Option<Option<&'c str>> {
+    let mut words = [&container.command, &container.args].into_iter().flatten().flatten();
+    let inline = words.find_map(|word| {
         let rest = word.strip_prefix(name)?;
         let inline = rest.strip_prefix('=');
-        (rest.is_empty() || inline.is_some()).then_some((at, inline))
-    });
-    found.map(|(at, inline)| (inline, words.get(at + 1).copied()))
+        (rest.is_empty() || inline.is_some()).then_some(inline)
+    })?;
+    Some(inline.or_else(|| words.next().map(String::as_str)))
 }
 
 #[cfg(test)]

@@ -7,7 +7,6 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::ListParams;
-use kube::{Api, Client, Error};
 use serde::Serialize;
 
 use crate::inspect::installation::Connection;
@@ -19,24 +18,8 @@ const DURATION: i32 = 15;
 /// How long to wait for a renewal, of which one comes every 2.5 s at the latest.
 const RENEWAL: Duration = Duration::from_secs(4);
 
-/// Who leads.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Lead {
-    /// The holder of the Lease.
-    By(String),
-    /// Nobody holds it.
-    Nobody(Leaderless),
-}
-
-impl Lead {
-    /// That nobody leads, if so.
-    pub fn nobody(self) -> Option<Leaderless> {
-        match self {
-            Self::By(_) => None,
-            Self::Nobody(leaderless) => Some(leaderless),
-        }
-    }
-}
+/// The holder of the Lease, or that nobody holds it.
+pub type Lead = Result<String, Leaderless>;
 
 /// That nobody leads.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -49,16 +32,32 @@ pub struct Leaderless {
 }
 
 impl Connection {
-    /// Who holds this Lease; `None` where we may not see it. One that seems to have lapsed is looked at twice, 4 s apart: who
-    /// renews it and who asks have clocks of their own.
+    /// Who holds this Lease. One that seems to have lapsed is looked at twice, 4 s apart: who renews it and who asks have clocks
+    /// of their own.
     ///
     /// # Errors
     /// The API server cannot be reached, or does not say.
-    pub async fn lead(&self, namespace: &str, name: &str, clock: Clock) -> anyhow::Result<Option<Lead>> {
-        match look(&self.client, namespace, name, clock, RENEWAL).await {
-            Ok(found) => Ok(Some(found)),
-            Err(Error::Api(status)) if status.code == 403 => Ok(None),
-            Err(error) => Err(self.failure(&format!("cannot get the Lease {namespace}/{name}"), error)),
+    pub async fn lead(&self, namespace: &str, name: &str, clock: Clock) -> anyhow::Result<Lead> {
+        self.look(namespace, name, clock, RENEWAL).await
+    }
+
+    async fn look(&self, namespace: &str, name: &str, clock: Clock, renewal: Duration) -> anyhow::Result<Lead> {
+        let nobody = |since| {
+            Err(Leaderless {
+                lease: format!("{namespace}/{name}"),
+                since,
+            })
+        };
+        let Some(lease) = self.get::<Lease>(namespace, name).await? else {
+            return Ok(nobody(None));
+        };
+        let Some(since) = lapsed(&lease, clock.wall()) else {
+            return Ok(Ok(holder(lease)));
+        };
+        tokio::time::sleep(renewal).await;
+        match self.get::<Lease>(namespace, name).await? {
+            Some(again) if again.metadata.resource_version != lease.metadata.resource_version => Ok(Ok(holder(again))),
+            _ => Ok(nobody(Some(since))),
         }
     }
 
@@ -67,12 +66,10 @@ impl Connection {
     /// # Errors
     /// Deployments cannot be listed.
     pub async fn wanted_replicas(&self, namespace: &str, deployment: &str) -> anyhow::Result<Option<i32>> {
-        let deployments = Api::<Deployment>::namespaced(self.client.clone(), namespace);
+        // To list is what `helm test` may.
         let of_name = ListParams::default().fields(&format!("metadata.name={deployment}"));
-        let list = deployments.list(&of_name).await;
-        let list = list.map_err(|error| self.failure(&format!("cannot list deployments of {namespace}"), error))?;
-        let spec = list.items.into_iter().find_map(|found| found.spec);
-        Ok(spec.map(|spec| spec.replicas.unwrap_or(1)))
+        let found = self.list::<Deployment>(namespace, &of_name).await?.pop();
+        Ok(found.map(|found| found.spec.and_then(|spec| spec.replicas).unwrap_or(1)))
     }
 
     /// Whether there is such a ServiceAccount.
@@ -80,34 +77,7 @@ impl Connection {
     /// # Errors
     /// It cannot be read.
     pub async fn has_account(&self, namespace: &str, name: &str) -> anyhow::Result<bool> {
-        let accounts = Api::<ServiceAccount>::namespaced(self.client.clone(), namespace);
-        let found = accounts.get_metadata_opt(name).await;
-        let found =
-            found.map_err(|error| self.failure(&format!("cannot get the ServiceAccount {namespace}/{name}"), error))?;
-        Ok(found.is_some())
-    }
-}
-
-async fn look(client: &Client, namespace: &str, name: &str, clock: Clock, renewal: Duration) -> Result<Lead, Error> {
-    let leases = Api::<Lease>::namespaced(client.clone(), namespace);
-    let nobody = |since| {
-        Lead::Nobody(Leaderless {
-            lease: format!("{namespace}/{name}"),
-            since,
-        })
-    };
-    let Some(lease) = leases.get_opt(name).await? else {
-        return Ok(nobody(None));
-    };
-    let Some(since) = lapsed(&lease, clock.wall()) else {
-        return Ok(Lead::By(holder(lease)));
-    };
-    tokio::time::sleep(renewal).await;
-    match leases.get_opt(name).await? {
-        Some(again) if again.metadata.resource_version != lease.metadata.resource_version => {
-            Ok(Lead::By(holder(again)))
-        }
-        _ => Ok(nobody(Some(since))),
+        Ok(self.get::<ServiceAccount>(namespace, name).await?.is_some())
     }
 }
 
@@ -131,6 +101,7 @@ mod tests {
     use std::sync::{Arc, Mutex};
 
     use http::{Request, Response};
+    use kube::Client;
     use kube::client::Body;
     use serde_json::{Value, json};
 
@@ -149,7 +120,7 @@ mod tests {
     }
 
     /// What is found where the API server gives these answers, the last one first.
-    async fn found(answers: Vec<(u16, Value)>) -> Result<Lead, Error> {
+    async fn found(answers: Vec<(u16, Value)>) -> anyhow::Result<Lead> {
         let answers = Arc::new(Mutex::new(answers));
         let told = Arc::clone(&answers);
         let service = tower::service_fn(move |request: Request<Body>| {
@@ -166,7 +137,10 @@ mod tests {
             }
         });
         let client = Client::new(service, "default");
-        let found = look(&client, "home", "edgeward", Clock::start(), Duration::ZERO).await;
+        let connection = Connection::to(client);
+        let found = connection
+            .look("home", "edgeward", Clock::start(), Duration::ZERO)
+            .await;
         assert!(answers.lock().unwrap().is_empty());
         found
     }
@@ -176,12 +150,12 @@ mod tests {
         let now = Timestamp::from_second(Clock::start().wall().as_second()).unwrap();
         let ago = |seconds| now - SignedDuration::from_secs(seconds);
         let nobody = |since| {
-            Lead::Nobody(Leaderless {
+            Err(Leaderless {
                 lease: "home/edgeward".to_owned(),
                 since,
             })
         };
-        let by = |holder: &str| Lead::By(holder.to_owned());
+        let by = |holder: &str| Ok(holder.to_owned());
         for (answers, expected) in [
             (vec![lease("web-1", ago(1), "7")], by("web-1")),
             (vec![refusal(404)], nobody(None)),
@@ -206,6 +180,6 @@ mod tests {
             let said = format!("{answers:?}");
             assert_eq!(found(answers).await.unwrap(), expected, "{said}");
         }
-        assert!(matches!(found(vec![refusal(403)]).await, Err(Error::Api(status)) if status.code == 403));
+        assert!(found(vec![refusal(403)]).await.is_err());
     }
 }

@@ -3,10 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, bail};
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::{Container, PodSpec, Secret, Service, VolumeMount};
-use kube::Api;
+use k8s_openapi::api::core::v1::{Container, PodSpec, Secret, Service};
 use kube::api::ListParams;
 
 use super::deployment::option;
@@ -37,28 +36,23 @@ impl Connection {
     /// # Errors
     /// The Service cannot be read, Deployments not listed, or one has its certificate from where this cannot follow.
     pub async fn pair_secrets(&self, namespace: &str, service: &str) -> anyhow::Result<BTreeSet<PairSecret>> {
-        let services = Api::<Service>::namespaced(self.client.clone(), namespace);
-        let found = services.get_opt(service).await;
-        let found =
-            found.map_err(|error| self.failure(&format!("cannot see the Service {namespace}/{service}"), error))?;
+        let found = self.get::<Service>(namespace, service).await?;
         let selector = found.and_then(|found| found.spec?.selector).unwrap_or_default();
+        let mut secrets = BTreeSet::new();
         if selector.is_empty() {
-            return Ok(BTreeSet::new());
+            return Ok(secrets);
         }
-        let deployments = Api::<Deployment>::namespaced(self.client.clone(), namespace);
-        let list = deployments.list(&ListParams::default()).await;
-        let list = list.map_err(|error| self.failure(&format!("cannot list deployments of {namespace}"), error))?;
-        let found = list.items.into_iter().filter_map(|deployment| {
-            let template = deployment.spec?.template;
-            let labels = template.metadata?.labels?;
+        for deployment in self.list::<Deployment>(namespace, &ListParams::default()).await? {
+            let template = deployment.spec.unwrap_or_default().template;
+            let metadata = template.metadata.unwrap_or_default();
+            let labels = metadata.labels.unwrap_or_default();
             let is_behind = selector.iter().all(|(key, value)| labels.get(key) == Some(value));
-            let name = deployment.metadata.name.unwrap_or_default();
-            let found = is_behind
-                .then(|| find(namespace, &template.spec?).transpose())
-                .flatten()?;
-            Some(found.with_context(|| format!("deployment {namespace}/{name}")))
-        });
-        found.collect()
+            if let (Some(pod), true) = (template.spec, is_behind) {
+                let name = deployment.metadata.name.unwrap_or_default();
+                secrets.extend(find(namespace, &pod).with_context(|| format!("deployment {namespace}/{name}"))?);
+            }
+        }
+        Ok(secrets)
     }
 
     /// What such a Secret holds, by key; `None` if there is none.
@@ -66,10 +60,7 @@ impl Connection {
     /// # Errors
     /// It cannot be read.
     pub async fn contents(&self, secret: &PairSecret) -> anyhow::Result<Option<BTreeMap<String, Vec<u8>>>> {
-        let PairSecret { namespace, name, .. } = secret;
-        let secrets = Api::<Secret>::namespaced(self.client.clone(), namespace);
-        let found = secrets.get_opt(name).await;
-        let found = found.map_err(|error| self.failure(&format!("cannot get the Secret {namespace}/{name}"), error))?;
+        let found = self.get::<Secret>(&secret.namespace, &secret.name).await?;
         Ok(found.map(|found| {
             let data = found.data.into_iter().flatten();
             data.map(|(key, value)| (key, value.0)).collect()
@@ -79,57 +70,43 @@ impl Connection {
 
 /// The Secret that a pod's `serve` reads certificate and key from.
 fn find(namespace: &str, pod: &PodSpec) -> anyhow::Result<Option<PairSecret>> {
-    let all = |name| {
-        pod.containers
-            .iter()
-            .filter_map(move |container| option(container, name))
-    };
-    if let Some((name, _)) = all("--self-managed").next() {
-        return Ok(Some(PairSecret {
-            namespace: namespace.to_owned(),
-            name: name.unwrap_or(SELF_MANAGED).to_owned(),
-            cert: "tls.crt".to_owned(),
-            key: "tls.key".to_owned(),
-            is_self_managed: true,
-        }));
-    }
-    if all("--self-signed").next().is_some() {
-        return Ok(None);
-    }
-    let with_option = |container: &&Container| option(container, "--tls-cert").is_some();
-    let Some(container) = pod.containers.iter().find(with_option) else {
-        bail!("no container has --tls-cert, --self-managed or --self-signed among its arguments");
-    };
-    let at = |option_name: &str| {
-        let (inline, next) = option(container, option_name)?;
-        let path = inline.or(next)?;
-        let (directory, file) = (Path::new(path).parent()?, Path::new(path).file_name()?.to_str()?);
-        let mut mounts = container.volume_mounts.iter().flatten();
-        let is_whole = |mount: &VolumeMount| mount.sub_path.is_none() && mount.sub_path_expr.is_none();
-        let mount = mounts.find(|mount| Path::new(&mount.mount_path) == directory && is_whole(mount))?;
-        let volume = pod.volumes.iter().flatten().find(|volume| volume.name == mount.name)?;
-        let secret = volume.secret.as_ref()?;
-        // Keys may be mounted under other names.
-        let items: BTreeMap<_, _> = secret
-            .items
-            .iter()
-            .flatten()
-            .map(|item| (&*item.path, &*item.key))
-            .collect();
-        let key = items.get(file).copied().unwrap_or(file);
-        Some((secret.secret_name.clone()?, key.to_owned()))
-    };
-    let elsewhere = |option_name| format!("{option_name} is in no directory where a whole Secret is mounted");
-    let (name, cert) = at("--tls-cert").with_context(|| elsewhere("--tls-cert"))?;
-    let (other, key) = at("--tls-key").with_context(|| elsewhere("--tls-key"))?;
-    ensure!(name == other, "--tls-cert and --tls-key are of two Secrets");
-    Ok(Some(PairSecret {
+    let secret = |name: &str, cert: &str, key: &str, is_self_managed| PairSecret {
         namespace: namespace.to_owned(),
-        name,
-        cert,
-        key,
-        is_self_managed: false,
-    }))
+        name: name.to_owned(),
+        cert: cert.to_owned(),
+        key: key.to_owned(),
+        is_self_managed,
+    };
+    for container in &pod.containers {
+        let value = |name| option(container, name).map(Option::unwrap_or_default);
+        if let Some(name) = value("--self-managed") {
+            let is_named = !name.is_empty() && !name.starts_with('-');
+            let name = if is_named { name } else { SELF_MANAGED };
+            return Ok(Some(secret(name, "tls.crt", "tls.key", true)));
+        }
+        if value("--self-signed").is_some() {
+            return Ok(None);
+        }
+        if let Some(cert) = value("--tls-cert") {
+            let key = value("--tls-key").unwrap_or_default();
+            let (name, cert) = mounted(container, pod, cert).context("--tls-cert is in no Secret that is mounted")?;
+            let (_, key) = mounted(container, pod, key).context("--tls-key is in no Secret that is mounted")?;
+            return Ok(Some(secret(name, cert, key, false)));
+        }
+    }
+    bail!("no container has --tls-cert, --self-managed or --self-signed among its arguments")
+}
+
+/// Secret and key of a file in a directory where a whole Secret is mounted.
+fn mounted<'p>(container: &'p Container, pod: &'p PodSpec, file: &'p str) -> Option<(&'p str, &'p str)> {
+    let (directory, file) = (Path::new(file).parent()?, Path::new(file).file_name()?.to_str()?);
+    let mut mounts = container.volume_mounts.iter().flatten();
+    let mount = mounts.find(|mount| Path::new(&mount.mount_path) == directory && mount.sub_path.is_none())?;
+    let volume = pod.volumes.iter().flatten().find(|volume| volume.name == mount.name)?;
+    let secret = volume.secret.as_ref()?;
+    // Keys may be mounted under other names.
+    let renamed = secret.items.iter().flatten().find(|item| item.path == file);
+    Some((secret.secret_name.as_deref()?, renamed.map_or(file, |item| &item.key)))
 }
 
 #[cfg(test)]
@@ -207,7 +184,7 @@ mod tests {
             json!({"name": "projected", "mountPath": "/tls"}),
         ] {
             let why = found(args.clone(), mount.clone()).unwrap_err();
-            assert!(why.starts_with("--tls-cert is in no directory"), "{mount}: {why}");
+            assert!(why.starts_with("--tls-cert is in no Secret"), "{mount}: {why}");
         }
         let mount = json!({"name": "tls", "mountPath": "/tls"});
         let elsewhere = json!(["serve", "--tls-cert=/tls/a.pem", "--tls-key=/etc/b.pem"]);

@@ -6,7 +6,6 @@ use axum::Router;
 use axum::extract::{Query as Parameters, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::routing::get;
-use axum_server::tls_rustls::RustlsConfig;
 use edgeward_core::units::{Bytes, Moment};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -254,14 +253,14 @@ async fn serve_tls(script: &Script) -> (String, String) {
             namespace: "monitoring".into(),
         },
     };
-    let certificates = tls::Certificates::load(&source, Clock::start(), Arc::default())
+    let certificates = tls::Certificates::load(&source, None, Clock::start(), Arc::default())
         .await
         .unwrap();
     let authority = certificates.ca_bundle().unwrap().to_owned();
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap();
     let url = format!("https://{}/k8s", listener.local_addr().unwrap());
-    let config = RustlsConfig::from_config(certificates.server_config().unwrap());
+    let config = certificates.settings();
     let routes = script.routes().into_make_service();
     let server = axum_server::from_tcp_rustls(listener, config).unwrap();
     tokio::spawn(async move { server.serve(routes).await.unwrap() });

@@ -230,7 +230,7 @@ fn without_anybody(fixture: &Fixture<'_>, asking: &Asking<'_, '_>, held: &str) -
         ensure!(first.contains(expected), "{text}");
         Ok(first.to_owned())
     })?;
-    let command = format!("edgeward release {held} -n {namespace} --domain {DOMAIN}");
+    let command = format!("edgeward release {held} -n {namespace} --domain={DOMAIN}");
     ensure!(
         first.ends_with(&format!("; start a replica, or remove its gate: {command}")),
         "{first}"

@@ -219,7 +219,7 @@ fn says_nothing(
     let namespace = stuck["metadata"]["namespace"].as_str().context("a namespace")?;
     let why = fleet_command::edgeward(fixture, config, &["why", "stuck", "--namespace", namespace])?;
     let answer = why.stdout.lines().next().context("no answer")?;
-    let said = "of site cloud, which says nothing of its containers: FailedReflection";
+    let said = "of site cloud, and waits there: FailedReflection";
     ensure!(answer.contains(said) && answer.contains(" quota: none"), "{answer}");
     Ok(())
 }

@@ -56,17 +56,27 @@ fn leaf(authority: &Authority, name: &str, hours: Range<i64>) -> Leaf {
     }
 }
 
-fn shows(leaf: &Leaf) -> Behind {
+fn shows(leaf: &Leaf) -> Result<Behind, Finding> {
     answers(Ok(leaf.chain.clone()))
 }
 
-fn answers(shown: Result<Chain, String>) -> Behind {
+fn answers(shown: Result<Chain, String>) -> Result<Behind, Finding> {
     let answer = Answer {
         address: "10.0.0.1:8443".into(),
         name: NAME.into(),
         shown,
     };
-    Behind::Answers(vec![answer], Ok(vec![]))
+    Ok(Behind {
+        answers: vec![answer],
+        stored: Ok(vec![]),
+    })
+}
+
+fn nobody(stored: anyhow::Result<Vec<Stored>>) -> Result<Behind, Finding> {
+    Ok(Behind {
+        answers: vec![],
+        stored,
+    })
 }
 
 fn webhook(bundle: &str) -> Webhook {
@@ -77,11 +87,11 @@ fn webhook(bundle: &str) -> Webhook {
 }
 
 /// [`super::judge`] where the Deployment is to have two replicas.
-fn judge(webhook: &Webhook, behind: &Behind, now: Timestamp) -> Vec<Finding> {
+fn judge(webhook: &Webhook, behind: &Result<Behind, Finding>, now: Timestamp) -> Vec<Finding> {
     judge_of(Some(2), webhook, behind, now)
 }
 
-fn judge_of(wanted: Option<i32>, webhook: &Webhook, behind: &Behind, now: Timestamp) -> Vec<Finding> {
+fn judge_of(wanted: Option<i32>, webhook: &Webhook, behind: &Result<Behind, Finding>, now: Timestamp) -> Vec<Finding> {
     let around = Around {
         home: "edgeward-system",
         wanted,
@@ -91,7 +101,7 @@ fn judge_of(wanted: Option<i32>, webhook: &Webhook, behind: &Behind, now: Timest
 }
 
 /// The only finding about the certificate.
-fn finding(webhook: &Webhook, behind: &Behind) -> Finding {
+fn finding(webhook: &Webhook, behind: &Result<Behind, Finding>) -> Finding {
     let mut findings = judge(webhook, behind, now());
     assert_eq!(findings.len(), 1, "{findings:#?}");
     let finding = findings.pop().unwrap();
@@ -99,7 +109,7 @@ fn finding(webhook: &Webhook, behind: &Behind) -> Finding {
     finding
 }
 
-fn found(bundle: &str, behind: &Behind) -> (Level, String) {
+fn found(bundle: &str, behind: &Result<Behind, Finding>) -> (Level, String) {
     let finding = finding(&webhook(bundle), behind);
     (finding.level, finding.text)
 }
@@ -117,7 +127,7 @@ fn a_certificate_is_judged_by_what_is_served() {
                 .into()
         )
     );
-    let fault = |bundle: &str, behind: &Behind| {
+    let fault = |bundle: &str, behind: &Result<Behind, Finding>| {
         let (level, text) = found(bundle, behind);
         assert_eq!(level, Level::Fault, "{text}");
         text
@@ -160,17 +170,11 @@ fn a_certificate_is_judged_by_what_is_served() {
         text.starts_with("10.0.0.1:8443 cannot be looked at from here"),
         "{text}"
     );
+    let unknown = Finding::warning(AREA, "not checked: forbidden");
+    assert_eq!(finding(&webhook(&ours.pem()), &Err(unknown.clone())), unknown);
     assert_eq!(
-        found(&ours.pem(), &Behind::Unknown("forbidden".into())).0,
-        Level::Warning
-    );
-    assert_eq!(
-        fault(&ours.pem(), &Behind::Answers(vec![], Ok(vec![]))),
+        fault(&ours.pem(), &nobody(Ok(vec![]))),
         "nobody answers pods.edgeward.io: its Service has no ready endpoint"
-    );
-    assert_eq!(
-        fault(&ours.pem(), &Behind::NoService(service(), 443)),
-        "pods.edgeward.io calls the Service edgeward-system/edgeward, which does not exist"
     );
 }
 
@@ -228,7 +232,7 @@ fn what_the_leader_keeps_nobody_patches() {
     let pair = authority.issue(&[service.dns_name()], now(), life(90)).unwrap();
     let mut contents = Contents::new();
     tls::stored::put_authority(&mut contents, ca.clone());
-    tls::stored::put_leaf(&mut contents, pair);
+    tls::stored::put(&mut contents, tls::stored::LEAF, pair);
     let judged = |bundle: &str, contents: Option<&Contents>| {
         let stored = Stored {
             secret: PairSecret {
@@ -241,7 +245,7 @@ fn what_the_leader_keeps_nobody_patches() {
             service: service.clone(),
             contents: Ok(contents.cloned()),
         };
-        let behind = Behind::Answers(vec![], Ok(vec![stored]));
+        let behind = nobody(Ok(vec![stored]));
         let mut findings = judge(&webhook(bundle), &behind, now());
         // Nobody answers.
         findings.retain(|found| !found.text.starts_with("nobody answers"));
@@ -263,9 +267,7 @@ fn what_the_leader_keeps_nobody_patches() {
         missing,
         [(
             Level::Fault,
-            "Secret edgeward-system/edgeward-certificates does not exist: no leader has made it, and replicas have nothing to \
-             serve"
-                .to_owned()
+            "Secret edgeward-system/edgeward-certificates does not exist: replicas have nothing to serve".to_owned()
         )]
     );
     let mut broken = contents.clone();
@@ -294,7 +296,7 @@ fn patch(value: &str) -> String {
 fn replicas_that_are_not_wanted_are_scaled_up() {
     let ours = trusted();
     let fix = |wanted| {
-        let nobody = Behind::Answers(vec![], Ok(vec![]));
+        let nobody = nobody(Ok(vec![]));
         let found = judge_of(wanted, &webhook(&ours.pem()), &nobody, now());
         found[0].fix.clone().unwrap()
     };
@@ -322,24 +324,17 @@ fn secret() -> PairSecret {
 fn another_bundle_is_shown_only_where_that_helps() {
     let ours = trusted();
     let good = shows(&leaf(&ours, NAME, -24..24 * 60));
-    let fix = |webhook: &Webhook, behind: &Behind| finding(webhook, behind).fix.unwrap();
-    let bundle = format!("test -s ca.crt && {}", patch("$(base64 -w0 ca.crt)"));
+    let fix = |webhook: &Webhook, behind: &Result<Behind, Finding>| finding(webhook, behind).fix.unwrap();
     let old = "kubectl get mutatingwebhookconfiguration zz-edgeward -o jsonpath='{.webhooks[0].clientConfig.caBundle}'";
     let both = "$( (echo \"$old\" | base64 -d; echo; cat ca.crt) | base64 -w0)";
     let more = format!("test -s ca.crt && old=$({old}) && {}", patch(both));
     let foreign = webhook(&trusted().pem());
     assert_eq!(fix(&foreign, &good), more);
-    assert_eq!(fix(&webhook("pem"), &good), bundle);
+    assert_eq!(fix(&webhook("pem"), &good), more);
     let expired = shows(&leaf(&ours, NAME, -24..-12));
     assert_eq!(
         fix(&webhook(&ours.pem()), &expired),
         "renew what --tls-cert and --tls-key name, for edgeward.edgeward-system.svc; serve reads them again by itself"
-    );
-    // Who may not see Deployments does not know whether a leader keeps it.
-    let unseen = Behind::Answers(vec![], Err("forbidden".into()));
-    assert_eq!(
-        fix(&webhook("pem"), &unseen),
-        format!("{bundle}   # not with `serve --self-managed`: its leader does it")
     );
     // What cert-manager fills in, nobody else should.
     let injected = |webhook: Webhook| Webhook {
@@ -358,7 +353,7 @@ fn another_bundle_is_shown_only_where_that_helps() {
 fn what_is_stored_for_replicas_is_judged_as_they_will() {
     let ours = trusted();
     let good = leaf(&ours, NAME, -24..24 * 60);
-    let judged = |pair: Result<Option<(&str, &str)>, String>| {
+    let judged = |pair: anyhow::Result<Option<(&str, &str)>>| {
         let contents = |(cert, key): (&str, &str)| {
             Contents::from([("tls.crt".into(), cert.into()), ("tls.key".into(), key.into())])
         };
@@ -367,14 +362,11 @@ fn what_is_stored_for_replicas_is_judged_as_they_will() {
             service: service(),
             contents: pair.map(|pair| pair.map(contents)),
         };
-        let Behind::Answers(answers, _) = shows(&good) else {
-            unreachable!();
+        let behind = Behind {
+            stored: Ok(vec![stored]),
+            ..shows(&good).unwrap()
         };
-        let mut findings = judge(
-            &webhook(&ours.pem()),
-            &Behind::Answers(answers, Ok(vec![stored])),
-            now(),
-        );
+        let mut findings = judge(&webhook(&ours.pem()), &Ok(behind), now());
         // What is served stays good meanwhile.
         assert_eq!(findings.len(), 2, "{findings:#?}");
         assert_eq!(findings[0].level, Level::Ok);
@@ -393,8 +385,8 @@ fn what_is_stored_for_replicas_is_judged_as_they_will() {
     let (over, foreign) = (leaf(&ours, NAME, -24..-12), leaf(&trusted(), NAME, -24..24 * 60));
     let refused = "Secret edgeward-system/edgeward-tls cannot be used, so replicas keep the certificate they have, and none \
                    starts: ";
-    let put = "test -s tls.crt && test -s tls.key && kubectl -n edgeward-system patch secret edgeward-tls -p '{\"data\": {\"tls.crt\": \"'$(base64 -w0 tls.crt)'\", \
-               \"tls.key\": \"'$(base64 -w0 tls.key)'\"}}'";
+    let put = "kubectl -n edgeward-system create secret tls edgeward-tls --cert=tls.crt --key=tls.key --dry-run=client -o yaml | \
+               kubectl -n edgeward-system apply -f -";
     for (cert, key, words) in [
         (
             &*over.cert,
@@ -434,11 +426,9 @@ fn what_is_stored_for_replicas_is_judged_as_they_will() {
         (missing.level, &*missing.text),
         (
             Level::Fault,
-            "Secret edgeward-system/edgeward-tls does not exist: replicas that mount it do not start"
+            "Secret edgeward-system/edgeward-tls does not exist: replicas have nothing to serve"
         )
     );
-    let created = "test -s tls.crt && test -s tls.key && kubectl -n edgeward-system create secret generic edgeward-tls \
-                   --type=kubernetes.io/tls --from-file=tls.crt=tls.crt --from-file=tls.key=tls.key";
-    assert_eq!(missing.fix.as_deref(), Some(created));
-    assert_eq!(judged(Err("forbidden".into())).level, Level::Warning);
+    assert_eq!(missing.fix.as_deref(), Some(put));
+    assert_eq!(judged(Err(anyhow::anyhow!("forbidden"))).level, Level::Warning);
 }

@@ -75,10 +75,9 @@ fn explained_under(
         namespace: "shop",
         name: "web",
         workload: &workload,
-        at: now.wall,
     };
     let causes = causes.iter().map(ToString::to_string).collect();
-    Explanation::new(subject, state, queue, Now::from(&verdict), causes, &config).text()
+    Explanation::new(subject, state, queue, Now::from(&verdict), causes, vec![], &config).text()
 }
 
 fn to_cloud() -> Value {
@@ -109,7 +108,7 @@ now       site edge: it fits and meets its SLO (edge_feasible_slo_met)
           cloud: ETA 170 ms (queue 0 + processing 120 + WAN 50), fits 1 node, Good
 changed   site cloud → edge
           reason cloud_edge_no_capacity → edge_feasible_slo_met
-          RTT 22 ms → 25 ms
+          RTT in ms 22 → 25
           edge: nodes that it fits 0 → 1
           edge: refusals no_room → none
           cloud: ETA in ms 164 → 170
@@ -174,7 +173,7 @@ fn that_nobody_releases_it_is_said_first() {
         "2026-11-21T08:00:00Z",
         &[GATE],
         nobody(Some("2026-11-21T09:00:00.123456Z")),
-        "4 h: nobody releases it: no replica of edgeward has led since 2026-11-21T09:00:00Z (2 h ago); start a replica, or remove \
+        "4 h: nobody releases it: no replica of edgeward has led since 2026-11-21T09:00:00Z; start a replica, or remove \
          its gate: edgeward release web -n shop",
         &[
             "decided   hold: no site is good for it now",
@@ -186,8 +185,8 @@ fn that_nobody_releases_it_is_said_first() {
         "2026-11-21T11:59:50Z",
         &[GATE],
         nobody(None),
-        "10 s: nobody releases it: no replica of edgeward leads, for there is no Lease edgeward-system/edgeward (where edgeward \
-         has another namespace, --deployment NAMESPACE/NAME tells it); start a replica, or remove its gate: edgeward release web -n \
+        "10 s: nobody releases it: no replica of edgeward leads, for there is no Lease edgeward-system/edgeward (--deployment \
+         NAMESPACE/NAME names another one); start a replica, or remove its gate: edgeward release web -n \
          shop",
         &[],
     );
@@ -196,7 +195,7 @@ fn that_nobody_releases_it_is_said_first() {
         "2026-11-21T11:50:00Z",
         &[GATE],
         None,
-        "10 min: its limit is over since 2026-11-21T11:50:30Z (9 min ago), and nobody has released it; Events on it and the log \
+        "10 min: its limit is over since 2026-11-21T11:50:30Z, and nobody has released it; Events on it and the log \
          of the leader say why",
         &["          held longer than it may be, since 2026-11-21T11:50:30Z\n"],
     );
@@ -285,13 +284,13 @@ fn what_keeps_a_pod_from_running_is_said_first() {
     says(
         json!({"nodeName": "c1"}),
         &json!({"phase": "Pending", "conditions": full}),
-        "does not run: it is on node c1 of site cloud, and waits in the cluster behind that: 0/4 nodes are available",
+        "does not run: it is on node c1 of site cloud, and waits there: 0/4 nodes are available",
     );
     let backing_off = json!([{"type": "PodScheduled", "status": "False", "reason": "OffloadingBackOff"}]);
     says(
         json!({"nodeName": "c1"}),
         &json!({"phase": "Pending", "conditions": backing_off}),
-        "does not run: it is on node c1 of site cloud, and waits in the cluster behind that: OffloadingBackOff",
+        "does not run: it is on node c1 of site cloud, and waits there: OffloadingBackOff",
     );
     says(
         json!({"nodeName": "c1"}),
@@ -315,7 +314,6 @@ fn annotations_that_the_spec_does_not_bear_out_are_named() {
         Some("edge"),
         &[],
     );
-    let note =
-        "note      its annotations say site cloud, by its spec it is of site edge: anybody may write annotations";
+    let note = "note      its annotations say site cloud, its spec says site edge: anybody may write annotations";
     assert!(text.contains(note), "{text}");
 }
