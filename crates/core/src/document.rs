@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::fmt;
 use std::ops::RangeInclusive;
 
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 
 use crate::units::{Micros, Permille, Quantity};
@@ -15,6 +16,16 @@ pub struct Fault {
     pub path: String,
     /// What is wrong, with the value and what is allowed.
     pub message: String,
+}
+
+impl Fault {
+    /// Something wrong at this place.
+    pub fn new(path: impl Into<String>, message: impl fmt::Display) -> Self {
+        Self {
+            path: path.into(),
+            message: message.to_string(),
+        }
+    }
 }
 
 impl fmt::Display for Fault {
@@ -37,6 +48,90 @@ impl fmt::Display for Faults {
             write!(f, "{separator}{fault}")?;
         }
         Ok(())
+    }
+}
+
+impl From<Fault> for Faults {
+    fn from(fault: Fault) -> Self {
+        Self(vec![fault])
+    }
+}
+
+/// Reads a document, or the part of one that is at this path.
+///
+/// # Errors
+/// The first place that is not of the shape of `T`.
+pub fn parse<'d, T: Deserialize<'d>>(document: &'d Value, at: &str) -> Result<T, Fault> {
+    serde_path_to_error::deserialize(document).map_err(|error| {
+        let path = match (at, &*error.path().to_string()) {
+            (at, ".") => at.to_owned(),
+            ("", path) => path.to_owned(),
+            (at, path) => format!("{at}.{path}"),
+        };
+        Fault::new(path, error.inner())
+    })
+}
+
+/// The document without what is null: that is as good as absent.
+pub fn without_nulls(document: Value) -> Value {
+    match document {
+        Value::Object(fields) => {
+            let fields = fields.into_iter().filter(|(_, value)| !value.is_null());
+            fields.map(|(name, value)| (name, without_nulls(value))).collect()
+        }
+        Value::Array(list) => list.into_iter().map(without_nulls).collect(),
+        scalar => scalar,
+    }
+}
+
+/// Collects what is wrong with the values of one object.
+pub struct Checks<'f> {
+    /// Where the object is.
+    pub at: &'f str,
+    /// What was found.
+    pub faults: &'f mut Vec<Fault>,
+}
+
+impl Checks<'_> {
+    /// Reports a fault of this field.
+    pub fn fault(&mut self, field: impl fmt::Display, message: impl fmt::Display) {
+        self.faults.push(Fault::new(format!("{}.{field}", self.at), message));
+    }
+}
+
+/// A number within bounds, of at most so many decimals: bounds and number in units of the last decimal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "f64")]
+pub struct Decimal<const DECIMALS: u32, const LEAST: i64, const MOST: i64>(pub i64);
+
+impl<const DECIMALS: u32, const LEAST: i64, const MOST: i64> TryFrom<f64> for Decimal<DECIMALS, LEAST, MOST> {
+    type Error = String;
+
+    fn try_from(number: f64) -> Result<Self, String> {
+        let unit = f64::from(10_u32.pow(DECIMALS));
+        let [least, most] = [LEAST as f64, MOST as f64];
+        let scaled = (number * unit).round();
+        let is_exact = (number * unit - scaled).abs() < 1e-3;
+        if is_exact && (least..=most).contains(&scaled) {
+            return Ok(Self(scaled as i64));
+        }
+        let [least, most] = [least / unit, most / unit];
+        Err(match DECIMALS {
+            0 => format!("{number} is not a whole number from {least} to {most}"),
+            1 => format!("{number} is not a number from {least} to {most} with at most one decimal"),
+            _ => format!("{number} is not a number from {least} to {most} with at most {DECIMALS} decimals"),
+        })
+    }
+}
+
+/// An integer where it is whole.
+impl<const DECIMALS: u32, const LEAST: i64, const MOST: i64> Serialize for Decimal<DECIMALS, LEAST, MOST> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let unit = 10_i64.pow(DECIMALS);
+        match self.0 % unit {
+            0 => serializer.serialize_i64(self.0 / unit),
+            _ => serializer.serialize_f64(self.0 as f64 / unit as f64),
+        }
     }
 }
 
@@ -87,6 +182,11 @@ impl<'d> Field<'d> {
             path: self.path.clone(),
             message,
         });
+    }
+
+    /// Reports these faults.
+    pub fn report(&self, faults: Vec<Fault>) {
+        self.faults.borrow_mut().extend(faults);
     }
 
     /// Whether there is a value.

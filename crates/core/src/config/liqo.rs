@@ -1,7 +1,9 @@
 //! Whether Liqo is in use, and what its sites are like.
 
 use crate::config::declaration::{Kind, Read};
+use crate::config::site_definition::not_a_class;
 use crate::document::Field;
+use crate::model::constraints::is_subdomain;
 
 /// What is made of Liqo's objects.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -41,7 +43,10 @@ impl Read for Enabled {
 
 impl Read for RuntimeClassName {
     fn read(&mut self, field: &Field<'_>, _: &Kind) {
-        if let Some(name) = super::site_definition::runtime_class(field) {
+        if let Some(name) = field.string() {
+            if !is_subdomain(name) {
+                field.fault(not_a_class("RuntimeClass", name));
+            }
             name.clone_into(&mut self.0);
         }
     }

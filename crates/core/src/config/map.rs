@@ -356,7 +356,7 @@ mod tests {
                 "lossThresholdPct: is also set as config.yaml.lossThresholdPct; keep one of them",
                 "config.yaml.cloudEndpoint: is not a field here: it is a key of the ConfigMap, beside config.yaml; a document \
                  has it as the probe of a site (sites, probes)",
-                "config.yaml.sites[0].kind: \"moon\" is not one of edge, cloud, liqo",
+                "config.yaml.sites[0].kind: unknown variant `moon`, expected one of `edge`, `cloud`, `liqo`",
                 "config.yaml.sites: has 0 sites of kind edge; there must be exactly one",
                 "enableOffload: \"yes\" is not true or false",
                 "rttThresholdMs: \"fast\" is not a number from 0.001 to 60000 with at most three decimals",

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::claims::Claims;
 use super::link::Link;
 use super::liqo::{ApiServerStatus, OffloadingPhase, Offloadings, REMOTE_CLUSTER_ID};
@@ -10,7 +12,7 @@ use super::node::Node;
 use super::remote_room::FullFrom;
 use super::scores::Profiles;
 use super::site::{SiteDefinition, SiteKind};
-use super::slo::{Class, PerClass};
+use super::slo::{Class, PerClass, Slo};
 use super::volumes::Volumes;
 use crate::resources::Amounts;
 use crate::units::{Bytes, Micros, Millicores, Moment};
@@ -249,14 +251,18 @@ impl ByController<u64> {
 }
 
 /// Pods of one class and priority that are not running yet at a site.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct QueueGroup {
     /// Their class.
     pub class: Class,
     /// Their `spec.priority`.
+    #[serde(default)]
     pub priority: i32,
     /// Their SLO priority.
+    #[serde(default = "Slo::default_priority")]
     pub slo_priority: u8,
     /// How many wait for room.
+    #[serde(default)]
     pub waiting: u64,
 }
