@@ -13,7 +13,7 @@ use serde_json::Value;
 macro_rules! integer_unit {
     ($(#[$doc:meta])* $name:ident($int:ty)) => {
         $(#[$doc])*
-        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Deserialize)]
         pub struct $name(pub $int);
 
         impl Add for $name {

@@ -129,7 +129,7 @@ impl From<&Assessment<'_>> for Then {
             name: assessment.site.name().to_owned(),
             fitting_nodes: json!(assessment.fitting.len()),
             eta_ms: assessment.estimate.eta().map_or(Value::Null, Value::from),
-            score: assessment.score.map_or(Value::Null, Value::from),
+            score: json!(assessment.score),
             refusals: refusals.map(|refusal| refusal.code.as_str().to_owned()).collect(),
             said: vec![],
         }

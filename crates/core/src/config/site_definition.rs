@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, HashSet};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::config::declaration;
 use crate::document::{self, Checks, Decimal, Fault};
 use crate::model::constraints::{EFFECTS, Toleration, is_label_key, is_label_value, is_subdomain};
 use crate::model::endpoint::Endpoint;
@@ -15,12 +14,6 @@ use crate::model::site::{SiteDefinition, SiteKind, SiteSource};
 use crate::model::ties::{Tie, Ties};
 use crate::model::traits;
 use crate::units::{CostPerHour, Micros, Permille};
-
-/// RTT thresholds of all sites.
-pub(super) const RTT_THRESHOLD: declaration::Kind = declaration::Kind::Number(1, 60_000_000);
-
-/// Loss thresholds of all sites.
-pub(super) const LOSS_THRESHOLD: declaration::Kind = declaration::Kind::Percent(100);
 
 /// A site as it is written.
 #[derive(Serialize, Deserialize)]
@@ -266,7 +259,7 @@ fn check_toleration(checks: &mut Checks<'_>, at: &str, toleration: &Toleration<'
 }
 
 /// That this cannot be the name of an object of this kind.
-pub(super) fn not_a_class(kind: &str, name: &str) -> String {
+fn not_a_class(kind: &str, name: &str) -> String {
     format!("{name:?} is not the name of a {kind}: lower-case letters, digits, `-` and `.`")
 }
 

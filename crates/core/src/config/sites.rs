@@ -5,28 +5,21 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::config::declaration::{Kind, Read};
 use crate::config::site_definition::{self, check_fleet};
-use crate::document::{Fault, Faults, Field};
+use crate::document::{Fault, Faults};
 use crate::model::site::{SiteDefinition, SiteKind, SiteSource};
 
 /// A list of sites, sorted as a snapshot is: the edge first, then the clouds by name. Those that do not say their order have that
 /// of the list.
-impl Read for Vec<Arc<SiteDefinition>> {
-    fn read(&mut self, field: &Field<'_>, _: &Kind) {
-        let Some(list) = field.typed("a list", Value::as_array) else {
-            return;
-        };
-        let path = field.path();
-        let sites = list.iter().enumerate().map(|(i, site)| (format!("{path}[{i}]"), site));
-        let (mut faults, mut clouds) = (vec![], 0);
-        let next_order = |site: &SiteDefinition| {
-            clouds += u32::from(site.kind == SiteKind::Cloud);
-            clouds
-        };
-        *self = together(path, sites, next_order, &mut faults);
-        field.report(faults);
-    }
+pub(super) fn of_list(list: &Value, faults: &mut Vec<Fault>) -> Vec<Arc<SiteDefinition>> {
+    let sites = list.as_array().into_iter().flatten().enumerate();
+    let sites = sites.map(|(i, site)| (format!("sites[{i}]"), site));
+    let mut clouds = 0;
+    let next_order = |site: &SiteDefinition| {
+        clouds += u32::from(site.kind == SiteKind::Cloud);
+        clouds
+    };
+    together("sites", sites, next_order, faults)
 }
 
 /// Reads `spec` of Sites, by their names, as a list of sites.

@@ -32,7 +32,7 @@ impl Class {
 }
 
 /// A value per class.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 pub struct PerClass<T>(pub [T; 3]);
 
 impl<T> std::ops::Index<Class> for PerClass<T> {

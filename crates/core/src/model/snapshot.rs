@@ -77,25 +77,6 @@ impl Snapshot {
     pub fn node_count(&self) -> usize {
         self.sites.iter().map(|site| site.nodes.len()).sum()
     }
-
-    /// The same, every part of it `by` younger. Cost: does not copy nodes.
-    pub fn younger(&self, by: Micros) -> Snapshot {
-        let shift = |moment: Moment| moment.after(by);
-        let mut snapshot = self.clone();
-        snapshot.kubernetes_as_of = shift(self.kubernetes_as_of);
-        for link in snapshot.sites.iter_mut().filter_map(|site| site.link.as_mut()) {
-            link.as_of = shift(link.as_of);
-        }
-        if !snapshot.profiles.is_empty() {
-            for profile in Arc::make_mut(&mut snapshot.profiles).values_mut() {
-                let profile = Arc::make_mut(profile);
-                for score in profile.sites.values_mut() {
-                    score.as_of = shift(score.as_of);
-                }
-            }
-        }
-        snapshot
-    }
 }
 
 /// A place where pods can run, as it is.
