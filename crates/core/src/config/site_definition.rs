@@ -137,25 +137,15 @@ impl WrittenSite {
             checks.fault("traits", format_args!("{name:?} is not {}", traits::NAME));
         }
         if self.kind == Kind::Edge {
-            let no_wan = "is not for the edge site, which no WAN leads to";
-            for (is_stated, field, message) in [
-                (self.rtt_threshold_ms.is_some(), "rttThresholdMs", no_wan),
-                (self.loss_threshold_pct.is_some(), "lossThresholdPct", no_wan),
-                (self.probes.is_some(), "probes", no_wan),
-                (
-                    self.storage_classes.is_some(),
-                    "storageClasses",
-                    "is not for the edge site, where volumes of every class are made",
-                ),
-                (
-                    self.order.is_some(),
-                    "order",
-                    "is not for the edge site, which is no cloud to choose",
-                ),
-            ] {
-                if is_stated {
-                    checks.fault(field, message);
-                }
+            let stated = [
+                ("rttThresholdMs", self.rtt_threshold_ms.is_some()),
+                ("lossThresholdPct", self.loss_threshold_pct.is_some()),
+                ("probes", self.probes.is_some()),
+                ("storageClasses", self.storage_classes.is_some()),
+                ("order", self.order.is_some()),
+            ];
+            for (field, _) in stated.into_iter().filter(|(_, is_stated)| *is_stated) {
+                checks.fault(field, "is for a cloud, and not for the edge site");
             }
         }
     }

@@ -238,7 +238,7 @@ mod tests {
             .unwrap_err(),
             [
                 "sites[0].runtimeClassName: \"A\" is not the name of a RuntimeClass: lower-case letters, digits, `-` and `.`",
-                "sites[0].rttThresholdMs: is not for the edge site, which no WAN leads to",
+                "sites[0].rttThresholdMs: is for a cloud, and not for the edge site",
                 "sites[1].lossThresholdPct: 101 is not a number from 0.1 to 100 with at most one decimal",
             ]
         );
@@ -285,7 +285,7 @@ mod tests {
             [
                 "sites[0].labels: \"a b\" is not a label key: `[domain/]name`",
                 "sites[0].labels: \"-\" is not a label value: letters, digits, `-`, `_` and `.`, at most 63",
-                "sites[0].order: is not for the edge site, which is no cloud to choose",
+                "sites[0].order: is for a cloud, and not for the edge site",
                 "sites[1].costPerHour: -1 is not a number from 0 to 1000000 with at most 6 decimals",
                 "sites[2].costPerHour: 0.0000001 is not a number from 0 to 1000000 with at most 6 decimals",
             ]
@@ -403,7 +403,7 @@ mod tests {
                 "sites[3].wan: unknown field `wan`, expected one of `name`, `kind`, `labels`, `costPerHour`, `order`, `nodeSelector`, \
                  `tolerations`, `runtimeClassName`, `speedFactor`, `supports`, `traits`, `storageClasses`, `rttThresholdMs`, \
                  `lossThresholdPct`, `probes`",
-                "sites[4].probes: is not for the edge site, which no WAN leads to",
+                "sites[4].probes: is for a cloud, and not for the edge site",
                 "sites[5].probes[1]: invalid type: integer `7`, expected a string",
                 "sites[6].kind: unknown variant `moon`, expected one of `edge`, `cloud`, `liqo`",
                 "sites[1]: the name \"a\" is taken by an earlier site",
