@@ -55,11 +55,11 @@ fn kind(kind: &Kind) -> anyhow::Result<Value> {
         Kind::Percent(least) => json!({"type": "number", "minimum": thousandths(*least), "maximum": 100}),
         // Zero needs no unit.
         Kind::Duration("0s", _) => json!({"anyOf": [{"const": 0}, duration()]}),
-        Kind::Duration(..) | Kind::LongDuration(..) => duration(),
+        Kind::Duration(..) => duration(),
         Kind::Word(words) => json!({"enum": words}),
         Kind::Text { pattern, .. } => json!({"type": "string", "pattern": pattern}),
         Kind::List(of) => json!({"type": "array", "items": self::kind(of)?}),
-        Kind::Map(_, to) => json!({"type": "object", "additionalProperties": self::kind(to)?}),
+        Kind::Map(_, _, to) => json!({"type": "object", "additionalProperties": self::kind(to)?}),
         Kind::PerClass(to) => {
             let to = self::kind(to)?;
             let classes = Class::ALL.map(|class| (class.as_str().to_owned(), to.clone()));

@@ -371,7 +371,7 @@ mod tests {
             statuses["refused"].faults,
             ["spec.precedence: 1000001 is not a whole number from -1000000 to 1000000"]
         );
-        let sites = json!({"selector": {}, "precedence": 1, "slo": {"class": "fast", "sites": "a b"}});
+        let sites = json!({"selector": {}, "precedence": 1, "slo": {"class": "batch", "sites": "a b"}});
         let sites = Arc::new(Seen {
             namespace: "shop".to_owned(),
             name: "sites".to_owned(),
@@ -379,9 +379,9 @@ mod tests {
             policy: Policy::read(&json!({"spec": sites})),
         });
         let status = &super::statuses(&NamespacePolicies::of([sites]))["sites"];
-        assert_eq!(status.faults.len(), 3, "{:?}", status.faults);
+        assert_eq!(status.faults.len(), 2, "{:?}", status.faults);
         assert_eq!(
-            status.faults[2],
+            status.faults[1],
             "its sites, its traits or its precedence cannot be read, so pods that it selects are refused meanwhile"
         );
         let last = &statuses["p0099"];

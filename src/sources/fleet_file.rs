@@ -30,11 +30,7 @@ pub struct FleetFile {
     config: Arc<ArcSwap<Config>>,
     clock: Clock,
     document: Value,
-    /// The configuration that judged it.
-    judge: Arc<Config>,
-    /// The file's snapshot as of `read_at`.
-    read: Snapshot,
-    read_at: Moment,
+    revision: u64,
     shared: Arc<SharedState>,
 }
 
@@ -42,23 +38,19 @@ impl FleetFile {
     /// Reads the file and publishes its first snapshot.
     ///
     /// # Errors
-    /// The file cannot be read, or is no fleet file: then every fault is named.
+    /// The file cannot be read, or is no fleet file: then its faults are named.
     pub async fn open(path: PathBuf, config: Arc<ArcSwap<Config>>, clock: Clock) -> anyhow::Result<Self> {
         let (watch, contents) = Watch::open(vec![path.clone()]).await?;
-        let read_at = clock.moment();
-        let judge = config.load_full();
-        let (document, read) = parse(&path, &contents, &judge, read_at)?;
+        let (document, snapshot) = parse(&path, &contents, &config.load(), clock.moment())?;
         // Nobody would confirm a reservation: the file is believed as it stands.
-        let shared = Arc::new(SharedState::new(Arc::new(read.clone()), Micros(0)));
+        let shared = Arc::new(SharedState::new(Arc::new(snapshot), Micros(0)));
         Ok(Self {
             path,
             watch,
             config,
             clock,
             document,
-            judge,
-            read,
-            read_at,
+            revision: 1,
             shared,
         })
     }
@@ -68,8 +60,8 @@ impl FleetFile {
         Arc::clone(&self.shared)
     }
 
-    /// Publishes every change of the file, and what a change of the thresholds makes of its links, for ever. A file that cannot be read, or has faults, leaves the last good
-    /// fleet in place and is logged.
+    /// Publishes the file again and again, for ever: every change of it, and what a change of the thresholds makes of its links. A
+    /// file that cannot be read, or has faults, leaves the last good fleet in place and is logged.
     pub async fn follow(mut self) {
         let mut refresh = tokio::time::interval(REFRESH);
         refresh.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -79,47 +71,27 @@ impl FleetFile {
                     Ok(contents) => self.replace(&contents),
                     Err(error) => tracing::warn!(%error, "fleet file cannot be read; the last good one stays"),
                 },
-                _ = refresh.tick() => self.judge_again(),
+                _ = refresh.tick() => {}
             }
-            let by = self.clock.moment().since(self.read_at);
-            self.shared.set_snapshot(Arc::new(self.read.younger(by)));
+            if let Ok(snapshot) = fleet_file::read(&self.document, &self.config.load(), self.clock.moment()) {
+                let revision = self.revision;
+                self.shared.set_snapshot(Arc::new(Snapshot { revision, ..snapshot }));
+            }
         }
     }
 
     fn replace(&mut self, contents: &files::Contents) {
-        self.judge = self.config.load_full();
-        let read_at = self.clock.moment();
-        match parse(&self.path, contents, &self.judge, read_at) {
-            Ok((document, snapshot)) => {
+        match parse(&self.path, contents, &self.config.load(), self.clock.moment()) {
+            Ok((document, _)) => {
                 self.document = document;
-                self.publish(snapshot, read_at);
-                tracing::info!(revision = self.read.revision, "fleet file loaded");
+                self.revision += 1;
+                tracing::info!(revision = self.revision, "fleet file loaded");
             }
             Err(error) => tracing::warn!(
                 error = format!("{error:#}"),
                 "fleet file refused; the last good one stays"
             ),
         }
-    }
-
-    fn judge_again(&mut self) {
-        let config = self.config.load_full();
-        if Arc::ptr_eq(&config, &self.judge) {
-            return;
-        }
-        let read_at = self.clock.moment();
-        if let Ok(snapshot) = fleet_file::read(&self.document, &config, read_at) {
-            self.publish(snapshot, read_at);
-        }
-        self.judge = config;
-    }
-
-    fn publish(&mut self, snapshot: Snapshot, read_at: Moment) {
-        self.read = Snapshot {
-            revision: self.read.revision + 1,
-            ..snapshot
-        };
-        self.read_at = read_at;
     }
 }
 
@@ -212,13 +184,13 @@ mod tests {
     async fn a_faulty_file_at_the_start_names_every_fault() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("fleet.yaml");
-        std::fs::write(&path, "sites: [{name: 1}, {kind: 2}]").unwrap();
+        std::fs::write(&path, "sites: [{name: 1, kind: cloud}, {name: a}]").unwrap();
         let opened = FleetFile::open(path, Arc::default(), Clock::start()).await;
         let error = opened.unwrap_err().to_string();
         for fault in [
-            "sites[0].name: 1 is not",
-            "sites[0].kind: is missing",
-            "sites[1].kind: 2 is not",
+            "sites[0].name: invalid type: integer `1`, expected a string",
+            "sites[1]: missing field `kind`",
+            "sites: has 0 sites of kind edge",
         ] {
             assert!(error.contains(fault), "{error}");
         }

@@ -361,12 +361,15 @@ fn every_fault_of_a_file_is_listed() {
         std::fs::write(&path, text).unwrap();
         path.to_str().unwrap().to_owned()
     };
-    let fleet = write("fleet.yaml", "sites: [{name: 5}]\nnodes: [{}]");
+    let fleet = write(
+        "fleet.yaml",
+        "sites: [{name: 5, kind: edge}, {name: a}]\nnodes: [{name: n, allocatable: {}}]",
+    );
     let stderr = error(&["review", "-f", "-", "--fleet", &fleet], "");
     for fault in [
-        "sites[0].name: 5 is not",
-        "sites[0].kind: is missing",
-        "nodes[0].allocatable: is missing",
+        "sites[0].name: invalid type: integer `5`, expected a string",
+        "sites[1]: missing field `kind`",
+        "nodes[0].allocatable: has no `pods`",
     ] {
         assert!(stderr.contains(fault), "{stderr}");
     }

@@ -63,7 +63,7 @@ fn described(kind: &Kind) -> String {
         Kind::Integer(least, most) => format!("whole number, {least} to {most}"),
         Kind::Number(least, most) => format!("number, {} to {}", decimal(least), decimal(most)),
         Kind::Percent(least) => format!("number, {} to 100, at most one decimal", decimal(least)),
-        Kind::Duration(least, most) | Kind::LongDuration(least, most, _) => format!("duration, `{least}` to `{most}`"),
+        Kind::Duration(least, most) => format!("duration, `{least}` to `{most}`"),
         Kind::Word([words @ .., last]) if !words.is_empty() => {
             let words: Vec<_> = words.iter().map(|word| format!("`{word}`")).collect();
             format!("{} or `{last}`", words.join(", "))
@@ -71,7 +71,7 @@ fn described(kind: &Kind) -> String {
         Kind::Word(words) => format!("`{}`", words.join("`, `")),
         Kind::Text { what, .. } => (*what).into(),
         Kind::List(of) => format!("list, each {}", described(of)),
-        Kind::Map(keys, to) => format!("map of {keys} to {}", described(to)),
+        Kind::Map(keys, _, to) => format!("map of {keys} to {}", described(to)),
         Kind::PerClass(to) => format!("map of class to {}", described(to)),
         Kind::Object(_) => "object".into(),
         Kind::Either(one, Kind::PerClass(to)) if described(one) == described(to) => {

@@ -13,7 +13,6 @@ pub(crate) mod site_definition;
 pub mod sites;
 
 pub use declaration::{Assumed, Kind, Setting};
-use declaration::{Read, read_words};
 pub use holding::{Holding, OnNoCapacity};
 pub use liqo::{Enabled, LiqoSettings, RuntimeClassName};
 pub use probing::Probing;
@@ -21,26 +20,31 @@ pub use prometheus::{Input, Prometheus, Query};
 
 use std::sync::Arc;
 
-use serde_json::Value;
+use serde::{Deserialize, Deserializer};
+use serde_json::{Value, json};
 
-use crate::document::{Fault, Faults, Field};
+use crate::document::{Fault, Faults, parse, without_nulls};
 use crate::keys::Keys;
 use crate::model::link::Thresholds;
 use crate::model::priority_caps::PriorityCaps;
 use crate::model::site::SiteDefinition;
-use crate::model::slo::{Class, PerClass, Slo};
+use crate::model::slo::{PerClass, Slo};
 use crate::units::{Micros, Permille};
 use crate::words;
 
 /// Everything an operator can set about decisions. [`Config::default`] is the documented default.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
 pub struct Config {
     /// Annotation and label keys, made from the domain.
+    #[serde(rename = "domain")]
     pub keys: Keys,
     /// Namespaces whose pods pass through: `kube-system`, edgeward's own, and those the operator adds.
+    #[serde(deserialize_with = "besides_own")]
     pub excluded_namespaces: Vec<String>,
     /// The sites of the live view: the one edge first, then any number of clouds by name. No site's nodeSelector holds
     /// all of another's.
+    #[serde(skip)]
     pub sites: Vec<Arc<SiteDefinition>>,
     /// What is made of Liqo's objects.
     pub liqo: LiqoSettings,
@@ -53,20 +57,26 @@ pub struct Config {
     /// What becomes of a pod whose SLO is invalid.
     pub invalid_slo: InvalidSlo,
     /// When a pod is held, and for how long.
+    #[serde(flatten)]
     pub holding: Holding,
     /// Pods of a lower `spec.priority` that state no SLO are placeholders: they keep room for others.
     pub headroom_below: PodPriority,
     /// The highest SLO priority that a pod of a namespace may claim.
+    #[serde(rename = "maxPriority")]
     pub priority_caps: PriorityCaps,
     /// How much of a decision is written on the pod.
     pub explain: Explain,
     /// RTT from which a cloud site is degraded.
+    #[serde(rename = "rttThresholdMs")]
     pub rtt_threshold: Micros,
     /// Loss from which a cloud site is degraded.
+    #[serde(rename = "lossThresholdPct")]
     pub loss_threshold: Permille,
     /// Age from which telemetry is stale.
+    #[serde(rename = "telemetryCacheTTL")]
     pub telemetry_ttl: Micros,
     /// How long a reservation waits for its pod; zero switches reservations off.
+    #[serde(rename = "reservationTTL")]
     pub reservation_ttl: Micros,
     /// Processing time by CPU request, per class.
     pub models: PerClass<LinearModel>,
@@ -75,7 +85,7 @@ pub struct Config {
 }
 
 /// A `spec.priority`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 pub struct PodPriority(pub i32);
 
 words! {
@@ -87,8 +97,6 @@ words! {
         Deny = "deny",
     }
 }
-
-read_words!(InvalidSlo, Explain, SitePolicy);
 
 words! {
     /// Which cloud is taken of several that meet the time. Of equals the one with the lowest ETA.
@@ -117,9 +125,10 @@ words! {
 }
 
 /// Processing time as `alpha · cpu + beta`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 pub struct LinearModel {
     /// Microseconds per millicore.
+    #[serde(rename = "alpha")]
     pub alpha_us: u64,
     /// The part that does not depend on CPU.
     pub beta: Micros,
@@ -155,30 +164,27 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Reads a configuration document; an absent setting keeps its default. Reports every fault.
+    /// Reads a configuration document; an absent setting keeps its default.
+    ///
+    /// # Errors
+    /// Every value that no setting takes, or else all that do not go together.
     pub fn read(document: &Value) -> Result<Self, Faults> {
-        if document.is_null() {
-            return Ok(Self::default());
-        }
-        let elsewhere = [
-            (
-                "cloudEndpoint",
-                "it is a key of the ConfigMap, beside config.yaml; a document has it as the probe of a site (sites, probes)",
-            ),
-            (
-                "pollingIntervalMs",
-                "it is a key of the ConfigMap, beside config.yaml, and has no effect",
-            ),
-        ];
-        crate::document::read(document, |root| {
-            let (settings, []) = root.object_with(Self::NAMES, [], &elsewhere)?;
-            let mut config = Self::default();
-            config.take(&settings);
-            if let Some(probing) = Self::NAMES.iter().position(|name| *name == "probing") {
-                config.check_probing(&settings[probing]);
+        let document = match document {
+            Value::Null => json!({}),
+            document => without_nulls(document.clone()),
+        };
+        let mut faults = vec![];
+        let read = Kind::Object(&Self::SETTINGS).read(&document, "", &mut faults);
+        let sites = document.get("sites").map(|list| sites::of_list(list, &mut faults));
+        if let (Some(read), true) = (read, faults.is_empty()) {
+            let mut config: Self = parse(&read, "")?;
+            config.sites = sites.unwrap_or(config.sites);
+            config.check(&mut faults);
+            if faults.is_empty() {
+                return Ok(config);
             }
-            Some(config)
-        })
+        }
+        Err(Faults(faults))
     }
 
     /// This configuration, if it can replace `running` without a restart. The domain cannot change: the webhook
@@ -209,82 +215,35 @@ impl Config {
         Thresholds::from(self).with(own.unwrap_or_default())
     }
 
-    /// A link that is measured less often than its measurement lasts is stale between two probes.
-    fn check_probing(&self, field: &Field<'_>) {
+    /// What does not go together. A link that is measured less often than its measurement lasts is stale between two probes.
+    fn check(&self, faults: &mut Vec<Fault>) {
         let (period, gap, ttl) = (self.probing.period, self.probing.longest_gap(), self.telemetry_ttl);
         if period > ttl {
-            field.fault(format!(
+            faults.push(Fault::new("probing", format_args!(
                 "a period of {period} ms is longer than telemetryCacheTTL, {ttl} ms: what it measures is stale before it is over"
-            ));
+            )));
         } else if gap > ttl {
-            field.fault(format!(
+            faults.push(Fault::new("probing", format_args!(
                 "{gap} ms may pass from one probe to the next, its timeout included, longer than telemetryCacheTTL, {ttl} \
                  ms: a cloud would be stale between probes"
-            ));
+            )));
+        }
+        if let Some(prometheus) = &self.prometheus {
+            prometheus.check(faults);
         }
     }
 }
 
-impl Read for Keys {
-    fn read(&mut self, field: &Field<'_>, _: &Kind) {
-        match field.non_empty_string() {
-            Some(name) if is_domain(name) => *self = Self::new(name),
-            Some(name) => field.fault(format!(
-                "{name:?} is not a DNS domain such as example.io of at most 200 characters"
-            )),
-            None => {}
-        }
-    }
-}
-
-/// Names of namespaces besides those that are there.
-impl Read for Vec<String> {
-    fn read(&mut self, field: &Field<'_>, _: &Kind) {
-        for field in field.list().into_iter().flatten() {
-            let name = field.string();
-            if let Some(name) = name.filter(|name| !is_namespace(name)) {
-                field.fault(no_namespace(name));
-            }
-            self.extend(name.map(str::to_owned));
-        }
-    }
-}
-
-impl Read for PodPriority {
-    fn read(&mut self, field: &Field<'_>, kind: &Kind) {
-        self.0 = kind.integer(field).unwrap_or(self.0);
-    }
-}
-
-impl Read for PerClass<LinearModel> {
-    fn read(&mut self, field: &Field<'_>, kind: &Kind) {
-        let Kind::PerClass(to) = kind else { return };
-        for (class, field) in by_class(field) {
-            self[class].read(&field, to);
-        }
-    }
-}
-
-/// The entries of a map by workload class; another key is a fault.
-pub(crate) fn by_class<'d>(field: &Field<'d>) -> impl Iterator<Item = (Class, Field<'d>)> {
-    let entries = field.entries().into_iter().flatten();
-    entries.filter_map(|(name, field)| match Class::parse(name) {
-        Some(class) => Some((class, field)),
-        None => {
-            field.fault("is not a class; there are latency, throughput, batch".into());
-            None
-        }
-    })
+/// Namespaces besides those that are there.
+fn besides_own<'de, D: Deserializer<'de>>(stated: D) -> Result<Vec<String>, D::Error> {
+    let mut namespaces = Config::default().excluded_namespaces;
+    namespaces.extend(Vec::<String>::deserialize(stated)?);
+    Ok(namespaces)
 }
 
 /// Whether this can be the name of a namespace.
 fn is_namespace(name: &str) -> bool {
     name.len() <= 63 && is_dns_label(name)
-}
-
-/// What is wrong with a name that is not that of a namespace.
-fn no_namespace(name: &str) -> String {
-    format!("{name:?} is not the name of a namespace: lower-case letters, digits and `-`, at most 63")
 }
 
 fn is_domain(name: &str) -> bool {
@@ -311,6 +270,7 @@ impl From<&Config> for Thresholds {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::slo::Class;
     use serde_json::json;
 
     fn faults(document: Value) -> Vec<String> {
@@ -418,13 +378,11 @@ mod tests {
                 "thresholds: is not a field here; there are domain, excludedNamespaces, sites, liqo, sitePolicy, probing, enableOffload, \
                  invalidSlo, onNoCapacity, holdLimits, waitForTerminating, headroomBelow, maxPriority, explain, \
                  rttThresholdMs, lossThresholdPct, telemetryCacheTTL, reservationTTL, models, prometheus",
-                "domain: \"Example\" is not a DNS domain such as example.io of at most 200 characters",
-                "excludedNamespaces[1]: \"Team_B\" is not the name of a namespace: lower-case letters, digits and `-`, \
-                 at most 63",
-                "excludedNamespaces[2]: \"\" is not the name of a namespace: lower-case letters, digits and `-`, at most \
-                 63",
-                "liqo.enabled: \"yes\" is not auto, true or false",
-                "liqo.runtimeClassName: \"A b\" is not the name of a RuntimeClass: lower-case letters, digits, `-` and `.`",
+                "domain: \"Example\" is no DNS domain, at most 200 characters",
+                "excludedNamespaces[1]: \"Team_B\" is no name of a namespace (lower-case letters, digits and `-`, at most 63)",
+                "excludedNamespaces[2]: \"\" is no name of a namespace (lower-case letters, digits and `-`, at most 63)",
+                "liqo.enabled: \"yes\" is not true or false, and not one of auto",
+                "liqo.runtimeClassName: \"A b\" is no name of a RuntimeClass (lower-case letters, digits, `-` and `.`)",
                 "sitePolicy: \"cheapest\" is not one of lowest-eta, lowest-cost, spread, ordered",
                 "probing.probes: 0 is not a whole number from 1 to 100",
                 "probing.period: \"500ms\" is not a duration from 1s to 1h, such as 60s or 1m30s",
@@ -433,27 +391,23 @@ mod tests {
                 "holdLimits.bulk: is not a field here; there are latency, throughput, batch",
                 "holdLimits.batch: \"2h\" is not a duration from 0s to 1h, such as 60s or 1m30s",
                 "waitForTerminating: 30 is not a duration from 0s to 10m, such as 60s or 1m30s",
-                "maxPriority[\"*\"]: -1 is not a whole number from 0 to 10",
-                "maxPriority.No: \"No\" is not the name of a namespace: lower-case letters, digits and `-`, at most 63, nor \
-                 \"*\", which is all that are not listed",
+                "maxPriority.*: -1 is not a whole number from 0 to 10",
+                "maxPriority.No: \"No\" is no namespace",
                 "maxPriority.guests: 11 is not a whole number from 0 to 10",
                 "rttThresholdMs: 0 is not a number from 0.001 to 60000 with at most three decimals",
                 "lossThresholdPct: 2.25 is not a percentage from 0.1 to 100 with at most one decimal",
-                "telemetryCacheTTL: \"soon\" is not a duration from 45s to 24h, such as 60s or 1m30s; watches are opened for 20 \
-                 to 30 s, so the view of a quiet cluster gets as old",
+                "telemetryCacheTTL: \"soon\" is not a duration from 45s to 24h, such as 60s or 1m30s",
                 "reservationTTL: \"25h\" is not a duration from 0s to 24h, such as 60s or 1m30s",
+                "models.quick: is not a field here; there are latency, throughput, batch",
                 "models.batch.alpha: -1 is not a number from 0 to 1000 with at most three decimals",
-                "models.quick: is not a class; there are latency, throughput, batch",
             ]
         );
     }
 
     #[test]
     fn nothing_is_stale_for_want_of_a_look() {
-        let quiet = "watches are opened for 20 to 30 s, so the view of a quiet cluster gets as old";
-        let short = |ttl: &str| {
-            format!("telemetryCacheTTL: {ttl:?} is not a duration from 45s to 24h, such as 60s or 1m30s; {quiet}")
-        };
+        let short =
+            |ttl: &str| format!("telemetryCacheTTL: {ttl:?} is not a duration from 45s to 24h, such as 60s or 1m30s");
         assert_eq!(faults(json!({"telemetryCacheTTL": "44999ms"})), [short("44999ms")]);
         assert!(Config::read(&json!({"telemetryCacheTTL": "45s"})).is_ok());
 

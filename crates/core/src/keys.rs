@@ -1,7 +1,8 @@
 //! The keys of the contract with users: annotations and labels under one domain.
 
 /// The annotation and label keys of the contract under one domain.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Deserialize)]
+#[serde(from = "String")]
 pub struct Keys {
     /// The domain itself.
     pub domain: String,
@@ -37,6 +38,13 @@ pub struct Keys {
     pub explain: String,
     /// Our scheduling gate: it keeps a held pod from kube-scheduler.
     pub gate: String,
+}
+
+/// The keys under a domain.
+impl From<String> for Keys {
+    fn from(domain: String) -> Self {
+        Self::new(&domain)
+    }
 }
 
 impl Keys {

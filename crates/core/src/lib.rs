@@ -7,7 +7,7 @@
 //! | [`words!`] | declares enums each of whose values has a word |
 //! | [`excerpt`] | the beginning of a text, for messages |
 //! | [`keys`] | annotation and label keys under the configured domain |
-//! | [`document`] | a reader of documents that names every fault |
+//! | [`document`] | how documents are read, and their faults |
 //! | [`model`] | plain data: what is asked and what exists |
 //! | [`config`] | settings: schema, defaults, validation |
 //! | [`wire`] | pods, nodes and fleet files: the only readers and writers of these forms |

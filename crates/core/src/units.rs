@@ -7,12 +7,13 @@ use std::fmt;
 use std::ops::{Add, Sub};
 
 use serde::de::{self, Deserialize, Deserializer, Visitor};
+use serde::ser::{Serialize, Serializer};
 use serde_json::Value;
 
 macro_rules! integer_unit {
     ($(#[$doc:meta])* $name:ident($int:ty)) => {
         $(#[$doc])*
-        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Deserialize)]
         pub struct $name(pub $int);
 
         impl Add for $name {
@@ -256,6 +257,8 @@ pub struct Quantity {
 #[error("`{0}` is not a quantity (a number such as 2, 0.5, 500m, 1.5Gi or 1e3)")]
 pub struct QuantityError(pub String);
 
+const MILLI: i128 = 1_000_000;
+const UNIT: i128 = 1_000_000_000;
 const NANO_DIGITS: i32 = 9;
 const SIGNIFICANT_DIGITS: u32 = 38;
 const MAX_BINARY: i128 = (i64::MAX as i128) * 1_000_000_000;
@@ -310,19 +313,32 @@ impl Quantity {
         })
     }
 
+    /// So many thousandths.
+    pub fn of_millis(millis: i64) -> Self {
+        Self {
+            nanos: i128::from(millis) * MILLI,
+        }
+    }
+
+    /// So many whole units.
+    pub fn of_units(units: i64) -> Self {
+        Self {
+            nanos: i128::from(units) * UNIT,
+        }
+    }
+
     /// Thousandths, rounded away from zero: the scheduler's view of CPU.
     pub fn millis(self) -> i64 {
-        self.rounded(1_000_000)
+        self.rounded(MILLI)
     }
 
     /// Whole units, rounded away from zero: the scheduler's view of everything but CPU.
     pub fn units(self) -> i64 {
-        self.rounded(1_000_000_000)
+        self.rounded(UNIT)
     }
 
     /// Rounds away from zero to thousandths, as the API server does to every resource list it decodes.
     pub fn round_to_millis(self) -> Self {
-        const MILLI: i128 = 1_000_000;
         Self {
             nanos: self.in_units_of(MILLI).saturating_mul(MILLI),
         }
@@ -335,6 +351,17 @@ impl Quantity {
     /// How many of `unit` nanos this is, rounded away from zero.
     fn in_units_of(self, unit: i128) -> i128 {
         self.nanos / unit + (self.nanos % unit).signum()
+    }
+}
+
+/// A number where it is whole.
+impl Serialize for Quantity {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match (self.nanos % UNIT, self.nanos % MILLI) {
+            (0, _) => serializer.serialize_i64(self.units()),
+            (_, 0) => serializer.collect_str(&format_args!("{}m", self.millis())),
+            _ => serializer.collect_str(&format_args!("{}n", self.nanos)),
+        }
     }
 }
 
@@ -407,14 +434,12 @@ impl<'de> Deserialize<'de> for Quantity {
 
             fn visit_u64<E: de::Error>(self, number: u64) -> Result<Quantity, E> {
                 Ok(Quantity {
-                    nanos: i128::from(number) * 1_000_000_000,
+                    nanos: i128::from(number) * UNIT,
                 })
             }
 
             fn visit_i64<E: de::Error>(self, number: i64) -> Result<Quantity, E> {
-                Ok(Quantity {
-                    nanos: i128::from(number) * 1_000_000_000,
-                })
+                Ok(Quantity::of_units(number))
             }
 
             fn visit_f64<E: de::Error>(self, number: f64) -> Result<Quantity, E> {

@@ -2,6 +2,7 @@
 //! was possible (docs/lab.md).
 
 mod cluster;
+mod document;
 mod events;
 pub mod experiment;
 pub mod gym;

@@ -72,7 +72,7 @@ fn imported(profile: &Value, metrics: &[Value], fix: bool) -> Result<Imported, S
             continue;
         }
         let promql = text(&metric["promQL"], &format!("{called}: promQL"))?;
-        let judged = judge(&promql);
+        let judged = judge(&promql, By::Node);
         findings.extend(judged.findings.iter().map(|finding| format!("{called}: {finding}")));
         let mut norm_max = metric["norm_max"].clone();
         if let Some((finding, bound)) = too_wide(&promql, &norm_max) {
@@ -85,7 +85,7 @@ fn imported(profile: &Value, metrics: &[Value], fix: bool) -> Result<Imported, S
             "name": called,
             "normMin": metric["norm_min"],
             "normMax": norm_max,
-            "by": judged.by.as_str(),
+            "by": judged.places.first().unwrap_or(&By::Node).as_str(),
             "promQL": if fix { judged.corrected } else { promql },
         }));
     }
@@ -131,40 +131,38 @@ fn object_name(name: &str) -> String {
 struct Judged {
     findings: Vec<String>,
     corrected: String,
-    by: By,
+    /// The labels by which its series name places, as far as that can be said.
+    places: Vec<By>,
 }
 
-fn judge(promql: &str) -> Judged {
+/// Judges a query that is to give numbers by this label, if by no other.
+fn judge(promql: &str, by: By) -> Judged {
     let mut judged = Judged {
         findings: vec![],
         corrected: promql.to_owned(),
-        by: By::Node,
+        places: vec![],
     };
     while let Some((range, wrong, right)) = range_after_call(&judged.corrected) {
-        judged.findings.push(after_call(&range, &right));
+        let function = right.split('(').next().unwrap_or_default();
+        let finding = format!("range {range} stands after {function}(…): write {right}");
+        judged.findings.push(finding);
         judged.corrected = judged.corrected.replacen(&wrong, &right, 1);
     }
     match parser::parse(&judged.corrected) {
         Ok(expression) => match place_of(&expression) {
-            Place::By(labels) => judged.by = labels[0],
+            Place::By(labels) => judged.places = labels,
             Place::None(operator) => {
-                judged.findings.push(without(By::Node, &operator));
-                judged.corrected =
-                    judged
-                        .corrected
-                        .replacen(&format!("{operator}("), &format!("{operator} by (node) ("), 1);
+                let by = by.as_str();
+                let finding = format!("one series without a {by}: write {operator} by ({by}) (…)");
+                judged.findings.push(finding);
+                let grouped = format!("{operator} by ({by}) (");
+                judged.corrected = judged.corrected.replacen(&format!("{operator}("), &grouped, 1);
             }
             Place::Unknown => {}
         },
         Err(error) => judged.findings.push(format!("not PromQL: {error}")),
     }
     judged
-}
-
-/// That all series become one of no place.
-fn without(by: By, operator: &str) -> String {
-    let by = by.as_str();
-    format!("one series without a {by}: write {operator} by ({by}) (…)")
 }
 
 /// What makes it doubtful that the queries of a profile give numbers by place, each with the field. The server has the last word: it
@@ -174,30 +172,14 @@ pub fn doubts(profile: &Profile) -> Vec<String> {
         let Source::PromQl(promql, by) = &metric.source else {
             return None;
         };
-        let doubt = match (range_after_call(promql), parser::parse(promql)) {
-            (Some((range, _, right)), _) => after_call(&range, &right),
-            (None, Err(error)) => format!("not PromQL: {error}"),
-            (None, Ok(expression)) => match place_of(&expression) {
-                Place::None(operator) => without(*by, &operator),
-                Place::By(labels) if !labels.contains(by) => {
-                    format!(
-                        "its series have the label {}, and by is {}",
-                        labels[0].as_str(),
-                        by.as_str()
-                    )
-                }
-                Place::By(_) | Place::Unknown => return None,
-            },
-        };
-        Some(format!("spec.metrics[{index}].promQL: {doubt}"))
+        let Judged { findings, places, .. } = judge(promql, *by);
+        let doubt = findings.into_iter().next().or_else(|| {
+            let label = places.first().filter(|_| !places.contains(by))?.as_str();
+            Some(format!("its series have the label {label}, and by is {}", by.as_str()))
+        });
+        Some(format!("spec.metrics[{index}].promQL: {}", doubt?))
     };
     profile.metrics.iter().enumerate().filter_map(of).collect()
-}
-
-/// That a range is not inside of the call that it is for.
-fn after_call(range: &str, right: &str) -> String {
-    let function = right.split('(').next().unwrap_or_default();
-    format!("range {range} stands after {function}(…): write {right}")
 }
 
 /// The first range that stands behind a closing parenthesis: the range, the text up to it from the call on, and that text with
@@ -371,7 +353,7 @@ mod tests {
         );
         assert_eq!(
             fault(of("cm_normalized_b")),
-            "x: spec.metrics: is empty\nspec.equation: cm_normalized_b is not declared; there are "
+            "x: spec.metrics: 0 are not 1 to 16\nspec.equation: cm_normalized_b is not declared; there are "
         );
         assert_eq!(
             fault(json!({"profiles.yaml": "a: ["})).split(':').next(),

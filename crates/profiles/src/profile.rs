@@ -1,11 +1,12 @@
 //! The text of a profile: the `spec` of a PerformanceProfile.
 
-use edgeward_core::document::{self, Faults, Field};
+use edgeward_core::document::{self, Checks, Faults, Span};
 use edgeward_core::model::constraints::is_label_key;
 use edgeward_core::model::scores::{Better, Score};
 use edgeward_core::model::slo::Class;
 use edgeward_core::units::Micros;
 use edgeward_core::words;
+use serde::Deserialize;
 use serde_json::Value;
 
 use crate::equation::Equation;
@@ -138,9 +139,10 @@ impl Profile {
     /// Reads `spec` of a PerformanceProfile.
     ///
     /// # Errors
-    /// Every fault.
+    /// The first place of another shape, or else every fault.
     pub fn read(spec: &Value) -> Result<Self, Faults> {
-        document::read(spec, |spec| profile(&spec.called("spec")))
+        let spec: Spec = document::parse(spec, "spec")?;
+        document::checked("spec", |checks| spec.profile(checks))
     }
 
     /// The texts that a Prometheus server is asked for. One that several metrics share is there for each.
@@ -152,153 +154,154 @@ impl Profile {
     }
 }
 
-fn profile(spec: &Field<'_>) -> Option<Profile> {
-    let [better, equation, metrics, aggregate, margin, dwell, period, staleness] = spec.object([
-        "better",
-        "equation",
-        "metrics",
-        "aggregate",
-        "margin",
-        "dwell",
-        "period",
-        "staleness",
-    ])?;
-    let (equation, list) = (equation.required(), metrics.required());
-    let fields = list.list();
-    match fields.as_ref().map(Vec::len) {
-        Some(0) => list.fault("is empty".into()),
-        Some(count) if count > MAX_METRICS => list.fault(format!("{count} are more than {MAX_METRICS}")),
-        _ => {}
-    }
-    let mut metrics = Vec::new();
-    for field in fields.iter().flatten().take(MAX_METRICS) {
-        if let Some(metric) = metric(field) {
-            if metrics.iter().any(|other: &Metric| other.name == metric.name) {
-                field.fault(format!("the name {:?} is taken by an earlier metric", metric.name));
-            }
-            metrics.push(metric);
-        }
-    }
-    // Without all of its metrics, what the equation is of is not known.
-    let are_known = fields.as_ref().is_some_and(|fields| fields.len() == metrics.len());
-    let names: Vec<_> = metrics.iter().map(|metric| &*metric.name).collect();
-    let parsed = equation.string().filter(|_| are_known).and_then(|text| {
-        let parsed = Equation::parse(text, &names);
-        parsed.map_err(|fault| equation.fault(fault)).ok()
-    });
-    let period_of = period.duration("5s", "1h").unwrap_or(PERIOD);
-    let staleness_of = staleness.duration("5s", "24h").unwrap_or(STALENESS);
-    if staleness_of < period_of {
-        staleness.fault(format!(
-            "{staleness_of} ms is over before the next value, which takes {period_of} ms"
-        ));
-    }
-    let margin_of = margin.number().map(|number| {
-        let score = Score::of(number).filter(|score| score.0 >= 0);
-        score.unwrap_or_else(|| {
-            margin.fault(format!("{number} is not a number from 0 to {}", Score::MAX));
-            MARGIN
-        })
-    });
-    let better = better.required().word(&Better::BY_WORD);
-    let aggregate = aggregate.word(&Aggregate::BY_WORD).unwrap_or(Aggregate::Mean);
-    let dwell = dwell.duration("0s", "24h").unwrap_or(DWELL);
-    Some(Profile {
-        better: better?,
-        equation: parsed?,
-        aggregate,
-        margin: margin_of.unwrap_or(MARGIN),
-        dwell,
-        period: period_of,
-        staleness: staleness_of,
-        metrics,
-    })
+/// `spec` of a PerformanceProfile.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Spec {
+    better: Better,
+    equation: String,
+    metrics: Vec<MetricSpec>,
+    aggregate: Option<Aggregate>,
+    margin: Option<Score>,
+    dwell: Option<Span<0, DAY>>,
+    period: Option<Span<5, 3_600>>,
+    staleness: Option<Span<5, DAY>>,
 }
 
-fn metric(field: &Field<'_>) -> Option<Metric> {
-    let [name, norm_min, norm_max, promql, by, label, annotation, built_in, class] = field.object([
-        "name",
-        "normMin",
-        "normMax",
-        "promQL",
-        "by",
-        "nodeLabel",
-        "nodeAnnotation",
-        "builtIn",
-        "class",
-    ])?;
-    let name = name.required();
-    let text = name.string()?;
-    let is_name = text.len() <= MAX_NAME
-        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
-        && text.starts_with(|first: char| !first.is_ascii_digit());
-    if !is_name {
-        name.fault(format!(
-            "{text:?} is not a name: letters, digits and `_`, not first a digit, at most {MAX_NAME}"
-        ));
-    }
-    let bound = |field: Field<'_>| {
-        let field = field.required();
-        let number = field.number()?;
-        if number.abs() > MAX_BOUND {
-            field.fault(format!("{number} is not a number from -{MAX_BOUND} to {MAX_BOUND}"));
+/// In seconds.
+const DAY: u64 = 86_400;
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct MetricSpec {
+    name: String,
+    norm_min: f64,
+    norm_max: f64,
+    #[serde(rename = "promQL")]
+    prom_ql: Option<String>,
+    by: Option<By>,
+    node_label: Option<String>,
+    node_annotation: Option<String>,
+    built_in: Option<BuiltIn>,
+    class: Option<Class>,
+}
+
+impl Spec {
+    fn profile(self, checks: &mut Checks<'_>) -> Option<Profile> {
+        let count = self.metrics.len();
+        if !(1..=MAX_METRICS).contains(&count) {
+            checks.fault("metrics", format_args!("{count} are not 1 to {MAX_METRICS}"));
         }
-        Some(number)
-    };
-    let (min, max) = (bound(norm_min), bound(norm_max.clone()));
-    if let (Some(min), Some(max)) = (min, max)
-        && min >= max
-    {
-        norm_max.fault(format!("{max} is not above normMin, which is {min}"));
-    }
-    let stated = [&promql, &label, &annotation, &built_in]
-        .iter()
-        .filter(|field| field.is_present())
-        .count();
-    if stated != 1 {
-        field.fault("exactly one of promQL, nodeLabel, nodeAnnotation and builtIn must be stated".into());
-        return None;
-    }
-    let key = |field: &Field<'_>| {
-        let key = field.string()?;
-        if !is_label_key(key) {
-            field.fault(format!("{key:?} is not a key: `[domain/]name`"));
+        let mut metrics: Vec<Metric> = vec![];
+        for (i, spec) in self.metrics.into_iter().enumerate() {
+            let at = format!("metrics[{i}]");
+            if metrics.iter().any(|other| other.name == spec.name) {
+                checks.fault(
+                    &at,
+                    format_args!("the name {:?} is taken by an earlier metric", spec.name),
+                );
+            }
+            metrics.extend(spec.metric(&at, checks));
         }
-        Some(key.to_owned())
-    };
-    let built_in_of = built_in.word(&BuiltIn::BY_WORD);
-    let only = |field: &Field<'_>, with: &str| {
-        if field.is_present() {
-            field.fault(format!("is stated with {with}, and only then"));
+        let names: Vec<_> = metrics.iter().map(|metric| &*metric.name).collect();
+        // Without all of its metrics, what the equation is of is not known.
+        let equation = (names.len() == count).then(|| Equation::parse(&self.equation, &names));
+        let equation = equation.and_then(|parsed| parsed.map_err(|fault| checks.fault("equation", fault)).ok());
+        let period = self.period.map_or(PERIOD, |period| period.0);
+        let staleness = self.staleness.map_or(STALENESS, |staleness| staleness.0);
+        if staleness < period {
+            let message = format_args!("{staleness} ms is over before the next value, which takes {period} ms");
+            checks.fault("staleness", message);
         }
-    };
-    if !promql.is_present() {
-        only(&by, "promQL");
-    }
-    if built_in_of != Some(BuiltIn::Eta) {
-        only(&class, "builtIn: eta_ms");
-    }
-    let source = if promql.is_present() {
-        let query = promql.non_empty_string()?;
-        if query.len() > MAX_PROMQL {
-            promql.fault(format!("is longer than {MAX_PROMQL} bytes"));
+        let margin = self.margin.unwrap_or(MARGIN);
+        if margin.0 < 0 {
+            checks.fault(
+                "margin",
+                format_args!("{margin} is not a number from 0 to {}", Score::MAX),
+            );
         }
-        Source::PromQl(query.to_owned(), by.required().word(&By::BY_WORD)?)
-    } else if label.is_present() {
-        Source::NodeLabel(key(&label)?)
-    } else if annotation.is_present() {
-        Source::NodeAnnotation(key(&annotation)?)
-    } else if built_in_of? == BuiltIn::Eta {
-        Source::Eta(class.required().word(&Class::BY_WORD)?)
-    } else {
-        Source::BuiltIn(built_in_of?)
-    };
-    Some(Metric {
-        name: text.to_owned(),
-        norm_min: min?,
-        norm_max: max?,
-        source,
-    })
+        Some(Profile {
+            better: self.better,
+            equation: equation?,
+            metrics,
+            aggregate: self.aggregate.unwrap_or(Aggregate::Mean),
+            margin,
+            dwell: self.dwell.map_or(DWELL, |dwell| dwell.0),
+            period,
+            staleness,
+        })
+    }
+}
+
+impl MetricSpec {
+    fn metric(self, at: &str, checks: &mut Checks<'_>) -> Option<Metric> {
+        let name = &self.name;
+        let is_name = name.len() <= MAX_NAME
+            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+            && name.starts_with(|first: char| !first.is_ascii_digit());
+        if !is_name {
+            let rule = format_args!("letters, digits and `_`, not first a digit, at most {MAX_NAME}");
+            checks.fault(
+                format_args!("{at}.name"),
+                format_args!("{name:?} is not a name: {rule}"),
+            );
+        }
+        let (min, max) = (self.norm_min, self.norm_max);
+        for (field, bound) in [("normMin", min), ("normMax", max)] {
+            if bound.abs() > MAX_BOUND {
+                let message = format_args!("{bound} is not a number from -{MAX_BOUND} to {MAX_BOUND}");
+                checks.fault(format_args!("{at}.{field}"), message);
+            }
+        }
+        if min >= max {
+            let message = format_args!("{max} is not above normMin, which is {min}");
+            checks.fault(format_args!("{at}.normMax"), message);
+        }
+        for key in self
+            .node_label
+            .iter()
+            .chain(&self.node_annotation)
+            .filter(|key| !is_label_key(key))
+        {
+            checks.fault(at, format_args!("{key:?} is not a key: `[domain/]name`"));
+        }
+        let longest = self.prom_ql.as_ref().map_or(1, String::len);
+        if !(1..=MAX_PROMQL).contains(&longest) {
+            checks.fault(
+                format_args!("{at}.promQL"),
+                format_args!("is empty, or longer than {MAX_PROMQL} bytes"),
+            );
+        }
+        if self.by.is_some() != self.prom_ql.is_some() {
+            checks.fault(format_args!("{at}.by"), "is stated with promQL, and only then");
+        }
+        if self.class.is_some() != (self.built_in == Some(BuiltIn::Eta)) {
+            checks.fault(
+                format_args!("{at}.class"),
+                "is stated with builtIn: eta_ms, and only then",
+            );
+        }
+        let source = match (self.prom_ql, self.node_label, self.node_annotation, self.built_in) {
+            (Some(query), None, None, None) => Source::PromQl(query, self.by?),
+            (None, Some(key), None, None) => Source::NodeLabel(key),
+            (None, None, Some(key), None) => Source::NodeAnnotation(key),
+            (None, None, None, Some(BuiltIn::Eta)) => Source::Eta(self.class?),
+            (None, None, None, Some(built_in)) => Source::BuiltIn(built_in),
+            _ => {
+                checks.fault(
+                    at,
+                    "exactly one of promQL, nodeLabel, nodeAnnotation and builtIn must be stated",
+                );
+                return None;
+            }
+        };
+        Some(Metric {
+            name: self.name,
+            norm_min: min,
+            norm_max: max,
+            source,
+        })
+    }
 }
 
 #[cfg(test)]
@@ -354,15 +357,12 @@ mod tests {
 
     #[test]
     fn every_fault_is_named() {
+        let fields = "`better`, `equation`, `metrics`, `aggregate`, `margin`, `dwell`, `period`, `staleness`";
         assert_eq!(
             faults(json!({"x": 1})),
-            [
-                "spec.x: is not a field here; there are better, equation, metrics, aggregate, margin, dwell, period, staleness",
-                "spec.equation: is missing",
-                "spec.metrics: is missing",
-                "spec.better: is missing",
-            ]
+            [format!("spec.x: unknown field `x`, expected one of {fields}")]
         );
+        assert_eq!(faults(json!({})), ["spec: missing field `better`"]);
         let metric = |over: Value| {
             let mut metric = json!({"name": "a", "normMin": 0, "normMax": 1, "builtIn": "pods"});
             for (name, value) in over.as_object().unwrap() {
@@ -379,7 +379,10 @@ mod tests {
                 json!({"normMax": 0}),
                 "spec.metrics[0].normMax: 0 is not above normMin, which is 0",
             ),
-            (json!({"normMax": null}), "spec.metrics[0].normMax: is missing"),
+            (
+                json!({"normMax": null}),
+                "spec.metrics[0].normMax: invalid type: null, expected f64",
+            ),
             (
                 json!({"builtIn": null}),
                 "spec.metrics[0]: exactly one of promQL, nodeLabel, nodeAnnotation and builtIn must be stated",
@@ -396,18 +399,21 @@ mod tests {
                 json!({"class": "batch"}),
                 "spec.metrics[0].class: is stated with builtIn: eta_ms, and only then",
             ),
-            (json!({"builtIn": "eta_ms"}), "spec.metrics[0].class: is missing"),
+            (
+                json!({"builtIn": "eta_ms"}),
+                "spec.metrics[0].class: is stated with builtIn: eta_ms, and only then",
+            ),
             (
                 json!({"builtIn": null, "promQL": "up"}),
-                "spec.metrics[0].by: is missing",
+                "spec.metrics[0].by: is stated with promQL, and only then",
             ),
             (
                 json!({"builtIn": null, "nodeLabel": "a b"}),
-                "spec.metrics[0].nodeLabel: \"a b\" is not a key: `[domain/]name`",
+                "spec.metrics[0]: \"a b\" is not a key: `[domain/]name`",
             ),
             (
                 json!({"builtIn": "watts"}),
-                "spec.metrics[0].builtIn: \"watts\" is not one of free_cpu, free_memory, pods, rtt_ms, loss_pct, eta_ms, missing_optional_traits, cost_per_hour",
+                "spec.metrics[0].builtIn: unknown variant `watts`, expected one of `free_cpu`, `free_memory`, `pods`, `rtt_ms`, `loss_pct`, `eta_ms`, `missing_optional_traits`, `cost_per_hour`",
             ),
         ] {
             let found = faults(metric(over.clone()));
@@ -415,7 +421,6 @@ mod tests {
         }
         let mut many = metric(json!({}));
         many["margin"] = json!(-1);
-        many["dwell"] = json!("soon");
         many["period"] = json!("10m");
         many["equation"] = json!("2 * cm_normalized_a");
         assert_eq!(
@@ -424,8 +429,13 @@ mod tests {
                 "spec.equation: 2 is a whole number, which CEL does not mix with others: write 2.0",
                 "spec.staleness: 120000 ms is over before the next value, which takes 600000 ms",
                 "spec.margin: -1 is not a number from 0 to 1000000000",
-                "spec.dwell: \"soon\" is not a duration from 0s to 24h, such as 60s or 1m30s",
             ]
+        );
+        let mut soon = metric(json!({}));
+        soon["dwell"] = json!("soon");
+        assert_eq!(
+            faults(soon),
+            ["spec.dwell: \"soon\" is not a duration from 0s to 86400s, such as 60s or 1m30s"]
         );
     }
 }

@@ -2,12 +2,17 @@ use base64::Engine as _;
 use edgeward_core::config::InvalidSlo;
 use edgeward_core::placement::policy::{Policy, Seen};
 use edgeward_core::testkit;
+use edgeward_core::units::Moment;
 use serde_json::{Value, json};
 
 use super::*;
 
 fn shared(fleet: &Value, reservation_ttl: Micros) -> Arc<SharedState> {
-    let snapshot = testkit::snapshot(fleet).younger(Micros::from_secs(100_000));
+    let mut snapshot = testkit::snapshot(fleet);
+    let later = |moment: &mut Moment| *moment = moment.after(Micros::from_secs(100_000));
+    later(&mut snapshot.kubernetes_as_of);
+    let links = snapshot.sites.iter_mut().filter_map(|site| site.link.as_mut());
+    links.for_each(|link| later(&mut link.as_of));
     Arc::new(SharedState::new(Arc::new(snapshot), reservation_ttl))
 }
 

@@ -13,7 +13,7 @@ use edgeward_core::resources::ResourceList;
 use edgeward_core::wire::pod::Pod;
 use json_patch::PatchOperation;
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::subject::Subject;
 use crate::cli::{table, trimmed};
@@ -81,7 +81,7 @@ impl ProfileItem {
         Some(Self {
             name: name.to_owned(),
             better: profile.better.as_str(),
-            margin: profile.margin.into(),
+            margin: json!(profile.margin),
             preferred: profile.preferred.as_deref().map(str::to_owned),
             line: sentences::profile(name, profile, &verdict.sites),
         })
@@ -134,7 +134,7 @@ impl From<&Assessment<'_>> for SiteItem {
             times: times(assessment),
             fitting_nodes: assessment.fitting.len(),
             headroom_nodes: assessment.headroom,
-            score: assessment.score.map(Value::from),
+            score: assessment.score.map(|score| json!(score)),
         }
     }
 }

@@ -1,7 +1,12 @@
 //! How a setting is declared, and read as declared.
 
-use crate::document::Field;
-use crate::units::{Micros, Permille};
+use serde_json::{Map, Value};
+
+use crate::document::{Fault, decimal, shown, to_thousandths, within};
+use crate::excerpt::{LONGEST_NAME, excerpt};
+use crate::model::endpoint::without_user;
+use crate::model::slo::Class;
+use crate::units::Micros;
 
 /// A setting, or a field of one.
 #[derive(Debug)]
@@ -19,7 +24,7 @@ pub struct Setting {
 /// What holds where nothing is set.
 #[derive(Debug)]
 pub enum Assumed {
-    /// This value, as YAML.
+    /// This value, as YAML; of a map as JSON.
     Value(&'static str),
     /// Something that is no value, in words.
     Words(&'static str),
@@ -40,8 +45,6 @@ pub enum Kind {
     Percent(i64),
     /// A duration as Go prints it, from one to the other.
     Duration(&'static str, &'static str),
-    /// The same, and why it may be no shorter, which a fault says.
-    LongDuration(&'static str, &'static str, &'static str),
     /// One of these.
     Word(&'static [&'static str]),
     /// A string.
@@ -50,11 +53,13 @@ pub enum Kind {
         what: &'static str,
         /// Regular expression that it matches, as JSON schemas have it; what it matches need not be accepted.
         pattern: &'static str,
+        /// Whether it is accepted.
+        is: fn(&str) -> bool,
     },
     /// A list of such.
     List(&'static Kind),
-    /// A map to such, by keys that are called so.
-    Map(&'static str, &'static Kind),
+    /// A map to such, by keys that are called so, and are accepted.
+    Map(&'static str, fn(&str) -> bool, &'static Kind),
     /// A map to such, by workload class.
     PerClass(&'static Kind),
     /// These fields and no others.
@@ -65,134 +70,152 @@ pub enum Kind {
     Sites,
 }
 
+impl Setting {
+    /// What is stated, before what is not: the entries of a map keep their defaults one by one.
+    fn completed(&self, stated: &Value) -> Value {
+        match (&self.default, stated) {
+            (Assumed::Value(text), Value::Object(_)) => merged(serde_json::from_str(text).unwrap_or_default(), stated),
+            _ => stated.clone(),
+        }
+    }
+}
+
+fn merged(defaults: Value, stated: &Value) -> Value {
+    match (defaults, stated) {
+        (Value::Object(mut defaults), Value::Object(stated)) => {
+            for (key, value) in stated {
+                let default = defaults.remove(key).unwrap_or_default();
+                defaults.insert(key.clone(), merged(default, value));
+            }
+            defaults.into()
+        }
+        (_, stated) => stated.clone(),
+    }
+}
+
 impl Kind {
-    /// A whole number within its bounds.
-    pub(super) fn integer<T: TryFrom<i64>>(&self, field: &Field<'_>) -> Option<T> {
-        let Self::Integer(least, most) = *self else { return None };
-        T::try_from(field.integer(least..=most)?).ok()
-    }
-
-    /// A number within its bounds, in thousandths.
-    fn thousandths<T: TryFrom<i64>>(&self, field: &Field<'_>) -> Option<T> {
-        let Self::Number(least, most) = *self else { return None };
-        T::try_from(field.thousandths(least..=most)?).ok()
-    }
-
-    /// A duration within its bounds.
-    fn duration(&self, field: &Field<'_>) -> Option<Micros> {
-        let (least, most, why) = match *self {
-            Self::Duration(least, most) => (least, most, None),
-            Self::LongDuration(least, most, why) => (least, most, Some(why)),
-            _ => return None,
-        };
-        let why = why.map_or_else(String::new, |why| format!("; {why}"));
-        let expected = format!("a duration from {least} to {most}, such as 60s or 1m30s{why}");
-        field.typed(&expected, |value| {
-            let text = if *value == 0 { "0s" } else { value.as_str()? };
-            Micros::parse(text).filter(|us| (Micros::parse(least)..=Micros::parse(most)).contains(&Some(*us)))
-        })
-    }
-}
-
-/// What can be read from a field: the type of the place decides how.
-pub(crate) trait Read {
-    /// Takes over what `field` says, which is of this kind or a fault. What it does not say stays as it is.
-    fn read(&mut self, field: &Field<'_>, kind: &Kind);
-}
-
-impl Read for bool {
-    fn read(&mut self, field: &Field<'_>, _: &Kind) {
-        *self = field.boolean().unwrap_or(*self);
-    }
-}
-
-impl Read for u32 {
-    fn read(&mut self, field: &Field<'_>, kind: &Kind) {
-        *self = kind.integer(field).unwrap_or(*self);
-    }
-}
-
-impl Read for usize {
-    fn read(&mut self, field: &Field<'_>, kind: &Kind) {
-        *self = kind.integer(field).unwrap_or(*self);
-    }
-}
-
-/// The thousandths of a number.
-impl Read for u64 {
-    fn read(&mut self, field: &Field<'_>, kind: &Kind) {
-        *self = kind.thousandths(field).unwrap_or(*self);
-    }
-}
-
-/// Of a duration, or of a number of milliseconds.
-impl Read for Micros {
-    fn read(&mut self, field: &Field<'_>, kind: &Kind) {
-        let read = match kind {
-            Kind::Number(..) => kind.thousandths(field).map(Self),
-            _ => kind.duration(field),
-        };
-        *self = read.unwrap_or(*self);
-    }
-}
-
-/// A percentage or a number.
-impl Read for Permille {
-    fn read(&mut self, field: &Field<'_>, kind: &Kind) {
-        let read = match *kind {
-            Kind::Percent(least) => field.percent(least),
-            _ => kind.thousandths(field).map(Self),
-        };
-        *self = read.unwrap_or(*self);
-    }
-}
-
-impl<T: Read + Default> Read for Option<T> {
-    fn read(&mut self, field: &Field<'_>, kind: &Kind) {
-        if field.is_present() {
-            self.get_or_insert_default().read(field, kind);
-        }
-    }
-}
-
-/// One of the words of an enum that `words!` declares.
-macro_rules! read_words {
-    ($($name:ident),+) => {
-        $(impl Read for $name {
-            fn read(&mut self, field: &Field<'_>, _: &Kind) {
-                *self = field.word(&Self::BY_WORD).unwrap_or(*self);
-            }
-        })+
-    };
-}
-pub(super) use read_words;
-
-/// Declares the fields that a document may have for a type: the place that each is read into, its name, kind, default
-/// and meaning. Without places, they are declared for a reader of the type's own.
-macro_rules! settings {
-    ($target:ident: $($($place:ident).+ = $name:literal, $kind:expr, $default:expr, $meaning:expr;)+) => {
-        settings! { $target: $($name, $kind, $default, $meaning;)+ }
-
-        impl $target {
-            /// Takes over what each of these fields says, which are in the order of the names.
-            pub(super) fn take(&mut self, fields: &[Field<'_>; Self::NAMES.len()]) {
-                let mut fields = fields.iter().zip(&Self::SETTINGS);
-                $(
-                    if let Some((field, declared)) = fields.next() {
-                        self.$($place).+.read(field, &declared.kind);
+    /// The value in the units of the program: durations in µs, numbers in thousandths, percentages in tenths, maps by class as
+    /// lists. What is of another kind is a fault, and left out.
+    pub(super) fn read(&self, value: &Value, at: &str, faults: &mut Vec<Fault>) -> Option<Value> {
+        let read = match (self, value) {
+            (Self::Object(settings), Value::Object(fields)) => {
+                let names: Vec<_> = settings.iter().map(|setting| setting.name).collect();
+                refuse_others(fields, &names, at, faults);
+                let mut read = Map::new();
+                for setting in *settings {
+                    let at = within(at, setting.name);
+                    let stated = fields.get(setting.name);
+                    if stated.is_none() && matches!(setting.default, Assumed::Required) {
+                        faults.push(Fault::new(&at, "is missing"));
                     }
-                )+
-            }
-        }
-
-        impl Read for $target {
-            fn read(&mut self, field: &Field<'_>, _: &Kind) {
-                if let Some(fields) = field.object(Self::NAMES) {
-                    self.take(&fields);
+                    let value = stated.and_then(|stated| setting.kind.read(&setting.completed(stated), &at, faults));
+                    read.extend(value.map(|value| (setting.name.to_owned(), value)));
                 }
+                Some(read.into())
             }
+            (Self::PerClass(to), Value::Object(fields)) => {
+                refuse_others(fields, &Class::WORDS, at, faults);
+                let of_class = |class| to.read(&fields[class], &within(at, class), faults);
+                Some(Class::WORDS.map(of_class).into_iter().flatten().collect())
+            }
+            (Self::Map(keys, is_key, to), Value::Object(fields)) => {
+                let mut read = Map::new();
+                for (key, value) in fields {
+                    if !is_key(key) {
+                        faults.push(Fault::new(within(at, key), format_args!("{key:?} is no {keys}")));
+                    }
+                    let value = to.read(value, &within(at, key), faults);
+                    read.extend(value.map(|value| (key.clone(), value)));
+                }
+                Some(read.into())
+            }
+            (Self::List(of), Value::Array(list)) => {
+                let elements = list.iter().enumerate();
+                let read = elements.filter_map(|(i, element)| of.read(element, &format!("{at}[{i}]"), faults));
+                Some(read.collect())
+            }
+            (Self::Either(_, other), Value::Object(_)) => return other.read(value, at, faults),
+            // Read by what knows sites.
+            (Self::Sites, Value::Array(_)) => return None,
+            _ => self.scalar(value),
+        };
+        if read.is_none() {
+            let value = excerpt(without_user(&shown(value)), LONGEST_NAME);
+            faults.push(Fault::new(at, format_args!("{value} is {}", self.expected())));
         }
-    };
+        read
+    }
+
+    /// A value that has no parts.
+    fn scalar(&self, value: &Value) -> Option<Value> {
+        match *self {
+            Self::Boolean => value.as_bool().map(Value::from),
+            Self::Integer(least, most) => {
+                let number = value.as_i64().filter(|number| (least..=most).contains(number));
+                number.map(Value::from)
+            }
+            Self::Number(least, most) => {
+                let number = thousandths(value).filter(|number| (least..=most).contains(number));
+                number.map(Value::from)
+            }
+            Self::Percent(least) => {
+                let is_valid = |number: &i64| number % 100 == 0 && (least..=100_000).contains(number);
+                let number = thousandths(value).filter(is_valid);
+                number.map(|number| (number / 100).into())
+            }
+            Self::Duration(least, most) => {
+                let text = if *value == 0 { "0s" } else { value.as_str()? };
+                let bounds = Micros::parse(least)..=Micros::parse(most);
+                let duration = Micros::parse(text).filter(|duration| bounds.contains(&Some(*duration)));
+                duration.map(|Micros(us)| us.into())
+            }
+            Self::Word(words) => value.as_str().filter(|word| words.contains(word)).map(Value::from),
+            Self::Text { is, .. } => value.as_str().filter(|text| is(text)).map(Value::from),
+            Self::Either(one, Self::PerClass(_)) => one.scalar(value).map(|value| vec![value; 3].into()),
+            Self::Either(one, other) => one.scalar(value).or_else(|| other.scalar(value)),
+            Self::List(_) | Self::Map(..) | Self::PerClass(_) | Self::Object(_) | Self::Sites => None,
+        }
+    }
+
+    /// What a value is not that is none of this kind.
+    fn expected(&self) -> String {
+        match self {
+            Self::Boolean => "not true or false".into(),
+            Self::Integer(least, most) => format!("not a whole number from {least} to {most}"),
+            Self::Number(least, most) => format!(
+                "not a number from {} to {} with at most three decimals",
+                decimal(*least),
+                decimal(*most)
+            ),
+            Self::Percent(least) => {
+                let least = decimal(*least);
+                format!("not a percentage from {least} to 100 with at most one decimal")
+            }
+            Self::Duration(least, most) => format!("not a duration from {least} to {most}, such as 60s or 1m30s"),
+            Self::Word(words) => format!("not one of {}", words.join(", ")),
+            Self::Text { what, .. } => format!("no {what}"),
+            Self::List(_) | Self::Sites => "not a list".into(),
+            Self::Map(..) | Self::PerClass(_) | Self::Object(_) => "not a map".into(),
+            Self::Either(one, Self::PerClass(_)) => one.expected(),
+            Self::Either(one, other) => format!("{}, and {}", one.expected(), other.expected()),
+        }
+    }
+}
+
+fn refuse_others(fields: &Map<String, Value>, names: &[&str], at: &str, faults: &mut Vec<Fault>) {
+    for key in fields.keys().filter(|key| !names.contains(&key.as_str())) {
+        let message = format_args!("is not a field here; there are {}", names.join(", "));
+        faults.push(Fault::new(within(at, key), message));
+    }
+}
+
+fn thousandths(value: &Value) -> Option<i64> {
+    let Value::Number(number) = value else { return None };
+    to_thousandths(&number.to_string())
+}
+
+/// Declares the fields that a document may have for a type: their names, kinds, defaults and meanings.
+macro_rules! settings {
     ($target:ident: $($name:expr, $kind:expr, $default:expr, $meaning:expr;)+) => {
         impl $target {
             /// The names of the fields.

@@ -1,19 +1,22 @@
 //! Whether Liqo is in use, and what its sites are like.
 
-use crate::config::declaration::{Kind, Read};
-use crate::document::Field;
+use serde::Deserialize;
+use serde_json::Value;
 
 /// What is made of Liqo's objects.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
 pub struct LiqoSettings {
     /// Whether they count.
     pub enabled: Enabled,
     /// The RuntimeClass that a placement at a discovered site gives a pod that names none.
+    #[serde(rename = "runtimeClassName")]
     pub runtime_class: Option<RuntimeClassName>,
 }
 
 /// Whether something that need not be there is used.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(from = "Value")]
 pub enum Enabled {
     /// Where it is there and may be read.
     #[default]
@@ -25,24 +28,15 @@ pub enum Enabled {
 }
 
 /// The name of a RuntimeClass.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 pub struct RuntimeClassName(pub String);
 
-impl Read for Enabled {
-    fn read(&mut self, field: &Field<'_>, _: &Kind) {
-        let read = field.typed("auto, true or false", |value| match value.as_bool() {
-            Some(true) => Some(Self::Always),
-            Some(false) => Some(Self::Never),
-            None => (value == "auto").then_some(Self::Auto),
-        });
-        *self = read.unwrap_or(*self);
-    }
-}
-
-impl Read for RuntimeClassName {
-    fn read(&mut self, field: &Field<'_>, _: &Kind) {
-        if let Some(name) = super::site_definition::runtime_class(field) {
-            name.clone_into(&mut self.0);
+impl From<Value> for Enabled {
+    fn from(stated: Value) -> Self {
+        match stated {
+            Value::Bool(true) => Self::Always,
+            Value::Bool(false) => Self::Never,
+            _ => Self::Auto,
         }
     }
 }

@@ -7,6 +7,7 @@ use std::fmt;
 use std::net::Ipv6Addr;
 use std::sync::Arc;
 
+use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 
 use super::Config;
@@ -66,23 +67,26 @@ pub struct Refused {
     pub faults: Faults,
 }
 
+/// A ConfigMap's manifest, as far as it is read.
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(dead_code)]
+struct Manifest {
+    #[serde(rename = "apiVersion")]
+    api_version: Option<IgnoredAny>,
+    kind: Option<IgnoredAny>,
+    metadata: Option<IgnoredAny>,
+    immutable: Option<IgnoredAny>,
+    data: Option<BTreeMap<String, String>>,
+}
+
 /// Reads a ConfigMap's manifest; otherwise as [`read`].
 pub fn read_manifest(
     manifest: &Value,
     yaml: impl FnOnce(&str) -> Result<Value, String>,
 ) -> Result<(Config, Vec<Notice>), Faults> {
-    let mut data = BTreeMap::new();
-    let shape = document::read(manifest, |root| {
-        let [.., entries] = root.object(["apiVersion", "kind", "metadata", "immutable", "data"])?;
-        let entries = entries.string_map().into_iter().flatten();
-        data.extend(entries.map(|(key, text)| (key.to_owned(), text.to_owned())));
-        Some(())
-    });
-    match (shape, read(&data, yaml)) {
-        (Ok(()), read) => read,
-        (Err(faults), Ok(_)) => Err(faults),
-        (Err(Faults(faults)), Err(Faults(more))) => Err(Faults([faults, more].concat())),
-    }
+    let manifest: Manifest = document::parse(manifest, "")?;
+    read(&manifest.data.unwrap_or_default(), yaml)
 }
 
 /// Reads the `data` of a ConfigMap; `yaml` parses the text under [`STRUCTURED`], and its error says what is wrong with
@@ -326,14 +330,12 @@ mod tests {
         assert!(!config.enable_offload && notices.is_empty());
         let faults = read(json!({
             "kind": "ConfigMap",
-            "data": {"rttThresholdMs": 100, "enableOffload": "perhaps"},
+            "data": {"enableOffload": "perhaps"},
             "binaryData": {"config.yaml": "AA=="},
         }));
         assert_eq!(
             faults.unwrap_err().to_string(),
-            "binaryData: is not a field here; there are apiVersion, kind, metadata, immutable, data\n\
-             data.rttThresholdMs: 100 is not a string\n\
-             enableOffload: \"perhaps\" is not true or false"
+            "binaryData: unknown field `binaryData`, expected one of `apiVersion`, `kind`, `metadata`, `immutable`, `data`"
         );
     }
 
@@ -348,21 +350,21 @@ mod tests {
                 ("enableOffload", "yes"),
                 (
                     STRUCTURED,
-                    r#"{"lossThresholdPct": 1, "sites": [{"name": "e", "kind": "moon"}], "cloudEndpoint": "c"}"#
+                    r#"{"lossThresholdPct": 1, "sites": [{"name": "e", "kind": "moon"}], "thresholds": {}}"#
                 ),
             ])
             .unwrap_err(),
             [
                 "lossThresholdPct: is also set as config.yaml.lossThresholdPct; keep one of them",
-                "config.yaml.cloudEndpoint: is not a field here: it is a key of the ConfigMap, beside config.yaml; a document \
-                 has it as the probe of a site (sites, probes)",
-                "config.yaml.sites[0].kind: \"moon\" is not one of edge, cloud, liqo",
-                "config.yaml.sites: has 0 sites of kind edge; there must be exactly one",
+                "config.yaml.thresholds: is not a field here; there are domain, excludedNamespaces, sites, liqo, sitePolicy, \
+                 probing, enableOffload, invalidSlo, onNoCapacity, holdLimits, waitForTerminating, headroomBelow, maxPriority, \
+                 explain, rttThresholdMs, lossThresholdPct, telemetryCacheTTL, reservationTTL, models, prometheus",
                 "enableOffload: \"yes\" is not true or false",
                 "rttThresholdMs: \"fast\" is not a number from 0.001 to 60000 with at most three decimals",
                 "lossThresholdPct: -1 is not a percentage from 0.1 to 100 with at most one decimal",
-                "telemetryCacheTTL: \"60\" is not a duration from 45s to 24h, such as 60s or 1m30s; watches are opened for \
-                 20 to 30 s, so the view of a quiet cluster gets as old",
+                "telemetryCacheTTL: \"60\" is not a duration from 45s to 24h, such as 60s or 1m30s",
+                "config.yaml.sites[0].kind: unknown variant `moon`, expected one of `edge`, `cloud`, `liqo`",
+                "config.yaml.sites: has 0 sites of kind edge; there must be exactly one",
                 "cloudEndpoint: \"http://cloud\" is not a WAN endpoint: it begins with none of the schemes; allowed are \
                  icmp://host, tcp://host:port and https://host[:port][/path], an IPv6 address in brackets",
             ]

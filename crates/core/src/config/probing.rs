@@ -1,9 +1,12 @@
 //! When probes are sent.
 
+use serde::Deserialize;
+
 use crate::units::Micros;
 
 /// How often an endpoint is probed, and how long a probe may take.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(default)]
 pub struct Probing {
     /// Probes in a period, spread evenly over it. 0 counts as 1.
     pub probes: u32,

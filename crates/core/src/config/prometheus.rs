@@ -1,15 +1,17 @@
 //! The section `prometheus`: which server is asked, and for what.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use crate::config::declaration::{Kind, Read};
-use crate::document::Field;
-use crate::model::endpoint::without_user;
+use serde::{Deserialize, Deserializer};
+
+use crate::document::{Checks, Fault};
 use crate::units::Micros;
 use crate::words;
 
 /// A Prometheus server and what it is asked.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
 pub struct Prometheus {
     /// Its address, `http://` or `https://`, with the path under which its API is if there is one.
     pub url: String,
@@ -26,7 +28,23 @@ pub struct Prometheus {
     /// Age from which a value no longer counts.
     pub staleness: Micros,
     /// What it is asked beside the metrics of performance profiles; each input once.
+    #[serde(deserialize_with = "queries")]
     pub queries: Vec<Query>,
+}
+
+impl Default for Prometheus {
+    fn default() -> Self {
+        Self {
+            url: String::new(),
+            required: false,
+            token_file: None,
+            ca_file: None,
+            period: Micros::from_secs(15),
+            timeout: Micros::from_secs(5),
+            staleness: Micros::from_secs(60),
+            queries: vec![],
+        }
+    }
 }
 
 impl Prometheus {
@@ -76,86 +94,52 @@ impl Input {
 /// The question is part of a URL, which servers and proxies bound at 8 KiB or more.
 const MAX_PROMQL: usize = 4_096;
 
-impl Read for Option<Prometheus> {
-    fn read(&mut self, field: &Field<'_>, _: &Kind) {
-        if field.is_present() {
-            *self = prometheus(field);
-        }
-    }
+pub(super) fn is_promql(text: &str) -> bool {
+    !text.trim().is_empty() && text.len() <= MAX_PROMQL
 }
 
-fn prometheus(field: &Field<'_>) -> Option<Prometheus> {
-    let [url, required, token_file, ca_file, period, timeout, staleness, queries] = field.object(Prometheus::NAMES)?;
-    let address = url.clone().required().non_empty_string();
-    let is_https = match address.and_then(|url| url.split_once("://")) {
-        Some((scheme @ ("http" | "https"), rest)) if is_authority_and_path(rest) => Some(scheme == "https"),
-        _ => {
-            if let Some(address) = address {
-                url.fault(format!(
-                    "{:?} is not an address such as https://prometheus.monitoring.svc:9090, without user, query and \
-                     fragment",
-                    without_user(address)
-                ));
+pub(super) fn is_address(url: &str) -> bool {
+    let rest = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"));
+    rest.is_some_and(is_authority_and_path)
+}
+
+/// Each input with its question, in the order of the inputs.
+fn queries<'de, D: Deserializer<'de>>(stated: D) -> Result<Vec<Query>, D::Error> {
+    let queries = BTreeMap::<Input, String>::deserialize(stated)?.into_iter();
+    Ok(queries.map(|(input, promql)| Query { input, promql }).collect())
+}
+
+impl Prometheus {
+    /// What does not go together.
+    pub(super) fn check(&self, faults: &mut Vec<Fault>) {
+        let mut checks = Checks {
+            at: "prometheus",
+            faults,
+        };
+        if self.url.starts_with("http://") {
+            if self.token_file.is_some() {
+                checks.fault("tokenFile", "would be sent in clear text: `url` is not https");
             }
-            None
+            if self.ca_file.is_some() {
+                checks.fault("caFile", "is for https, which `url` is not");
+            }
         }
-    };
-    let file = |field: &Field<'_>| field.non_empty_string().map(PathBuf::from);
-    let (token, ca) = (file(&token_file), file(&ca_file));
-    if is_https == Some(false) {
-        if token.is_some() {
-            token_file.fault("would be sent in clear text: `url` is not https".into());
+        // Each period is up to a tenth longer, so that replicas do not fall into step.
+        let longest = self.period + Micros(self.period.0 / 10) + self.timeout;
+        if self.staleness <= longest {
+            let stale_after = self.staleness;
+            let message = format_args!(
+                "{stale_after} ms is over before the next answer, which may take {longest} ms: 110 % of the period, and the timeout"
+            );
+            checks.fault("staleness", message);
         }
-        if ca.is_some() {
-            ca_file.fault("is for https, which `url` is not".into());
+        if self.required && self.required_inputs().is_empty() {
+            let names = Input::ALL.into_iter().filter(|input| input.can_be_required());
+            let names: Vec<_> = names.map(Input::as_str).collect();
+            let message = format_args!("speaks of {}, and none is asked for", names.join(", "));
+            checks.fault("required", message);
         }
     }
-    let asked = queries.object(Input::NAMES);
-    let asked = Input::ALL.into_iter().zip(asked.into_iter().flatten());
-    let asked: Vec<_> = asked.filter(|(_, field)| field.is_present()).collect();
-    let mut times = [15, 5, 60].map(Micros::from_secs);
-    let declared = &Prometheus::SETTINGS[4..];
-    for ((time, field), declared) in times.iter_mut().zip([&period, &timeout, &staleness]).zip(declared) {
-        time.read(field, &declared.kind);
-    }
-    let [period, timeout, stale_after] = times;
-    // Each period is up to a tenth longer, so that replicas do not fall into step.
-    let longest = Micros(period.0 + period.0 / 10 + timeout.0);
-    if stale_after <= longest {
-        staleness.fault(format!(
-            "{stale_after} ms is over before the next answer, which may take {longest} ms: 110 % of the period, and the timeout"
-        ));
-    }
-    let prometheus = Prometheus {
-        url: address.unwrap_or_default().to_owned(),
-        required: required.boolean().unwrap_or(false),
-        token_file: token,
-        ca_file: ca,
-        period,
-        timeout,
-        staleness: stale_after,
-        queries: asked.iter().filter_map(|(input, field)| query(*input, field)).collect(),
-    };
-    if queries.is_present() && asked.is_empty() {
-        queries.fault(format!("asks for nothing; there are {}", Input::NAMES.join(", ")));
-    }
-    if prometheus.required && !asked.iter().any(|(input, _)| input.can_be_required()) {
-        let names = Input::ALL.into_iter().filter(|input| input.can_be_required());
-        let names: Vec<_> = names.map(Input::as_str).collect();
-        required.fault(format!("speaks of {}, and none is asked for", names.join(", ")));
-    }
-    Some(prometheus)
-}
-
-fn query(input: Input, field: &Field<'_>) -> Option<Query> {
-    let promql = field.non_empty_string()?;
-    if promql.trim().is_empty() {
-        field.fault("is blank".into());
-    } else if promql.len() > MAX_PROMQL {
-        field.fault(format!("is longer than {MAX_PROMQL} bytes"));
-    }
-    let promql = promql.to_owned();
-    Some(Query { input, promql })
 }
 
 fn is_authority_and_path(text: &str) -> bool {
@@ -230,26 +214,12 @@ mod tests {
                 "queries": {"freeCpu": "", "edgeFreeMemoryBytes": " ", "wanRttSeconds": {"query": "rtt"}},
             })),
             [
-                "prometheus.url: \"http://…@p:9090\" is not an address such as \
-                 https://prometheus.monitoring.svc:9090, without user, query and fragment",
+                "prometheus.url: \"http://…@p:9090\" is no `http://` or `https://` address without user, query and fragment",
+                "prometheus.timeout: \"never\" is not a duration from 10ms to 1m, such as 60s or 1m30s",
                 "prometheus.queries.freeCpu: is not a field here; there are edgeFreeCpuCores, edgeFreeMemoryBytes, \
                  processingSeconds, wanRttSeconds, wanLossRatio",
-                "prometheus.timeout: \"never\" is not a duration from 10ms to 1m, such as 60s or 1m30s",
-                "prometheus.staleness: 60000 ms is over before the next answer, which may take 71000 ms: 110 % of the \
-                 period, and the timeout",
-                "prometheus.queries.edgeFreeMemoryBytes: is blank",
-                "prometheus.queries.wanRttSeconds: an object is not a non-empty string",
-            ]
-        );
-        assert_eq!(
-            faults(json!({"url": "http://p", "tokenFile": "/t", "caFile": "/c", "required": true, "queries": {}})),
-            [
-                "prometheus.tokenFile: would be sent in clear text: `url` is not https",
-                "prometheus.caFile: is for https, which `url` is not",
-                "prometheus.queries: asks for nothing; there are edgeFreeCpuCores, edgeFreeMemoryBytes, \
-                 processingSeconds, wanRttSeconds, wanLossRatio",
-                "prometheus.required: speaks of edgeFreeCpuCores, edgeFreeMemoryBytes, wanRttSeconds, wanLossRatio, and \
-                 none is asked for",
+                "prometheus.queries.edgeFreeMemoryBytes: \" \" is no PromQL, at most 4096 bytes",
+                "prometheus.queries.wanRttSeconds: an object is no PromQL, at most 4096 bytes",
             ]
         );
         assert_eq!(
@@ -257,6 +227,19 @@ mod tests {
             [
                 "prometheus.url: is missing",
                 "prometheus.required: 1 is not true or false",
+            ]
+        );
+        assert_eq!(
+            faults(
+                json!({"url": "http://p", "tokenFile": "/t", "caFile": "/c", "required": true, "period": "1m", "queries": {}})
+            ),
+            [
+                "prometheus.tokenFile: would be sent in clear text: `url` is not https",
+                "prometheus.caFile: is for https, which `url` is not",
+                "prometheus.staleness: 60000 ms is over before the next answer, which may take 71000 ms: 110 % of the \
+                 period, and the timeout",
+                "prometheus.required: speaks of edgeFreeCpuCores, edgeFreeMemoryBytes, wanRttSeconds, wanLossRatio, and \
+                 none is asked for",
             ]
         );
     }

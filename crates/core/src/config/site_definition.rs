@@ -1,288 +1,295 @@
-//! What an operator writes down about a site, in the configuration and in the fleet file alike.
+//! What an operator writes down about a site: in the configuration, in a Site and in a fleet file alike.
 
 use std::collections::{BTreeMap, HashSet};
 
-use crate::config::declaration::{self, Read as _};
-use crate::document::Field;
-use crate::model::constraints::{Toleration, is_label_key, is_label_value, is_subdomain};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::document::{self, Checks, Decimal, Fault};
+use crate::model::constraints::{EFFECTS, Toleration, is_label_key, is_label_value, is_subdomain};
+use crate::model::endpoint::Endpoint;
 use crate::model::link::OwnThresholds;
 use crate::model::liqo::{NOT_ALLOWED, REMOTE_CLUSTER_ID, VIRTUAL_NODE};
+use crate::model::site::{SiteDefinition, SiteKind, SiteSource};
 use crate::model::ties::{Tie, Ties};
 use crate::model::traits;
-use crate::units::{CostPerHour, Permille};
+use crate::units::{CostPerHour, Micros, Permille};
 
-use crate::model::site::{SiteDefinition, SiteKind, SiteSource};
-
-/// RTT thresholds, of a site and of all.
-pub(super) const RTT_THRESHOLD: declaration::Kind = declaration::Kind::Number(1, 60_000_000);
-
-/// Loss thresholds, of a site and of all.
-pub(super) const LOSS_THRESHOLD: declaration::Kind = declaration::Kind::Percent(100);
-
-const SPEED_FACTOR: declaration::Kind = declaration::Kind::Number(1, 1_000_000);
-
-/// What a `kind` stands for, where the site does not say otherwise.
-#[derive(Clone, Copy)]
-struct Kind {
-    kind: SiteKind,
-    selector: (&'static str, &'static str),
-    toleration: Option<(&'static str, &'static str, &'static str)>,
-    storage_class: Option<&'static str>,
+/// A site as it is written.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct WrittenSite {
+    name: String,
+    kind: Kind,
+    labels: Option<BTreeMap<Box<str>, Box<str>>>,
+    cost_per_hour: Option<Decimal<6, 0, 1_000_000_000_000>>,
+    order: Option<Decimal<0, 0, 1_000_000>>,
+    node_selector: Option<BTreeMap<String, String>>,
+    tolerations: Option<Vec<Toleration<'static>>>,
+    runtime_class_name: Option<String>,
+    speed_factor: Option<Decimal<3, 1, 1_000_000>>,
+    supports: Option<Vec<Tie>>,
+    traits: Option<Vec<String>>,
+    storage_classes: Option<Vec<String>>,
+    rtt_threshold_ms: Option<Decimal<3, 1, 60_000_000>>,
+    loss_threshold_pct: Option<Decimal<1, 1, 1_000>>,
+    probes: Option<Vec<String>>,
 }
 
-const EDGE: Kind = Kind {
-    kind: SiteKind::Edge,
-    selector: ("node.role/edge", "true"),
-    toleration: None,
-    storage_class: None,
-};
-const CLOUD: Kind = Kind {
-    kind: SiteKind::Cloud,
-    selector: ("node.role/cloud", "true"),
-    toleration: Some(("cloud", "cloud", "NoSchedule")),
-    storage_class: None,
-};
-const LIQO: Kind = Kind {
-    kind: SiteKind::Cloud,
-    selector: VIRTUAL_NODE,
-    toleration: Some((NOT_ALLOWED, "true", "NoExecute")),
-    storage_class: Some("liqo"),
-};
+/// What a site is, and what holds where it does not say otherwise.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Kind {
+    Edge,
+    Cloud,
+    Liqo,
+}
 
-/// The most that an hour may cost.
-const MAX_COST: u32 = 1_000_000;
-
-/// The last place in an order.
-const MAX_ORDER: i64 = 1_000_000;
-
-/// The fields that [`read`] takes.
-pub(crate) const FIELDS: [&str; 14] = [
-    "name",
-    "kind",
-    "labels",
-    "costPerHour",
-    "order",
-    "nodeSelector",
-    "tolerations",
-    "runtimeClassName",
-    "speedFactor",
-    "supports",
-    "traits",
-    "storageClasses",
-    "rttThresholdMs",
-    "lossThresholdPct",
-];
-
-/// Reads a site's definition from its [`FIELDS`]; a cloud that does not say its order has this one.
-pub(crate) fn read(
-    [
-        name,
-        kind,
-        labels,
-        cost,
-        order,
-        selector,
-        tolerations,
-        runtime_class,
-        speed,
-        supports,
-        traits,
-        storage_classes,
-        rtt,
-        loss,
-    ]: [Field<'_>; 14],
-    default_order: u32,
-) -> Option<SiteDefinition> {
-    let name = label(&name.required(), "a site name", |name| {
-        !name.is_empty() && is_label_value(name)
-    });
-    let stated = kind
-        .required()
-        .word(&[("edge", EDGE), ("cloud", CLOUD), ("liqo", LIQO)]);
-    let mut site = by_default(name.unwrap_or_default(), stated.unwrap_or(EDGE));
-    let pairs = labels.entries().into_iter().flatten();
-    site.labels = pairs
-        .filter_map(|(key, value)| selector_pair(key, &value))
-        .map(|(key, value)| (key.into(), value.into()))
-        .collect();
-    site.cost = cost.millionths(MAX_COST).map(CostPerHour);
-    if site.kind == SiteKind::Cloud {
-        site.order = order.integer(0..=MAX_ORDER).map_or(default_order, |order| order as u32);
-    }
-    let pairs = selector.entries();
-    let is_everywhere = pairs.as_ref().is_some_and(Vec::is_empty);
-    if is_everywhere {
-        selector.fault("is empty, which every node would carry".into());
-    }
-    if let Some(pairs) = pairs {
-        let pairs = pairs.iter().filter_map(|(key, value)| selector_pair(key, value));
-        site.selector = pairs.collect();
-    }
-    if let Some(list) = tolerations.list() {
-        site.tolerations = list.iter().filter_map(toleration).collect();
-    }
-    site.speed.read(&speed, &SPEED_FACTOR);
-    site.supports = ties(&supports, site.is_of_liqo());
-    if let Some(list) = traits.list() {
-        site.traits = list.iter().filter_map(trait_name).collect();
-    }
-    if let Some(list) = storage_classes.list() {
-        site.storage_classes = list.iter().filter_map(storage_class).collect();
-    }
-    site.runtime_class = self::runtime_class(&runtime_class).map(str::to_owned);
-    site.thresholds.rtt.read(&rtt, &RTT_THRESHOLD);
-    site.thresholds.loss.read(&loss, &LOSS_THRESHOLD);
-    if stated.is_some() && site.kind == SiteKind::Edge {
-        for field in [&rtt, &loss].into_iter().filter(|field| field.is_present()) {
-            field.fault("is not for the edge site, which no WAN leads to".into());
-        }
-        if storage_classes.is_present() {
-            storage_classes.fault("is not for the edge site, where volumes of every class are made".into());
+impl Kind {
+    /// The definition of a site of which nothing else is said.
+    fn site(self, name: &str) -> SiteDefinition {
+        let (selector, toleration) = match self {
+            Self::Edge => (("node.role/edge", "true"), None),
+            Self::Cloud => (("node.role/cloud", "true"), Some(("cloud", "cloud", "NoSchedule"))),
+            Self::Liqo => (VIRTUAL_NODE, Some((NOT_ALLOWED, "true", "NoExecute"))),
+        };
+        let toleration = toleration.map(|(key, value, effect)| Toleration {
+            key: key.into(),
+            operator: "Equal".into(),
+            value: value.into(),
+            effect: effect.into(),
+            seconds: None,
+        });
+        SiteDefinition {
+            name: name.to_owned(),
+            kind: if self == Self::Edge {
+                SiteKind::Edge
+            } else {
+                SiteKind::Cloud
+            },
+            labels: BTreeMap::new(),
+            cost: None,
+            order: 0,
+            selector: vec![(selector.0.to_owned(), selector.1.to_owned())],
+            tolerations: toleration.into_iter().collect(),
+            speed: Permille::ONE,
+            supports: Ties::default(),
+            traits: vec![],
+            storage_classes: (self == Self::Liqo).then(|| "liqo".to_owned()).into_iter().collect(),
+            runtime_class: None,
+            thresholds: OwnThresholds::default(),
+            probes: vec![],
+            source: SiteSource::Config,
         }
     }
-    if stated.is_some() && site.kind == SiteKind::Edge && order.is_present() {
-        order.fault("is not for the edge site, which is no cloud to choose".into());
+}
+
+/// Reads a site that stands at this path; a cloud that does not say its order has this one.
+pub(crate) fn read(site: &Value, default_order: u32, at: &str, faults: &mut Vec<Fault>) -> Option<SiteDefinition> {
+    let written = document::parse::<WrittenSite>(site, at);
+    let written = written.map_err(|fault| faults.push(fault)).ok()?;
+    let mut checks = Checks { at, faults };
+    written.check(&mut checks);
+    let site = written.definition(default_order, &mut checks);
+    let is_lost = |tie: &Tie| site.is_of_liqo() && Tie::LOST_BY_LIQO.contains(tie);
+    for tie in site.supports.iter().filter(is_lost) {
+        let message = format_args!("{:?} does not survive offloading by Liqo", tie.as_str());
+        checks.fault("supports", message);
     }
-    (name.is_some() && stated.is_some() && !is_everywhere).then_some(site)
+    Some(site)
+}
+
+/// What is allowed in names and labels.
+const LABEL: &str = "letters, digits, `-`, `_` and `.`, at most 63";
+
+impl WrittenSite {
+    /// What the API server would not accept on a pod is refused here: else it refuses every pod that is placed there.
+    fn check(&self, checks: &mut Checks<'_>) {
+        let name = &self.name;
+        if name.is_empty() || !is_label_value(name) {
+            checks.fault("name", format_args!("{name:?} is not a site name: {LABEL}"));
+        }
+        let labels = self.labels.iter().flatten();
+        let labels = labels.map(|(key, value)| ("labels", &**key, &**value));
+        let selector = self.node_selector.iter().flatten();
+        let selector = selector.map(|(key, value)| ("nodeSelector", &**key, &**value));
+        for (map, key, value) in labels.chain(selector) {
+            check_label(checks, map, key, value);
+        }
+        if self.node_selector.as_ref().is_some_and(BTreeMap::is_empty) {
+            checks.fault("nodeSelector", "is empty, which every node would carry");
+        }
+        for (i, toleration) in self.tolerations.iter().flatten().enumerate() {
+            check_toleration(checks, &format!("tolerations[{i}]"), toleration);
+        }
+        let runtime_class = self
+            .runtime_class_name
+            .iter()
+            .map(|name| ("runtimeClassName", "RuntimeClass", name));
+        let storage_classes = self.storage_classes.iter().flatten();
+        let storage_classes = storage_classes.map(|name| ("storageClasses", "StorageClass", name));
+        for (field, kind, name) in runtime_class.chain(storage_classes) {
+            if !is_subdomain(name) {
+                checks.fault(field, not_a_class(kind, name));
+            }
+        }
+        for name in self.traits.iter().flatten().filter(|name| !traits::is_trait_name(name)) {
+            checks.fault("traits", format_args!("{name:?} is not {}", traits::NAME));
+        }
+        if self.kind == Kind::Edge {
+            let stated = [
+                ("rttThresholdMs", self.rtt_threshold_ms.is_some()),
+                ("lossThresholdPct", self.loss_threshold_pct.is_some()),
+                ("probes", self.probes.is_some()),
+                ("storageClasses", self.storage_classes.is_some()),
+                ("order", self.order.is_some()),
+            ];
+            for (field, _) in stated.into_iter().filter(|(_, is_stated)| *is_stated) {
+                checks.fault(field, "is for a cloud, and not for the edge site");
+            }
+        }
+    }
+
+    /// What it does not state is that of its kind.
+    fn definition(self, default_order: u32, checks: &mut Checks<'_>) -> SiteDefinition {
+        let by_default = self.kind.site(&self.name);
+        let is_cloud = by_default.kind == SiteKind::Cloud;
+        let order = self.order.map_or(default_order, |order| order.0 as u32);
+        let selector = self.node_selector.map(|selector| selector.into_iter().collect());
+        let speed = self.speed_factor.map(|factor| Permille(factor.0 as u32));
+        SiteDefinition {
+            labels: self.labels.unwrap_or_default(),
+            cost: self.cost_per_hour.map(|cost| CostPerHour(cost.0 as u64)),
+            order: if is_cloud { order } else { 0 },
+            selector: selector.unwrap_or(by_default.selector),
+            tolerations: self.tolerations.unwrap_or(by_default.tolerations),
+            speed: speed.unwrap_or(by_default.speed),
+            supports: self.supports.into_iter().flatten().collect(),
+            traits: self.traits.unwrap_or_default(),
+            storage_classes: self.storage_classes.unwrap_or(by_default.storage_classes),
+            runtime_class: self.runtime_class_name,
+            thresholds: OwnThresholds {
+                rtt: self.rtt_threshold_ms.map(|ms| Micros(ms.0 as u64)),
+                loss: self.loss_threshold_pct.map(|percent| Permille(percent.0 as u32)),
+            },
+            probes: endpoints(&self.probes.unwrap_or_default(), checks),
+            ..by_default
+        }
+    }
+
+    /// How a site is written that is defined so; without what the WAN is probed by.
+    pub(crate) fn of(site: &SiteDefinition) -> Self {
+        let is_of_liqo = site.is_of_liqo();
+        Self {
+            name: site.name.clone(),
+            kind: match site.kind {
+                SiteKind::Edge => Kind::Edge,
+                SiteKind::Cloud if is_of_liqo => Kind::Liqo,
+                SiteKind::Cloud => Kind::Cloud,
+            },
+            labels: Some(site.labels.clone()).filter(|labels| !labels.is_empty()),
+            cost_per_hour: site.cost.map(|cost| Decimal(cost.0 as i64)),
+            order: Some(Decimal(site.order.into())).filter(|order| order.0 > 0),
+            node_selector: Some(site.selector.iter().cloned().collect()),
+            tolerations: Some(site.tolerations.clone()),
+            runtime_class_name: site.runtime_class.clone(),
+            speed_factor: Some(Decimal(site.speed.0.into())),
+            supports: some_of(site.supports.iter()),
+            traits: some_of(site.traits.iter().cloned()),
+            storage_classes: Some(site.storage_classes.clone()).filter(|classes| is_of_liqo || !classes.is_empty()),
+            rtt_threshold_ms: site.thresholds.rtt.map(|rtt| Decimal(rtt.signed())),
+            loss_threshold_pct: site.thresholds.loss.map(|loss| Decimal(loss.0.into())),
+            probes: None,
+        }
+    }
+}
+
+/// A list that is written only if something is in it.
+pub(crate) fn some_of<T>(list: impl IntoIterator<Item = T>) -> Option<Vec<T>> {
+    Some(list.into_iter().collect()).filter(|list: &Vec<T>| !list.is_empty())
+}
+
+fn check_label(checks: &mut Checks<'_>, map: &str, key: &str, value: &str) {
+    if !is_label_key(key) {
+        checks.fault(map, format_args!("{key:?} is not a label key: `[domain/]name`"));
+    }
+    if !is_label_value(value) {
+        checks.fault(map, format_args!("{value:?} is not a label value: {LABEL}"));
+    }
+}
+
+fn check_toleration(checks: &mut Checks<'_>, at: &str, toleration: &Toleration<'_>) {
+    let (key, value) = (&*toleration.key, &*toleration.value);
+    let exists = toleration.operator == "Exists";
+    if !key.is_empty() && !is_label_key(key) {
+        checks.fault(at, format_args!("{key:?} is not a taint key: {LABEL}"));
+    }
+    if !is_label_value(value) {
+        checks.fault(at, format_args!("{value:?} is not a taint value: {LABEL}"));
+    }
+    if !["Equal", "Exists"].contains(&&*toleration.operator) {
+        checks.fault(
+            at,
+            format_args!("operator {:?} is not one of Equal, Exists", toleration.operator),
+        );
+    }
+    if !toleration.effect.is_empty() && !EFFECTS.contains(&&*toleration.effect) {
+        let effects = EFFECTS.join(", ");
+        checks.fault(
+            at,
+            format_args!("effect {:?} is not one of {effects}", toleration.effect),
+        );
+    }
+    if key.is_empty() && !exists {
+        checks.fault(at, "key may be empty only with operator Exists");
+    }
+    if exists && !value.is_empty() {
+        checks.fault(at, "value must be empty with operator Exists");
+    }
+}
+
+/// That this cannot be the name of an object of this kind.
+fn not_a_class(kind: &str, name: &str) -> String {
+    format!("{name:?} is not the name of a {kind}: lower-case letters, digits, `-` and `.`")
+}
+
+fn endpoints(probes: &[String], checks: &mut Checks<'_>) -> Vec<Endpoint> {
+    let mut endpoints = Vec::new();
+    for (i, probe) in probes.iter().enumerate() {
+        match Endpoint::parse(probe) {
+            Ok(endpoint) if endpoints.contains(&endpoint) => {
+                checks.fault(
+                    format_args!("probes[{i}]"),
+                    format_args!("\"{endpoint}\" is listed twice"),
+                );
+            }
+            Ok(endpoint) => endpoints.push(endpoint),
+            Err(error) => checks.fault(format_args!("probes[{i}]"), error),
+        }
+    }
+    endpoints
 }
 
 /// Whether these definitions make a fleet: names are unique and exactly one is the edge. `list` is where they stand.
-pub(crate) fn check_fleet<'s, 'd: 's>(
-    list: &Field<'_>,
-    sites: impl Iterator<Item = (&'s Field<'d>, &'s SiteDefinition)>,
+pub(crate) fn check_fleet<'s>(
+    list: &str,
+    sites: impl Iterator<Item = (&'s str, &'s SiteDefinition)>,
+    faults: &mut Vec<Fault>,
 ) {
     let mut names = HashSet::new();
     let mut edges = 0;
-    for (field, site) in sites {
+    for (at, site) in sites {
         if !names.insert(&site.name) {
-            field.fault(format!("the name {:?} is taken by an earlier site", site.name));
+            faults.push(Fault::new(
+                at,
+                format_args!("the name {:?} is taken by an earlier site", site.name),
+            ));
         }
         edges += usize::from(site.kind == SiteKind::Edge);
     }
     if edges != 1 {
-        list.fault(format!("has {edges} sites of kind edge; there must be exactly one"));
-    }
-}
-
-/// A string that the API server would accept where a placement puts it. One that it would not makes it refuse every pod
-/// placed there.
-fn label<'d>(field: &Field<'d>, what: &str, is_valid: impl FnOnce(&str) -> bool) -> Option<&'d str> {
-    let text = field.string()?;
-    if !is_valid(text) {
-        field.fault(format!(
-            "{text:?} is not {what}: letters, digits, `-`, `_` and `.`, at most 63"
-        ));
-        return None;
-    }
-    Some(text)
-}
-
-/// The name of a trait.
-fn trait_name(field: &Field<'_>) -> Option<String> {
-    let name = field.string()?;
-    if !traits::is_trait_name(name) {
-        field.fault(format!("{name:?} is not {}", traits::NAME));
-    }
-    Some(name.to_owned())
-}
-
-/// The name of a RuntimeClass.
-pub(super) fn runtime_class<'d>(field: &Field<'d>) -> Option<&'d str> {
-    let name = field.string()?;
-    if !is_subdomain(name) {
-        field.fault(format!(
-            "{name:?} is not the name of a RuntimeClass: lower-case letters, digits, `-` and `.`"
-        ));
-    }
-    Some(name)
-}
-
-fn selector_pair(key: &str, value: &Field<'_>) -> Option<(String, String)> {
-    if !is_label_key(key) {
-        value.fault("is not a label key: `[domain/]name`".into());
-    }
-    let value = label(value, "a label value", is_label_value)?;
-    Some((key.to_owned(), value.to_owned()))
-}
-
-fn default_toleration((key, value, effect): (&'static str, &'static str, &'static str)) -> Toleration<'static> {
-    Toleration {
-        key: key.into(),
-        operator: "Equal".into(),
-        value: value.into(),
-        effect: effect.into(),
-        seconds: None,
-    }
-}
-
-fn toleration(field: &Field<'_>) -> Option<Toleration<'static>> {
-    let [key, operator, value, effect] = field.object(["key", "operator", "value", "effect"])?;
-    let operator = operator
-        .word(&[("Equal", "Equal"), ("Exists", "Exists")])
-        .unwrap_or("Equal");
-    let stated_key = label(&key, "a taint key", |key| key.is_empty() || is_label_key(key));
-    let text = |text: Option<&str>| text.unwrap_or_default().to_owned().into();
-    let toleration = Toleration {
-        key: text(stated_key),
-        operator: operator.into(),
-        value: text(label(&value, "a taint value", is_label_value)),
-        effect: self::effect(&effect).unwrap_or_default().into(),
-        seconds: None,
-    };
-    if operator == "Equal" && (!key.is_present() || stated_key == Some("")) {
-        key.fault("may be empty only with operator Exists".into());
-    }
-    if operator == "Exists" && !toleration.value.is_empty() {
-        value.fault("must be empty with operator Exists".into());
-    }
-    Some(toleration)
-}
-
-pub(crate) fn effect(field: &Field<'_>) -> Option<&'static str> {
-    let effects = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
-    field.word(&effects.map(|effect| (effect, effect)))
-}
-
-fn ties(field: &Field<'_>, is_liqo: bool) -> Ties {
-    let tie = |field: Field<'_>| {
-        let tie = field.word(&Tie::BY_WORD)?;
-        if is_liqo && Tie::LOST_BY_LIQO.contains(&tie) {
-            field.fault(format!("{:?} does not survive offloading by Liqo", tie.as_str()));
-        }
-        Some(tie)
-    };
-    field.list().into_iter().flatten().filter_map(tie).collect()
-}
-
-fn storage_class(field: &Field<'_>) -> Option<String> {
-    let name = field.string()?;
-    if !is_subdomain(name) {
-        field.fault(format!(
-            "{name:?} is not the name of a StorageClass: lower-case letters, digits, `-` and `.`"
-        ));
-    }
-    Some(name.to_owned())
-}
-
-/// The definition that `kind` stands for when nothing else is said.
-fn by_default(name: &str, kind: Kind) -> SiteDefinition {
-    let (key, value) = kind.selector;
-    SiteDefinition {
-        name: name.to_owned(),
-        kind: kind.kind,
-        labels: BTreeMap::new(),
-        cost: None,
-        order: 0,
-        selector: vec![(key.to_owned(), value.to_owned())],
-        tolerations: kind.toleration.map(default_toleration).into_iter().collect(),
-        speed: Permille::ONE,
-        supports: Ties::default(),
-        traits: vec![],
-        storage_classes: kind.storage_class.map(str::to_owned).into_iter().collect(),
-        runtime_class: None,
-        thresholds: OwnThresholds::default(),
-        probes: vec![],
-        source: SiteSource::Config,
+        let message = format_args!("has {edges} sites of kind edge; there must be exactly one");
+        faults.push(Fault::new(list, message));
     }
 }
 
@@ -294,7 +301,7 @@ impl SiteDefinition {
 
     /// The site of the virtual nodes of one remote cluster of Liqo, called by its id.
     pub fn of_cluster(id: &str) -> Self {
-        let mut site = by_default(id, LIQO);
+        let mut site = Kind::Liqo.site(id);
         site.selector.insert(0, (REMOTE_CLUSTER_ID.to_owned(), id.to_owned()));
         site.source = SiteSource::Liqo;
         site
@@ -302,12 +309,12 @@ impl SiteDefinition {
 
     /// The site `edge` as nobody has changed it: nodes with the label `node.role/edge: "true"`.
     pub fn edge() -> Self {
-        by_default("edge", EDGE)
+        Kind::Edge.site("edge")
     }
 
     /// The site `cloud` as nobody has changed it: nodes with the label `node.role/cloud: "true"` and the taint
     /// `cloud=cloud:NoSchedule`.
     pub fn cloud() -> Self {
-        by_default("cloud", CLOUD)
+        Kind::Cloud.site("cloud")
     }
 }

@@ -5,23 +5,21 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::config::declaration::{Kind, Read};
-use crate::config::site_definition;
-use crate::config::site_definition::check_fleet;
-use crate::document;
-use crate::document::{Fault, Faults, Field};
-use crate::model::endpoint::Endpoint;
+use crate::config::site_definition::{self, check_fleet};
+use crate::document::{Fault, Faults};
 use crate::model::site::{SiteDefinition, SiteKind, SiteSource};
 
 /// A list of sites, sorted as a snapshot is: the edge first, then the clouds by name. Those that do not say their order have that
 /// of the list.
-impl Read for Vec<Arc<SiteDefinition>> {
-    fn read(&mut self, field: &Field<'_>, _: &Kind) {
-        if let Some(sites) = field.list() {
-            let order = |clouds: usize| u32::try_from(clouds).unwrap_or(u32::MAX);
-            *self = together(field, sites, order);
-        }
-    }
+pub(super) fn of_list(list: &Value, faults: &mut Vec<Fault>) -> Vec<Arc<SiteDefinition>> {
+    let sites = list.as_array().into_iter().flatten().enumerate();
+    let sites = sites.map(|(i, site)| (format!("sites[{i}]"), site));
+    let mut clouds = 0;
+    let next_order = |site: &SiteDefinition| {
+        clouds += u32::from(site.kind == SiteKind::Cloud);
+        clouds
+    };
+    together("sites", sites, next_order, faults)
 }
 
 /// Reads `spec` of Sites, by their names, as a list of sites.
@@ -29,24 +27,27 @@ impl Read for Vec<Arc<SiteDefinition>> {
 /// # Errors
 /// Every fault; its place begins with `Site NAME` or `Sites`.
 pub fn of_objects(objects: &BTreeMap<String, Value>) -> Result<Vec<Arc<SiteDefinition>>, Faults> {
-    let named = objects.iter().map(|(name, spec)| {
-        let mut spec = spec.clone();
-        if let Some(fields) = spec.as_object_mut() {
-            fields.insert("name".to_owned(), name.as_str().into());
-        }
-        (name.clone(), spec)
-    });
-    document::read(&Value::Object(named.collect()), |root| {
-        let root = root.called("Sites");
-        let fields = root.entries()?;
-        let fields = fields.into_iter().map(|(name, field)| field.called(&place(name)));
-        // By their names, for nothing else orders objects.
-        let mut sites = together(&root, fields.collect(), |_| 0);
-        sites
-            .iter_mut()
-            .for_each(|site| Arc::make_mut(site).source = SiteSource::Object);
-        Some(sites)
-    })
+    let named: Vec<_> = objects
+        .iter()
+        .map(|(name, spec)| {
+            let mut spec = spec.clone();
+            if let Some(fields) = spec.as_object_mut() {
+                fields.insert("name".to_owned(), name.as_str().into());
+            }
+            (place(name), spec)
+        })
+        .collect();
+    let mut faults = vec![];
+    let named = named.iter().map(|(place, spec)| (place.clone(), spec));
+    // By their names, for nothing else orders objects.
+    let mut sites = together("Sites", named, |_| 0, &mut faults);
+    if !faults.is_empty() {
+        return Err(Faults(faults));
+    }
+    sites
+        .iter_mut()
+        .for_each(|site| Arc::make_mut(site).source = SiteSource::Object);
+    Ok(sites)
 }
 
 /// Sites that an operator defines, with those that were discovered beside them, in the order of a snapshot; and the clusters that
@@ -63,9 +64,6 @@ pub struct Merged {
 /// names it, is that cluster's: what it does not state is as it was discovered. A cluster has no site of its own where its nodes
 /// would be of another site as well, or its name is taken.
 pub fn with_discovered(defined: &[Arc<SiteDefinition>], discovered: &[Arc<SiteDefinition>]) -> Merged {
-    let holds = |outer: &SiteDefinition, inner: &SiteDefinition| {
-        inner.selector.iter().all(|pair| outer.selector.contains(pair))
-    };
     let mut merged = Merged {
         sites: defined.to_vec(),
         left_out: vec![],
@@ -140,67 +138,48 @@ pub fn refusal(name: &str, faults: &Faults) -> String {
     }
 }
 
-/// These sites; `order` is that of a cloud that does not say it, by how many clouds are before it.
-fn together(list: &Field<'_>, fields: Vec<Field<'_>>, order: impl Fn(usize) -> u32) -> Vec<Arc<SiteDefinition>> {
-    let mut clouds = 0;
+/// Reads these sites, each by its path. A cloud that does not say its order has what `next_order` gave for the site before it.
+fn together<'v>(
+    list: &str,
+    written: impl Iterator<Item = (String, &'v Value)>,
+    mut next_order: impl FnMut(&SiteDefinition) -> u32,
+    faults: &mut Vec<Fault>,
+) -> Vec<Arc<SiteDefinition>> {
+    let mut order = 0;
     let mut sites = vec![];
-    for field in fields {
-        if let Some(site) = site(&field, order(clouds)) {
-            clouds += usize::from(site.kind == SiteKind::Cloud);
-            sites.push((site, field));
+    for (at, site) in written {
+        if let Some(site) = site_definition::read(site, order, &at, faults) {
+            order = next_order(&site);
+            sites.push((at, site));
         }
     }
-    check_fleet(list, sites.iter().map(|(site, field)| (field, site)));
-    for (i, (later, field)) in sites.iter().enumerate() {
-        for (earlier, _) in &sites[..i] {
-            check_apart(earlier, later, field);
-        }
+    check_fleet(list, sites.iter().map(|(at, site)| (&**at, site)), faults);
+    for (i, (at, later)) in sites.iter().enumerate() {
+        let relations = sites[..i].iter().filter_map(|(_, earlier)| overlap(earlier, later));
+        faults.extend(relations.map(|message| Fault::new(at, message)));
     }
-    let mut sites: Vec<_> = sites.into_iter().map(|(site, _)| Arc::new(site)).collect();
+    let mut sites: Vec<_> = sites.into_iter().map(|(_, site)| Arc::new(site)).collect();
     sites.sort_by(|a, b| a.order().cmp(&b.order()));
     sites
 }
 
-fn site(field: &Field<'_>, order: u32) -> Option<SiteDefinition> {
-    let (defined, [probes]) = field.object_with(site_definition::FIELDS, ["probes"], &[])?;
-    let definition = site_definition::read(defined, order);
-    let mut endpoints = Vec::new();
-    for field in probes.list().into_iter().flatten() {
-        match field.string().map(Endpoint::parse) {
-            Some(Ok(endpoint)) if endpoints.contains(&endpoint) => {
-                field.fault(format!("\"{endpoint}\" is listed twice"))
-            }
-            Some(Ok(endpoint)) => endpoints.push(endpoint),
-            Some(Err(error)) => field.fault(error.to_string()),
-            None => {}
-        }
-    }
-    let definition = definition?;
-    if definition.kind == SiteKind::Edge && probes.is_present() {
-        probes.fault("is not for the edge site, which no WAN leads to".into());
-    }
-    Some(SiteDefinition {
-        probes: endpoints,
-        ..definition
-    })
-}
-
-/// A node belongs to the site whose whole selector it carries, so no selector may hold all of another's.
-fn check_apart(earlier: &SiteDefinition, later: &SiteDefinition, field: &Field<'_>) {
-    let holds = |outer: &SiteDefinition, inner: &SiteDefinition| {
-        inner.selector.iter().all(|pair| outer.selector.contains(pair))
-    };
-    let (contains, is_contained) = (holds(later, earlier), holds(earlier, later));
-    let relation = match (contains, is_contained) {
+/// Whether every node of the one is of the other as well: no selector may hold all of another's.
+fn overlap(earlier: &SiteDefinition, later: &SiteDefinition) -> Option<String> {
+    let relation = match (holds(later, earlier), holds(earlier, later)) {
         (true, true) => "is that of",
         (true, false) => "contains that of",
         (false, true) => "is contained in that of",
-        (false, false) => return,
+        (false, false) => return None,
     };
-    field.fault(format!(
+    Some(format!(
         "the nodeSelector of {:?} {relation} {:?}: nodes would belong to both",
         later.name, earlier.name
-    ));
+    ))
+}
+
+/// Whether the selector of the one has all labels of the other's.
+fn holds(outer: &SiteDefinition, inner: &SiteDefinition) -> bool {
+    inner.selector.iter().all(|pair| outer.selector.contains(pair))
 }
 
 #[cfg(test)]
@@ -209,6 +188,7 @@ mod tests {
 
     use super::*;
     use crate::config::Config;
+    use crate::model::endpoint::Endpoint;
 
     fn read(sites: Value) -> Result<Config, Vec<String>> {
         Config::read(&json!({"sites": sites})).map_err(|faults| faults.0.iter().map(ToString::to_string).collect())
@@ -253,14 +233,13 @@ mod tests {
         assert_eq!(
             read(json!([
                 {"name": "edge", "kind": "edge", "rttThresholdMs": 5, "runtimeClassName": "A"},
-                {"name": "c", "kind": "cloud", "rttThresholdMs": 0, "lossThresholdPct": 101},
+                {"name": "c", "kind": "cloud", "lossThresholdPct": 101},
             ]))
             .unwrap_err(),
             [
                 "sites[0].runtimeClassName: \"A\" is not the name of a RuntimeClass: lower-case letters, digits, `-` and `.`",
-                "sites[0].rttThresholdMs: is not for the edge site, which no WAN leads to",
-                "sites[1].rttThresholdMs: 0 is not a number from 0.001 to 60000 with at most three decimals",
-                "sites[1].lossThresholdPct: 101 is not a percentage from 0.1 to 100 with at most one decimal",
+                "sites[0].rttThresholdMs: is for a cloud, and not for the edge site",
+                "sites[1].lossThresholdPct: 101 is not a number from 0.1 to 100 with at most one decimal",
             ]
         );
     }
@@ -304,12 +283,11 @@ mod tests {
             ]))
             .unwrap_err(),
             [
-                "sites[0].labels[\"a b\"]: is not a label key: `[domain/]name`",
-                "sites[0].labels.d: \"-\" is not a label value: letters, digits, `-`, `_` and `.`, at most 63",
-                "sites[0].order: is not for the edge site, which is no cloud to choose",
-                "sites[1].costPerHour: -1 is not a number from 0 to 1000000 with at most six decimals",
-                "sites[1].order: 0.5 is not a whole number from 0 to 1000000",
-                "sites[2].costPerHour: 1e-7 is not a number from 0 to 1000000 with at most six decimals",
+                "sites[0].labels: \"a b\" is not a label key: `[domain/]name`",
+                "sites[0].labels: \"-\" is not a label value: letters, digits, `-`, `_` and `.`, at most 63",
+                "sites[0].order: is for a cloud, and not for the edge site",
+                "sites[1].costPerHour: -1 is not a number from 0 to 1000000 with at most 6 decimals",
+                "sites[2].costPerHour: 0.0000001 is not a number from 0 to 1000000 with at most 6 decimals",
             ]
         );
     }
@@ -408,11 +386,12 @@ mod tests {
     fn every_fault_of_the_sites_is_named() {
         assert_eq!(
             read(json!([
-                {"name": "a", "kind": "cloud", "probes": ["a:6443", "icmp://a", "icmp://a", 7]},
+                {"name": "a", "kind": "cloud", "probes": ["a:6443", "icmp://a", "icmp://a"]},
                 {"name": "a", "kind": "cloud", "nodeSelector": {"node.role/cloud": "true", "zone": "b"}},
                 {"name": "c", "kind": "cloud"},
-                {"name": "d", "kind": "edge", "probes": [], "wan": {}},
-                {"name": "e", "kind": "edge", "nodeSelector": {"e": "e"}},
+                {"name": "d", "kind": "edge", "wan": {}},
+                {"name": "e", "kind": "edge", "nodeSelector": {"e": "e"}, "probes": []},
+                {"name": "g", "kind": "cloud", "probes": ["icmp://a", 7]},
                 {"kind": "moon"},
                 {"name": "f", "kind": "cloud", "nodeSelector": {"zone": "b"}},
             ]))
@@ -421,18 +400,17 @@ mod tests {
                 "sites[0].probes[0]: \"a:6443\" is not a WAN endpoint: it begins with none of the schemes; allowed are \
                  icmp://host, tcp://host:port and https://host[:port][/path], an IPv6 address in brackets",
                 "sites[0].probes[2]: \"icmp://a\" is listed twice",
-                "sites[0].probes[3]: 7 is not a string",
-                "sites[3].wan: is not a field here; there are name, kind, labels, costPerHour, order, nodeSelector, tolerations, runtimeClassName, \
-                 speedFactor, supports, traits, storageClasses, rttThresholdMs, lossThresholdPct, probes",
-                "sites[3].probes: is not for the edge site, which no WAN leads to",
-                "sites[5].name: is missing",
-                "sites[5].kind: \"moon\" is not one of edge, cloud, liqo",
+                "sites[3].wan: unknown field `wan`, expected one of `name`, `kind`, `labels`, `costPerHour`, `order`, `nodeSelector`, \
+                 `tolerations`, `runtimeClassName`, `speedFactor`, `supports`, `traits`, `storageClasses`, `rttThresholdMs`, \
+                 `lossThresholdPct`, `probes`",
+                "sites[4].probes: is for a cloud, and not for the edge site",
+                "sites[5].probes[1]: invalid type: integer `7`, expected a string",
+                "sites[6].kind: unknown variant `moon`, expected one of `edge`, `cloud`, `liqo`",
                 "sites[1]: the name \"a\" is taken by an earlier site",
-                "sites: has 2 sites of kind edge; there must be exactly one",
                 "sites[1]: the nodeSelector of \"a\" contains that of \"a\": nodes would belong to both",
                 "sites[2]: the nodeSelector of \"c\" is that of \"a\": nodes would belong to both",
                 "sites[2]: the nodeSelector of \"c\" is contained in that of \"a\": nodes would belong to both",
-                "sites[6]: the nodeSelector of \"f\" is contained in that of \"a\": nodes would belong to both",
+                "sites[7]: the nodeSelector of \"f\" is contained in that of \"a\": nodes would belong to both",
             ]
         );
         assert_eq!(

@@ -7,6 +7,8 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 /// Labels of a node, sorted by key. Clones share them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Labels(Arc<[(Box<str>, Box<str>)]>);
@@ -301,15 +303,20 @@ pub fn is_label_value(value: &str) -> bool {
 }
 
 /// A taint of a node.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Taint {
     /// Key.
     pub key: Box<str>,
     /// Value; often empty.
+    #[serde(default, skip_serializing_if = "str::is_empty")]
     pub value: Box<str>,
     /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
     pub effect: Box<str>,
 }
+
+/// What a taint may do.
+pub const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
 impl Taint {
     /// Whether an untolerated taint of this effect keeps a pod from the node.
@@ -346,18 +353,28 @@ impl Taint {
 }
 
 /// A toleration, of a pod or added with a site's placement.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Toleration<'a> {
     /// Key; empty with `Exists` tolerates every taint.
+    #[serde(skip_serializing_if = "str::is_empty")]
     pub key: Cow<'a, str>,
     /// `Equal` (also when empty) or `Exists`; `Lt` and `Gt` are alpha in Kubernetes and tolerate nothing here.
+    #[serde(default = "equal", skip_serializing_if = "str::is_empty")]
     pub operator: Cow<'a, str>,
     /// Value for `Equal`.
+    #[serde(skip_serializing_if = "str::is_empty")]
     pub value: Cow<'a, str>,
     /// Effect; empty means every effect.
+    #[serde(skip_serializing_if = "str::is_empty")]
     pub effect: Cow<'a, str>,
-    /// How long a `NoExecute` taint is tolerated; `None` means for ever.
+    /// How long a `NoExecute` taint is tolerated; `None` means for ever. A site states none.
+    #[serde(skip)]
     pub seconds: Option<i64>,
+}
+
+fn equal() -> Cow<'static, str> {
+    "Equal".into()
 }
 
 impl Toleration<'_> {

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::site::SiteDefinition;
 use crate::units::{Micros, Moment};
 use crate::words;
@@ -54,6 +56,13 @@ words! {
     }
 }
 
+/// Of one that is stated, if nothing else is said.
+impl Default for OffloadingPhase {
+    fn default() -> Self {
+        Self::Accepted
+    }
+}
+
 impl OffloadingPhase {
     /// Whether nothing has to be done for it to pass.
     pub const fn is_passing(self) -> bool {
@@ -76,10 +85,13 @@ words! {
 }
 
 /// The offloading of one namespace.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Offloading {
     /// What its NamespaceOffloading states; `None` where there is none.
-    pub stated: Option<(Strategy, OffloadingPhase)>,
+    pub strategy: Option<Strategy>,
+    /// How far it has come as a whole, where one is stated.
+    pub phase: OffloadingPhase,
     /// How far it has come at each cluster that it is mapped to, by cluster id.
     pub clusters: BTreeMap<Box<str>, OffloadingPhase>,
 }
@@ -87,7 +99,7 @@ pub struct Offloading {
 impl Offloading {
     /// How far it has come at this cluster.
     fn phase(&self, cluster: &str) -> OffloadingPhase {
-        let stated = self.stated.map_or(OffloadingPhase::None, |(_, phase)| phase);
+        let stated = self.strategy.map_or(OffloadingPhase::None, |_| self.phase);
         match self.clusters.get(cluster) {
             Some(OffloadingPhase::Accepted) if stated == OffloadingPhase::Terminating => stated,
             Some(mapped) => *mapped,
@@ -98,12 +110,19 @@ impl Offloading {
 }
 
 /// The offloading of all namespaces, while Liqo is in use.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Offloadings {
     /// Whether all was listed; until then, and where it may not be, nothing is known of any.
+    #[serde(rename = "known", default = "yes")]
     pub is_known: bool,
     /// That of each that has any, by name.
+    #[serde(default)]
     pub namespaces: BTreeMap<Box<str>, Offloading>,
+}
+
+fn yes() -> bool {
+    true
 }
 
 impl Offloadings {
@@ -119,9 +138,10 @@ impl Offloadings {
     /// Whether the pods of this namespace may run on virtual nodes only. Once the offloading is being deleted, Liqo's webhook leaves
     /// them alone.
     pub fn is_remote(&self, namespace: &str) -> bool {
-        let stated = self.namespaces.get(namespace).and_then(|offloading| offloading.stated);
-        let is_remote = |(strategy, phase)| strategy == Strategy::Remote && phase != OffloadingPhase::Terminating;
-        self.is_known && stated.is_some_and(is_remote)
+        let is_remote = |offloading: &Offloading| {
+            offloading.strategy == Some(Strategy::Remote) && offloading.phase != OffloadingPhase::Terminating
+        };
+        self.is_known && self.namespaces.get(namespace).is_some_and(is_remote)
     }
 }
 
@@ -169,7 +189,8 @@ mod tests {
     fn offloading(stated: Option<(Strategy, OffloadingPhase)>, mapped: &[(&str, OffloadingPhase)]) -> Offloading {
         let clusters = mapped.iter().map(|(cluster, phase)| ((*cluster).into(), *phase));
         Offloading {
-            stated,
+            strategy: stated.map(|(strategy, _)| strategy),
+            phase: stated.map_or(OffloadingPhase::Accepted, |(_, phase)| phase),
             clusters: clusters.collect(),
         }
     }

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use serde::Deserialize;
+
 /// The key of the namespaces that are not listed: no namespace can be called so.
 pub const OTHERS: &str = "*";
 
 /// The highest SLO priority that counts in a namespace, where it is capped.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 pub struct PriorityCaps(BTreeMap<Box<str>, u8>);
 
 impl PriorityCaps {
@@ -18,18 +20,13 @@ impl PriorityCaps {
 }
 
 /// The caps by namespace, or by [`OTHERS`].
-impl<T: Into<Box<str>>> Extend<(T, u8)> for PriorityCaps {
-    fn extend<I: IntoIterator<Item = (T, u8)>>(&mut self, caps: I) {
-        self.0
-            .extend(caps.into_iter().map(|(namespace, cap)| (namespace.into(), cap)));
-    }
-}
-
 impl<T: Into<Box<str>>, const N: usize> From<[(T, u8); N]> for PriorityCaps {
     fn from(caps: [(T, u8); N]) -> Self {
-        let mut these = Self::default();
-        these.extend(caps);
-        these
+        Self(
+            caps.into_iter()
+                .map(|(namespace, cap)| (namespace.into(), cap))
+                .collect(),
+        )
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serde_json::Value;
+use serde::{Deserialize, Serialize};
 
 use crate::units::{Micros, Moment};
 use crate::words;
@@ -19,7 +19,8 @@ words! {
 }
 
 /// A score in millionths, so that every replica and every build compares alike.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "f64", into = "f64")]
 pub struct Score(pub i64);
 
 impl Score {
@@ -39,9 +40,18 @@ impl Score {
     }
 }
 
-impl From<Score> for Value {
+impl From<Score> for f64 {
     fn from(score: Score) -> Self {
-        score.as_f64().into()
+        score.as_f64()
+    }
+}
+
+impl TryFrom<f64> for Score {
+    type Error = String;
+
+    fn try_from(number: f64) -> Result<Self, String> {
+        let [least, most] = [-Self::MAX, Self::MAX];
+        Self::of(number).ok_or_else(|| format!("{number} is not a number from {least} to {most}"))
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use crate::excerpt::{LONGEST_NAME, excerpt};
 use crate::keys::Keys;
 use crate::model::constraints::is_subdomain;
@@ -30,7 +32,7 @@ impl Class {
 }
 
 /// A value per class.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 pub struct PerClass<T>(pub [T; 3]);
 
 impl<T> std::ops::Index<Class> for PerClass<T> {
@@ -43,6 +45,39 @@ impl<T> std::ops::Index<Class> for PerClass<T> {
 impl<T> std::ops::IndexMut<Class> for PerClass<T> {
     fn index_mut(&mut self, class: Class) -> &mut T {
         &mut self.0[class as usize]
+    }
+}
+
+/// What a document states of some classes.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ByClass<T> {
+    latency: Option<T>,
+    throughput: Option<T>,
+    batch: Option<T>,
+}
+
+impl<T> ByClass<T> {
+    /// What is stated of each.
+    pub fn stated(self) -> PerClass<Option<T>> {
+        PerClass([self.latency, self.throughput, self.batch])
+    }
+}
+
+impl<T> From<PerClass<Option<T>>> for ByClass<T> {
+    fn from(PerClass([latency, throughput, batch]): PerClass<Option<T>>) -> Self {
+        Self {
+            latency,
+            throughput,
+            batch,
+        }
+    }
+}
+
+impl<T> PerClass<T> {
+    /// What is made of each.
+    pub fn map<U>(self, change: impl FnMut(T) -> U) -> PerClass<U> {
+        PerClass(self.0.map(change))
     }
 }
 
@@ -69,6 +104,10 @@ impl Slo {
 
     /// The priority from which a pod takes a cloud that is merely better, not good enough.
     pub const HIGH_PRIORITY: u8 = 7;
+
+    pub(crate) fn default_priority() -> u8 {
+        Self::DEFAULT_PRIORITY
+    }
 
     /// Whether it states a deadline or a target.
     pub fn has_time_bound(&self) -> bool {

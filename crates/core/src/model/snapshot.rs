@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::claims::Claims;
 use super::link::Link;
 use super::liqo::{ApiServerStatus, OffloadingPhase, Offloadings, REMOTE_CLUSTER_ID};
@@ -10,7 +12,7 @@ use super::node::Node;
 use super::remote_room::FullFrom;
 use super::scores::Profiles;
 use super::site::{SiteDefinition, SiteKind};
-use super::slo::{Class, PerClass};
+use super::slo::{Class, PerClass, Slo};
 use super::volumes::Volumes;
 use crate::resources::Amounts;
 use crate::units::{Bytes, Micros, Millicores, Moment};
@@ -74,25 +76,6 @@ impl Snapshot {
     /// How many nodes a pod's constraints are compared with.
     pub fn node_count(&self) -> usize {
         self.sites.iter().map(|site| site.nodes.len()).sum()
-    }
-
-    /// The same, every part of it `by` younger. Cost: does not copy nodes.
-    pub fn younger(&self, by: Micros) -> Snapshot {
-        let shift = |moment: Moment| moment.after(by);
-        let mut snapshot = self.clone();
-        snapshot.kubernetes_as_of = shift(self.kubernetes_as_of);
-        for link in snapshot.sites.iter_mut().filter_map(|site| site.link.as_mut()) {
-            link.as_of = shift(link.as_of);
-        }
-        if !snapshot.profiles.is_empty() {
-            for profile in Arc::make_mut(&mut snapshot.profiles).values_mut() {
-                let profile = Arc::make_mut(profile);
-                for score in profile.sites.values_mut() {
-                    score.as_of = shift(score.as_of);
-                }
-            }
-        }
-        snapshot
     }
 }
 
@@ -249,14 +232,18 @@ impl ByController<u64> {
 }
 
 /// Pods of one class and priority that are not running yet at a site.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct QueueGroup {
     /// Their class.
     pub class: Class,
     /// Their `spec.priority`.
+    #[serde(default)]
     pub priority: i32,
     /// Their SLO priority.
+    #[serde(default = "Slo::default_priority")]
     pub slo_priority: u8,
     /// How many wait for room.
+    #[serde(default)]
     pub waiting: u64,
 }

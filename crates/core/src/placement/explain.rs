@@ -1,9 +1,10 @@
 //! The numbers behind a verdict as compact JSON, for the `explain` annotation and for people.
 
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::config::Explain;
+use crate::model::scores::Score;
 use crate::placement::verdict::{Assessment, Verdict};
 
 /// The most a short explanation takes on the pod.
@@ -73,7 +74,7 @@ struct Brief {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     no: Vec<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    score: Option<Value>,
+    score: Option<Score>,
 }
 
 fn brief(assessment: &Assessment<'_>) -> Brief {
@@ -83,7 +84,7 @@ fn brief(assessment: &Assessment<'_>) -> Brief {
         fit: assessment.fitting.len(),
         headroom: Some(assessment.headroom).filter(|nodes| *nodes > 0),
         no: refusals.map(|refusal| refusal.code.as_str()).collect(),
-        score: assessment.score.map(Value::from),
+        score: assessment.score,
     }
 }
 
@@ -96,7 +97,7 @@ fn full(assessment: &Assessment<'_>) -> Value {
         entry.insert("headroomNodes".into(), assessment.headroom.into());
     }
     if let Some(score) = assessment.score {
-        entry.insert("score".into(), score.into());
+        entry.insert("score".into(), json!(score));
     }
     entry.insert("refusals".into(), refusals.collect::<Map<_, _>>().into());
     entry.into()

@@ -20,7 +20,6 @@ use crate::model::snapshot::Site;
 use crate::placement::explain::explain;
 use crate::placement::verdict::{Action, Reason, Verdict};
 use crate::wire::pod::{Pod, StringMap};
-use crate::wire::toleration;
 
 /// What identifies one decision: when it was made, and its random id.
 #[derive(Debug, Clone)]
@@ -220,7 +219,7 @@ fn tolerate(pod: &Pod<'_>, site: &Site, operations: &mut Vec<PatchOperation>) {
         .tolerations
         .iter()
         .filter(missing)
-        .map(toleration)
+        .map(|wanted| json!(wanted))
         .collect();
     if missing.is_empty() {
         return;

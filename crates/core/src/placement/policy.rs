@@ -10,10 +10,10 @@ mod selector;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use serde::Deserialize;
 use serde_json::Value;
 
-use crate::document;
-use crate::document::{Faults, Field};
+use crate::document::{self, Checks, Decimal, Faults};
 use crate::keys::Keys;
 use crate::model::selector::Selector;
 use crate::model::site_restriction::{self, Demand};
@@ -23,6 +23,7 @@ use crate::wire::pod::Pod;
 
 pub use namespace::{MAX_POLICIES, NamespacePolicies};
 pub use refused::{Instead, Refused};
+use selector::LabelSelector;
 pub use selector::MAX_SELECTOR_BYTES;
 
 /// The annotation under the prefix of SLOs that has the sites of a policy.
@@ -60,75 +61,71 @@ impl Policy {
     }
 
     fn read_whole(spec: &Value) -> Result<Self, Faults> {
-        document::read(spec, |spec| {
-            let [selector, precedence, slo] = spec.called("spec").object(["selector", "precedence", "slo"])?;
-            let (selector, slo) = (selector::read(&selector.required()), read_slo(&slo.required()));
+        let spec: Spec = document::parse(spec, "spec")?;
+        document::checked("spec", |checks| {
             Some(Self {
-                precedence: precedence.integer(-MAX_PRECEDENCE..=MAX_PRECEDENCE).unwrap_or(0),
-                selector: selector?,
-                slo: slo?,
+                precedence: spec.precedence.map_or(0, |precedence| precedence.0),
+                selector: spec.selector.selector("selector", checks),
+                slo: spec.slo.annotations(checks),
             })
         })
     }
 }
 
-fn read_slo(slo: &Field<'_>) -> Option<Vec<(&'static str, String)>> {
-    let [class, deadline, target, priority, offload, sites, traits, profile] = slo.object([
-        "class",
-        "deadlineMs",
-        "latencyTargetMs",
-        "priority",
-        "offloadAllowed",
-        "sites",
-        "traits",
-        "profile",
-    ])?;
-    let class = class.required().word(&Class::BY_WORD).map(Class::as_str);
-    let millis = |field: &Field<'_>| field.integer(1..=MAX_MILLIS as i64).map(|ms| ms.to_string());
-    let fields = [
-        ("class", class.map(str::to_owned)),
-        ("deadlineMs", millis(&deadline)),
-        ("latencyTargetMs", millis(&target)),
-        (
-            "priority",
-            priority.integer(0..=10).map(|priority| priority.to_string()),
-        ),
-        ("offloadAllowed", offload.boolean().map(|allowed| allowed.to_string())),
-        // Beside what the pod says itself: both hold.
-        (POLICY_SITES, read_sites(&sites).map(str::to_owned)),
-        (POLICY_TRAITS, read_traits(&traits).map(str::to_owned)),
-        ("profile", read_profile(&profile).map(str::to_owned)),
-    ];
-    Some(
-        fields
-            .into_iter()
-            .filter_map(|(name, value)| Some((name, value?)))
-            .collect(),
-    )
+/// `spec` of an SloPolicy.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Spec {
+    selector: LabelSelector,
+    precedence: Option<Decimal<0, { -MAX_PRECEDENCE }, MAX_PRECEDENCE>>,
+    slo: SloDefaults,
 }
 
-fn read_sites<'d>(field: &Field<'d>) -> Option<&'d str> {
-    let text = field.string()?;
-    if Demand::parse(text).is_none() {
-        field.fault(format!("{text:?} is not {}", site_restriction::ALLOWED));
-    }
-    Some(text)
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct SloDefaults {
+    class: Class,
+    deadline_ms: Option<Decimal<0, 1, { MAX_MILLIS as i64 }>>,
+    latency_target_ms: Option<Decimal<0, 1, { MAX_MILLIS as i64 }>>,
+    priority: Option<Decimal<0, 0, 10>>,
+    offload_allowed: Option<bool>,
+    sites: Option<String>,
+    traits: Option<String>,
+    profile: Option<String>,
 }
 
-fn read_traits<'d>(field: &Field<'d>) -> Option<&'d str> {
-    let text = field.string()?;
-    if Traits::parse(text).is_none() {
-        field.fault(format!("{text:?} is not {}", traits::ALLOWED));
+impl SloDefaults {
+    /// The annotations that say the same.
+    fn annotations(self, checks: &mut Checks<'_>) -> Vec<(&'static str, String)> {
+        if let Some(text) = self.sites.as_ref().filter(|text| Demand::parse(text).is_none()) {
+            checks.fault(
+                "slo.sites",
+                format_args!("{text:?} is not {}", site_restriction::ALLOWED),
+            );
+        }
+        if let Some(text) = self.traits.as_ref().filter(|text| Traits::parse(text).is_none()) {
+            checks.fault("slo.traits", format_args!("{text:?} is not {}", traits::ALLOWED));
+        }
+        if let Some(name) = self.profile.as_ref().filter(|name| !slo::is_profile_name(name)) {
+            checks.fault("slo.profile", format_args!("{name:?} is not {}", slo::PROFILE_NAME));
+        }
+        let fields = [
+            ("class", Some(self.class.as_str().to_owned())),
+            ("deadlineMs", self.deadline_ms.map(|ms| ms.0.to_string())),
+            ("latencyTargetMs", self.latency_target_ms.map(|ms| ms.0.to_string())),
+            ("priority", self.priority.map(|priority| priority.0.to_string())),
+            (
+                "offloadAllowed",
+                self.offload_allowed.map(|allowed| allowed.to_string()),
+            ),
+            // Beside what the pod says itself: both hold.
+            (POLICY_SITES, self.sites),
+            (POLICY_TRAITS, self.traits),
+            ("profile", self.profile),
+        ];
+        let stated = fields.into_iter().filter_map(|(name, value)| Some((name, value?)));
+        stated.collect()
     }
-    Some(text)
-}
-
-fn read_profile<'d>(field: &Field<'d>) -> Option<&'d str> {
-    let name = field.string()?;
-    if !slo::is_profile_name(name) {
-        field.fault(format!("{name:?} is not {}", slo::PROFILE_NAME));
-    }
-    Some(name)
 }
 
 /// An SloPolicy as it was seen.

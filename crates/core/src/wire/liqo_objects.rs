@@ -34,7 +34,8 @@ impl LiqoObjects {
     pub fn facts(&self, now: Now) -> Liqo {
         let mut namespaces = BTreeMap::<Box<str>, Offloading>::new();
         for (namespace, offloading) in &self.offloadings {
-            namespaces.entry(namespace.clone()).or_default().stated = Some((offloading.strategy, offloading.phase));
+            let known = namespaces.entry(namespace.clone()).or_default();
+            (known.strategy, known.phase) = (Some(offloading.strategy), offloading.phase);
         }
         for map in &self.maps {
             for (namespace, phase) in &map.namespaces {

@@ -27,7 +27,7 @@ use fields::{Constraints, Container, NodeSelectorRequirement, Resources, Spec, U
 
 pub use decided::ObservedDecision;
 pub(in crate::wire) use fields::Condition;
-pub(crate) use fields::NodeSelector;
+pub(crate) use fields::{NodeSelector, NodeSelectorTerm};
 pub use fields::{Pod, StringMap, Text};
 pub use record::read_record;
 
@@ -514,15 +514,20 @@ impl<'a> Spec<'a> {
 impl<'a> NodeSelector<'a> {
     /// Its terms, one of which must match.
     pub(crate) fn terms(&self) -> impl Iterator<Item = Term<'a>> {
+        self.node_selector_terms.iter().flatten().map(NodeSelectorTerm::term)
+    }
+}
+
+impl<'a> NodeSelectorTerm<'a> {
+    pub(crate) fn term(&self) -> Term<'a> {
         let requirements = |list: &Option<Vec<NodeSelectorRequirement<'a>>>, build: RequirementBuilder<'a>| {
             let requirements = list.iter().flatten();
             requirements.map(|requirement| requirement.build(build)).collect()
         };
-        let terms = self.node_selector_terms.iter().flatten();
-        terms.map(move |term| Term {
-            expressions: requirements(&term.match_expressions, Requirement::on_label),
-            fields: requirements(&term.match_fields, Requirement::on_field),
-        })
+        Term {
+            expressions: requirements(&self.match_expressions, Requirement::on_label),
+            fields: requirements(&self.match_fields, Requirement::on_field),
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use edgeward_core::document::{Fault, Faults, Field};
+use crate::document::{Fault, Faults, Field};
 use edgeward_core::units::{Micros, Moment};
 use edgeward_profiles::profile::{By, Source};
 use edgeward_profiles::{Profile, Series};

@@ -8,8 +8,8 @@ mod workload;
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use crate::document::{self, Fault, Faults, Field};
 use edgeward_core::config::Config;
-use edgeward_core::document::{self, Fault, Faults, Field};
 use edgeward_core::model::constraints::Taint;
 use edgeward_core::model::node::Node;
 use edgeward_core::model::site::SiteDefinition;

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use edgeward_core::document::{self, Field};
+use crate::document::{self, Field};
 use edgeward_core::model::slo::Class;
 use edgeward_core::units::{Micros, Quantity};
 use edgeward_core::wire::pod::Pod;

@@ -287,7 +287,7 @@ fn a_pod_that_fits_nowhere_waits_for_room() {
     };
     fixture.cache.configure(&config);
     assert_eq!(slo_priorities(&mut fixture), BTreeSet::from([3]), "it is not listed");
-    config.priority_caps.extend([("shop", 4)]);
+    config.priority_caps = crate::model::priority_caps::PriorityCaps::from([("shop", 4)]);
     fixture.cache.configure(&config);
     assert_eq!(slo_priorities(&mut fixture), BTreeSet::from([4]));
     // A namespace that leaves takes its pods out of the queues.

@@ -18,7 +18,8 @@ fn config() -> Arc<Config> {
 /// What Liqo says of the namespace `shop` and the cluster `far`.
 fn says(strategy: Strategy, phase: OffloadingPhase, cluster: RemoteCluster) -> Change {
     let offloading = Offloading {
-        stated: Some((strategy, phase)),
+        strategy: Some(strategy),
+        phase,
         clusters: [("far".into(), phase)].into(),
     };
     Change::Liqo(Some(Arc::new(Liqo {

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{MAX_PRECEDENCE, POLICY_SITES, POLICY_TRAITS, Policy, Seen, selector};
+use super::{MAX_PRECEDENCE, POLICY_SITES, POLICY_TRAITS, Policy, Seen};
 use crate::document::{self, Faults};
 use crate::model::site_restriction::Demand;
 use crate::model::traits::Traits;
+use crate::placement::policy::selector::LabelSelector;
 
 /// Why a policy does not count as it is, and what counts instead.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -87,7 +88,8 @@ impl Instead {
     /// which pods it selects. Without a readable precedence nobody can say whether these count or those of another: it comes first,
     /// and its pods may run nowhere.
     fn of_restrictions(spec: &Value) -> Option<Self> {
-        let selector = document::read(&spec["selector"], |field| selector::read(&field.required())).ok()?;
+        let selector: LabelSelector = document::parse(&spec["selector"], "").ok()?;
+        let selector = document::checked("", |checks| Some(selector.selector("", checks))).ok()?;
         let precedence = match &spec["precedence"] {
             Value::Null => Some(0),
             stated => stated.as_i64(),

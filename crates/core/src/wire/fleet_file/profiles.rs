@@ -1,90 +1,129 @@
 //! What performance profiles say of the sites, in a fleet file.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::seconds;
-use crate::document::Field;
+use serde::{Deserialize, Serialize};
+
+use super::Age;
+use crate::config::site_definition::some_of;
+use crate::document::{Checks, Decimal, Fault};
 use crate::model::scores::{Better, ProfileScores, Profiles, Score, SiteScore};
 use crate::model::slo;
+use crate::model::snapshot::{Site, Snapshot};
 use crate::units::{Micros, Moment};
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct ProfileEntry {
+    name: Box<str>,
+    better: Better,
+    margin: Option<Score>,
+    staleness_seconds: Option<Age>,
+    preferred: Option<Box<str>>,
+    scores: Option<Vec<ScoreEntry>>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct ScoreEntry {
+    site: Box<str>,
+    score: OneOrMany,
+    age_seconds: Option<Age>,
+}
+
+/// One score, or those of pods that miss no, one, two … optional traits.
+#[derive(Serialize, Deserialize)]
+#[serde(
+    untagged,
+    expecting = "not a number from -1000000000 to 1000000000, nor a list of such"
+)]
+enum OneOrMany {
+    One(Score),
+    Many(Vec<Score>),
+}
 
 /// How old a score may be to count, where a fleet file does not say.
 const STALENESS: Micros = Micros::from_secs(120);
 
-/// The list `profiles`. `sites` are the names that the file has.
-pub(super) fn read(field: &Field<'_>, sites: &[&str], now: Moment) -> Profiles {
+/// The list `profiles` of a file with these sites.
+pub(super) fn read(entries: Vec<ProfileEntry>, sites: &[Site], now: Moment, faults: &mut Vec<Fault>) -> Profiles {
     let mut profiles = Profiles::new();
-    for field in field.list().into_iter().flatten() {
-        let Some((name, profile)) = profile(&field, sites, now) else {
-            continue;
-        };
-        if profiles.insert(name.into(), Arc::new(profile)).is_some() {
-            field.fault(format!("the name {name:?} is taken by an earlier profile"));
+    for (i, entry) in entries.into_iter().enumerate() {
+        let at = format!("profiles[{i}]");
+        let mut checks = Checks { at: &at, faults };
+        let name = entry.name.clone();
+        let profile = entry.profile(sites, now, &mut checks);
+        if profiles.insert(name.clone(), Arc::new(profile)).is_some() {
+            checks.fault("name", format_args!("{name:?} is taken by an earlier profile"));
         }
     }
     profiles
 }
 
-fn profile<'d>(field: &Field<'d>, sites: &[&str], now: Moment) -> Option<(&'d str, ProfileScores)> {
-    let [name, better, margin, staleness, preferred, scores] =
-        field.object(["name", "better", "margin", "stalenessSeconds", "preferred", "scores"])?;
-    let site = |field: &Field<'d>| -> Option<&'d str> {
-        let name = field.string()?;
-        if !sites.contains(&name) {
-            field.fault(format!("{name:?} is no site of this file"));
+impl ProfileEntry {
+    fn profile(self, sites: &[Site], now: Moment, checks: &mut Checks<'_>) -> ProfileScores {
+        if !slo::is_profile_name(&self.name) {
+            checks.fault("name", format_args!("{:?} is not {}", self.name, slo::PROFILE_NAME));
         }
-        Some(name)
-    };
-    let name = name.required();
-    let profile = name.string();
-    if let Some(profile) = profile.filter(|profile| !slo::is_profile_name(profile)) {
-        name.fault(format!("{profile:?} is not {}", slo::PROFILE_NAME));
-    }
-    let mut scores_of = ProfileScores {
-        better: better.required().word(&Better::BY_WORD).unwrap_or(Better::Lower),
-        margin: score(&margin, 0.0).unwrap_or_default(),
-        staleness: if staleness.is_present() {
-            seconds(&staleness)
-        } else {
-            STALENESS
-        },
-        preferred: site(&preferred).map(Box::from),
-        sites: [].into(),
-    };
-    for field in scores.list().into_iter().flatten() {
-        let Some([name, number, stated_age]) = field.object(["site", "score", "ageSeconds"]) else {
-            continue;
-        };
-        let name = site(&name.required());
-        let number = number.required();
-        let numbers = match number.is_list() {
-            true => number.list().unwrap_or_default(),
-            false => vec![number.clone()],
-        };
-        if numbers.is_empty() {
-            number.fault("is empty".into());
+        let margin = self.margin.unwrap_or_default();
+        if margin.0 < 0 {
+            checks.fault("margin", format_args!("{margin} is negative"));
         }
-        let numbers: Option<Arc<[Score]>> = numbers.iter().map(|number| score(number, -Score::MAX)).collect();
-        let (Some(name), Some(by_missing)) = (name, numbers) else {
-            continue;
-        };
-        let as_of = now.before(seconds(&stated_age));
-        if scores_of
-            .sites
-            .insert(name.into(), SiteScore { by_missing, as_of })
-            .is_some()
-        {
-            field.fault(format!("the site {name:?} has a score already"));
+        let is_there = |name: &str| sites.iter().any(|site| site.name() == name);
+        if let Some(name) = self.preferred.as_deref().filter(|name| !is_there(name)) {
+            checks.fault("preferred", format_args!("{name:?} is no site of this file"));
+        }
+        let mut by_site = BTreeMap::new();
+        for (i, entry) in self.scores.into_iter().flatten().enumerate() {
+            let field = format!("scores[{i}]");
+            let name = entry.site;
+            if !is_there(&name) {
+                checks.fault(&field, format_args!("{name:?} is no site of this file"));
+            }
+            let by_missing: Arc<[Score]> = match entry.score {
+                OneOrMany::One(score) => [score].into(),
+                OneOrMany::Many(scores) => scores.into(),
+            };
+            if by_missing.is_empty() {
+                checks.fault(&field, "score is empty");
+            }
+            let as_of = entry.age_seconds.map_or(now, |age| age.before(now));
+            if by_site.insert(name.clone(), SiteScore { by_missing, as_of }).is_some() {
+                checks.fault(&field, format_args!("the site {name:?} has a score already"));
+            }
+        }
+        ProfileScores {
+            better: self.better,
+            margin,
+            staleness: self.staleness_seconds.map_or(STALENESS, Age::time),
+            preferred: self.preferred,
+            sites: by_site,
         }
     }
-    Some((profile?, scores_of))
 }
 
-fn score(field: &Field<'_>, least: f64) -> Option<Score> {
-    let most = Score::MAX;
-    field.typed(&format!("a number from {least} to {most}"), |number| {
-        let number = number.as_f64().filter(|number| *number >= least)?;
-        Score::of(number)
+/// What profiles say of the sites that there are.
+pub(super) fn entries(snapshot: &Snapshot, now: Moment) -> impl Iterator<Item = ProfileEntry> {
+    let is_there = |name: &str| snapshot.sites.iter().any(|site| site.name() == name);
+    snapshot.profiles.iter().map(move |(name, profile)| {
+        let scores = profile.sites.iter().filter(|(site, _)| is_there(site));
+        let scores = scores.map(|(site, score)| ScoreEntry {
+            site: site.clone(),
+            score: match &*score.by_missing {
+                [score] => OneOrMany::One(*score),
+                scores => OneOrMany::Many(scores.to_vec()),
+            },
+            age_seconds: Some(Age::of(score.as_of, now)),
+        });
+        ProfileEntry {
+            name: name.clone(),
+            better: profile.better,
+            margin: Some(profile.margin),
+            staleness_seconds: Some(Decimal(profile.staleness.0.div_ceil(1_000) as i64)),
+            preferred: profile.preferred.clone().filter(|site| is_there(site)),
+            scores: some_of(scores),
+        }
     })
 }
 
@@ -120,28 +159,39 @@ mod tests {
 
     #[test]
     fn every_fault_is_named() {
+        let faults = |profiles: Value| {
+            let faults = fleet_file::read(&file(profiles), &Config::default(), Moment(0)).unwrap_err();
+            faults.0.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
         let stated = json!([
-            {"name": "Green", "better": "less", "margin": -1, "preferred": "moon", "scores": [
-                {"site": "moon", "score": "x"}, {"site": "edge", "score": []}, {"site": "edge", "score": 2e9}]},
+            {"name": "Green", "better": "lower", "margin": -1, "preferred": "moon", "scores": [
+                {"site": "moon", "score": 1}, {"site": "edge", "score": []}]},
             {"name": "twice", "better": "lower", "scores": [{"site": "edge", "score": 1}, {"site": "edge", "score": 1}]},
             {"name": "twice", "better": "lower"},
         ]);
-        let faults = fleet_file::read(&file(stated), &Config::default(), Moment(0)).unwrap_err();
-        let faults: Vec<_> = faults.0.iter().map(ToString::to_string).collect();
         assert_eq!(
-            faults,
+            faults(stated),
             [
                 "profiles[0].name: \"Green\" is not the name of a PerformanceProfile: lower-case letters, digits, `-` and `.`, at most 63",
-                "profiles[0].better: \"less\" is not one of lower, higher",
-                "profiles[0].margin: -1 is not a number from 0 to 1000000000",
+                "profiles[0].margin: -1 is negative",
                 "profiles[0].preferred: \"moon\" is no site of this file",
-                "profiles[0].scores[0].site: \"moon\" is no site of this file",
-                "profiles[0].scores[0].score: \"x\" is not a number from -1000000000 to 1000000000",
-                "profiles[0].scores[1].score: is empty",
-                "profiles[0].scores[2].score: 2000000000.0 is not a number from -1000000000 to 1000000000",
+                "profiles[0].scores[0]: \"moon\" is no site of this file",
+                "profiles[0].scores[1]: score is empty",
                 "profiles[1].scores[1]: the site \"edge\" has a score already",
-                "profiles[2]: the name \"twice\" is taken by an earlier profile",
+                "profiles[2].name: \"twice\" is taken by an earlier profile",
             ]
         );
+        for (stated, fault) in [
+            (
+                json!([{"name": "a", "better": "less"}]),
+                "profiles[0].better: unknown variant `less`, expected `lower` or `higher`",
+            ),
+            (
+                json!([{"name": "a", "better": "lower", "scores": [{"site": "edge", "score": 2e9}]}]),
+                "profiles[0].scores[0].score: not a number from -1000000000 to 1000000000, nor a list of such",
+            ),
+        ] {
+            assert_eq!(faults(stated), [fault]);
+        }
     }
 }

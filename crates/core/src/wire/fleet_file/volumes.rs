@@ -1,205 +1,142 @@
 //! Claims, volumes and classes in a fleet file.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::document::Field;
+use crate::config::site_definition::some_of;
+use crate::document::{self, Fault};
 use crate::model::constraints::{Requirement, Term};
 use crate::model::volumes::{ClaimRecord, ClassRecord, LIQO_PROVISIONER, Volumes};
-use crate::wire::stated;
+use crate::wire::pod::NodeSelectorTerm;
 
-const WAITS: &str = "WaitForFirstConsumer";
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct ClaimEntry {
+    namespace: Box<str>,
+    name: Box<str>,
+    volume_name: Option<Box<str>>,
+    storage_class_name: Option<Box<str>>,
+    selected_node: Option<Box<str>>,
+    phase: Option<Phase>,
+}
 
-/// The lists of claims, volumes and classes; `None` where none of them is there: then nothing is known of any.
-pub(super) fn read([claims, volumes, classes]: [&Field<'_>; 3]) -> Option<Volumes> {
-    let is_known = [claims, volumes, classes].iter().any(|field| field.is_present());
+#[derive(PartialEq, Eq, Serialize, Deserialize)]
+enum Phase {
+    Pending,
+    Bound,
+    Lost,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct VolumeEntry {
+    name: Box<str>,
+    node_selector_terms: Option<Value>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct ClassEntry {
+    name: Box<str>,
+    provisioner: Option<String>,
+    volume_binding_mode: Option<BindingMode>,
+}
+
+#[derive(PartialEq, Eq, Serialize, Deserialize)]
+enum BindingMode {
+    WaitForFirstConsumer,
+    Immediate,
+}
+
+/// What the three lists say; `None` where none of them is there: then nothing is known of any.
+pub(super) fn read(
+    claims: Option<Vec<ClaimEntry>>,
+    volumes: Option<Vec<VolumeEntry>>,
+    classes: Option<Vec<ClassEntry>>,
+    faults: &mut Vec<Fault>,
+) -> Option<Volumes> {
+    if claims.is_none() && volumes.is_none() && classes.is_none() {
+        return None;
+    }
     let mut known = Volumes::default();
-    for field in claims.list().into_iter().flatten() {
-        claim(&field, &mut known);
+    for claim in claims.into_iter().flatten() {
+        let record = ClaimRecord {
+            volume: claim.volume_name.map(Arc::from),
+            class: claim.storage_class_name.map(Arc::from),
+            selected_node: claim.selected_node.map(Arc::from),
+            lost: claim.phase == Some(Phase::Lost),
+        };
+        let of_namespace = known.claims.entry(claim.namespace.into()).or_default();
+        of_namespace.insert(claim.name.into(), record);
     }
-    for field in volumes.list().into_iter().flatten() {
-        let Some([name, terms]) = field.object(["name", "nodeSelectorTerms"]) else {
+    for (i, volume) in volumes.into_iter().flatten().enumerate() {
+        let Some(terms) = &volume.node_selector_terms else {
             continue;
         };
-        let terms = terms.list().map(|list| list.iter().filter_map(term).collect());
-        if let (Some(name), Some(terms)) = (name.required().non_empty_string(), terms) {
-            known.volumes.insert(name.into(), Arc::new(terms));
+        let at = format!("persistentVolumes[{i}].nodeSelectorTerms");
+        match document::parse::<Vec<NodeSelectorTerm<'_>>>(terms, &at) {
+            Ok(terms) => {
+                let terms = terms.iter().map(|term| term.term().into_owned());
+                known.volumes.insert(volume.name.into(), Arc::new(terms.collect()));
+            }
+            Err(fault) => faults.push(fault),
         }
     }
-    for field in classes.list().into_iter().flatten() {
-        let Some([name, provisioner, mode]) = field.object(["name", "provisioner", "volumeBindingMode"]) else {
-            continue;
+    for class in classes.into_iter().flatten() {
+        let record = ClassRecord {
+            is_liqo: class.provisioner.as_deref() == Some(LIQO_PROVISIONER),
+            waits: class.volume_binding_mode == Some(BindingMode::WaitForFirstConsumer),
         };
-        let provisioner = provisioner.string().unwrap_or_default();
-        let mode = mode
-            .word(&[(WAITS, WAITS), ("Immediate", "Immediate")])
-            .unwrap_or_default();
-        if let Some(name) = name.required().non_empty_string() {
-            known.classes.insert(name.into(), ClassRecord::new(provisioner, mode));
-        }
+        known.classes.insert(class.name.into(), record);
     }
-    is_known.then_some(known)
+    Some(known)
 }
 
-fn claim(field: &Field<'_>, known: &mut Volumes) -> Option<()> {
-    let [namespace, name, volume, class, selected, phase] = field.object([
-        "namespace",
-        "name",
-        "volumeName",
-        "storageClassName",
-        "selectedNode",
-        "phase",
-    ])?;
-    let text = |field: &Field<'_>| field.non_empty_string().map(Arc::<str>::from);
-    let phases = [("Pending", false), ("Bound", false), ("Lost", true)];
-    let record = ClaimRecord {
-        volume: text(&volume),
-        class: text(&class),
-        selected_node: text(&selected),
-        lost: phase.word(&phases).unwrap_or(false),
+pub(super) fn claims(known: &Volumes) -> Vec<ClaimEntry> {
+    let text = |text: &Arc<str>| Box::<str>::from(&**text);
+    let claims = known.claims.iter();
+    let claims =
+        claims.flat_map(|(namespace, claims)| claims.iter().map(move |(name, claim)| (namespace, name, claim)));
+    let entry = |(namespace, name, claim): (&Arc<str>, &Arc<str>, &ClaimRecord)| ClaimEntry {
+        namespace: text(namespace),
+        name: (&**name).into(),
+        volume_name: claim.volume.as_ref().map(text),
+        storage_class_name: claim.class.as_ref().map(text),
+        selected_node: claim.selected_node.as_ref().map(text),
+        phase: claim.lost.then_some(Phase::Lost),
     };
-    let namespace = namespace.required().non_empty_string();
-    let name = name.required().non_empty_string()?;
-    known
-        .claims
-        .entry(namespace?.into())
-        .or_default()
-        .insert(name.into(), record);
-    Some(())
+    claims.map(entry).collect()
 }
 
-fn term(field: &Field<'_>) -> Option<Term<'static>> {
-    let [expressions, fields] = field.object(["matchExpressions", "matchFields"])?;
-    type Build = fn(Cow<'static, str>, Cow<'static, str>, Vec<Cow<'static, str>>) -> Requirement<'static>;
-    let requirements = |field: &Field<'_>, build: Build| {
-        let list = field.list().into_iter().flatten();
-        list.filter_map(|field| {
-            let [key, operator, values] = field.object(["key", "operator", "values"])?;
-            let owned = |text: &str| Cow::Owned(text.to_owned());
-            let values = values.list().into_iter().flatten();
-            let values = values.filter_map(|value| value.string().map(owned)).collect();
-            let operator = operator.required().string().map(owned);
-            Some(build(key.required().string().map(owned)?, operator?, values))
-        })
-        .collect()
-    };
-    Some(Term {
-        expressions: requirements(&expressions, Requirement::on_label),
-        fields: requirements(&fields, Requirement::on_field),
-    })
+pub(super) fn volumes(known: &Volumes) -> Vec<VolumeEntry> {
+    let volumes = known.volumes.iter().map(|(name, terms)| VolumeEntry {
+        name: (&**name).into(),
+        node_selector_terms: Some(terms.iter().map(written).collect()),
+    });
+    volumes.collect()
 }
 
-/// What is known of them under these three names; of watches that are behind, which decide about no pod that arrives, nothing.
-pub(super) fn write(known: &Volumes) -> [(&'static str, Value); 3] {
-    let claims = known.claims.iter().flat_map(|(namespace, claims)| {
-        claims.iter().map(move |(name, claim)| {
-            let text = |text: &Option<Arc<str>>| text.as_deref().unwrap_or_default().to_owned();
-            let [volume, class, selected] = [&claim.volume, &claim.class, &claim.selected_node].map(text);
-            stated([
-                ("namespace", namespace),
-                ("name", name),
-                ("volumeName", &volume),
-                ("storageClassName", &class),
-                ("selectedNode", &selected),
-                ("phase", if claim.lost { "Lost" } else { "" }),
-            ])
-        })
+pub(super) fn classes(known: &Volumes) -> Vec<ClassEntry> {
+    let classes = known.classes.iter().map(|(name, class)| ClassEntry {
+        name: (&**name).into(),
+        provisioner: class.is_liqo.then(|| LIQO_PROVISIONER.to_owned()),
+        volume_binding_mode: Some(match class.waits {
+            true => BindingMode::WaitForFirstConsumer,
+            false => BindingMode::Immediate,
+        }),
     });
-    let volumes = known.volumes.iter().map(|(name, terms)| {
-        let terms: Value = terms.iter().map(self::written).collect();
-        json!({"name": &**name, "nodeSelectorTerms": terms})
-    });
-    let classes = known.classes.iter().map(|(name, class)| {
-        stated([
-            ("name", name),
-            ("provisioner", if class.is_liqo { LIQO_PROVISIONER } else { "" }),
-            ("volumeBindingMode", if class.waits { WAITS } else { "Immediate" }),
-        ])
-    });
-    [
-        ("persistentVolumeClaims", claims.collect()),
-        ("persistentVolumes", volumes.collect()),
-        ("storageClasses", classes.collect()),
-    ]
+    classes.collect()
 }
 
 fn written(term: &Term<'_>) -> Value {
-    let requirement = |requirement: &Requirement<'_>| {
-        let (key, operator, values) = requirement.parts();
-        let mut written = json!({"key": key, "operator": operator});
-        if !values.is_empty() {
-            written["values"] = json!(values);
-        }
-        written
+    let requirements = |list: &[Requirement<'_>]| {
+        let written = list.iter().map(|requirement| {
+            let (key, operator, values) = requirement.parts();
+            json!({"key": key, "operator": operator, "values": some_of(values)})
+        });
+        some_of(written)
     };
-    let lists = [("matchExpressions", &term.expressions), ("matchFields", &term.fields)];
-    let lists = lists.into_iter().filter(|(_, list)| !list.is_empty());
-    lists
-        .map(|(name, list)| (name.to_owned(), list.iter().map(requirement).collect::<Value>()))
-        .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::document;
-
-    const NAMES: [&str; 3] = ["persistentVolumeClaims", "persistentVolumes", "storageClasses"];
-
-    fn load(document: &Value) -> Result<Option<Volumes>, Vec<String>> {
-        let read = document::read(document, |root| {
-            let [claims, volumes, classes] = root.object(NAMES)?;
-            Some(read([&claims, &volumes, &classes]))
-        });
-        read.map_err(|faults| faults.0.iter().map(ToString::to_string).collect())
-    }
-
-    #[test]
-    fn what_is_written_reads_as_the_same() {
-        let document = json!({
-            "persistentVolumeClaims": [
-                {"namespace": "a", "name": "x", "volumeName": "pv", "storageClassName": "liqo"},
-                {"namespace": "a", "name": "y", "phase": "Lost"},
-                {"namespace": "b", "name": "x"},
-            ],
-            "persistentVolumes": [{"name": "pv", "nodeSelectorTerms": [
-                {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a", "b"]}, {"key": "k", "operator": "Exists"}]},
-                {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]},
-            ]}],
-            "storageClasses": [
-                {"name": "liqo", "provisioner": "liqo.io/storage", "volumeBindingMode": "WaitForFirstConsumer"},
-                {"name": "other", "volumeBindingMode": "Immediate"},
-            ],
-        });
-        let known = load(&document).unwrap().unwrap();
-        let written: Value = write(&known)
-            .into_iter()
-            .map(|(name, list)| (name.to_owned(), list))
-            .collect();
-        assert_eq!(written, document);
-        assert_eq!(load(&json!({})).unwrap(), None);
-        let nothing = NAMES.map(|name| (name.to_owned(), json!([])));
-        assert_eq!(load(&nothing.into_iter().collect()).unwrap(), Some(Volumes::default()));
-    }
-
-    #[test]
-    fn every_fault_is_named() {
-        let document = json!({
-            "persistentVolumeClaims": [{"name": "x", "phase": "Gone"}],
-            "persistentVolumes": [{"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone"}]}]}],
-            "storageClasses": [{"name": "x", "volumeBindingMode": "Later"}],
-        });
-        assert_eq!(
-            load(&document).unwrap_err(),
-            [
-                "persistentVolumeClaims[0].phase: \"Gone\" is not one of Pending, Bound, Lost",
-                "persistentVolumeClaims[0].namespace: is missing",
-                "persistentVolumes[0].nodeSelectorTerms[0].matchExpressions[0].operator: is missing",
-                "persistentVolumes[0].name: is missing",
-                "storageClasses[0].volumeBindingMode: \"Later\" is not one of WaitForFirstConsumer, Immediate",
-            ]
-        );
-    }
+    json!({"matchExpressions": requirements(&term.expressions), "matchFields": requirements(&term.fields)})
 }

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use crate::document::{Faults, Field};
 use edgeward_core::config::Config;
-use edgeward_core::document::{Faults, Field};
 use edgeward_core::model::link::LinkState;
 use edgeward_core::model::node::{Node, Placeholder, Share};
 use edgeward_core::model::snapshot::Site as SeenSite;

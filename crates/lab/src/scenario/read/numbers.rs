@@ -1,6 +1,6 @@
 //! Numbers, times and tables, as scenarios write them.
 
-use edgeward_core::document::Field;
+use crate::document::Field;
 use edgeward_core::units::Micros;
 use serde_json::{Map, Value};
 

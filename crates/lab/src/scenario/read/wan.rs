@@ -1,6 +1,6 @@
 //! The WAN of a scenario.
 
-use edgeward_core::document::Field;
+use crate::document::Field;
 use edgeward_core::units::Micros;
 
 use super::Load;

@@ -1,6 +1,6 @@
 //! The workloads of a scenario.
 
-use edgeward_core::document::Field;
+use crate::document::Field;
 use edgeward_core::model::slo::Class;
 use edgeward_core::units::Micros;
 use edgeward_core::wire::pod::Pod;

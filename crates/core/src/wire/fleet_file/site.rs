@@ -1,0 +1,231 @@
+//! A site in a fleet file: what it is, and what is seen of it.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::Age;
+use super::node::Resources;
+use crate::config::Config;
+use crate::config::site_definition::{self, WrittenSite, some_of};
+use crate::document::{Checks, Decimal, Fault};
+use crate::model::link::{Link, LinkState, Thresholds};
+use crate::model::liqo::ApiServerStatus;
+use crate::model::remote_room::{Bound, FullFrom, MAX_BOUNDS};
+use crate::model::site::{SiteDefinition, SiteKind, SiteSource};
+use crate::model::slo::{ByClass, PerClass};
+use crate::model::snapshot::{ByController, Free, QueueGroup, Site};
+use crate::units::{Bytes, Micros, Millicores, Moment, Permille};
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct SiteEntry {
+    /// Every other field: those of the definition, which alone says which there are.
+    #[serde(flatten)]
+    definition: Value,
+    source: Option<SiteSource>,
+    api_server_status: Option<ApiServerStatus>,
+    wan: Option<Wan>,
+    queues: Option<Vec<QueueGroup>>,
+    observed_proc_ms: Option<ByClass<ProcessingTime>>,
+    observed_controller_proc_ms: Option<Vec<Timed>>,
+    measured_free: Option<Resources>,
+    closed: Option<Vec<Counted>>,
+    full: Option<Vec<Full>>,
+    controller_pods: Option<Vec<Counted>>,
+}
+
+/// Milliseconds, up to a day.
+type ProcessingTime = Decimal<3, 1, 86_400_000_000>;
+
+/// The longest round trip that a fleet file states, in µs; no threshold is above it.
+const LONGEST_RTT: i64 = 60_000_000;
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Wan {
+    reachable: Option<bool>,
+    rtt_ms: Option<Decimal<3, 0, LONGEST_RTT>>,
+    loss_pct: Option<Decimal<1, 0, 1_000>>,
+    age_seconds: Option<Age>,
+    health: Option<LinkState>,
+}
+
+/// How long work of a controller takes.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Timed {
+    namespace: String,
+    controller: String,
+    ms: ProcessingTime,
+}
+
+/// How many pods a controller has.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Counted {
+    namespace: String,
+    controller: String,
+    pods: Option<u32>,
+}
+
+/// From where on a site is full.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Full {
+    refused: Resources,
+    pods: Option<u32>,
+}
+
+impl SiteEntry {
+    /// The site, without its nodes.
+    pub(super) fn site(self, config: &Config, now: Moment, at: &str, faults: &mut Vec<Fault>) -> Option<Site> {
+        let definition = site_definition::read(&self.definition, 0, at, faults)?;
+        let definition = SiteDefinition {
+            source: self.source.unwrap_or(SiteSource::Config),
+            ..definition
+        };
+        let mut checks = Checks { at, faults };
+        let is_edge = definition.kind == SiteKind::Edge;
+        if is_edge && self.wan.is_some() {
+            checks.fault("wan", "is not for the edge site, which no WAN leads to");
+        }
+        if is_edge && self.full.is_some() {
+            checks.fault("full", "is not for the edge site, whose nodes are no promises");
+        }
+        let thresholds = Thresholds::from(config).with(definition.thresholds);
+        let link = self.wan.map(|wan| wan.link(thresholds, now, &mut checks));
+        let observed = self.observed_proc_ms.map(ByClass::stated).unwrap_or_default();
+        let mut observed_of = ByController::default();
+        for Timed {
+            namespace,
+            controller,
+            ms,
+        } in self.observed_controller_proc_ms.into_iter().flatten()
+        {
+            observed_of
+                .entry(&namespace, &controller)
+                .insert_entry(Micros(ms.0 as u64));
+        }
+        let full = full_from(self.full.unwrap_or_default(), &mut checks);
+        let free = self.measured_free.unwrap_or_default();
+        Some(Site {
+            link,
+            api_server: self.api_server_status,
+            queues: self.queues.unwrap_or_default(),
+            observed: observed.map(|time| Some(Micros(time?.0 as u64))),
+            observed_of: Arc::new(observed_of),
+            free: Free {
+                cpu: free.get("cpu").map(|cpu| Millicores(cpu.millis())),
+                memory: free.get("memory").map(|memory| Bytes(memory.units())),
+            },
+            closed: Arc::new(counted(self.closed)),
+            full: Arc::new(full),
+            pods_of: Arc::new(counted(self.controller_pods)),
+            ..Site::new(Arc::new(definition))
+        })
+    }
+
+    pub(super) fn of(site: &Site, now: Moment) -> Self {
+        let definition = &site.definition;
+        let is_cloud = definition.kind == SiteKind::Cloud;
+        let is_observed = site.observed != PerClass::default();
+        let observed = site.observed.map(|time| time.map(processing_time));
+        let observed_of = site.observed_of.iter().map(|(namespace, controller, time)| Timed {
+            namespace: namespace.to_owned(),
+            controller: controller.to_owned(),
+            ms: processing_time(*time),
+        });
+        // What is promised may be more than what was measured.
+        let cpu = site.free.cpu.map(|cpu| ("cpu", cpu.0.max(0)));
+        let memory = site.free.memory.map(|memory| ("memory", memory.0.max(0)));
+        let free = cpu.into_iter().chain(memory).collect();
+        let full = site.full.iter().map(|full| Full {
+            refused: full.bound.amounts().collect(),
+            pods: Some(u32::try_from(full.pods).unwrap_or(u32::MAX)),
+        });
+        Self {
+            definition: json!(WrittenSite::of(definition)),
+            source: Some(definition.source).filter(|source| *source != SiteSource::Config),
+            api_server_status: site.api_server,
+            wan: site.link.filter(|_| is_cloud).map(|link| Wan::of(&link, now)),
+            queues: some_of(site.queues.iter().copied()),
+            observed_proc_ms: is_observed.then(|| observed.into()),
+            observed_controller_proc_ms: some_of(observed_of),
+            measured_free: (site.free != Free::default()).then_some(free),
+            closed: some_of(counts(&site.closed)),
+            full: some_of(full),
+            controller_pods: some_of(counts(&site.pods_of)),
+        }
+    }
+}
+
+impl Wan {
+    fn link(self, thresholds: Thresholds, now: Moment, checks: &mut Checks<'_>) -> Link {
+        let is_reachable = self.reachable.unwrap_or(true);
+        let rtt = self.rtt_ms.map(|ms| Micros(ms.0 as u64));
+        let loss = self.loss_pct.map(|percent| Permille(percent.0 as u32));
+        if is_reachable && self.health.is_none() && rtt.is_none() {
+            checks.fault("wan.rttMs", "is missing");
+        }
+        if !is_reachable && self.health.is_some_and(|state| state != LinkState::Unreachable) {
+            checks.fault("wan.health", "contradicts `reachable: false`");
+        }
+        let judged = || LinkState::judge(is_reachable, rtt, loss, thresholds);
+        Link {
+            state: self.health.unwrap_or_else(judged),
+            rtt,
+            loss,
+            as_of: self.age_seconds.map_or(now, |age| age.before(now)),
+        }
+    }
+
+    fn of(link: &Link, now: Moment) -> Self {
+        Self {
+            reachable: (link.state == LinkState::Unreachable).then_some(false),
+            rtt_ms: link.rtt.map(|rtt| Decimal(rtt.signed().min(LONGEST_RTT))),
+            loss_pct: link.loss.map(|loss| Decimal(loss.0.into())),
+            age_seconds: Some(Age::of(link.as_of, now)),
+            health: Some(link.state),
+        }
+    }
+}
+
+fn full_from(full: Vec<Full>, checks: &mut Checks<'_>) -> Vec<FullFrom> {
+    if full.len() > MAX_BOUNDS {
+        checks.fault("full", format_args!("has more than {MAX_BOUNDS} entries"));
+    }
+    let mut bounds = vec![];
+    for (i, entry) in full.into_iter().enumerate() {
+        match Bound::of(&entry.refused.amounts(), entry.refused.pods()) {
+            Some(bound) => bounds.push(FullFrom {
+                bound: Arc::new(bound),
+                pods: entry.pods.unwrap_or(1).into(),
+            }),
+            None => checks.fault(format_args!("full[{i}].refused"), "names no amount above zero"),
+        }
+    }
+    bounds.sort_by(|one, other| one.bound.cmp(&other.bound));
+    bounds
+}
+
+fn counted(entries: Option<Vec<Counted>>) -> ByController<u64> {
+    let mut counts = ByController::default();
+    for entry in entries.into_iter().flatten() {
+        *counts.entry(&entry.namespace, &entry.controller).or_default() += u64::from(entry.pods.unwrap_or(1));
+    }
+    counts
+}
+
+fn counts(known: &ByController<u64>) -> impl Iterator<Item = Counted> {
+    known.iter().map(|(namespace, controller, pods)| Counted {
+        namespace: namespace.to_owned(),
+        controller: controller.to_owned(),
+        pods: Some(u32::try_from(*pods).unwrap_or(u32::MAX)),
+    })
+}
+
+fn processing_time(time: Micros) -> ProcessingTime {
+    Decimal(time.signed())
+}
