@@ -1,5 +1,6 @@
 //! The pod's intent: annotations to [`Slo`], every fault reported.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -196,23 +197,28 @@ pub const MAX_MILLIS: u64 = 365 * 24 * 3600 * 1000;
 pub fn parse<'p>(
     annotations: impl Iterator<Item = (&'p str, &'p str)>,
     managed_label: Option<&str>,
-    keys: &Keys,
+    keys: &'p Keys,
 ) -> (Management, Option<Intent>) {
-    let mut found = Found::default();
+    let mut found = BTreeMap::new();
+    let mut unknown = vec![];
+    let mut more_unknown = 0;
     for (key, value) in annotations {
         let Some(name) = key.strip_prefix(keys.slo_prefix.as_str()) else {
             continue;
         };
-        if let Some(place) = found.value(name) {
-            *place = Some(value);
-        } else if found.unknown.len() < MAX_UNKNOWN_KEYS {
-            found.unknown.push(key);
+        if is_read(name) {
+            found.insert(name, value);
+        } else if unknown.len() < MAX_UNKNOWN_KEYS {
+            unknown.push(excerpt(key, LONGEST_NAME));
         } else {
-            found.more_unknown += 1;
+            more_unknown += 1;
         }
     }
-
-    let mut faults = Faults { keys, list: Vec::new() };
+    let mut faults = Faults {
+        keys,
+        found,
+        list: vec![],
+    };
     let management = match managed_label {
         None => Management::Unlabelled,
         Some("false") => Management::OptedOut,
@@ -222,19 +228,13 @@ pub fn parse<'p>(
             Management::Forced
         }
     };
-    let alone = [
-        found.class,
-        found.sites,
-        found.policy_sites,
-        found.traits,
-        found.policy_traits,
-    ];
-    let states_nothing = alone.iter().all(Option::is_none);
+    let alone = ["class", "sites", "policySites", "traits", "policyTraits"];
+    let states_nothing = !alone.iter().any(|name| faults.states(name));
     if management == Management::OptedOut || (management == Management::Unlabelled && states_nothing) {
         return (management, None);
     }
 
-    let class = faults.read("class", found.class, "latency, throughput or batch", Class::parse);
+    let class = faults.read("class", "latency, throughput or batch", Class::parse);
     let millis = |text: &str| match text.parse() {
         Ok(ms @ 1..=MAX_MILLIS) if text.bytes().all(|b| b.is_ascii_digit()) => Some(Micros::from_millis(ms)),
         _ => None,
@@ -243,51 +243,36 @@ pub fn parse<'p>(
     let mut priority_known = false;
     let mut slo = Slo {
         class: class.unwrap_or(Class::Batch),
-        deadline: faults.read("deadlineMs", found.deadline, MILLIS, millis),
-        latency_target: faults.read("latencyTargetMs", found.latency_target, MILLIS, millis),
+        deadline: faults.read("deadlineMs", MILLIS, millis),
+        latency_target: faults.read("latencyTargetMs", MILLIS, millis),
         priority: faults
-            .read(
-                "priority",
-                found.priority,
-                "a whole number from 0 to 10",
-                |text| match text.parse() {
-                    Ok(priority @ 0..=10) if text.bytes().all(|b| b.is_ascii_digit()) => Some(priority),
-                    _ => None,
-                },
-            )
+            .read("priority", "a whole number from 0 to 10", |text| match text.parse() {
+                Ok(priority @ 0..=10) if text.bytes().all(|b| b.is_ascii_digit()) => Some(priority),
+                _ => None,
+            })
             .inspect(|_| priority_known = true)
             .unwrap_or(Slo::DEFAULT_PRIORITY),
         offload_allowed: faults
-            .read(
-                "offloadAllowed",
-                found.offload_allowed,
-                "\"true\" or \"false\"",
-                |text| text.parse().ok(),
-            )
+            .read("offloadAllowed", "\"true\" or \"false\"", |text| text.parse().ok())
             .unwrap_or(true),
-        processing: faults.read("processingMs", found.processing, MILLIS, millis),
+        processing: faults.read("processingMs", MILLIS, millis),
     };
-    let mut demand = |name, value: Option<&str>| {
-        let read = faults.read(name, value, site_restriction::ALLOWED, Demand::parse);
-        value.map(|_| read.unwrap_or(Demand::Unreadable))
-    };
-    let demands = [demand("sites", found.sites), demand("policySites", found.policy_sites)];
-    let mut listed = |name, value: Option<&str>| {
-        let read = faults.read(name, value, traits::ALLOWED, Traits::parse);
-        value.map(|_| read.unwrap_or_else(Traits::unreadable))
-    };
-    let traits = [
-        listed("traits", found.traits),
-        listed("policyTraits", found.policy_traits),
-    ];
+    let demands = ["sites", "policySites"].map(|name| {
+        let read = faults.read(name, site_restriction::ALLOWED, Demand::parse);
+        faults.states(name).then(|| read.unwrap_or(Demand::Unreadable))
+    });
+    let traits = ["traits", "policyTraits"].map(|name| {
+        let read = faults.read(name, traits::ALLOWED, Traits::parse);
+        faults.states(name).then(|| read.unwrap_or_else(Traits::unreadable))
+    });
     let traits = traits.into_iter().flatten().reduce(Traits::and);
-    let profile = faults.read("profile", found.profile, PROFILE_NAME, |name| {
+    let profile = faults.read("profile", PROFILE_NAME, |name| {
         is_profile_name(name).then(|| name.into())
     });
-    if found.class.is_none() {
+    if !faults.states("class") {
         faults.missing("class", "latency, throughput or batch");
     }
-    if management == Management::Forced && found.deadline.is_none() && found.latency_target.is_none() {
+    if management == Management::Forced && !faults.states("deadlineMs") && !faults.states("latencyTargetMs") {
         faults.missing("deadlineMs", "state it or latencyTargetMs, in whole milliseconds");
     }
     if !faults.list.is_empty() {
@@ -303,56 +288,30 @@ pub fn parse<'p>(
         traits: traits.map(Box::new),
         profile,
         faults: faults.list,
-        unknown_keys: found
-            .unknown
-            .into_iter()
-            .map(|key| excerpt(key, LONGEST_NAME))
-            .collect(),
-        more_unknown_keys: found.more_unknown,
+        unknown_keys: unknown,
+        more_unknown_keys: more_unknown,
     };
     (management, Some(intent))
 }
 
-#[derive(Default)]
-struct Found<'p> {
-    class: Option<&'p str>,
-    deadline: Option<&'p str>,
-    latency_target: Option<&'p str>,
-    priority: Option<&'p str>,
-    offload_allowed: Option<&'p str>,
-    processing: Option<&'p str>,
-    sites: Option<&'p str>,
-    policy_sites: Option<&'p str>,
-    traits: Option<&'p str>,
-    policy_traits: Option<&'p str>,
-    profile: Option<&'p str>,
-    unknown: Vec<&'p str>,
-    more_unknown: usize,
-}
-
-impl<'p> Found<'p> {
-    /// Where the value of the annotation of this name goes, if edgeward reads one.
-    fn value(&mut self, name: &str) -> Option<&mut Option<&'p str>> {
-        Some(match name {
-            "class" => &mut self.class,
-            "deadlineMs" => &mut self.deadline,
-            "latencyTargetMs" => &mut self.latency_target,
-            "priority" => &mut self.priority,
-            "offloadAllowed" => &mut self.offload_allowed,
-            "processingMs" => &mut self.processing,
-            "sites" => &mut self.sites,
-            "policySites" => &mut self.policy_sites,
-            "traits" => &mut self.traits,
-            "policyTraits" => &mut self.policy_traits,
-            "profile" => &mut self.profile,
-            _ => return None,
-        })
-    }
-}
+/// The names of the annotations that are read, behind the prefix.
+const NAMES: [&str; 11] = [
+    "class",
+    "deadlineMs",
+    "latencyTargetMs",
+    "priority",
+    "offloadAllowed",
+    "processingMs",
+    "sites",
+    "policySites",
+    "traits",
+    "policyTraits",
+    "profile",
+];
 
 /// Whether edgeward reads an SLO annotation of this name, the prefix aside.
 pub fn is_read(name: &str) -> bool {
-    Found::default().value(name).is_some()
+    NAMES.contains(&name)
 }
 
 /// Of an annotation under the prefix that is not read.
@@ -362,18 +321,18 @@ pub fn not_read(key: &str) -> String {
 
 struct Faults<'k> {
     keys: &'k Keys,
+    /// The annotations that are read, by the name behind the prefix.
+    found: BTreeMap<&'k str, &'k str>,
     list: Vec<SloFault>,
 }
 
 impl Faults<'_> {
-    fn read<T>(
-        &mut self,
-        name: &str,
-        value: Option<&str>,
-        allowed: &'static str,
-        parse: impl FnOnce(&str) -> Option<T>,
-    ) -> Option<T> {
-        let value = value?;
+    fn states(&self, name: &str) -> bool {
+        self.found.contains_key(name)
+    }
+
+    fn read<T>(&mut self, name: &str, allowed: &'static str, parse: impl FnOnce(&str) -> Option<T>) -> Option<T> {
+        let value = *self.found.get(name)?;
         let parsed = parse(value);
         if parsed.is_none() {
             self.add(format!("{}{name}", self.keys.slo_prefix), Some(value), allowed);
