@@ -363,7 +363,7 @@ fn every_fault_of_a_file_is_listed() {
     };
     let fleet = write(
         "fleet.yaml",
-        "sites: [{name: 5, kind: edge}, {name: a}]\nnodes: [{name: n, allocatable: {}}]",
+        "sites: [{name: 5, kind: edge}, {name: a}]\nnodes: [{name: one, allocatable: {}}]",
     );
     let stderr = error(&["review", "-f", "-", "--fleet", &fleet], "");
     for fault in [

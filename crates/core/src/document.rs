@@ -180,38 +180,11 @@ pub(crate) fn decimal(thousandths: i64) -> String {
     (thousandths as f64 / 1_000.0).to_string()
 }
 
-/// `12.5` to `12500`; `None` for more than three decimals.
-pub(crate) fn to_thousandths(text: &str) -> Option<i64> {
-    let (whole, decimals) = text.split_once('.').unwrap_or((text, ""));
-    if decimals.len() > 3 || !decimals.bytes().all(|b| b.is_ascii_digit()) {
-        return None;
-    }
-    let magnitude: i64 = format!("{}{decimals:0<3}", whole.trim_start_matches('-'))
-        .parse()
-        .ok()?;
-    Some(if whole.starts_with('-') { -magnitude } else { magnitude })
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
     use super::*;
-
-    #[test]
-    fn decimals_are_exact() {
-        for (text, expected) in [
-            ("0", Some(0)),
-            ("12.5", Some(12_500)),
-            ("-0.001", Some(-1)),
-            ("0.0001", None),
-            ("1e3", None),
-            ("9223372036854775", Some(9_223_372_036_854_775_000)),
-            ("9223372036854776", None),
-        ] {
-            assert_eq!(to_thousandths(text), expected, "{text}");
-        }
-    }
 
     #[test]
     fn number_beyond_its_bounds_or_decimals_is_refused() {

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::document::{Fault, decimal, shown, to_thousandths, within};
+use crate::document::{Fault, decimal, shown, within};
 use crate::excerpt::{LONGEST_NAME, excerpt};
 use crate::model::endpoint::without_user;
 use crate::model::slo::Class;
@@ -209,9 +209,11 @@ fn refuse_others(fields: &Map<String, Value>, names: &[&str], at: &str, faults: 
     }
 }
 
+/// `12.5` as 12500; `None` for more than three decimals.
 fn thousandths(value: &Value) -> Option<i64> {
-    let Value::Number(number) = value else { return None };
-    to_thousandths(&number.to_string())
+    let scaled = value.as_f64()? * 1_000.0;
+    let whole = scaled.round();
+    ((scaled - whole).abs() < 1e-6).then_some(whole as i64)
 }
 
 /// Declares the fields that a document may have for a type: their names, kinds, defaults and meanings.
