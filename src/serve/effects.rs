@@ -8,9 +8,8 @@ use edgeward_core::cluster::cache::Kind;
 use edgeward_core::config::Config;
 use edgeward_core::engine::Effect;
 
-use crate::controllers::events::{Events, PodEvent};
+use crate::controllers::events::Events;
 use crate::instruments::logs::LogLimit;
-use crate::platform::clock::Clock;
 use crate::serve::Requirement;
 
 /// Carries out the engine's effects. Never blocks: the engine waits meanwhile.
@@ -19,14 +18,12 @@ pub(super) struct EffectHandler {
     pub(super) listed: BTreeMap<Kind, Requirement>,
     pub(super) events: Events,
     pub(super) config: Arc<ArcSwap<Config>>,
-    pub(super) clock: Clock,
     /// Bounds the lines about pods and nodes, whose authors can cause them.
     pub(super) log_limit: LogLimit,
 }
 
 impl EffectHandler {
     pub(super) fn handle(&mut self, effect: Effect) {
-        let now = || self.clock.wall();
         match effect {
             Effect::Listed(kind) => {
                 if let Some(listed) = self.listed.remove(&kind) {
@@ -34,25 +31,11 @@ impl EffectHandler {
                 }
             }
             Effect::Decided(decision) => self.events.decided(*decision),
-            Effect::HeldByAnotherDomain(pod) => {
-                let keys = &self.config.load().keys;
-                self.events.record(PodEvent::another_domain(*pod, keys, now()));
-            }
-            Effect::OtherDomains(new) => {
-                let domain = &*self.config.load().keys.domain;
-                for (gate_domain, pods) in new {
-                    let Some(held_back) = self.log_limit.due("other domain") else {
-                        continue;
-                    };
-                    tracing::error!(
-                        domain,
-                        gate_domain = &*gate_domain,
-                        pods,
-                        held_back,
-                        "pods are behind the gate of another domain, and nobody releases them; was the domain changed?"
-                    );
-                }
-            }
+            Effect::OtherDomain(gate_domain) => tracing::error!(
+                domain = self.config.load().keys.domain,
+                gate_domain = &*gate_domain,
+                "pods are behind the gate of another domain, and edgeward does not release them; was the domain changed?"
+            ),
             Effect::SitesInUse(sites) => tracing::info!(sites = sites.join(" "), "other sites are in use"),
             Effect::NodeFault(fault) => {
                 if let Some(held_back) = self.log_limit.due("node fault") {
@@ -75,7 +58,7 @@ mod tests {
 
     use edgeward_core::cluster::cache::NodeFault;
     use edgeward_core::model::decision_id::DecisionId;
-    use edgeward_core::model::pod_record::{Decided, OtherDomainPod};
+    use edgeward_core::model::pod_record::Decided;
     use edgeward_core::model::site::SiteKind;
     use edgeward_core::resources::Amounts;
     use edgeward_core::units::Moment;
@@ -90,6 +73,7 @@ mod tests {
     use super::*;
     use crate::controllers::events::Recorder;
     use crate::controllers::lease::Leadership;
+    use crate::platform::clock::Clock;
     use crate::serve::Readiness;
     use crate::testkit::Log;
 
@@ -125,7 +109,6 @@ mod tests {
             listed: [(Kind::Pods, readiness.require("pods"))].into(),
             events,
             config,
-            clock,
             log_limit: LogLimit::new(clock),
         };
         (handler, written)
@@ -168,7 +151,7 @@ mod tests {
             decided: Decided {
                 id: DecisionId(1),
                 reason: "cloud_best_effort".into(),
-                at: handler.clock.wall(),
+                at: clock.wall(),
                 name: "camera".into(),
                 rtt_ms: None,
                 explain: None,
@@ -178,15 +161,7 @@ mod tests {
         })));
         is_written(&written, "PlacedCloud").await;
 
-        handler.handle(Effect::HeldByAnotherDomain(Box::new(OtherDomainPod {
-            namespace: "shop".into(),
-            name: "camera".into(),
-            uid: "u3".into(),
-            domain: "acme.dev".into(),
-        })));
-        is_written(&written, "GateOfAnotherDomain").await;
-
-        handler.handle(Effect::OtherDomains(vec![("acme.dev".into(), 2)]));
+        handler.handle(Effect::OtherDomain("acme.dev".into()));
         assert!(log.text().contains("pods are behind the gate of another domain"));
 
         handler.handle(Effect::SitesInUse(vec!["edge".to_owned(), "cloud".to_owned()]));

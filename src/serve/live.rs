@@ -80,7 +80,6 @@ pub(super) async fn view(
         listed,
         events: events.clone(),
         config: Arc::clone(&config),
-        clock,
         log_limit: LogLimit::new(clock),
     };
     let executor = Executor {

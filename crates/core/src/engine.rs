@@ -5,7 +5,6 @@
 //! in the same order give the same results, in a process, in a test and in a simulation.
 
 mod change;
-mod other_domains;
 mod shared_state;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,7 +17,7 @@ use crate::guard::backstop::{Backstop, BackstopReport};
 use crate::model::decision_id::DecisionId;
 use crate::model::link::Link;
 use crate::model::node::NodeId;
-use crate::model::pod_record::{OtherDomainPod, PodRecord};
+use crate::model::pod_record::PodRecord;
 use crate::model::scores::Profiles;
 use crate::model::site::are_same_places;
 use crate::model::snapshot::Snapshot;
@@ -28,12 +27,14 @@ use crate::units::{Moment, Now};
 use crate::wire::pod::ObservedDecision;
 
 pub use change::Change;
-use other_domains::OtherDomains;
 pub use shared_state::{DecisionContext, SharedState};
 
 /// How long ago a decision may have been made to be reported by a process that has just started; longer than it takes until
 /// another replica leads. And how much older than its pod a decision may seem, or later than now.
 const RECENT: jiff::SignedDuration = jiff::SignedDuration::from_secs(60);
+
+/// How many domains of gates are reported: anybody who may create pods can invent gates.
+const MAX_OTHER_DOMAINS: usize = 16;
 
 /// What is to be done, logged or reported because of changes.
 #[derive(Debug, Clone)]
@@ -42,10 +43,8 @@ pub enum Effect {
     Listed(Kind),
     /// A decision is seen on a pod for the first time.
     Decided(Box<ObservedDecision>),
-    /// A pod is seen behind the gate of another domain.
-    HeldByAnotherDomain(Box<OtherDomainPod>),
-    /// Domains whose gates pods carry though they are not ours, with the number of pods. Each domain is reported once.
-    OtherDomains(Vec<(Box<str>, usize)>),
+    /// A pod carries the gate of this domain, which is not ours. Each domain is reported once.
+    OtherDomain(Box<str>),
     /// The sites of these names are in use from now on.
     SitesInUse(Vec<String>),
     /// A node carries the selectors of several sites.
@@ -78,7 +77,8 @@ pub struct Engine {
     backstop: Backstop,
     volumes: VolumeCache,
     profiles: Arc<Profiles>,
-    other_domains: OtherDomains,
+    /// Domains of gates that were reported.
+    other_domains: BTreeSet<Box<str>>,
     /// The newest links, also of sites that are not in use yet.
     links: BTreeMap<String, Option<Link>>,
     /// The sites whose first round of probes was over last.
@@ -103,7 +103,7 @@ impl Engine {
             backstop: Backstop::default(),
             volumes: VolumeCache::default(),
             profiles: Arc::default(),
-            other_domains: OtherDomains::default(),
+            other_domains: BTreeSet::new(),
             links: BTreeMap::new(),
             probed: None,
             listed: BTreeSet::new(),
@@ -157,7 +157,6 @@ impl Engine {
         if matches!(change, Change::ListEnded(_)) {
             let is_there = |uid: &str| self.cache.has_seen(uid);
             self.waitlist.retain(is_there);
-            self.other_domains.retain(is_there);
             self.backstop.retain(is_there);
         }
     }
@@ -182,7 +181,12 @@ impl Engine {
 
     fn apply_pod(&mut self, pod: &PodRecord, at: Now) {
         self.effects.extend(self.first_seen(pod, at));
-        self.effects.extend(self.other_domains.apply(pod));
+        if let Some(domain) = &pod.other_domain
+            && self.other_domains.len() < MAX_OTHER_DOMAINS
+            && self.other_domains.insert(domain.clone())
+        {
+            self.effects.push(Effect::OtherDomain(domain.clone()));
+        }
         self.backstop.apply(pod, at.moment);
         match &pod.held {
             Some(held) => self.waitlist.apply(Arc::clone(held), at),
@@ -192,7 +196,6 @@ impl Engine {
 
     fn delete_pod(&mut self, uid: &str) {
         self.waitlist.delete(uid);
-        self.other_domains.delete(uid);
         self.backstop.delete(uid);
     }
 
@@ -293,7 +296,6 @@ impl Engine {
         // Freed when nobody waits for the lock.
         drop(before);
         self.find_faults();
-        self.effects.extend(self.other_domains.report());
         let listed = Kind::ALL.into_iter().filter(|kind| self.cache.is_listed(*kind));
         let new = listed.filter(|kind| self.listed.insert(*kind));
         self.effects.extend(new.map(Effect::Listed));

@@ -31,8 +31,6 @@ edgeward_core::words! {
         Unschedulable = "Unschedulable",
         /// The API server does not let us change it, and so its gate stays.
         ReleaseRefused = "ReleaseRefused",
-        /// It is behind the gate of another domain than ours.
-        GateOfAnotherDomain = "GateOfAnotherDomain",
     }
 }
 
@@ -46,7 +44,7 @@ impl PodReason {
             Self::InvalidSlo => ["Warning", "ReadSlo"],
             Self::SloAtRisk => ["Warning", "Place"],
             Self::Unschedulable => ["Warning", "Recheck"],
-            Self::ReleaseRefused | Self::GateOfAnotherDomain => ["Warning", "Release"],
+            Self::ReleaseRefused => ["Warning", "Release"],
         }
     }
 }

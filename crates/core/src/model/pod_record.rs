@@ -67,8 +67,8 @@ pub struct PodRecord {
     pub placement: Option<Arc<Placement>>,
     /// The pod as the waitlist keeps it, if it carries our gate.
     pub held: Option<Arc<HeldPod>>,
-    /// The pod, if it carries the gate that would be ours under another domain.
-    pub other_domain_pod: Option<Box<OtherDomainPod>>,
+    /// The domain under which a gate that it carries would be ours, if that is another.
+    pub other_domain: Option<Box<str>>,
     /// The pod as the backstop keeps it, if it states an SLO, did not lose our gate undecided, and kube-scheduler has found no
     /// node for it.
     pub stuck: Option<Arc<StuckPod>>,
@@ -85,19 +85,6 @@ pub const MAX_ELEMENTS: usize = 128;
 
 /// The most extended resources that are kept of a pod without a node.
 pub const MAX_RESOURCES: usize = 16;
-
-/// A pod behind the gate of another domain: nobody releases it, unless edgeward runs with that domain, too.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OtherDomainPod {
-    /// `metadata.namespace`.
-    pub namespace: Box<str>,
-    /// `metadata.name`.
-    pub name: Box<str>,
-    /// `metadata.uid`.
-    pub uid: Box<str>,
-    /// The domain of the gate.
-    pub domain: Box<str>,
-}
 
 /// Where a pod may run by its spec, our own placement included.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]

@@ -8,8 +8,7 @@ use crate::excerpt::LONGEST_NAME;
 use crate::keys::Keys;
 use crate::model::decision_id::DecisionId;
 use crate::model::pod_record::{
-    DEFAULT_SCHEDULER, HeldPod, MAX_CONSTRAINTS, MAX_ELEMENTS, MAX_RESOURCES, OtherDomainPod, Phase, Placement,
-    PodRecord, StuckPod,
+    DEFAULT_SCHEDULER, HeldPod, MAX_CONSTRAINTS, MAX_ELEMENTS, MAX_RESOURCES, Phase, Placement, PodRecord, StuckPod,
 };
 use crate::model::remote_room::{Bound, POD_SLOT, Start};
 use crate::model::slo::Management;
@@ -144,19 +143,6 @@ impl<'a> Pod<'a> {
         }
     }
 
-    fn other_domain_pod(&self, keys: &Keys) -> Option<OtherDomainPod> {
-        let domain = self.gates().find_map(|gate| keys.other_domain(gate))?;
-        let metadata = self.metadata.as_ref()?;
-        let is_known = metadata.deletion_timestamp.is_empty() && domain.len() <= LONGEST_NAME;
-        let name = |text: &Text<'a>| Some(start(text.stated()?, LONGEST_NAME).into());
-        is_known.then_some(OtherDomainPod {
-            namespace: name(&metadata.namespace)?,
-            name: name(&metadata.name)?,
-            uid: name(&metadata.uid)?,
-            domain: domain.into(),
-        })
-    }
-
     /// The pod as the backstop keeps it, if kube-scheduler has found no node for it, and nothing keeps it from trying again. Not if
     /// it was held and lost the gate undecided: so would the one in its place.
     fn stuck(
@@ -249,7 +235,10 @@ impl<'a> Pod<'a> {
             decided: self.decided(intent.as_ref(), keys).map(Box::new),
             placement: None,
             held: None,
-            other_domain_pod: self.other_domain_pod(keys).map(Box::new),
+            other_domain: self
+                .gates()
+                .find_map(|gate| keys.other_domain(gate))
+                .map(|domain| start(domain, LONGEST_NAME).into()),
             stuck: None,
             undecided: false,
             node,
