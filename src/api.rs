@@ -17,6 +17,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use edgeward_core::model::liqo;
+use edgeward_core::model::selector::Operator;
 use edgeward_core::model::site_restriction::{self, MAX_BYTES};
 use edgeward_core::model::slo::{self, MAX_MILLIS};
 use edgeward_core::model::ties;
@@ -67,7 +68,8 @@ pub use performance_profile::{Condition, PerformanceProfile, PerformanceProfileS
 #[x_kube(validation = survives_offloading())]
 pub struct SiteSpec {
     /// edge: the nodes of this cluster. cloud: a cluster behind virtual nodes. liqo: one behind Liqo's virtual nodes.
-    pub kind: SiteKind,
+    #[schemars(extend("enum" = ["edge", "cloud", "liqo"]))]
+    pub kind: String,
     /// What pods ask for that may run at some sites alone (`slo.<domain>/sites`): region, tier and the like.
     #[schemars(extend("maxProperties" = 32))]
     #[x_kube(validation = label_keys())]
@@ -129,16 +131,6 @@ pub struct SiteSpec {
 #[schemars(extend("maxLength" = 63))]
 pub struct LabelValue(pub String);
 
-/// Edge or cloud.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-#[allow(missing_docs)]
-pub enum SiteKind {
-    Edge,
-    Cloud,
-    Liqo,
-}
-
 /// Something a pod uses that exists only in the cluster it is created in.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
@@ -159,30 +151,15 @@ pub struct Toleration {
         .message(Message::Expression("self + ' is not a taint key'".into())))]
     pub key: Option<String>,
     /// Equal (default) or Exists.
-    pub operator: Option<TolerationOperator>,
+    #[schemars(extend("enum" = ["Equal", "Exists", null]))]
+    pub operator: Option<String>,
     /// Value of the taint, with Equal.
     #[schemars(length(max = 63))]
     #[x_kube(validation = matches(LABEL_VALUE, "a taint value: letters, digits, `-`, `_` and `.`, at most 63"))]
     pub value: Option<String>,
     /// Effect of the taint; every effect without.
-    pub effect: Option<TaintEffect>,
-}
-
-/// How a toleration compares.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[allow(missing_docs)]
-pub enum TolerationOperator {
-    Equal,
-    Exists,
-}
-
-/// What a taint does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[allow(missing_docs, clippy::enum_variant_names)]
-pub enum TaintEffect {
-    NoSchedule,
-    PreferNoSchedule,
-    NoExecute,
+    #[schemars(extend("enum" = ["NoSchedule", "PreferNoSchedule", "NoExecute", null]))]
+    pub effect: Option<String>,
 }
 
 /// A site as one replica sees it. What is not known is written as null, which takes an earlier value away.
@@ -256,7 +233,8 @@ pub struct SloPolicySpec {
 #[serde(rename_all = "camelCase")]
 pub struct SloDefaults {
     /// Workload class.
-    pub class: Class,
+    #[schemars(extend("enum" = slo::Class::WORDS))]
+    pub class: String,
     /// End-to-end deadline, ms.
     #[x_kube(validation = whole(1, MAX_MILLIS as i64, " of milliseconds"))]
     pub deadline_ms: Option<i64>,
@@ -284,12 +262,6 @@ pub struct SloDefaults {
     #[x_kube(validation = matches(DNS_SUBDOMAIN, slo::PROFILE_NAME))]
     pub profile: Option<String>,
 }
-
-/// Workload class.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(transparent)]
-#[schemars(extend("enum" = slo::Class::WORDS))]
-pub struct Class(pub String);
 
 /// Selects objects by their labels, as Kubernetes' own kinds do.
 #[derive(KubeSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -320,23 +292,14 @@ pub struct LabelSelectorRequirement {
     #[x_kube(validation = matches(LABEL_KEY, "a label key: `[domain/]name`"))]
     pub key: String,
     /// How it relates to the values.
-    pub operator: SelectorOperator,
+    #[schemars(extend("enum" = Operator::WORDS))]
+    pub operator: String,
     /// The values, with In and NotIn.
     #[schemars(length(max = 64), inner(length(max = 63)))]
     #[x_kube(validation = Rule::new(format!("self.all(value, value.matches('{LABEL_VALUE}'))")).message(Message::Expression(format!(
         "self.filter(value, !value.matches('{LABEL_VALUE}'))[0] + ' is not a label value: letters, digits, `-`, `_` and `.`, at most 63'"
     ))))]
     pub values: Option<Vec<String>>,
-}
-
-/// How a requirement relates a label to values.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[allow(missing_docs)]
-pub enum SelectorOperator {
-    In,
-    NotIn,
-    Exists,
-    DoesNotExist,
 }
 
 /// What edgeward says of a policy.

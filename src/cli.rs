@@ -9,7 +9,6 @@ mod demo;
 mod documents;
 mod fleet;
 mod installed;
-mod man;
 mod output;
 mod profile;
 mod release;
@@ -29,7 +28,7 @@ use comfy_table::{Table, presets};
 /// edgeward is a mutating admission webhook. `serve` runs it; `why` tells why a pod is where it is; `check` finds what is
 /// wrong with an installation; `review` tells what it would do with a pod; `fleet` shows what it sees of a cluster;
 /// `release` takes its gate off pods; `crds` and `config-schema` print the definitions of its custom resources and of its
-/// configuration; `completions` and `man` print what shells and manuals are made of; `demo` shows three situations on this
+/// configuration; `completions` prints what shells complete by; `demo` shows three situations on this
 /// machine, without a cluster.
 #[derive(Debug, Parser)]
 #[command(name = "edgeward", version, max_term_width = 110)]
@@ -56,7 +55,6 @@ enum Command {
     ConfigSchema(config_schema::ConfigSchema),
     Demo(demo::Demo),
     Completions(completions::Completions),
-    Man(man::Man),
 }
 
 /// Writes to standard output. A reader that has seen enough, such as `head`, is no failure.
@@ -78,7 +76,6 @@ pub fn main() -> ExitCode {
         Command::Crds(crds) => crds.run().map(|()| ExitCode::SUCCESS),
         Command::ConfigSchema(schema) => schema.run().map(|()| ExitCode::SUCCESS),
         Command::Completions(completions) => completions.run().map(|()| ExitCode::SUCCESS),
-        Command::Man(man) => man.run().map(|()| ExitCode::SUCCESS),
         Command::Fleet(fleet) => fleet.run().map(|()| ExitCode::SUCCESS),
         Command::Profile(profile) => profile.run(),
         Command::Release(release) => release.run(),

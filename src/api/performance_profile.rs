@@ -118,7 +118,8 @@ pub struct Metric {
     /// What edgeward knows itself.
     pub built_in: Option<BuiltIn>,
     /// Of which class's pods the ETA is.
-    pub class: Option<super::Class>,
+    #[schemars(extend("enum" = ["latency", "throughput", "batch", null]))]
+    pub class: Option<String>,
 }
 
 /// Which label of a series names its place.

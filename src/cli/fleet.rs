@@ -11,7 +11,6 @@ use edgeward_core::model::slo::Class;
 use edgeward_core::model::snapshot::{Site, Snapshot};
 use edgeward_core::units::{Bytes, Micros, Millicores, Moment};
 use edgeward_core::wire::fleet_file;
-use serde_json::Value;
 
 use super::cluster::Cluster;
 use super::installed::Installed;
@@ -137,36 +136,7 @@ fn table(snapshot: &Snapshot, now: Moment) -> String {
     if !closed.is_empty() {
         text += &format!("\n{closed}");
     }
-    let described: String = snapshot.sites.iter().filter_map(description).collect();
-    if !described.is_empty() {
-        text += &format!("\n{described}");
-    }
-    for (name, profile) in &*snapshot.profiles {
-        let scores = profile
-            .sites
-            .keys()
-            .filter_map(|site| Some(format!("{site}={} ", profile.score(site, 0, now)?)));
-        let scores: String = scores.collect();
-        let (margin, better) = (profile.margin, profile.better.as_str());
-        let preferred = profile.preferred.as_deref().unwrap_or("none");
-        let _ = write!(
-            text,
-            "\nprofile: {name} {scores}margin={margin}, {better} is better, {preferred} is preferred\n"
-        );
-    }
     text
-}
-
-/// What pods and the configuration go by beside room and time, where a site says it.
-fn description(site: &Site) -> Option<String> {
-    let definition = &site.definition;
-    let labels = definition.labels.iter().map(|(key, value)| format!("{key}={value}"));
-    let labels = Some(labels.collect::<Vec<_>>().join(",")).filter(|labels| !labels.is_empty());
-    let cost = definition.cost.map(|cost| format!("{} an hour", Value::from(cost)));
-    let traits = Some(definition.traits.join(", ")).filter(|traits| !traits.is_empty());
-    let traits = traits.map(|traits| format!("traits {traits}"));
-    let parts: Vec<_> = labels.into_iter().chain(cost).chain(traits).collect();
-    (!parts.is_empty()).then(|| format!("site: {} {}\n", site.name(), parts.join("; ")))
 }
 
 fn site_row(site: &Site, now: Moment) -> [String; 9] {

@@ -151,7 +151,7 @@ mod tests {
             decided: Decided {
                 id: DecisionId(1),
                 reason: "cloud_best_effort".into(),
-                at: clock.wall(),
+                at: Clock::start().wall(),
                 name: "camera".into(),
                 rtt_ms: None,
                 explain: None,

@@ -524,34 +524,3 @@ fn every_shell_can_read_its_completions() {
     let completed = is_fine("bash", &["-c", script, bash.to_str().unwrap()], "").expect("bash");
     assert_eq!(text(&completed.stdout).trim(), "config-schema");
 }
-
-#[test]
-fn the_manual_has_a_page_for_each_command() {
-    let folder = tempfile::tempdir().unwrap();
-    let output = edgeward(&["man", folder.path().to_str().unwrap()], "");
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    let page = |words: Vec<String>| format!("{}.1", [vec!["edgeward".to_owned()], words].concat().join("-"));
-    let mut pages: Vec<_> = every_command().into_iter().map(page).collect();
-    pages.sort();
-    let mut found: Vec<_> = std::fs::read_dir(folder.path())
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .collect();
-    found.sort();
-    assert_eq!(found, pages);
-    for page in found {
-        let source = std::fs::read_to_string(folder.path().join(&page)).unwrap();
-        assert!(source.contains(".SH SYNOPSIS"), "{page}");
-        if let Some(output) = is_fine("groff", &["-man", "-Tutf8", "-ww"], &source) {
-            assert!(text(&output.stdout).contains("General Commands Manual"), "{page}");
-            assert_eq!(text(&output.stderr), "", "{page}");
-        }
-    }
-    let printed = edgeward(&["man"], "").stdout;
-    assert_eq!(
-        text(&printed),
-        std::fs::read_to_string(folder.path().join("edgeward.1")).unwrap()
-    );
-    let error = error(&["man", "/nowhere/at/all"], "");
-    assert!(error.contains("cannot be written to /nowhere/at/all"), "{error}");
-}

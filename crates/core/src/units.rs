@@ -77,26 +77,10 @@ impl Micros {
         Self(s.saturating_mul(1_000_000))
     }
 
-    /// One or more whole numbers with a unit each, as Go prints durations: `1500ms`, `60s`, `1m0s`, `1h`.
+    /// A duration as Go prints it, such as `1500ms`, `60s`, `1m0s`, `1h`. jiff's other forms are read as well.
     pub fn parse(text: &str) -> Option<Self> {
-        let mut rest = text;
-        let mut sum = 0_u64;
-        loop {
-            let (number, after) = rest.split_at(rest.find(|c: char| !c.is_ascii_digit())?);
-            let (unit, after) = after.split_at(after.find(|c: char| c.is_ascii_digit()).unwrap_or(after.len()));
-            let unit_ms: u64 = match unit {
-                "ms" => 1,
-                "s" => 1_000,
-                "m" => 60_000,
-                "h" => 3_600_000,
-                _ => return None,
-            };
-            sum = sum.checked_add(number.parse::<u64>().ok()?.checked_mul(unit_ms)?)?;
-            rest = after;
-            if rest.is_empty() {
-                return Some(Self::from_millis(sum));
-            }
-        }
+        let duration: jiff::SignedDuration = text.parse().ok()?;
+        u64::try_from(duration.as_micros()).ok().map(Self)
     }
 
     /// This duration `count` times over.

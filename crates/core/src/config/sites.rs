@@ -397,7 +397,7 @@ mod tests {
             ]))
             .unwrap_err(),
             [
-                "sites[0].probes[0]: \"a:6443\" is not a WAN endpoint: it begins with none of the schemes; allowed are \
+                "sites[0].probes[0]: \"a:6443\" is not a WAN endpoint; allowed are \
                  icmp://host, tcp://host:port and https://host[:port][/path], an IPv6 address in brackets",
                 "sites[0].probes[2]: \"icmp://a\" is listed twice",
                 "sites[3].wan: unknown field `wan`, expected one of `name`, `kind`, `labels`, `costPerHour`, `order`, `nodeSelector`, \
