@@ -7,7 +7,6 @@ use clap::{Args, ValueEnum};
 use edgeward_core::model::liqo::ApiServerStatus;
 use edgeward_core::model::node::Node;
 use edgeward_core::model::site::SiteKind;
-use edgeward_core::model::slo::Class;
 use edgeward_core::model::snapshot::{Site, Snapshot};
 use edgeward_core::units::{Bytes, Micros, Millicores, Moment};
 use edgeward_core::wire::fleet_file;
@@ -153,7 +152,7 @@ fn site_row(site: &Site, now: Moment) -> [String; 9] {
         cpu(sum(&|node| node.used.cpu.0), sum(&|node| node.allocatable.cpu.0)),
         memory(sum(&|node| node.used.memory.0), sum(&|node| node.allocatable.memory.0)),
         format!("{}/{}", sum(&|node| node.pods), sum(&|node| node.slots)),
-        queue(site),
+        site.queues.iter().map(|group| group.waiting).sum::<u64>().to_string(),
         wan(site, now),
     ]
 }
@@ -183,21 +182,6 @@ fn cpu(used: i64, total: i64) -> String {
 fn memory(used: i64, total: i64) -> String {
     let mebibytes = |bytes: i64| Bytes(bytes).whole_mebibytes();
     format!("{}/{}", mebibytes(total.saturating_sub(used)), mebibytes(total))
-}
-
-/// How many pods of each class wait for room.
-fn queue(site: &Site) -> String {
-    let waiting = |class| {
-        let groups = site.queues.iter().filter(move |group| group.class == class);
-        groups.map(|group| group.waiting).sum::<u64>()
-    };
-    let classes = Class::ALL.map(|class| (class.as_str(), waiting(class)));
-    let classes = classes.iter().filter(|(_, waiting)| *waiting > 0);
-    let classes: Vec<_> = classes.map(|(class, waiting)| format!("{class} {waiting}")).collect();
-    match classes.is_empty() {
-        true => "-".to_owned(),
-        false => classes.join(", "),
-    }
 }
 
 fn wan(site: &Site, now: Moment) -> String {
@@ -247,10 +231,10 @@ mod tests {
         let now = Moment(60_000_000);
         let snapshot = fleet_file::read(&fleet, &Config::default(), now).unwrap();
         let expected = "
- SITE  KIND   SOURCE  READY  CPU FREE  MEMORY FREE  PODS   QUEUE    WAN
- edge  edge   config  2/2    5100m/6   10Gi/12Gi    9/220  batch 4  -
- far   cloud  config  0/1    64/64     0/0          0/500  -        healthy, 22.5 ms, 0.1 % lost, 3 s ago
- near  cloud  liqo    0/0    0/0       0/0          0/0    -        unreachable (Liqo: Error)
+ SITE  KIND   SOURCE  READY  CPU FREE  MEMORY FREE  PODS   QUEUE  WAN
+ edge  edge   config  2/2    5100m/6   10Gi/12Gi    9/220  4      -
+ far   cloud  config  0/1    64/64     0/0          0/500  0      healthy, 22.5 ms, 0.1 % lost, 3 s ago
+ near  cloud  liqo    0/0    0/0       0/0          0/0    0      unreachable (Liqo: Error)
 
  NODE  SITE  STATE      CPU FREE  MEMORY FREE  PODS
  e1    edge  ready      3100m/4   6Gi/8Gi      9/110

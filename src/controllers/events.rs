@@ -4,7 +4,6 @@
 
 mod configuration;
 mod decision;
-mod gate;
 mod recorder;
 
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -289,7 +289,7 @@ impl Engine {
         let mut ledger = self.shared.ledger();
         let before = self.shared.set_snapshot(Arc::new(snapshot));
         if let Some(old) = &replaced {
-            self.renumber(&mut ledger, old);
+            ledger.renumber(|id| self.cache.node_named(old.node_name(id)?));
         }
         ledger.published(revision);
         drop(ledger);
@@ -304,11 +304,6 @@ impl Engine {
             report: report.flatten(),
             effects: std::mem::take(&mut self.effects),
         }
-    }
-
-    /// Gives reservations the ids that their nodes have since this cache was replaced.
-    fn renumber(&self, ledger: &mut Ledger, old: &Cache) {
-        ledger.renumber(|id| self.cache.node_named(old.node_name(id)?));
     }
 
     /// Puts the claims of held pods into this snapshot, and says what is to be done about them, if that may have changed. Not
@@ -336,7 +331,7 @@ impl Engine {
         };
         let plan = ledger.map(|mut ledger| {
             if let Some(old) = replaced {
-                self.renumber(&mut ledger, old);
+                ledger.renumber(|id| self.cache.node_named(old.node_name(id)?));
             }
             let is_managed = |namespace: &str| self.cache.is_managed(namespace);
             self.waitlist.plan(snapshot, &ledger, &self.config, is_managed, now)

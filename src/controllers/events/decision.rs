@@ -2,7 +2,9 @@
 
 use std::fmt::Write as _;
 
+use edgeward_core::keys::Keys;
 use edgeward_core::model::decision_id::DecisionId;
+use edgeward_core::model::pod_record::HeldPod;
 use edgeward_core::model::site::SiteKind;
 use edgeward_core::model::slo::Slo;
 use edgeward_core::placement::{explain, sentences};
@@ -69,6 +71,23 @@ pub struct PodEvent {
 }
 
 impl PodEvent {
+    /// The API server refuses to change a held pod, in these words. One for each pod, however often it is
+    /// tried.
+    pub fn release_refused(held: &HeldPod, words: &str, keys: &Keys, at: Timestamp) -> Self {
+        Self {
+            namespace: held.namespace.clone(),
+            name: held.name.clone(),
+            uid: (*held.uid).into(),
+            reason: PodReason::ReleaseRefused,
+            decision: None,
+            at,
+            note: format!(
+                "its gate {} stays for now; the API server refuses the change: {words}",
+                keys.gate
+            ),
+        }
+    }
+
     /// As the API server takes it.
     pub(super) fn event(&self) -> Event {
         let text = |text: &str| Some(text.to_owned());

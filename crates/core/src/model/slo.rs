@@ -162,8 +162,6 @@ pub struct Intent {
     pub faults: Vec<SloFault>,
     /// Annotations of the SLO prefix that nothing reads, most likely misspelt; the first few, as far as a message shows them.
     pub unknown_keys: Vec<String>,
-    /// How many there are beyond these.
-    pub more_unknown_keys: usize,
 }
 
 /// What the pod's `managed` label says.
@@ -201,7 +199,6 @@ pub fn parse<'p>(
 ) -> (Management, Option<Intent>) {
     let mut found = BTreeMap::new();
     let mut unknown = vec![];
-    let mut more_unknown = 0;
     for (key, value) in annotations {
         let Some(name) = key.strip_prefix(keys.slo_prefix.as_str()) else {
             continue;
@@ -210,8 +207,6 @@ pub fn parse<'p>(
             found.insert(name, value);
         } else if unknown.len() < MAX_UNKNOWN_KEYS {
             unknown.push(excerpt(key, LONGEST_NAME));
-        } else {
-            more_unknown += 1;
         }
     }
     let mut faults = Faults {
@@ -289,7 +284,6 @@ pub fn parse<'p>(
         profile,
         faults: faults.list,
         unknown_keys: unknown,
-        more_unknown_keys: more_unknown,
     };
     (management, Some(intent))
 }
@@ -407,7 +401,6 @@ mod tests {
                 profile: Some("greenness".into()),
                 faults: vec![],
                 unknown_keys: vec![],
-                more_unknown_keys: 0,
             }
         );
     }
@@ -502,7 +495,6 @@ mod tests {
         let (_, intent) = read(&[("class", "batch"), ("deadlineMS", "5")], None);
         let intent = intent.unwrap();
         assert_eq!(intent.unknown_keys, ["slo.example.io/deadlineMS"]);
-        assert_eq!(intent.more_unknown_keys, 0);
         let many: Vec<String> = (0..1_000).map(|i| format!("x{i}")).collect();
         let many: Vec<_> = many
             .iter()

@@ -79,7 +79,6 @@ impl Workload<'_> {
             management: self.management,
             intent: self.intent.map(|intent| Intent {
                 unknown_keys: vec![],
-                more_unknown_keys: 0,
                 ..intent
             }),
             bound: self.bound,

@@ -126,10 +126,6 @@ fn slo_warnings(workload: &Workload<'_>, intent: &Intent, snapshot: &Snapshot, c
     let mut warnings: Vec<String> = intent.faults.iter().map(ToString::to_string).collect();
     warnings.extend(intent.unknown_keys.iter().map(|key| slo::not_read(key)));
     let prefix = &config.keys.slo_prefix;
-    if intent.more_unknown_keys > 0 {
-        let more = intent.more_unknown_keys;
-        warnings.push(format!("{more} more annotations {prefix}… are not read by edgeward"));
-    }
     let of_strategy = against_strategy(workload, intent, snapshot, config);
     warnings.extend(of_strategy.as_ref().map(ToString::to_string));
     let cap = workload.slo_priority(&config.priority_caps);
