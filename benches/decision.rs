@@ -221,8 +221,8 @@ fn under_the_lock(c: &mut Criterion, workload: &Workload<'_>, config: &Config) {
         let mut claimed = free.clone();
         let first: Vec<NodeId> = candidate_nodes(&free).take(100).collect();
         let claim = Claim {
-            uid: "held".into(),
-            queue_key: workload.queue_key(&config.priority_caps, Some((NOW.wall, "held"))),
+            uid: "gated".into(),
+            queue_key: workload.queue_key(&config.priority_caps, Some((NOW.wall, "gated"))),
             site: "edge".into(),
             amount: workload.request.clone(),
             has_room: true,

@@ -103,7 +103,7 @@ fn measure(nodes: usize, pods: usize) {
     for kind in Kind::ALL {
         cache.list_ended(kind);
     }
-    // Held as a review would hold it.
+    // Gated as a review would hold it.
     let mut snapshot = cache.publish(now());
     let bytes = (resident() - before) / pods;
 

@@ -1,4 +1,4 @@
-//! What held pods cost: a plan, a publication that changes nothing for them, and a review beside their claims.
+//! What gated pods cost: a plan, a publication that changes nothing for them, and a review beside their claims.
 //! `cargo bench --bench waitlist`; docs/performance.md has the result.
 
 // A measurement that cannot be set up should stop.
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use edgeward_core::cluster::cache::{Cache, Kind};
 use edgeward_core::config::Config;
 use edgeward_core::keys::Keys;
-use edgeward_core::model::pod_record::HeldPod;
+use edgeward_core::model::pod_record::GatedPod;
 use edgeward_core::model::snapshot::Snapshot;
 use edgeward_core::placement::decide::decide;
 use edgeward_core::placement::ledger::Ledger;
@@ -32,7 +32,7 @@ const NODES: usize = 200;
 const HELD: usize = 10_000;
 
 fn main() {
-    println!("| {HELD} held pods, {NODES} nodes | a plan |");
+    println!("| {HELD} gated pods, {NODES} nodes | a plan |");
     println!("|---|---:|");
     for (what, kinds) in [("alike", 1), ("of 1,000 controllers", 1_000), ("all different", HELD)] {
         println!(
@@ -47,7 +47,7 @@ fn main() {
     println!("\n| | time |");
     println!("|---|---:|");
     println!(
-        "| publication after a status update of a pod, {HELD} held | {:.1?} |",
+        "| publication after a status update of a pod, {HELD} gated | {:.1?} |",
         publication()
     );
     println!("| a review, 5,000 claims on the virtual node | {:.1?} |", review(5_000));
@@ -168,16 +168,16 @@ fn fleet(cloud: bool) -> Snapshot {
     fleet_file::read(&document, &Config::default(), NOW.moment).unwrap()
 }
 
-/// So many pods of so many controllers, held between none and five minutes.
+/// So many pods of so many controllers, gated between none and five minutes.
 fn waitlist(pods: usize, kinds: usize) -> Waitlist {
     let mut waitlist = Waitlist::default();
     for i in 0..pods {
-        waitlist.apply(held(i, i % kinds.max(1)), NOW);
+        waitlist.apply(gated(i, i % kinds.max(1)), NOW);
     }
     waitlist
 }
 
-fn held(i: usize, controller: usize) -> Arc<HeldPod> {
+fn gated(i: usize, controller: usize) -> Arc<GatedPod> {
     let at = (NOW.wall - jiff::SignedDuration::from_secs((i % 300) as i64)).to_string();
     let pod = json!({
         "metadata": {
@@ -200,7 +200,7 @@ fn held(i: usize, controller: usize) -> Arc<HeldPod> {
     });
     let text = pod.to_string();
     let record = Pod::from_json(&text).unwrap().record(&Keys::new("example.io"));
-    record.unwrap().unwrap().held.unwrap()
+    record.unwrap().unwrap().gated_pod.unwrap()
 }
 
 fn node_text(i: usize) -> String {

@@ -45,7 +45,7 @@ pub use performance_profile::{Condition, PerformanceProfile, PerformanceProfileS
     printcolumn(name = "Free-CPU", type_ = "string", json_path = ".status.freeCpu"),
     printcolumn(name = "Free-Memory", type_ = "string", json_path = ".status.freeMemory"),
     printcolumn(name = "Queue", type_ = "integer", json_path = ".status.queue"),
-    printcolumn(name = "Held", type_ = "integer", json_path = ".status.held"),
+    printcolumn(name = "Gated", type_ = "integer", json_path = ".status.gated"),
     printcolumn(name = "RTT-ms", type_ = "number", json_path = ".status.rttMs"),
     printcolumn(name = "Loss-pct", type_ = "number", json_path = ".status.lossPct"),
     printcolumn(name = "Last-Probe", type_ = "date", json_path = ".status.lastProbe"),
@@ -182,8 +182,8 @@ pub struct SiteStatus {
     pub queue: Option<i64>,
     /// From what on the cluster behind it has no room, by pods there.
     pub full: Option<String>,
-    /// Pods that are held and would go there.
-    pub held: Option<i64>,
+    /// Pods that are gated and would go there.
+    pub gated: Option<i64>,
     /// Round-trip time of the WAN, ms.
     pub rtt_ms: Option<f64>,
     /// Loss on the WAN, percent.

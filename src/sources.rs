@@ -91,7 +91,7 @@ impl Observer {
         (observer, Changes { sender, clock })
     }
 
-    /// What is to be done about held pods, always the newest.
+    /// What is to be done about gated pods, always the newest.
     pub fn plans(&self) -> channel::Receiver<Arc<Plan>> {
         self.plans.subscribe()
     }
@@ -147,9 +147,9 @@ impl Observer {
         .await;
         if let Some(plan) = publication.plan {
             let age = plan.oldest.map(|since| now.moment.since(since));
-            self.metrics.held_pods.set(count(plan.held));
+            self.metrics.gated_pods.set(count(plan.gated));
             let oldest = age.map_or(0, |age| seconds_before(now, age));
-            self.metrics.held_oldest.set(oldest);
+            self.metrics.gated_oldest.set(oldest);
             self.plans.send_replace(Arc::new(plan));
         }
         if let Some(report) = publication.report {
@@ -178,12 +178,12 @@ mod tests {
     use edgeward_core::engine::SharedState;
 
     use super::*;
-    use crate::testkit::hold_ledger;
+    use crate::testkit::gate_ledger;
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
     async fn while_a_plan_is_made_the_only_worker_has_time_for_others() {
         let shared = Arc::<SharedState>::default();
-        let had_turn = hold_ledger(&shared);
+        let had_turn = gate_ledger(&shared);
         let engine = Engine::new(Arc::default(), shared);
         let (observer, changes) = Observer::new(Clock::start(), Arc::default());
         // Tasks run on the worker; this function does not.

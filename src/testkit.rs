@@ -4,6 +4,6 @@ mod ledger;
 mod logged;
 mod service;
 
-pub(crate) use ledger::hold_ledger;
+pub(crate) use ledger::gate_ledger;
 pub(crate) use logged::Log;
 pub(crate) use service::service;

@@ -133,12 +133,12 @@ impl Answer for Reviewer {
         let (reason, warning) = why.reason_and_warning();
         self.count(Action::PassThrough, reason, "none", elapsed);
         let reason = reason.as_str();
-        if let Some(held_back) = self.log_limit.due(reason) {
+        if let Some(gated_back) = self.log_limit.due(reason) {
             tracing::warn!(
                 uid = &*request.uid,
                 namespace = request.namespace(),
                 reason,
-                held_back,
+                gated_back,
                 "no opinion"
             );
         }
@@ -198,13 +198,13 @@ impl Reviewer {
                 Reason::NotAPodCreate if request.is_pod_create() => "unreadable",
                 _ => reason.as_str(),
             };
-            if let Some(held_back) = self.log_limit.due(kind) {
+            if let Some(gated_back) = self.log_limit.due(kind) {
                 tracing::warn!(
                     uid = &*request.uid,
                     namespace = request.namespace(),
                     reason = reason.as_str(),
                     why,
-                    held_back,
+                    gated_back,
                     "untouched"
                 );
             }
@@ -216,7 +216,7 @@ impl Reviewer {
 
     /// The one line per decision. Names and numbers only: what a pod contains is nobody's business here.
     fn log(&self, request: &Request<'_>, pod: &Pod<'_>, workload: &Workload<'_>, verdict: &Verdict<'_>) {
-        let held_back = match kind_of_line(request, verdict).map(|kind| self.log_limit.due(kind)) {
+        let gated_back = match kind_of_line(request, verdict).map(|kind| self.log_limit.due(kind)) {
             Some(None) => return,
             due => due.flatten(),
         };
@@ -252,7 +252,7 @@ impl Reviewer {
             proc_ms = per_site(|estimate| Some(estimate.processing)),
             eta_ms = per_site(|estimate| estimate.eta()),
             dry_run = request.is_dry_run(),
-            held_back,
+            gated_back,
             "decided"
         );
     }
@@ -260,7 +260,7 @@ impl Reviewer {
     fn count(&self, action: Action<'_>, reason: Reason, class: &'static str, elapsed: Duration) {
         let site = match action {
             Action::Place(site) => site.name(),
-            Action::Hold | Action::PassThrough | Action::Deny => "",
+            Action::Gate | Action::PassThrough | Action::Deny => "",
         };
         self.metrics
             .review(action.as_str(), reason.as_str(), class, site, elapsed);
@@ -305,7 +305,7 @@ fn respond<'a>(
             response.audit("site", site.name());
             response.patch(operations);
         }
-        Action::Hold => {
+        Action::Gate => {
             response.audit("decision", verdict.action.as_str());
             response.patch(operations);
         }
@@ -336,7 +336,7 @@ fn kind_of_line(request: &Request<'_>, verdict: &Verdict<'_>) -> Option<&'static
         // Who writes such pods does not hide the line of an answer that was too late.
         Action::PassThrough if verdict.reason == Reason::Deadline => Some("too many comparisons"),
         Action::PassThrough => Some(verdict.reason.as_str()),
-        Action::Place(_) | Action::Hold | Action::Deny => request.is_dry_run().then_some("dry run"),
+        Action::Place(_) | Action::Gate | Action::Deny => request.is_dry_run().then_some("dry run"),
     }
 }
 

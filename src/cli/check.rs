@@ -36,7 +36,7 @@ use crate::sources::volumes::can_have_data;
 /// One line a finding: ok, warning or fault, with a fix that can be copied. Looks at the API server, the configuration,
 /// custom resources, edgeward's rights, who leads, the webhook, whether its calls are answered, and its certificate (by a TLS
 /// handshake with whoever serves and by the Secret that replicas mount, verified by caBundle and name), namespaces, nodes, sites,
-/// held pods and, by one round of probes, the WAN. Runs wherever a kubeconfig leads to the cluster, and changes nothing.
+/// gated pods and, by one round of probes, the WAN. Runs wherever a kubeconfig leads to the cluster, and changes nothing.
 #[derive(Debug, Args)]
 #[command(after_help = "Exit codes: 0 no fault; 1 a fault, or the check could not be made.")]
 pub(super) struct Check {
@@ -166,7 +166,7 @@ impl Check {
         }
         if matches!(found.state, State::Faulty(_)) || !sites_are_good {
             let text =
-                "namespaces, nodes, held pods and probes are not checked: the configuration or the Sites have faults";
+                "namespaces, nodes, gated pods and probes are not checked: the configuration or the Sites have faults";
             findings.push(Finding::warning("nodes", text));
             return Ok(findings);
         }
@@ -184,7 +184,7 @@ impl Check {
         findings.extend(liqo::judge(&of_liqo, &reviewed));
         match inspect::list_and_probe(connection, &found.config, clock, metrics).await {
             Ok(mut listing) => {
-                findings.extend(replicas.held(&listing.held, &home, &found.config, clock.wall()));
+                findings.extend(replicas.gated(&listing.gated, &home, &found.config, clock.wall()));
                 let liqo = of_liqo.objects.map(|objects| Arc::new(objects.facts(clock.now())));
                 listing.cache.set_liqo(liqo);
                 let snapshot = listing.cache.publish(clock.moment());

@@ -16,17 +16,17 @@ use crate::controllers::gate::{Freed, Target, Ungate};
 use crate::controllers::registration;
 use crate::inspect::Connection;
 
-/// Seconds within which even a cluster with many held pods is done.
+/// Seconds within which even a cluster with many gated pods is done.
 const TIMEOUT: u64 = 300;
 
 /// How long the API servers go on calling a webhook whose configuration was deleted: until their watch tells them, and for
 /// the second that they wait for an answer. Nobody says when that is over.
 const UNREGISTERED: Duration = Duration::from_secs(3);
 
-/// Take edgeward's gate off held pods, and change nothing else.
+/// Take edgeward's gate off gated pods, and change nothing else.
 ///
 /// They go to kube-scheduler as they are, without a placement of ours. A line for each pod (released, already free, or failed
-/// and why), and the counts. For uninstalling, `--all --unregister` sees to it that no other pod is held afterwards
+/// and why), and the counts. For uninstalling, `--all --unregister` sees to it that no other pod is gated afterwards
 /// (docs/operations.md).
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("which").required(true).args(["all", "pods"])))]
@@ -39,7 +39,7 @@ pub(super) struct Release {
     #[arg(long)]
     all: bool,
 
-    /// First delete this MutatingWebhookConfiguration (zz-edgeward if none is named), so that no pod is held any more. One
+    /// First delete this MutatingWebhookConfiguration (zz-edgeward if none is named), so that no pod is gated any more. One
     /// that is gone is no fault.
     #[arg(
         long,
@@ -137,7 +137,7 @@ impl Release {
         let context: String = self.context.iter().map(|name| format!(" --context {name}")).collect();
         for (domain, pods) in &others {
             super::note(&format!(
-                "{pods} pods are still held, by the gate of the domain {domain}, which another edgeward may have; to release them: \
+                "{pods} pods are still gated, by the gate of the domain {domain}, which another edgeward may have; to release them: \
                  edgeward release --all --domain {domain}{context}"
             ));
         }

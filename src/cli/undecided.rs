@@ -89,7 +89,7 @@ fn judge(seen: &Seen, config: &Config, undecided: &Undecided<'_>, now: Now) -> V
     let verdict = decide(workload, &Room::of(&nowhere), config, now);
     if workload.placement.is_some() {
         causes.push("the pod carries a recent placement, which is repeated".to_owned());
-    } else if !matches!(verdict.reason, Reason::EdgeSiteMissing | Reason::DeniedInvalidSlo) && !verdict.reason.is_hold()
+    } else if !matches!(verdict.reason, Reason::EdgeSiteMissing | Reason::DeniedInvalidSlo) && !verdict.reason.is_gate()
     {
         causes.push(format!(
             "edgeward is not for such a pod: {} ({})",

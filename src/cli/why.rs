@@ -35,7 +35,7 @@ use crate::platform::clock::Clock;
 ///
 /// The first line is the answer. Then: what was decided when the pod was created, with the numbers of that time; where it
 /// is; what would be decided now, with the numbers of every site; and what has changed. Reads the pod, lists nodes, pods
-/// and namespaces once, probes the cloud sites once, and changes nothing. Of a held pod it reads who leads, if it may; of one on a
+/// and namespaces once, probes the cloud sites once, and changes nothing. Of a gated pod it reads who leads, if it may; of one on a
 /// node that says nothing of its containers, its Events.
 #[derive(Debug, Args)]
 #[command(
@@ -109,7 +109,7 @@ impl Why {
         let home = self.installed.namespace();
         let Listing {
             mut cache,
-            held,
+            gated,
             volumes,
         } = inspect::list_and_probe(connection, &config, clock, metrics).await?;
         let site = cache.site_of(&record).map(|site| site.name.clone());
@@ -123,8 +123,8 @@ impl Why {
         snapshot.profiles = profiles.map_err(|error| note(&mut notes, &error)).unwrap_or_default();
         let ledger = Ledger::default();
         let mut waitlist = Waitlist::default();
-        let all = held.len();
-        held.into_iter().for_each(|pod| waitlist.apply(pod, now));
+        let all = gated.len();
+        gated.into_iter().for_each(|pod| waitlist.apply(pod, now));
         waitlist.plan(
             &snapshot,
             &ledger,
@@ -133,7 +133,10 @@ impl Why {
             now,
         );
         snapshot.claims = waitlist.claims();
-        let place = record.held.as_ref().and_then(|held| waitlist.place(&held.uid, &config));
+        let place = record
+            .gated_pod
+            .as_ref()
+            .and_then(|gated| waitlist.place(&gated.uid, &config));
         let ahead = place.map(|(_, ahead)| ahead);
 
         let mut state = SchedulingState::read(&json, &config.keys, site, now.wall)?;
@@ -142,20 +145,20 @@ impl Why {
             state.events = events.map_err(|error| note(&mut notes, &error)).unwrap_or_default();
         }
         let workload = as_it_arrived(&pod, namespace, &state, &snapshot, &config);
-        let queue_key = match (place, &record.held) {
+        let queue_key = match (place, &record.gated_pod) {
             (Some((queue_key, _)), _) => queue_key,
-            (None, Some(held)) => held.queue_key_of(&workload, &config),
+            (None, Some(gated)) => gated.queue_key_of(&workload, &config),
             (None, None) => workload.queue_key(&config.priority_caps, None),
         };
         let room = Room::new(&snapshot, &ledger, queue_key, &workload.namespace);
         let verdict = decide(&workload, &room, &config, now);
-        let queue = match &record.held {
+        let queue = match &record.gated_pod {
             Some(pod) => {
                 let lead = connection.lead(&home, LEASE, clock).await;
                 let lead = lead.map_err(|error| note(&mut notes, &error)).ok();
                 Some(Queue {
                     ahead,
-                    held: all,
+                    gated: all,
                     limit_over: pod.limit(&config, now.wall).filter(|end| *end < now.wall),
                     leaderless: lead.and_then(Result::err),
                 })
@@ -200,8 +203,8 @@ fn as_it_arrived<'p>(
 ) -> Workload<'p> {
     let mut workload = pod.workload(namespace.into(), &config.keys);
     workload.bound = false;
-    if let Some(seconds) = state.held_seconds {
-        workload.held = Some(Micros::from_secs(seconds));
+    if let Some(seconds) = state.gated_seconds {
+        workload.gated_for = Some(Micros::from_secs(seconds));
     }
     let decided = state.decided.as_ref().map(|decided| &*decided.reason);
     let site = snapshot

@@ -1,6 +1,6 @@
 //! Carries the release plan out, on the replica that holds the Lease.
 //!
-//! Nobody keeps what a held pod consists of: it is read when its turn comes. What the plan says is decided once more under the
+//! Nobody keeps what a gated pod consists of: it is read when its turn comes. What the plan says is decided once more under the
 //! ledger's lock, and its room reserved, before the API server is told: in one patch that holds for the version of the pod
 //! that was planned and decided about. A version is acted on once, however late the watch shows what came of it.
 
@@ -12,7 +12,7 @@ use arc_swap::ArcSwap;
 use edgeward_core::config::Config;
 use edgeward_core::engine::{DecisionContext, SharedState};
 use edgeward_core::model::decision_id::DecisionId;
-use edgeward_core::model::pod_record::HeldPod;
+use edgeward_core::model::pod_record::GatedPod;
 use edgeward_core::placement::patch;
 use edgeward_core::placement::patch::Stamp;
 use edgeward_core::placement::verdict::Reason;
@@ -48,7 +48,7 @@ const REFUSALS: u32 = 5;
 /// For how long it is remembered what was done about a pod.
 const MEMORY: Micros = Micros::from_secs(600);
 
-/// Releases held pods.
+/// Releases gated pods.
 pub struct Executor {
     /// Of the cluster whose pods they are.
     pub client: Client,
@@ -174,7 +174,7 @@ impl Executor {
         }
     }
 
-    fn finish(&self, done: &mut HashMap<Arc<str>, Done>, pod: &HeldPod, outcome: Option<Outcome>) {
+    fn finish(&self, done: &mut HashMap<Arc<str>, Done>, pod: &GatedPod, outcome: Option<Outcome>) {
         let now = self.clock.moment();
         let Some(known) = done.get_mut(&pod.uid) else { return };
         let (namespace, name) = (&*pod.namespace, &*pod.name);
@@ -185,14 +185,14 @@ impl Executor {
             None if pod.workload.is_none() => known.pause_until_retry(now),
             None => known.retry_at = Some(now.after(PAUSES[0])),
             Some(Outcome::Refused(ref error) | Outcome::Unavailable(ref error)) => {
-                if let Some(held_back) = self.log_limit.due("refused") {
+                if let Some(gated_back) = self.log_limit.due("refused") {
                     tracing::warn!(
                         namespace,
                         name,
                         error,
                         retry_s = known.pause.0 / 1_000_000,
-                        held_back,
-                        "a held pod could not be changed"
+                        gated_back,
+                        "a gated pod could not be changed"
                     );
                 }
                 known.pause_until_retry(now);
@@ -235,7 +235,7 @@ impl Executor {
                 Ok(Some(change)) => change,
                 Ok(None) => return (step, None),
                 Err(outcome) => {
-                    metrics.held_pod_changes.at([UNREAD, counted(&outcome)]).inc();
+                    metrics.gated_pod_changes.at([UNREAD, counted(&outcome)]).inc();
                     return (step, Some(outcome));
                 }
             };
@@ -244,7 +244,7 @@ impl Executor {
                 reserved.keep();
             }
             metrics
-                .held_pod_changes
+                .gated_pod_changes
                 .at([change.reason.as_str(), counted(&outcome)])
                 .inc();
             // Whoever changes the annotation makes us write it again.
@@ -253,19 +253,19 @@ impl Executor {
                 false => Some(None),
             };
             if matches!(outcome, Outcome::Changed)
-                && let Some(held_back) = line()
+                && let Some(gated_back) = line()
             {
-                let held_s = clock.moment().since(step.since).0 / 1_000_000;
-                let HeldPod { namespace, name, .. } = &*step.pod;
+                let gated_s = clock.moment().since(step.since).0 / 1_000_000;
+                let GatedPod { namespace, name, .. } = &*step.pod;
                 let reason = change.reason.as_str();
                 tracing::info!(
                     namespace,
                     name,
                     reason,
                     site = change.site,
-                    held_s,
-                    held_back,
-                    "changed a held pod"
+                    gated_s,
+                    gated_back,
+                    "changed a gated pod"
                 );
             }
             (step, Some(outcome))
@@ -313,7 +313,7 @@ impl Done {
 }
 
 /// The version that was planned.
-fn version(pod: &HeldPod) -> Version<'_> {
+fn version(pod: &GatedPod) -> Version<'_> {
     Version {
         namespace: &pod.namespace,
         name: &pod.name,
@@ -333,7 +333,7 @@ fn counted(outcome: &Outcome) -> &'static str {
     outcome.as_str()
 }
 
-/// A change to a held pod, whose room is reserved.
+/// A change to a gated pod, whose room is reserved.
 struct Change {
     operations: Vec<PatchOperation>,
     reason: Reason,
@@ -345,7 +345,7 @@ struct Change {
 /// of it, for the Lease was lost, and whoever holds it now may release the pod elsewhere.
 struct Reserved {
     shared: Arc<SharedState>,
-    pod: Arc<HeldPod>,
+    pod: Arc<GatedPod>,
     /// `None` where it is kept.
     id: Option<DecisionId>,
 }
@@ -365,7 +365,7 @@ impl Drop for Reserved {
     }
 }
 
-/// Whether the pod is held for as long as its class may be.
+/// Whether the pod is gated for as long as its class may be.
 fn is_overdue(step: &Step, config: &Config, now: Moment) -> bool {
     now.since(step.since) >= step.pod.longest(config)
 }
@@ -381,7 +381,7 @@ fn unplaced(operations: Option<Vec<PatchOperation>>, reason: Reason) -> Option<C
 
 /// What to change on the pod; `None` if there is nothing to change after all.
 fn change_of(pod: &Pod<'_>, step: &Step, shared: &Arc<SharedState>, config: &Config, now: Now) -> Option<Change> {
-    let held = &step.pod;
+    let gated = &step.pod;
     let id = DecisionId(uuid::Uuid::new_v4().as_u128());
     let stamp = Stamp {
         at: now.wall,
@@ -393,11 +393,11 @@ fn change_of(pod: &Pod<'_>, step: &Step, shared: &Arc<SharedState>, config: &Con
         PlanAction::Release => {
             let (read, context) = (OnceCell::new(), DecisionContext { config, id, now });
             let waited = now.moment.since(step.since);
-            let workload = pod.workload((&*held.namespace).into(), &config.keys);
-            let (verdict, is_reserved) = shared.release(&read, held, workload, waited, context);
+            let workload = pod.workload((&*gated.namespace).into(), &config.keys);
+            let (verdict, is_reserved) = shared.release(&read, gated, workload, waited, context);
             let reserved = is_reserved.then(|| Reserved {
                 shared: Arc::clone(shared),
-                pod: Arc::clone(held),
+                pod: Arc::clone(gated),
                 id: Some(id),
             });
             match PlanAction::of(&verdict) {
@@ -408,9 +408,9 @@ fn change_of(pod: &Pod<'_>, step: &Step, shared: &Arc<SharedState>, config: &Con
                     reserved,
                 }),
                 // The next plan says so, with all that are ahead.
-                _ if held.workload.is_some() => None,
+                _ if gated.workload.is_some() => None,
                 PlanAction::RemoveGate(reason) => unplaced(patch::remove_gate(pod, &config.keys), reason),
-                PlanAction::UpdateReason(reason) if held.reason.as_deref() == Some(reason.as_str()) => None,
+                PlanAction::UpdateReason(reason) if gated.reason.as_deref() == Some(reason.as_str()) => None,
                 PlanAction::UpdateReason(reason) => unplaced(patch::update_reason(pod, reason, config, &stamp), reason),
             }
         }

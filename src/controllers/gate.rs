@@ -114,7 +114,7 @@ impl Ungate<'_> {
 
     /// Releases every pod that carries our gate, as often as others come to carry it: until two lists, `pause` apart, have none
     /// but those that failed, which are tried once. Tells of each, and returns how many carry a gate like it of another
-    /// domain, by that. For as long as pods are held, this does not end.
+    /// domain, by that. For as long as pods are gated, this does not end.
     ///
     /// # Errors
     /// Those of [`gated`](Self::gated) and of `report`.
@@ -309,7 +309,7 @@ mod tests {
     #[tokio::test]
     async fn it_is_over_when_two_lists_have_none() {
         let config = Config::default();
-        // In which list it is held first; whether it is seen.
+        // In which list it is gated first; whether it is seen.
         for (lists, is_released) in [(0, true), (1, true), (2, false)] {
             let server = server(pod(), 0);
             server.lock().unwrap().lists = lists;

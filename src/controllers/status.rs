@@ -144,7 +144,7 @@ pub struct Views {
     pub seen: watch::Receiver<BTreeMap<String, SeenSite>>,
     /// The view of the fleet.
     pub shared: Arc<SharedState>,
-    /// What is to be done about the pods that are held.
+    /// What is to be done about the pods that are gated.
     pub plans: watch::Receiver<Arc<Plan>>,
 }
 
@@ -161,10 +161,10 @@ async fn write_sites(views: &Views, api: &Api<api::Site>, clock: Clock) {
         let (now, sites) = (clock.now(), seen.borrow_and_update().clone());
         written.retain(|name, _| sites.contains_key(name));
         let snapshot = views.shared.snapshot();
-        let held = views.plans.borrow().held;
+        let gated = views.plans.borrow().gated;
         for (name, seen) in sites {
             let site = snapshot.sites.iter().find(|site| site.name() == name);
-            let status = site_status(&seen, site, held, now);
+            let status = site_status(&seen, site, gated, now);
             if written.get(&name).is_none_or(|written| has_changed(written, &status))
                 && writer.write(api, &name, &status).await
             {
@@ -192,7 +192,7 @@ fn has_changed(written: &SiteStatus, status: &SiteStatus) -> bool {
 }
 
 /// What a person wants to know of a site. Cost: a pass over its nodes.
-fn site_status(seen: &SeenSite, site: Option<&Site>, held: usize, now: Now) -> SiteStatus {
+fn site_status(seen: &SeenSite, site: Option<&Site>, gated: usize, now: Now) -> SiteStatus {
     let nodes = site.map_or(0, |site| site.usable_nodes().count());
     let link = site.and_then(|site| site.link);
     let is_cloud = site.is_some_and(|site| site.kind() == SiteKind::Cloud);
@@ -257,7 +257,7 @@ fn site_status(seen: &SeenSite, site: Option<&Site>, held: usize, now: Now) -> S
         queue: site.map(|site| i64::try_from(waiting(site)).unwrap_or(i64::MAX)),
         full: site.map(full).filter(|full| !full.is_empty()),
         // Reported once, for the cluster that has the gated pods.
-        held: site.filter(|site| site.kind() == SiteKind::Edge).map(|_| whole(held)),
+        gated: site.filter(|site| site.kind() == SiteKind::Edge).map(|_| whole(gated)),
         rtt_ms: link
             .and_then(|link| link.rtt)
             .map(|rtt| (rtt.as_millis_f64() * 10.0).round() / 10.0),
@@ -300,9 +300,9 @@ impl Writer {
             Err(Error::Api(status)) if status.code == 404 => {}
             Err(error) => {
                 if !std::mem::replace(&mut self.fails, true)
-                    && let Some(held_back) = self.limit.due("status")
+                    && let Some(gated_back) = self.limit.due("status")
                 {
-                    tracing::warn!(%error, name, held_back, "a status is not written; tried again without a word");
+                    tracing::warn!(%error, name, gated_back, "a status is not written; tried again without a word");
                 }
                 return false;
             }
@@ -395,7 +395,7 @@ mod tests {
         let edge = of(&fleet, "edge");
         assert_eq!(health(&edge), ("Ready", None));
         assert_eq!((edge.nodes, edge.queue, edge.last_probe), (Some(1), Some(3), None));
-        assert_eq!((edge.held, of(&fleet, "cloud").held), (Some(7), None));
+        assert_eq!((edge.gated, of(&fleet, "cloud").gated), (Some(7), None));
         assert_eq!(
             (edge.free_cpu.as_deref(), edge.free_memory.as_deref()),
             (Some("2700m"), Some("7Gi"))

@@ -5,7 +5,7 @@ use std::sync::{Arc, RwLock};
 use edgeward_core::cluster::cache::{Cache, Kind};
 use edgeward_core::cluster::volumes::{VolumeCache, VolumeChange, VolumeKind};
 use edgeward_core::config::Config;
-use edgeward_core::model::pod_record::HeldPod;
+use edgeward_core::model::pod_record::GatedPod;
 use edgeward_core::model::volumes::Volumes;
 use edgeward_core::units::{Micros, Moment};
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
@@ -30,7 +30,7 @@ pub struct Listing {
     /// Everything, counted.
     pub cache: Cache,
     /// The pods behind our gate.
-    pub held: Vec<Arc<HeldPod>>,
+    pub gated: Vec<Arc<GatedPod>>,
     /// Where pods' data is; `None` where no cloud can have any, or it may not be listed.
     pub volumes: Option<Arc<Volumes>>,
 }
@@ -63,10 +63,10 @@ pub async fn list(connection: &Connection, config: &Config, clock: Clock) -> any
     for node in nodes {
         cache.apply_node(node);
     }
-    let mut held = Vec::new();
+    let mut gated = Vec::new();
     for pod in pods {
         cache.apply_pod(&pod, None, asked);
-        held.extend(pod.held);
+        gated.extend(pod.gated_pod);
     }
     Kind::ALL
         .into_iter()
@@ -78,7 +78,7 @@ pub async fn list(connection: &Connection, config: &Config, clock: Clock) -> any
         }),
         false => None,
     };
-    Ok(Listing { cache, held, volumes })
+    Ok(Listing { cache, gated, volumes })
 }
 
 async fn volumes(connection: &Connection, limit: &LogLimit, now: Moment) -> anyhow::Result<Option<Arc<Volumes>>> {

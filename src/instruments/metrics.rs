@@ -136,7 +136,7 @@ words! {
 }
 
 words! {
-    /// What became of a patch of a held pod: the label `result`.
+    /// What became of a patch of a gated pod: the label `result`.
     pub enum ReleaseOutcome {
         /// The pod is changed.
         Changed = "changed",
@@ -192,11 +192,11 @@ pub struct Metrics {
     /// Failures of a watch or list of a kind.
     pub watch_failures: Counters<1>,
     /// How many pods carry our gate.
-    pub held_pods: Gauge,
+    pub gated_pods: Gauge,
     /// Since when the first of them carries it, in seconds since the Unix epoch.
-    pub held_oldest: Gauge,
-    /// Patches of held pods, by the reason of the change and [`ReleaseOutcome`].
-    pub held_pod_changes: Counters<2>,
+    pub gated_oldest: Gauge,
+    /// Patches of gated pods, by the reason of the change and [`ReleaseOutcome`].
+    pub gated_pod_changes: Counters<2>,
     /// Probes by site, endpoint, and cause of the loss or `answered`.
     pub wan_probes: Counters<3>,
 }
@@ -288,13 +288,13 @@ impl Metrics {
                 "Lists of everything of a kind that were begun",
             ),
             watch_failures: labelled(to, "watch_failures", ["kind"], "Failures of a watch or list"),
-            held_pods: register(to, "held_pods", "Pods that carry our scheduling gate"),
-            held_oldest: register(
+            gated_pods: register(to, "gated_pods", "Pods that carry our scheduling gate"),
+            gated_oldest: register(
                 to,
-                "held_oldest_timestamp_seconds",
-                "Since when the oldest is held, in Unix seconds",
+                "gated_oldest_timestamp_seconds",
+                "Since when the oldest is gated, in Unix seconds",
             ),
-            held_pod_changes: labelled(to, "held_pod_changes", ["reason", "result"], "Patches of held pods"),
+            gated_pod_changes: labelled(to, "gated_pod_changes", ["reason", "result"], "Patches of gated pods"),
             wan_probes: labelled(
                 to,
                 "wan_probes",
@@ -324,7 +324,7 @@ impl Metrics {
         ];
         for reason in releases {
             for result in [ReleaseOutcome::Changed, ReleaseOutcome::Refused] {
-                self.held_pod_changes.at([reason.as_str(), result.as_str()]);
+                self.gated_pod_changes.at([reason.as_str(), result.as_str()]);
             }
         }
         self.backstop_finds([0; 3]);

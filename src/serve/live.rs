@@ -149,7 +149,7 @@ pub(super) async fn view(
         // Controllers, which write to the API server where this replica leads.
         Task::graceful("Lease", election.run(viewing, draining)),
         Task::endless("Events on pods", recorder.run(leadership.clone())),
-        Task::endless("release of held pods", executor.run(leadership.clone())),
+        Task::endless("release of gated pods", executor.run(leadership.clone())),
         Task::endless("backstop", backstop.run(leadership.clone())),
         Task::endless(
             "status of sites",

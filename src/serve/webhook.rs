@@ -120,7 +120,7 @@ impl Webhook {
         let configuration = Configuration::new(self.service.namespace.clone(), Arc::clone(metrics));
         let configuration = match self.fleet {
             // Nobody would release a pod.
-            Some(_) => configuration.without_holding(),
+            Some(_) => configuration.without_gating(),
             None => configuration,
         };
         let config = configuration.current();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use edgeward_core::config::map::Notice;
-use edgeward_core::config::{Config, Holding, map};
+use edgeward_core::config::{Config, Gating, map};
 use edgeward_core::document::{Fault, Faults};
 use edgeward_core::engine::Change;
 use tokio::sync::watch;
@@ -89,8 +89,8 @@ pub struct Configuration {
     versions: watch::Sender<Option<Arc<Config>>>,
     /// Our own namespace, whose pods are never mutated.
     namespace: String,
-    /// Whether pods may be held.
-    may_hold: bool,
+    /// Whether pods may be gated.
+    may_gate: bool,
     metrics: Arc<Metrics>,
     /// Whether a version was ever taken. From then on some things cannot change.
     in_use: bool,
@@ -106,20 +106,20 @@ impl Configuration {
             current: Arc::new(ArcSwap::new(Arc::clone(&config))),
             versions: watch::Sender::new(Some(config)),
             namespace,
-            may_hold: true,
+            may_gate: true,
             metrics,
             in_use: false,
             seen: None,
         }
     }
 
-    /// The same for a process that could not release a pod: none is held, whatever a version says.
-    pub fn without_holding(self) -> Self {
+    /// The same for a process that could not release a pod: none is gated, whatever a version says.
+    pub fn without_gating(self) -> Self {
         let config = Arc::new(of(Config::default(), &self.namespace, false));
         self.current.store(Arc::clone(&config));
         self.versions.send_replace(Some(config));
         Self {
-            may_hold: false,
+            may_gate: false,
             ..self
         }
     }
@@ -149,7 +149,7 @@ impl Configuration {
         });
         match outcome {
             Ok((config, notices)) => {
-                let config = Arc::new(of(config, &self.namespace, self.may_hold));
+                let config = Arc::new(of(config, &self.namespace, self.may_gate));
                 for notice in notices {
                     tracing::warn!(key = notice.key, "configuration: {notice}");
                 }
@@ -180,10 +180,10 @@ impl Configuration {
     }
 }
 
-fn of(mut config: Config, namespace: &str, may_hold: bool) -> Config {
+fn of(mut config: Config, namespace: &str, may_gate: bool) -> Config {
     config.excluded_namespaces.push(namespace.to_owned());
-    if !may_hold {
-        config.holding = Holding::never();
+    if !may_gate {
+        config.gating = Gating::never();
     }
     config
 }

@@ -14,7 +14,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Holds the lock of the ledger, which every plan and decision needs, until a task on this runtime had a turn, [`BEGINNING`]
 /// after now. Returns whether it had one within [`PATIENCE`].
-pub(crate) fn hold_ledger(shared: &Arc<SharedState>) -> oneshot::Receiver<bool> {
+pub(crate) fn gate_ledger(shared: &Arc<SharedState>) -> oneshot::Receiver<bool> {
     let (give, turn) = mpsc::channel();
     let (lock, locked) = mpsc::channel();
     let (end, ended) = oneshot::channel();

@@ -15,7 +15,7 @@ use http::header::CONTENT_TYPE;
 use kube::Client;
 use serde_json::{Value, json};
 
-use crate::held::{fill, goes, is_held, pod};
+use crate::gated::{fill, goes, is_gated_for, pod};
 
 /// What every refusal says.
 const REFUSED: &str = "denied request: edgeward may ";
@@ -88,7 +88,7 @@ pub(crate) fn beside_a_labelling_webhook(fixture: &Fixture<'_>) -> Result<()> {
     nodes.edge_node("edge-0", "1")?;
     nodes.cloud_node("cloud-0")?;
     nodes.wan.close();
-    let edgeward = fixture.live_edgeward(&nodes.holding(&for_long()))?;
+    let edgeward = fixture.live_edgeward(&nodes.gating(&for_long()))?;
     let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
     fill(fixture, &nodes)?;
     let webhook = fixture.test_webhook(test_webhook::labels)?;
@@ -113,7 +113,7 @@ pub(crate) fn beside_a_labelling_webhook(fixture: &Fixture<'_>) -> Result<()> {
         metadata.remove("labels");
     }
     fixture.kubectl.create(&let_go)?;
-    is_held(fixture, "let-go", "held_no_capacity")?;
+    is_gated_for(fixture, "let-go", "held_no_capacity")?;
     let managed = fixture.key(MANAGED);
     let leaves = format!("{managed}-");
     fixture
@@ -130,28 +130,28 @@ pub(crate) fn beside_a_labelling_webhook(fixture: &Fixture<'_>) -> Result<()> {
     fixture
         .kubectl
         .run(&["label", "namespace", &fixture.namespace, &returns], "")?;
-    eventually("its pods are held again", BOUND, || {
+    eventually("its pods are gated again", BOUND, || {
         let tried = fixture.kubectl.dry_run(&pod(fixture, "tried", 500, 5))?;
         ensure!(is_gated(&tried), "{tried:#}");
         Ok(())
     })?;
     fixture.kubectl.create(&pod(fixture, "released", 500, 5))?;
-    is_held(fixture, "released", "held_no_capacity")?;
+    is_gated_for(fixture, "released", "held_no_capacity")?;
     nodes.wan.reopen()?;
     goes(fixture, &nodes, "released", "cloud", "cloud_edge_no_capacity")?;
     is_labelled("released")?;
     let refused = [("result", "refused")];
-    let count = edgeward.count("edgeward_held_pod_changes_total", &refused)?;
+    let count = edgeward.count("edgeward_gated_pod_changes_total", &refused)?;
     ensure!(count == 0, "{count}");
     Ok(())
 }
 
-/// Where edgeward is installed with this domain, a policy that knows it refuses a change to a held pod, and takes its release.
-pub(crate) fn is_confined(fixture: &Fixture<'_>, held: &str, domain: &str) -> Result<()> {
+/// Where edgeward is installed with this domain, a policy that knows it refuses a change to a gated pod, and takes its release.
+pub(crate) fn is_confined(fixture: &Fixture<'_>, gated: &str, domain: &str) -> Result<()> {
     let by_hand = ByHand::new(fixture)?;
     eventually("the policies are in force", BOUND, || {
         let image = json!([{"op": "replace", "path": "/spec/containers/0/image", "value": "other"}]);
-        is_refused(by_hand.patch_pod(held, &image), "change nothing of a pod's spec but")
+        is_refused(by_hand.patch_pod(gated, &image), "change nothing of a pod's spec but")
     })?;
     let decision = format!("/metadata/annotations/scheduling.{domain}~1");
     let release = json!([
@@ -160,5 +160,5 @@ pub(crate) fn is_confined(fixture: &Fixture<'_>, held: &str, domain: &str) -> Re
         {"op": "add", "path": "/spec/nodeSelector", "value": {"node.role/edge": "true"}},
         {"op": "remove", "path": "/spec/schedulingGates/0"},
     ]);
-    by_hand.patch_pod(held, &release).map(drop)
+    by_hand.patch_pod(gated, &release).map(drop)
 }

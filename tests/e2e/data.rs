@@ -7,8 +7,8 @@ use edgeward_harness::wait::{BOUND, eventually};
 use serde_json::{Value, json};
 
 use crate::commands::fleet_command;
-use crate::held::away::would_be;
-use crate::held::{goes, pod};
+use crate::gated::away::would_be;
+use crate::gated::{goes, pod};
 
 /// The class of the test's volumes, whose first pod decides where they are bound.
 fn class(fixture: &Fixture<'_>) -> Value {
@@ -111,13 +111,13 @@ fn delete_pod(fixture: &Fixture<'_>, set: &str) -> Result<()> {
 }
 
 /// A StatefulSet's pod comes back to where its volume was bound, at the edge and in the cloud, whatever else would be better. While
-/// that cloud is away it is held, past the limit of its class; then it is placed there.
+/// that cloud is away it is gated, past the limit of its class; then it is placed there.
 pub(crate) fn comes_back_to_its_data(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = Nodes::new(fixture)?;
     let edge = nodes.edge_node("edge-0", "1")?;
     nodes.cloud_node("cloud-0")?;
     fixture.allow_data()?;
-    let mut config = nodes.holding(&json!({"latency": "2s", "throughput": "2s", "batch": "2s"}));
+    let mut config = nodes.gating(&json!({"latency": "2s", "throughput": "2s", "batch": "2s"}));
     config["probing"] = json!({"period": "1s"});
     config["sites"][1]["storageClasses"] = json!([fixture.namespace]);
     fixture.kubectl.create(&class(fixture))?;

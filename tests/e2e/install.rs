@@ -78,9 +78,9 @@ fn install_and_uninstall(fixture: &Fixture<'_>, source: Source, domain: &str) ->
     let installation = prepare(fixture, &ground.nodes, source, domain)?;
     apply(&installation)?;
     is_restricted(&installation)?;
-    let replica = decides_and_holds(&installation)?;
+    let replica = decides_and_gates(&installation)?;
     uninstall(&installation, replica)?;
-    ensure!(gates(fixture, "held")? == Value::Null, "{}", gates(fixture, "held")?);
+    ensure!(gates(fixture, "gated")? == Value::Null, "{}", gates(fixture, "gated")?);
     is_as_it_was(fixture, &ground.before)
 }
 
@@ -180,9 +180,9 @@ pub(crate) fn render_mine(
     Ok(serde_saphyr::from_multiple(&rendered.replace("example.io", domain))?)
 }
 
-/// One is decided, and the next is held, for there is no room for it anywhere: by the edgeward that this returns, with
+/// One is decided, and the next is gated, for there is no room for it anywhere: by the edgeward that this returns, with
 /// the arguments of the Deployment.
-pub(crate) fn decides_and_holds<'run>(installation: &Installation<'_, 'run>) -> Result<Replica<'run>> {
+pub(crate) fn decides_and_gates<'run>(installation: &Installation<'_, 'run>) -> Result<Replica<'run>> {
     let (fixture, domain) = (installation.fixture, installation.domain);
     fixture.sign_in()?;
     let replica = installation.replica(&fixture.dir.join("replica"), &[])?;
@@ -210,10 +210,10 @@ pub(crate) fn decides_and_holds<'run>(installation: &Installation<'_, 'run>) -> 
     })?;
     fixture.kubectl.create(&pod("decided", 700))?;
     ensure!(decision("decided")? == "edge", "{}", decision("decided")?);
-    fixture.kubectl.create(&pod("held", 700))?;
+    fixture.kubectl.create(&pod("gated", 700))?;
     let gate = json!([{"name": format!("scheduling.{domain}/awaiting-capacity")}]);
-    ensure!(gates(fixture, "held")? == gate, "{}", gates(fixture, "held")?);
-    confined::is_confined(fixture, "held", domain)?;
+    ensure!(gates(fixture, "gated")? == gate, "{}", gates(fixture, "gated")?);
+    confined::is_confined(fixture, "gated", domain)?;
     // The policies speak of this domain as well.
     let wrong = json!({format!("slo.{domain}/class"): "quick"});
     let said = fixture.kubectl.run(
@@ -362,7 +362,7 @@ fn uninstall(installation: &Installation<'_, '_>, replica: Replica<'_>) -> Resul
     let args: Vec<_> = args.split(' ').collect();
     let released = installation.fixture.command(&args)?;
     let expected = format!(
-        "{} deleted\n{}/held released\n",
+        "{} deleted\n{}/gated released\n",
         WEBHOOK, installation.fixture.namespace
     );
     ensure!(

@@ -8,8 +8,8 @@ mod commands;
 mod configuration;
 mod confined;
 mod data;
+mod gated;
 mod golden;
-mod held;
 mod install;
 mod leader;
 mod liqo;
@@ -28,7 +28,7 @@ use edgeward_harness::side_by_side::Needs::{Cluster, Domain, Nodes, Peering};
 use crate::commands::{check, fleet_command, why};
 use crate::configuration::{custom_resources, validation};
 use crate::confined::narrow;
-use crate::held::{away, gate, limits, queue, release, sites, starvation, traits};
+use crate::gated::{away, gate, limits, queue, release, sites, starvation, traits};
 use crate::install::{chart, quick_start, upgrade};
 use crate::leader::{backstop, events, lost_lease};
 use crate::load::{burst, rollout};
@@ -66,7 +66,7 @@ const TESTS: &[Test] = &[
     ("live::cut_connection", Nodes, live::connection::cut_connection),
     ("live::history_is_gone", Nodes, live::connection::history_is_gone),
     ("load::rolling_restart", Domain, load::rolling_restart),
-    ("held::in_queue_order", Domain, held::in_queue_order),
+    ("gated::in_queue_order", Domain, gated::in_queue_order),
     ("burst::fills_the_edge", Domain, burst::fills_the_edge),
     ("queue::no_later_pod_first", Domain, queue::no_later_pod_first),
     ("live::unknown_scheduler", Nodes, live::waiting::unknown_scheduler),
@@ -236,8 +236,8 @@ const TESTS: &[Test] = &[
         traits::on_the_node_that_has_them,
     ),
     ("away::until_the_site_is_back", Domain, away::until_the_site_is_back),
-    ("held::until_the_wan_is_back", Domain, held::until_the_wan_is_back),
-    ("held::behind_other_gates", Domain, held::behind_other_gates),
+    ("gated::until_the_wan_is_back", Domain, gated::until_the_wan_is_back),
+    ("gated::behind_other_gates", Domain, gated::behind_other_gates),
     ("live::hostile_pods", Cluster, live::memory::hostile_pods),
     ("live::quiet_cluster", Cluster, live::connection::quiet_cluster),
     ("why::pods_of_every_fate", Cluster, why::pods_of_every_fate),

@@ -49,13 +49,13 @@ fn the_demo_plays_three_scenarios() {
         let rows = stdout.split(title).nth(1).unwrap().trim().lines().skip(1).take(3);
         rows.map(|row| {
             row.split_whitespace()
-                .find(|word| ["edge", "cloud", "hold"].contains(word))
+                .find(|word| ["edge", "cloud", "gate"].contains(word))
                 .unwrap()
         })
         .collect()
     })
     .into();
-    assert_eq!(verdicts, [["edge"; 3], ["cloud"; 3], ["hold"; 3]], "{stdout}");
+    assert_eq!(verdicts, [["edge"; 3], ["cloud"; 3], ["gate"; 3]], "{stdout}");
     assert!(
         !stdout
             .split("edge overloaded, bad WAN")

@@ -19,7 +19,7 @@ pub(crate) struct Process {
     pub(crate) child: Child,
     pub(crate) admission: SocketAddr,
     pub(crate) health: SocketAddr,
-    /// The reading end of its log. While this is held and not read, the pipe fills up; dropping it closes the pipe.
+    /// The reading end of its log. While this is gated and not read, the pipe fills up; dropping it closes the pipe.
     pub(crate) log: Option<Lines<BufReader<ChildStderr>>>,
     directory: TempDir,
 }

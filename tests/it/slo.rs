@@ -1,4 +1,4 @@
-//! The parser of SLO annotations, held to the table that the ValidatingAdmissionPolicy is held to as well.
+//! The parser of SLO annotations, gated to the table that the ValidatingAdmissionPolicy is gated to as well.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -30,13 +30,13 @@ const WELL: &[(&str, &str)] = &[
         r#"apiserver_admission_webhook_fail_open_count{name="pods.edgeward.io"}"#,
         "3x60",
     ),
-    ("edgeward_held_oldest_timestamp_seconds", "0x10 0+30x50"),
+    ("edgeward_gated_oldest_timestamp_seconds", "0x10 0+30x50"),
     (
-        r#"edgeward_held_pod_changes_total{reason="edge_feasible_slo_met",result="changed"}"#,
+        r#"edgeward_gated_pod_changes_total{reason="edge_feasible_slo_met",result="changed"}"#,
         "0+1x60",
     ),
     (
-        r#"edgeward_held_pod_changes_total{reason="edge_feasible_slo_met",result="refused"}"#,
+        r#"edgeward_gated_pod_changes_total{reason="edge_feasible_slo_met",result="refused"}"#,
         "0x60",
     ),
     ("edgeward_tls_certificate_not_after_seconds", "2592000x60"),
@@ -142,12 +142,12 @@ const CASES: &[Case] = &[
         &["EdgewardReviewsLateOrUndecided"],
     ),
     (
-        &[("edgeward_held_oldest_timestamp_seconds", "0x10 300x50")],
-        &["EdgewardPodHeldTooLong"],
+        &[("edgeward_gated_oldest_timestamp_seconds", "0x10 300x50")],
+        &["EdgewardPodGatedTooLong"],
     ),
     (
         &[(
-            r#"edgeward_held_pod_changes_total{reason="edge_feasible_slo_met",result="refused"}"#,
+            r#"edgeward_gated_pod_changes_total{reason="edge_feasible_slo_met",result="refused"}"#,
             "0+1x60",
         )],
         &["EdgewardReleasesRefused"],

@@ -8,7 +8,7 @@ use edgeward_harness::tables::Table;
 const AMOUNTS: Amounts = Amounts {
     largest: 210,
     gated: 2_000,
-    held: 10_000,
+    managed: 10_000,
     gated_bytes: 24_000,
 };
 

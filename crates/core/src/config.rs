@@ -3,7 +3,7 @@
 //! Each setting is declared in `settings.rs`, of which `docs/configuration.md` is made.
 
 mod declaration;
-mod holding;
+mod gating;
 mod liqo;
 pub mod map;
 mod probing;
@@ -13,7 +13,7 @@ pub(crate) mod site_definition;
 pub mod sites;
 
 pub use declaration::{Assumed, Kind, Setting};
-pub use holding::{Holding, OnNoCapacity};
+pub use gating::{Gating, OnNoCapacity};
 pub use liqo::{Enabled, LiqoSettings, RuntimeClassName};
 pub use probing::Probing;
 pub use prometheus::{Input, Prometheus, Query};
@@ -56,9 +56,9 @@ pub struct Config {
     pub enable_offload: bool,
     /// What becomes of a pod whose SLO is invalid.
     pub invalid_slo: InvalidSlo,
-    /// When a pod is held, and for how long.
+    /// When a pod is gated, and for how long.
     #[serde(flatten)]
-    pub holding: Holding,
+    pub gating: Gating,
     /// Pods of a lower `spec.priority` that state no SLO are placeholders: they keep room for others.
     pub headroom_below: PodPriority,
     /// The highest SLO priority that a pod of a namespace may claim.
@@ -149,7 +149,7 @@ impl Default for Config {
             probing: Probing::default(),
             enable_offload: true,
             invalid_slo: InvalidSlo::Warn,
-            holding: Holding::default(),
+            gating: Gating::default(),
             headroom_below: PodPriority(0),
             priority_caps: PriorityCaps::default(),
             explain: Explain::Short,
@@ -321,8 +321,8 @@ mod tests {
         assert!(!config.enable_offload);
         assert_eq!(config.invalid_slo, InvalidSlo::Deny);
         assert_eq!(
-            config.holding,
-            Holding {
+            config.gating,
+            Gating {
                 on_no_capacity: OnNoCapacity::Edge,
                 limits: PerClass([0, 120, 600].map(Micros::from_secs)),
                 wait_for_terminating: PerClass([1, 30, 30].map(Micros::from_secs)),
@@ -352,7 +352,7 @@ mod tests {
         );
 
         let config = Config::read(&json!({"waitForTerminating": 0})).unwrap();
-        assert_eq!(config.holding.wait_for_terminating, PerClass::default());
+        assert_eq!(config.gating.wait_for_terminating, PerClass::default());
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The whole as one state machine: changes in; snapshot, plan, report and effects out.
 //!
-//! The [`Engine`] folds what sources have seen into the cache and publishes a snapshot with the plan for held pods. Reviews
+//! The [`Engine`] folds what sources have seen into the cache and publishes a snapshot with the plan for gated pods. Reviews
 //! and releases are decided on what it published last, in the [`SharedState`]. Times and ids are arguments: the same calls
 //! in the same order give the same results, in a process, in a test and in a simulation.
 
@@ -54,7 +54,7 @@ pub enum Effect {
 /// What a publication has brought.
 #[derive(Debug)]
 pub struct Publication {
-    /// What is to be done about held pods, if there is a new plan.
+    /// What is to be done about gated pods, if there is a new plan.
     pub plan: Option<Plan>,
     /// The candidates of the backstop, if it was time for that.
     pub report: Option<BackstopReport>,
@@ -66,7 +66,7 @@ pub struct Publication {
 #[derive(Debug)]
 pub struct Engine {
     shared: Arc<SharedState>,
-    /// What the held pods are decided by.
+    /// What the gated pods are decided by.
     config: Arc<Config>,
     cache: Cache,
     /// What takes its place when it is complete, and the configuration with its sites.
@@ -188,8 +188,8 @@ impl Engine {
             self.effects.push(Effect::OtherDomain(domain.clone()));
         }
         self.backstop.apply(pod, at.moment);
-        match &pod.held {
-            Some(held) => self.waitlist.apply(Arc::clone(held), at),
+        match &pod.gated_pod {
+            Some(gated) => self.waitlist.apply(Arc::clone(gated), at),
             None => self.waitlist.delete(&pod.uid),
         }
     }
@@ -270,7 +270,7 @@ impl Engine {
     pub fn publish(&mut self, now: Now) -> Publication {
         let replaced = self.change_over();
         let mut snapshot = self.cache.publish(now.moment);
-        // They rank sites that would do, and a held pod has none: no plan is made for them.
+        // They rank sites that would do, and a gated pod has none: no plan is made for them.
         snapshot.profiles = Arc::clone(&self.profiles);
         let (volumes, are_others) = self.volumes.publish(self.config.telemetry_ttl, now.moment);
         snapshot.volumes = volumes;
@@ -306,7 +306,7 @@ impl Engine {
         }
     }
 
-    /// Puts the claims of held pods into this snapshot, and says what is to be done about them, if that may have changed. Not
+    /// Puts the claims of gated pods into this snapshot, and says what is to be done about them, if that may have changed. Not
     /// before everything was listed: a namespace that is not known yet is not known to have opted out. `replaced` is the cache
     /// whose nodes the reservations are on, if it is another.
     fn plan(&mut self, snapshot: &mut Snapshot, replaced: Option<&Cache>, now: Now) -> Option<Plan> {

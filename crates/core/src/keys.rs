@@ -36,7 +36,7 @@ pub struct Keys {
     pub decision_id: String,
     /// The numbers behind the verdict.
     pub explain: String,
-    /// Our scheduling gate: it keeps a held pod from kube-scheduler.
+    /// Our scheduling gate: it keeps a gated pod from kube-scheduler.
     pub gate: String,
 }
 
@@ -109,7 +109,7 @@ mod tests {
             &*keys.gate,
             "queue.example/admission",
             "awaiting-capacity",
-            "scheduling.acme.dev/held",
+            "scheduling.acme.dev/gated",
         ] {
             assert_eq!(keys.other_domain(other), None, "{other}");
         }

@@ -13,7 +13,7 @@
 //! | [`wire`] | pods, nodes and fleet files: the only readers and writers of these forms |
 //! | [`cluster`] | the cache of nodes and pods, WAN health, telemetry, processing times: events in, snapshot out |
 //! | [`placement`] | workload and room to verdict, and verdict and pod to JSONPatch |
-//! | [`queue`] | held pods and the release plan |
+//! | [`queue`] | gated pods and the release plan |
 //! | [`guard`] | pods that slipped past us, and controllers whose pods fail over and over |
 //! | [`certificates`] | how certificates of our own follow each other |
 //! | [`engine`] | the whole as one state machine |

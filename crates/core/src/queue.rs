@@ -12,7 +12,7 @@ use std::sync::Arc;
 use crate::config::Config;
 use crate::model::claims::Claims;
 use crate::model::node::NodeId;
-use crate::model::pod_record::HeldPod;
+use crate::model::pod_record::GatedPod;
 use crate::model::slo::Class;
 use crate::model::snapshot::Snapshot;
 use crate::model::workload::{QueueKey, Workload};
@@ -22,7 +22,7 @@ use crate::placement::verdict::{Action, Reason, Verdict};
 use crate::units::{Micros, Moment, Now};
 use planning::Planning;
 
-/// For how long a pod is held for want of room before it claims the node that comes closest to having it.
+/// For how long a pod is gated for want of room before it claims the node that comes closest to having it.
 const WAIT_BEFORE_CLAIM: Micros = Micros::from_secs(60);
 
 /// How late the watch may show a namespace's label: it may have opted in a moment before its pod was created.
@@ -32,7 +32,7 @@ const NAMESPACE_DELAY: Micros = Micros::from_secs(5);
 /// next plan goes on from there.
 const MAX_COMPARISONS: usize = 10_000_000;
 
-/// What a held pod costs a plan beside the comparisons of its decision, in comparisons.
+/// What a gated pod costs a plan beside the comparisons of its decision, in comparisons.
 const PER_POD: usize = 100;
 
 /// How long a comparison takes, on the safe side. The pace of plans counts comparisons, not time: the same plans are made of
@@ -42,7 +42,7 @@ const COMPARISON_NANOSECONDS: usize = 50;
 /// A plan takes one part in so many of the time, until the next one is made.
 const PLAN_SHARE: usize = 4;
 
-impl HeldPod {
+impl GatedPod {
     /// Its place in the queue; `None` if what it asks for is not kept.
     pub fn queue_key(&self, config: &Config) -> Option<QueueKey> {
         Some(self.queue_key_of(self.workload.as_ref()?, config))
@@ -78,25 +78,25 @@ impl HeldPod {
             .ok()
     }
 
-    /// For how long it may be held.
+    /// For how long it may be gated.
     pub fn longest(&self, config: &Config) -> Micros {
         let [.., limit] = Age::ends(self, config);
         limit
     }
 }
 
-/// What is to be done about a held pod.
+/// What is to be done about a gated pod.
 #[derive(Debug, Clone)]
 pub struct Step {
     /// The pod.
-    pub pod: Arc<HeldPod>,
-    /// Since when it is held.
+    pub pod: Arc<GatedPod>,
+    /// Since when it is gated.
     pub since: Moment,
     /// What.
     pub action: PlanAction,
 }
 
-/// What is to be done about a held pod.
+/// What is to be done about a gated pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PlanAction {
     /// There is room for it: it is decided once more, and released.
@@ -107,31 +107,31 @@ pub enum PlanAction {
     UpdateReason(Reason),
 }
 
-/// What one snapshot means for the held pods.
+/// What one snapshot means for the gated pods.
 #[derive(Debug, Clone, Default)]
 pub struct Plan {
     /// What is to be done, in the order of the queue.
     pub steps: Vec<Step>,
-    /// Pods that are held, those of other gates too.
-    pub held: usize,
-    /// Since when the pod is held that is held longest, of those that wait neither for others nor for a site that is away.
+    /// Pods that are gated, those of other gates too.
+    pub gated: usize,
+    /// Since when the pod is gated that is gated longest, of those that wait neither for others nor for a site that is away.
     pub oldest: Option<Moment>,
     /// How many decisions it took; a plan that goes on counts its own.
     pub decisions: usize,
 }
 
 impl PlanAction {
-    /// What a verdict about a held pod means for it.
+    /// What a verdict about a gated pod means for it.
     pub fn of(verdict: &Verdict<'_>) -> Self {
         match verdict.action {
             Action::Place(_) => PlanAction::Release,
-            Action::Hold => PlanAction::UpdateReason(verdict.reason),
+            Action::Gate => PlanAction::UpdateReason(verdict.reason),
             Action::PassThrough | Action::Deny => PlanAction::RemoveGate(verdict.reason),
         }
     }
 }
 
-/// The held pods.
+/// The gated pods.
 #[derive(Debug)]
 pub struct Waitlist {
     pods: HashMap<Arc<str>, Entry>,
@@ -168,10 +168,10 @@ impl Default for Waitlist {
 
 #[derive(Debug)]
 struct Entry {
-    pod: Arc<HeldPod>,
+    pod: Arc<GatedPod>,
     first_seen: Moment,
     since: Moment,
-    /// For how long it may be held and still meet its deadline in microseconds, and whether it was for longer, when the last plan
+    /// For how long it may be gated and still meet its deadline in microseconds, and whether it was for longer, when the last plan
     /// began: a plan in several parts keeps its order.
     slack: Option<i64>,
     is_late: bool,
@@ -180,7 +180,7 @@ struct Entry {
 impl Waitlist {
     /// A pod as it is now. Its time begins when it says, unless that is in the future; and again when the last gate of others is
     /// gone. Otherwise it never begins later than it did: whoever may write annotations cannot stretch it.
-    pub fn apply(&mut self, pod: Arc<HeldPod>, now: Now) {
+    pub fn apply(&mut self, pod: Arc<GatedPod>, now: Now) {
         let old = self.pods.remove(&pod.uid);
         let (slack, is_late) = old.as_ref().map_or((None, false), |old| (old.slack, old.is_late));
         let first_seen = old.as_ref().map_or(now.moment, |old| old.first_seen);
@@ -250,7 +250,7 @@ impl Waitlist {
         }
     }
 
-    /// Whether nobody is held.
+    /// Whether nobody is gated.
     pub fn is_empty(&self) -> bool {
         self.pods.is_empty()
     }
@@ -287,7 +287,7 @@ impl Waitlist {
         self.changed || self.claims.not_considered().is_some()
     }
 
-    /// Decides about every held pod whose only gate is ours, in the order of the queue, each on the room that the earlier ones
+    /// Decides about every gated pod whose only gate is ours, in the order of the queue, each on the room that the earlier ones
     /// left; what the placed ones will take is claimed. Goes on where the plan before ran out of comparisons, if it did.
     /// Cost: a decision for each pod, but only one for those that differ in nothing but their age and find no room, for each of
     /// their ages: as long as terminating pods are waited for, before and after `WAIT_BEFORE_CLAIM`, late or not. And
@@ -350,7 +350,7 @@ impl Waitlist {
         let ours = self.pods.values().filter(is_limited);
         Plan {
             steps,
-            held: self.pods.len(),
+            gated: self.pods.len(),
             oldest: ours.map(|entry| entry.since).min(),
             decisions,
         }
@@ -379,9 +379,9 @@ impl Waitlist {
     fn judge_lateness(&mut self, snapshot: &Snapshot, config: &Config, now: Moment) {
         for entry in self.pods.values_mut() {
             let workload = entry.pod.workload.as_ref();
-            let held = now.since(entry.since);
+            let gated = now.since(entry.since);
             entry.slack = workload.and_then(|workload| slack(workload, snapshot, config));
-            entry.is_late = entry.slack.is_some_and(|slack| held.signed() > slack);
+            entry.is_late = entry.slack.is_some_and(|slack| gated.signed() > slack);
         }
     }
 
@@ -426,7 +426,7 @@ impl Waitlist {
 /// A gated pod, its place in the queue and what it asks for.
 type Planned<'p> = (QueueKey, &'p Entry, &'p Workload<'static>);
 
-/// How far the age of a held pod decides about it.
+/// How far the age of a gated pod decides about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Age {
     waits_for_terminating: bool,
@@ -437,23 +437,23 @@ struct Age {
 
 impl Age {
     /// The ages at which this changes.
-    fn ends(pod: &HeldPod, config: &Config) -> [Micros; 3] {
+    fn ends(pod: &GatedPod, config: &Config) -> [Micros; 3] {
         let class = pod.class.unwrap_or(Class::Batch);
-        let holding = &config.holding;
+        let gating = &config.gating;
         [
-            holding.wait_for_terminating[class],
+            gating.wait_for_terminating[class],
             WAIT_BEFORE_CLAIM,
-            holding.limits[class],
+            gating.limits[class],
         ]
     }
 
-    fn of(pod: &HeldPod, config: &Config, held: Micros, is_late: bool) -> Self {
+    fn of(pod: &GatedPod, config: &Config, gated: Micros, is_late: bool) -> Self {
         let [terminating, claim_wait, limit] = Self::ends(pod, config);
         Self {
-            waits_for_terminating: held < terminating,
-            waits_to_claim: held < claim_wait,
+            waits_for_terminating: gated < terminating,
+            waits_to_claim: gated < claim_wait,
             is_late,
-            is_overdue: held >= limit,
+            is_overdue: gated >= limit,
         }
     }
 }

@@ -71,9 +71,9 @@ pub(crate) struct Pod {
     pub(crate) deleted: Option<Micros>,
     /// Whether its work was done.
     pub(crate) finished: bool,
-    /// Since when it is held, if it is; it was held for so long.
-    pub(crate) held: Micros,
-    /// Why it is held.
+    /// Since when it is gated, if it is; it was gated for so long.
+    pub(crate) gated: Micros,
+    /// Why it is gated.
     pub(crate) reason: &'static str,
     /// Since when kube-scheduler finds no node for it.
     pub(crate) refused: Option<Micros>,
@@ -104,7 +104,7 @@ impl Pod {
             ends: Micros(0),
             deleted: None,
             finished: false,
-            held: Micros(0),
+            gated: Micros(0),
             reason: "",
             refused: None,
             attempts: 0,

@@ -68,10 +68,10 @@ pub struct RunResult {
     pub cost: f64,
     /// As [`Outcome::edge_utilisation`].
     pub edge_utilisation: f64,
-    /// Pods that were held.
-    pub held: u64,
+    /// Pods that were gated.
+    pub gated: u64,
     /// How long each of them was, on average, in seconds.
-    pub held_seconds: f64,
+    pub gated_seconds: f64,
     /// Pods that were Unschedulable.
     pub unschedulable: u64,
     /// How long each of them was, on average, in seconds.
@@ -101,8 +101,8 @@ impl RunResult {
             cloud_fraction,
             cost: outcome.cost,
             edge_utilisation: outcome.edge_utilisation,
-            held: outcome.held,
-            held_seconds: mean(outcome.held_seconds.iter().sum(), outcome.held),
+            gated: outcome.gated,
+            gated_seconds: mean(outcome.gated_seconds.iter().sum(), outcome.gated),
             unschedulable: outcome.unschedulable,
             unschedulable_seconds: mean(outcome.unschedulable_seconds, outcome.unschedulable),
             wait_percentiles: (0..=100)

@@ -15,10 +15,10 @@ pub struct Outcome {
     pub cost: f64,
     /// Which share of the edge's CPU was asked for, on average.
     pub edge_utilisation: f64,
-    /// Pods that were held.
-    pub held: u64,
+    /// Pods that were gated.
+    pub gated: u64,
     /// How long each of them was, in seconds.
-    pub held_seconds: Vec<f64>,
+    pub gated_seconds: Vec<f64>,
     /// How long pods were Unschedulable, all together, in seconds.
     pub unschedulable_seconds: f64,
     /// Pods that were.
@@ -64,7 +64,7 @@ pub struct Pods {
     /// Without a node.
     pub pending: u64,
     /// Behind a gate.
-    pub held: u64,
+    pub gated: u64,
 }
 
 /// A point of the time lines.
@@ -74,8 +74,8 @@ pub struct Tick {
     pub at: f64,
     /// Share of the edge's CPU that is taken.
     pub edge_used: f64,
-    /// Pods that are held.
-    pub held: u64,
+    /// Pods that are gated.
+    pub gated: u64,
     /// Pods that are placed at the edge and have no node.
     pub waiting_at_edge: u64,
     /// The same of clouds.
@@ -86,8 +86,8 @@ pub struct Tick {
     pub to_edge: u64,
     /// Pods placed in clouds since.
     pub to_clouds: u64,
-    /// Pods held since.
-    pub to_hold: u64,
+    /// Pods gated since.
+    pub to_gate: u64,
 }
 
 impl Attained {

@@ -79,11 +79,11 @@ const MEASURES: [Measure; 9] = [
         of: |run| Some(run.edge_utilisation),
     },
     Measure {
-        key: "heldSeconds",
-        title: "held s",
+        key: "gatedSeconds",
+        title: "gated s",
         scale: 1.0,
         decimals: 1,
-        of: |run| (run.held > 0).then_some(run.held_seconds),
+        of: |run| (run.gated > 0).then_some(run.gated_seconds),
     },
     Measure {
         key: "unschedulableSeconds",

@@ -92,7 +92,7 @@ enum Event {
     WatchAlive(usize),
     /// A probe of a site by a replica is answered or lost.
     Probe(usize, usize, u64),
-    /// The patch of a held pod reaches the API server.
+    /// The patch of a gated pod reaches the API server.
     Patch(u64),
     /// The executor looks again.
     Execute,

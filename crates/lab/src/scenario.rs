@@ -59,7 +59,7 @@ pub struct Delays {
     pub watch: Distribution,
     /// From a review to the pod that can be seen.
     pub persist: f64,
-    /// From the decision about a held pod to its patch.
+    /// From the decision about a gated pod to its patch.
     pub patch: f64,
     /// One cycle of kube-scheduler.
     pub cycle: f64,

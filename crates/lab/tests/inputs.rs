@@ -93,7 +93,7 @@ fn decisions_are_by_the_room_of_the_fleet() {
                 attained.asked > 15 && attained.met == attained.asked,
                 "{policy}, {fleet}: {attained:?}"
             );
-            let sum = pods.done + pods.running + pods.deleted + pods.pending + pods.held;
+            let sum = pods.done + pods.running + pods.deleted + pods.pending + pods.gated;
             assert_eq!(pods.created, sum, "{policy}, {fleet}");
         }
     }
@@ -117,8 +117,8 @@ fn preemption_frees_what_the_fleet_says_it_can() {
 #[test]
 fn placeholders_are_headroom() {
     let mut fleet = dumped("fleet-overloaded.yaml");
-    let held = json!({"cpu": "3", "memory": "1Gi", "pods": 3});
-    fleet["nodes"][0]["usedByPriority"] = json!([{"priority": -5, "used": held}]);
+    let gated = json!({"cpu": "3", "memory": "1Gi", "pods": 3});
+    fleet["nodes"][0]["usedByPriority"] = json!([{"priority": -5, "used": gated}]);
     let cloud_fraction = |fleet: &Value| {
         let scenario = read(fleet, &document()).unwrap();
         outcome(&scenario, Policy::Edgeward).cloud_fraction().unwrap()
@@ -126,7 +126,7 @@ fn placeholders_are_headroom() {
     // All but those that find the WAN degraded, for which one is evicted.
     let all = cloud_fraction(&fleet);
     assert!(all > 0.8, "{all}");
-    fleet["nodes"][0]["placeholders"] = json!([{"priority": -5, "graceSeconds": 0, "used": held}]);
+    fleet["nodes"][0]["placeholders"] = json!([{"priority": -5, "graceSeconds": 0, "used": gated}]);
     assert_eq!(cloud_fraction(&fleet), 0.0);
 }
 

@@ -140,7 +140,7 @@ fn every_pod_ends_in_one_place() {
     let scenario = scenario(&everything());
     for policy in Policy::ALL {
         let pods = outcome(&scenario, 1, policy).pods;
-        let sum = pods.blocked + pods.done + pods.deleted + pods.running + pods.pending + pods.held;
+        let sum = pods.blocked + pods.done + pods.deleted + pods.running + pods.pending + pods.gated;
         assert_eq!(pods.created, sum, "{policy}: {pods:?}");
         assert!(pods.blocked > 150 && pods.done > 150, "{policy}: {pods:?}");
     }

@@ -1,4 +1,4 @@
-//! Whether the API server would believe edgeward: what is shown behind a webhook, and what replicas serve from, held
+//! Whether the API server would believe edgeward: what is shown behind a webhook, and what replicas serve from, gated
 //! against `caBundle`.
 
 use std::cmp::min;

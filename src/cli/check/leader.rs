@@ -1,9 +1,9 @@
-//! Whether somebody leads, and the pods that stay held where nobody does.
+//! Whether somebody leads, and the pods that stay gated where nobody does.
 
 use std::sync::Arc;
 
 use edgeward_core::config::Config;
-use edgeward_core::model::pod_record::HeldPod;
+use edgeward_core::model::pod_record::GatedPod;
 use jiff::{SignedDuration, Timestamp};
 
 use super::finding::Finding;
@@ -14,7 +14,7 @@ use crate::platform::clock::Clock;
 
 const AREA: &str = "leader";
 
-/// How long after its limit a pod may be held still: one whose release was refused is tried again within this time.
+/// How long after its limit a pod may be gated still: one whose release was refused is tried again within this time.
 const RETRY: SignedDuration = SignedDuration::from_mins(1);
 
 /// What is known of the replicas.
@@ -42,12 +42,12 @@ impl Replicas {
             Ok(Err(Leaderless { since: None, .. })) => format!("in {home}: there is no Lease {LEASE}"),
             Ok(Err(Leaderless { since: Some(since), .. })) => format!("by the Lease {home}/{LEASE}, since {since:.0}"),
         };
-        let text = format!("nobody leads {how}: held pods are not released, and nothing is told of decisions");
+        let text = format!("nobody leads {how}: gated pods are not released, and nothing is told of decisions");
         Some(Finding::fault(AREA, text).fix(self.fix(home, domain)))
     }
 
     /// Pods that should have been released.
-    pub(super) fn held(&self, pods: &[Arc<HeldPod>], home: &str, config: &Config, now: Timestamp) -> Option<Finding> {
+    pub(super) fn gated(&self, pods: &[Arc<GatedPod>], home: &str, config: &Config, now: Timestamp) -> Option<Finding> {
         let overdue = pods.iter().filter_map(|pod| {
             let limit = pod.limit(config, now)?;
             (now.duration_since(limit) > RETRY).then_some((limit, pod))
@@ -55,7 +55,7 @@ impl Replicas {
         let overdue: Vec<_> = overdue.collect();
         let (limit, oldest) = overdue.iter().min_by_key(|(limit, _)| *limit)?;
         let text = format!(
-            "pod {}/{} is held beyond its limit, which was over at {limit:.0}; pods so held: {}",
+            "pod {}/{} is gated beyond its limit, which was over at {limit:.0}; pods so gated: {}",
             oldest.namespace,
             oldest.name,
             overdue.len()
@@ -63,7 +63,7 @@ impl Replicas {
         let domain = &config.keys.domain;
         let fix = match self.lead {
             Ok(Ok(_)) => format!(
-                "kubectl -n {home} logs -l app.kubernetes.io/name=edgeward --prefix --tail=-1 | grep 'held pod'{}",
+                "kubectl -n {home} logs -l app.kubernetes.io/name=edgeward --prefix --tail=-1 | grep 'gated pod'{}",
                 way_out("what hinders the leader", domain)
             ),
             _ => self.fix(home, domain),
@@ -91,7 +91,7 @@ pub(super) fn start(namespace: &str, wanted: Option<i32>) -> String {
 /// What a person may do instead.
 fn way_out(first: &str, domain: &str) -> String {
     let of_domain = domain_option(domain);
-    format!("   # {first}; `edgeward release --all{of_domain}` lets held pods go without")
+    format!("   # {first}; `edgeward release --all{of_domain}` lets gated pods go without")
 }
 
 #[cfg(test)]
@@ -140,12 +140,12 @@ mod tests {
             (Level::Ok, "a_1 holds the Lease edgeward-system/edgeward")
         );
         let restart = "kubectl -n edgeward-system rollout restart deployment edgeward   # a replica that is ready leads within 15 s; `edgeward release \
-                       --all` lets held pods go without";
+                       --all` lets gated pods go without";
         let scale = "kubectl -n edgeward-system scale deployment edgeward --replicas=2   # a replica that is ready leads within \
-                     15 s; `edgeward release --all` lets held pods go without";
+                     15 s; `edgeward release --all` lets gated pods go without";
         let look = "kubectl -n edgeward-system get deployments,pods   # a replica that is ready leads within 15 s; \
-                    `edgeward release --all` lets held pods go without";
-        let nobody = "held pods are not released, and nothing is told of decisions";
+                    `edgeward release --all` lets gated pods go without";
+        let nobody = "gated pods are not released, and nothing is told of decisions";
         let since = format!("nobody leads by the Lease edgeward-system/edgeward, since 2026-11-21T10:59:59Z: {nobody}");
         for (wanted, fix) in [(Some(2), restart), (None, look), (Some(0), scale)] {
             let found = judged(&replicas(leaderless(an_hour_ago()), wanted));
@@ -163,7 +163,7 @@ mod tests {
         assert_eq!(judged(&Replicas { wanted: None, lead }).0, Level::Warning);
     }
 
-    fn pod(name: &str, seconds: i64, change: impl FnOnce(&mut serde_json::Value)) -> Arc<HeldPod> {
+    fn pod(name: &str, seconds: i64, change: impl FnOnce(&mut serde_json::Value)) -> Arc<GatedPod> {
         let at = (now() - SignedDuration::from_secs(seconds)).to_string();
         let mut pod = json!({
             "metadata": {
@@ -178,55 +178,55 @@ mod tests {
         change(&mut pod);
         let text = pod.to_string();
         let record = Pod::from_json(&text).unwrap().record(&Keys::new("acme.dev"));
-        record.unwrap().unwrap().held.unwrap()
+        record.unwrap().unwrap().gated_pod.unwrap()
     }
 
     #[test]
-    fn no_pod_is_held_beyond_its_limit() {
+    fn no_pod_is_gated_beyond_its_limit() {
         let config = Config {
             keys: Keys::new("acme.dev"),
             ..Config::default()
         };
         let leaderless = replicas(leaderless(an_hour_ago()), Some(0));
-        let held = |pods: &[Arc<HeldPod>]| leaderless.held(pods, HOME, &config, now());
+        let gated = |pods: &[Arc<GatedPod>]| leaderless.gated(pods, HOME, &config, now());
         // Of class batch, 300 s, and some more to try again.
         let young = || pod("young", 355, |_| {});
-        assert_eq!(held(&[]), None);
-        assert_eq!(held(&[young()]), None);
-        let found = held(&[young(), pod("old", 365, |_| {})]).unwrap();
+        assert_eq!(gated(&[]), None);
+        assert_eq!(gated(&[young()]), None);
+        let found = gated(&[young(), pod("old", 365, |_| {})]).unwrap();
         assert_eq!(found.level, Level::Fault);
         assert_eq!(
             found.text,
-            "pod shop/old is held beyond its limit, which was over at 2026-11-21T11:58:55Z; pods so held: 1"
+            "pod shop/old is gated beyond its limit, which was over at 2026-11-21T11:58:55Z; pods so gated: 1"
         );
         assert_eq!(
             found.fix.unwrap(),
             "kubectl -n edgeward-system scale deployment edgeward --replicas=2   # a replica that is ready leads within 15 s; \
-             `edgeward release --all --domain=acme.dev` lets held pods go without"
+             `edgeward release --all --domain=acme.dev` lets gated pods go without"
         );
         let led = replicas(led(), Some(2));
         let pods = [pod("old", 365, |_| {}), pod("older", 7200, |_| {})];
-        let found = led.held(&pods, HOME, &config, now()).unwrap();
+        let found = led.gated(&pods, HOME, &config, now()).unwrap();
         assert_eq!(
             found.text,
-            "pod shop/older is held beyond its limit, which was over at 2026-11-21T10:05:00Z; pods so held: 2"
+            "pod shop/older is gated beyond its limit, which was over at 2026-11-21T10:05:00Z; pods so gated: 2"
         );
         assert!(found.fix.unwrap().contains("logs -l app.kubernetes.io/name=edgeward"));
         // A class that may wait less.
         let latency = pod("latency", 100, |pod| {
             pod["metadata"]["annotations"]["slo.acme.dev/class"] = json!("latency")
         });
-        assert!(held(&[latency]).is_some());
+        assert!(gated(&[latency]).is_some());
         // For the gates of others however long.
         let others = |pod: &mut serde_json::Value| {
             let gates = pod["spec"]["schedulingGates"].as_array_mut().unwrap();
             gates.push(json!({"name": "other.example/gate"}));
         };
-        assert_eq!(held(&[pod("others", 7200, others)]), None);
+        assert_eq!(gated(&[pod("others", 7200, others)]), None);
         // What a tenant says of a time to come is not believed.
         let future = |pod: &mut serde_json::Value| {
             pod["metadata"]["annotations"]["scheduling.acme.dev/timestamp"] = json!("2027-01-01T00:00:00Z");
         };
-        assert!(held(&[pod("future", 7200, future)]).is_some());
+        assert!(gated(&[pod("future", 7200, future)]).is_some());
     }
 }

@@ -62,8 +62,8 @@ const LIQO: &str = "foreignclusters.core.liqo.io virtualnodes.offloading.liqo.io
 const NO_PICTURE: &str = "it decides nothing without";
 const NO_EVENT: &str = "no Event tells of a decision without";
 const NO_REPLICAS: &str = "its replicas cannot count each other without";
-const NO_RELEASE: &str = "held pods are never released without";
-const NO_LEADER: &str = "nobody leads, and held pods are never released without";
+const NO_RELEASE: &str = "gated pods are never released without";
+const NO_LEADER: &str = "nobody leads, and gated pods are never released without";
 const NO_CONFIGURATION: &str = "`serve --config-map` is never ready without";
 const NO_STATUS: &str = "they show no status, and no profile prefers a site, without";
 const NO_DATA: &str = "pods with claims stay at the edge without";
@@ -188,7 +188,7 @@ impl Reviewer<'_> {
         for need in installation.needs() {
             findings.extend(self.lacking(&need).await?);
         }
-        // Pods may be changed everywhere, or in the namespaces that opted in. Where none did, none is held yet.
+        // Pods may be changed everywhere, or in the namespaces that opted in. Where none did, none is gated yet.
         let is_in_use = installation.opted_in != Some(&[]);
         let level = if is_in_use { Level::Fault } else { Level::Warning };
         let mut pods = need("pods", "get patch", (None, None), NO_RELEASE);

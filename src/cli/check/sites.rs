@@ -35,7 +35,7 @@ fn tolerates_everything(site: &Site) -> Option<Finding> {
     let mut tolerations = site.definition.tolerations.iter();
     tolerations.find(|toleration| toleration.key.is_empty())?;
     let text = format!(
-        "site {}: one of its tolerations has no key, and the policy edgeward-confine-pods refuses it where a held pod is released",
+        "site {}: one of its tolerations has no key, and the policy edgeward-confine-pods refuses it where a gated pod is released",
         site.name()
     );
     Some(Finding::warning(AREA, text).fix("name the keys of its nodes' taints in its tolerations"))

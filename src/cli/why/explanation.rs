@@ -43,15 +43,15 @@ pub(super) struct Subject<'s> {
     pub(super) workload: &'s Workload<'s>,
 }
 
-/// The place of a held pod in the queue.
+/// The place of a gated pod in the queue.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Queue {
-    /// How many held pods are given room before it; `None` where it has no place in the plan.
+    /// How many gated pods are given room before it; `None` where it has no place in the plan.
     pub(super) ahead: Option<usize>,
-    /// How many are held, it included.
-    pub(super) held: usize,
-    /// Since when it is held longer than it may be.
+    /// How many are gated, it included.
+    pub(super) gated: usize,
+    /// Since when it is gated longer than it may be.
     pub(super) limit_over: Option<Timestamp>,
     /// That nobody leads, who would release it.
     pub(super) leaderless: Option<Leaderless>,
@@ -119,7 +119,7 @@ impl Explanation {
         config: &Config,
     ) -> Self {
         let place = state.place(&config.keys);
-        let stuck = queue.as_ref().filter(|_| state.is_held());
+        let stuck = queue.as_ref().filter(|_| state.is_gated());
         let stuck = stuck.and_then(|queue| queue.stuck(&subject, config));
         let decided = state.decided.take();
         let why = match (stuck, &decided) {
@@ -196,13 +196,13 @@ impl Explanation {
         lines.extend(state.started.iter().map(|started| format!("started at {started}")));
         if let Some(queue) = &self.queue {
             lines.push(match queue.ahead {
-                Some(ahead) => format!("{ahead} of {} held pods are given room before it", queue.held),
+                Some(ahead) => format!("{ahead} of {} gated pods are given room before it", queue.gated),
                 None => {
                     "in no plan: its constraints are longer than 4 KiB; it is decided alone at its limit".to_owned()
                 }
             });
             let over = queue.limit_over.iter();
-            lines.extend(over.map(|end| format!("held longer than it may be, since {end}")));
+            lines.extend(over.map(|end| format!("gated longer than it may be, since {end}")));
         }
         if !state.gates.is_empty() {
             lines.push(format!("gates: {}", state.gates.join(", ")));

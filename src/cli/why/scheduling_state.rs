@@ -25,8 +25,8 @@ pub(super) struct SchedulingState {
     pub(super) started: Option<String>,
     /// Its scheduling gates.
     pub(super) gates: Vec<String>,
-    /// For how long ours has held it.
-    pub(super) held_seconds: Option<u64>,
+    /// For how long ours has gated it.
+    pub(super) gated_seconds: Option<u64>,
     /// What kube-scheduler says of it.
     pub(super) scheduler: Option<String>,
     /// What its containers wait for.
@@ -44,7 +44,7 @@ pub(super) struct SchedulingState {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Decided {
-    /// `edge` or `cloud`; `None` where it was to be held.
+    /// `edge` or `cloud`; `None` where it was to be gated.
     pub(super) decision: Option<String>,
     /// The site.
     pub(super) site: Option<String>,
@@ -98,7 +98,7 @@ impl SchedulingState {
             site,
             node: text(&spec["nodeName"]),
             started: text(&status["startTime"]),
-            held_seconds: gates.contains(&keys.gate).then(|| age.unwrap_or(0)),
+            gated_seconds: gates.contains(&keys.gate).then(|| age.unwrap_or(0)),
             gates,
             scheduler: refusal.and_then(said),
             waiting: containers().filter_map(waiting).collect(),
@@ -136,12 +136,12 @@ impl SchedulingState {
         }
         let others: Vec<_> = self.gates.iter().filter(|gate| **gate != keys.gate).cloned().collect();
         let others = others.join(", ");
-        if let Some(seconds) = self.held_seconds {
+        if let Some(seconds) = self.gated_seconds {
             let beside = match &*others {
                 "" => String::new(),
                 others => format!(" (and by gates of others: {others})"),
             };
-            return format!("does not run: held by edgeward for {}{beside}", duration(seconds));
+            return format!("does not run: gated by edgeward for {}{beside}", duration(seconds));
         }
         if !others.is_empty() {
             return format!("does not run: gates of others hold it: {others}");
@@ -159,8 +159,8 @@ impl SchedulingState {
     }
 
     /// Whether our gate is what keeps it from kube-scheduler.
-    pub(super) fn is_held(&self) -> bool {
-        self.held_seconds.is_some() && self.node.is_none() && self.deleted.is_none() && !self.is_finished()
+    pub(super) fn is_gated(&self) -> bool {
+        self.gated_seconds.is_some() && self.node.is_none() && self.deleted.is_none() && !self.is_finished()
     }
 
     /// That the domain asked about is not that of its gate, if that is to be seen.

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use edgeward_core::keys::Keys;
 use edgeward_core::model::decision_id::DecisionId;
-use edgeward_core::model::pod_record::HeldPod;
+use edgeward_core::model::pod_record::GatedPod;
 use edgeward_core::model::site::SiteKind;
 use edgeward_core::model::slo::Slo;
 use edgeward_core::placement::{explain, sentences};
@@ -22,7 +22,7 @@ edgeward_core::words! {
         /// It was sent to a cloud.
         PlacedCloud = "PlacedCloud",
         /// A gate of ours keeps it from kube-scheduler.
-        Held = "Held",
+        Gated = "Gated",
         /// That gate is gone.
         Released = "Released",
         /// Its SLO has faults.
@@ -41,7 +41,7 @@ impl PodReason {
     const fn type_and_action(self) -> [&'static str; 2] {
         match self {
             Self::PlacedCloud => ["Normal", "Place"],
-            Self::Held => ["Normal", "Hold"],
+            Self::Gated => ["Normal", "Hold"],
             Self::Released => ["Normal", "Release"],
             Self::InvalidSlo => ["Warning", "ReadSlo"],
             Self::SloAtRisk => ["Warning", "Place"],
@@ -71,13 +71,13 @@ pub struct PodEvent {
 }
 
 impl PodEvent {
-    /// The API server refuses to change a held pod, in these words. One for each pod, however often it is
+    /// The API server refuses to change a gated pod, in these words. One for each pod, however often it is
     /// tried.
-    pub fn release_refused(held: &HeldPod, words: &str, keys: &Keys, at: Timestamp) -> Self {
+    pub fn release_refused(gated: &GatedPod, words: &str, keys: &Keys, at: Timestamp) -> Self {
         Self {
-            namespace: held.namespace.clone(),
-            name: held.name.clone(),
-            uid: (*held.uid).into(),
+            namespace: gated.namespace.clone(),
+            name: gated.name.clone(),
+            uid: (*gated.uid).into(),
             reason: PodReason::ReleaseRefused,
             decision: None,
             at,
@@ -134,8 +134,8 @@ pub(super) fn events_of(observed: &ObservedDecision, now: Timestamp) -> Vec<PodE
     };
     let place = site.map(|(name, _)| format!("site {name}")).unwrap_or_default();
     let is_placed = match (family, kind) {
-        ("held", _) if observed.gated => {
-            add(PodReason::Held, note(observed, "gated"));
+        ("gated", _) if observed.gated => {
+            add(PodReason::Gated, note(observed, "gated"));
             return events;
         }
         ("edge", Some(SiteKind::Edge)) | ("cloud", Some(SiteKind::Cloud)) => true,

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::controllers::events::Recorder;
-use crate::testkit::hold_ledger;
+use crate::testkit::gate_ledger;
 
 /// A request about a pod: its patch or, where it is read, `null`; and the second in which it was asked for.
 type Asked = (u64, Value);
@@ -59,11 +59,11 @@ struct Server {
 impl Server {
     /// It answers every patch of a pod with this code.
     fn with_step(code: u16, action: PlanAction) -> Self {
-        Self::start(Answers::patch(code), vec![(held_pod(0), action)])
+        Self::start(Answers::patch(code), vec![(gated_pod(0), action)])
     }
 
-    /// With a replica that leads, and has this to do about pods that are held from now on.
-    fn start(answers: Answers, steps: Vec<(Arc<HeldPod>, PlanAction)>) -> Self {
+    /// With a replica that leads, and has this to do about pods that are gated from now on.
+    fn start(answers: Answers, steps: Vec<(Arc<GatedPod>, PlanAction)>) -> Self {
         let clock = Clock::start();
         let asked = Arc::<Mutex<Vec<Asked>>>::default();
         let (reading, read_at_once) = (Arc::new(AtomicUsize::new(0)), Arc::<AtomicUsize>::default());
@@ -149,7 +149,7 @@ impl Server {
     }
 
     /// This is to be done from now on.
-    fn plan(&self, steps: Vec<(Arc<HeldPod>, PlanAction)>) {
+    fn plan(&self, steps: Vec<(Arc<GatedPod>, PlanAction)>) {
         let step = |(pod, action)| Step {
             pod,
             since: self.clock.moment(),
@@ -174,15 +174,15 @@ impl Server {
         asked
     }
 
-    /// How many changes of held pods were counted with this reason and result.
+    /// How many changes of gated pods were counted with this reason and result.
     fn counted(&self, reason: &str, result: &str) -> Option<u64> {
-        let series = format!("edgeward_held_pod_changes_total{{reason=\"{reason}\",result=\"{result}\"}} ");
+        let series = format!("edgeward_gated_pod_changes_total{{reason=\"{reason}\",result=\"{result}\"}} ");
         let text = self.metrics.encode();
         text.lines().find_map(|line| line.strip_prefix(&series)?.parse().ok())
     }
 }
 
-/// Of class `latency`, which is held for 30 s at most.
+/// Of class `latency`, which is gated for 30 s at most.
 fn pod(name: &str, version: &str) -> Value {
     json!({
         "metadata": {"name": name, "namespace": "shop", "uid": name, "resourceVersion": version,
@@ -192,10 +192,10 @@ fn pod(name: &str, version: &str) -> Value {
 }
 
 /// The pod of this number as the waitlist keeps it, in version 7.
-fn held_pod(number: usize) -> Arc<HeldPod> {
+fn gated_pod(number: usize) -> Arc<GatedPod> {
     let text = pod(&format!("p{number}"), "7").to_string();
     let record = Pod::from_json(&text).unwrap().record(&Config::default().keys).unwrap();
-    record.unwrap().held.unwrap()
+    record.unwrap().gated_pod.unwrap()
 }
 
 fn seconds(patches: &[Asked]) -> Vec<u64> {
@@ -237,7 +237,7 @@ async fn a_lost_lease_frees_the_room_of_patches_under_way() {
         patch: None,
         ..Answers::patch(200)
     };
-    let server = Server::start(answers, vec![(held_pod(0), PlanAction::Release)]);
+    let server = Server::start(answers, vec![(gated_pod(0), PlanAction::Release)]);
     assert_eq!(seconds(&server.patched_within(10).await), [0]);
     let open = || server.shared.ledger().open();
     assert_eq!(open(), 1);
@@ -271,7 +271,7 @@ async fn a_pod_that_has_changed_or_is_gone_is_left_to_the_next_plan() {
             version,
             ..Answers::patch(200)
         };
-        let server = Server::start(answers, vec![(held_pod(0), PlanAction::Release)]);
+        let server = Server::start(answers, vec![(gated_pod(0), PlanAction::Release)]);
         assert_eq!(server.asked_within(3_600).await, [(0, Value::Null)], "{read} {version}");
         assert_eq!(server.counted("unread", "outdated"), Some(1));
         assert_eq!(server.shared.ledger().open(), 0);
@@ -285,7 +285,7 @@ async fn a_pod_that_cannot_be_read_is_tried_again_after_longer_pauses() {
             read,
             ..Answers::patch(200)
         };
-        let server = Server::start(answers, vec![(held_pod(0), PlanAction::Release)]);
+        let server = Server::start(answers, vec![(gated_pod(0), PlanAction::Release)]);
         let asked = server.asked_within(100).await;
         assert_eq!(seconds(&asked), [0, 1, 3, 7, 15, 31, 63]);
         assert!(asked.iter().all(|(_, patch)| patch.is_null()));
@@ -299,7 +299,7 @@ async fn an_answer_that_does_not_come_keeps_nobody_for_long() {
         latency: |_| Duration::from_secs(3_600),
         ..Answers::patch(200)
     };
-    let server = Server::start(answers, vec![(held_pod(0), PlanAction::Release)]);
+    let server = Server::start(answers, vec![(gated_pod(0), PlanAction::Release)]);
     // Ten seconds each time, and the pause.
     assert_eq!(seconds(&server.asked_within(60).await), [0, 11, 23, 37, 55]);
 }
@@ -311,7 +311,7 @@ async fn a_few_pods_are_read_at_once() {
         ..Answers::patch(200)
     };
     let action = PlanAction::RemoveGate(Reason::NotManaged);
-    let steps = (0..40).map(|number| (held_pod(number), action));
+    let steps = (0..40).map(|number| (gated_pod(number), action));
     let server = Server::start(answers, steps.collect());
     assert_eq!(server.patched_within(10).await.len(), 40);
     assert_eq!(server.read_at_once.load(Ordering::Relaxed), AT_ONCE);
@@ -324,8 +324,8 @@ async fn a_release_waits_for_no_pod_that_goes_on_waiting() {
         ..Answers::patch(200)
     };
     let update = PlanAction::UpdateReason(Reason::HeldForeignGate);
-    let updates: Vec<_> = (1..=200).map(|number| (held_pod(number), update)).collect();
-    let all = [&*updates, &[(held_pod(0), PlanAction::Release)]].concat();
+    let updates: Vec<_> = (1..=200).map(|number| (gated_pod(number), update)).collect();
+    let all = [&*updates, &[(gated_pod(0), PlanAction::Release)]].concat();
     let server = Server::start(answers.clone(), all.clone());
     assert!(server.patched_within(2).await.iter().any(is_placement));
     // Nor does one that is planned while they are under way.
@@ -344,7 +344,7 @@ async fn who_is_read_slowly_keeps_nobody_waiting() {
         latency: |name| Duration::from_secs(if name == "p0" { 4 } else { 0 }),
         ..Answers::patch(200)
     };
-    let steps = (0..40).map(|number| (held_pod(number), PlanAction::Release));
+    let steps = (0..40).map(|number| (gated_pod(number), PlanAction::Release));
     let server = Server::start(answers, steps.collect());
     assert_eq!(
         seconds(&server.patched_within(60).await),
@@ -355,7 +355,7 @@ async fn who_is_read_slowly_keeps_nobody_waiting() {
 #[tokio::test(start_paused = true)]
 async fn a_pod_in_no_order_is_decided_by_what_is_read() {
     let of = |is_kept: bool| {
-        let mut pod = (*held_pod(0)).clone();
+        let mut pod = (*gated_pod(0)).clone();
         pod.workload = pod.workload.filter(|_| is_kept);
         vec![(Arc::new(pod), PlanAction::Release)]
     };
@@ -394,7 +394,7 @@ async fn a_pod_in_no_order_about_which_nothing_can_be_done_is_read_more_and_more
         ..Answers::patch(200)
     };
     for (is_kept, expected) in [(true, vec![0, 1, 2, 3, 4, 5, 6, 7, 8, 9]), (false, vec![0, 1, 3, 7])] {
-        let mut pod = (*held_pod(0)).clone();
+        let mut pod = (*gated_pod(0)).clone();
         pod.workload = pod.workload.filter(|_| is_kept);
         let action = PlanAction::RemoveGate(Reason::NotManaged);
         let server = Server::start(answers.clone(), vec![(Arc::new(pod), action)]);
@@ -406,7 +406,7 @@ async fn a_pod_in_no_order_about_which_nothing_can_be_done_is_read_more_and_more
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn while_a_release_is_decided_the_only_worker_has_time_for_others() {
     let server = Server::start(Answers::patch(200), vec![]);
-    let had_turn = hold_ledger(&server.shared);
-    server.plan(vec![(held_pod(0), PlanAction::Release)]);
+    let had_turn = gate_ledger(&server.shared);
+    server.plan(vec![(gated_pod(0), PlanAction::Release)]);
     assert!(had_turn.await.unwrap());
 }

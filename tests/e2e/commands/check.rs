@@ -292,7 +292,7 @@ fn nobody_is_installed(installation: &Installation<'_, '_>) -> Result<()> {
     Ok(())
 }
 
-/// That nobody leads is seen by the Lease, and the pods that stay held are named.
+/// That nobody leads is seen by the Lease, and the pods that stay gated are named.
 fn nobody_leads(installation: &Installation<'_, '_>) -> Result<()> {
     let home = &installation.home;
     let since = format!("nobody leads by the Lease {home}/edgeward, since 20");
@@ -303,18 +303,21 @@ fn nobody_leads(installation: &Installation<'_, '_>) -> Result<()> {
     let mut deployment = workloads::deployment("edgeward", 0, json!({}));
     deployment["metadata"]["namespace"] = json!(home);
     installation.kubectl.create(&deployment)?;
-    let mut pod = workloads::pod("held", json!({"slo.check.example/class": "latency"}));
+    let mut pod = workloads::pod("gated", json!({"slo.check.example/class": "latency"}));
     pod["metadata"]["annotations"]["scheduling.check.example/reason"] = json!("held_no_capacity");
     pod["metadata"]["annotations"]["scheduling.check.example/timestamp"] = json!("2026-01-01T00:00:00Z");
     pod["spec"]["schedulingGates"] = json!([{"name": "scheduling.check.example/awaiting-capacity"}]);
     installation.fixture.kubectl.create(&pod)?;
-    let held = format!("pod {}/held is held beyond its limit, ", installation.fixture.namespace);
-    let fixes = installation.finds("FAULT", &held)?;
+    let gated = format!(
+        "pod {}/gated is gated beyond its limit, ",
+        installation.fixture.namespace
+    );
+    let fixes = installation.finds("FAULT", &gated)?;
     let scaled = fixes
         .iter()
         .filter(|fix| fix.starts_with(&scale) && fix.contains("release --all --domain=check.example"));
     ensure!(scaled.count() == 2, "{fixes:?}");
-    let gone = ["delete", "pod", "held", "--grace-period=0", "--force"];
+    let gone = ["delete", "pod", "gated", "--grace-period=0", "--force"];
     installation.fixture.kubectl.run(&gone, "").map(drop)
 }
 

@@ -11,7 +11,7 @@ use edgeward_harness::wait::{BOUND, eventually};
 use edgeward_harness::workloads;
 use serde_json::{Value, json};
 
-/// A domain of its own, so that no other test's edgeward releases what is held here.
+/// A domain of its own, so that no other test's edgeward releases what is gated here.
 const DOMAIN: &str = "why.example";
 
 const GATE: &str = "scheduling.why.example/awaiting-capacity";
@@ -23,7 +23,7 @@ fn pod(name: &str) -> Value {
     pod
 }
 
-/// The nodes' configuration under that domain, by which pods are held.
+/// The nodes' configuration under that domain, by which pods are gated.
 fn config(nodes: &Nodes<'_>) -> Value {
     let mut config = nodes.config();
     config["domain"] = json!(DOMAIN);
@@ -94,7 +94,7 @@ fn run(fixture: &Fixture<'_>, name: &str) -> Result<()> {
     })
 }
 
-/// One at the edge, one in the cloud, one that is held, one that nobody decided, and one that does not exist.
+/// One at the edge, one in the cloud, one that is gated, one that nobody decided, and one that does not exist.
 pub(crate) fn pods_of_every_fate(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = Nodes::new(fixture)?;
     let edge = nodes.edge_node("edge-0", "1")?;
@@ -162,10 +162,10 @@ pub(crate) fn pods_of_every_fate(fixture: &Fixture<'_>) -> Result<()> {
     ];
     let mut ahead = Vec::new();
     for name in ["first", "second"] {
-        eventually("it is told for how long it is held", BOUND, || {
+        eventually("it is told for how long it is gated", BOUND, || {
             let json: Value = serde_json::from_str(&asking.why(&fixture.namespace, &format!("{name} -o json"))?)?;
-            ensure!(json["standing"]["heldSeconds"].as_u64() > Some(0), "{json:#}");
-            let before = format!("{}/{name} does not run: held by edgeward for ", fixture.namespace);
+            ensure!(json["standing"]["gatedSeconds"].as_u64() > Some(0), "{json:#}");
+            let before = format!("{}/{name} does not run: gated by edgeward for ", fixture.namespace);
             let after = ": no site is good for it now; it waits behind edgeward's scheduling gate (held_no_capacity)";
             let answer = json["answer"].as_str().context("no answer")?;
             let waited = answer.strip_prefix(&before).and_then(|rest| rest.strip_suffix(after));
@@ -173,9 +173,9 @@ pub(crate) fn pods_of_every_fate(fixture: &Fixture<'_>) -> Result<()> {
             ensure!(number.is_some_and(|number| number.parse::<u64>().is_ok()), "{answer}");
             Ok(())
         })?;
-        asking.says(name, "does not run: held by edgeward for ", &said)?;
+        asking.says(name, "does not run: gated by edgeward for ", &said)?;
         let json: Value = serde_json::from_str(&asking.why(&fixture.namespace, &format!("{name} -o json"))?)?;
-        ensure!(json["queue"]["held"] == 2, "{json:#}");
+        ensure!(json["queue"]["gated"] == 2, "{json:#}");
         ahead.push(json["queue"]["ahead"].as_u64());
     }
     // Of the same second, in an order of their uids.
@@ -220,23 +220,23 @@ pub(crate) fn pods_of_every_fate(fixture: &Fixture<'_>) -> Result<()> {
     without_anybody(fixture, &asking, "first")
 }
 
-/// With every replica dead, whoever asks about a held pod is told so, and whoever lets all go under the wrong domain, too.
-fn without_anybody(fixture: &Fixture<'_>, asking: &Asking<'_, '_>, held: &str) -> Result<()> {
+/// With every replica dead, whoever asks about a gated pod is told so, and whoever lets all go under the wrong domain, too.
+fn without_anybody(fixture: &Fixture<'_>, asking: &Asking<'_, '_>, gated: &str) -> Result<()> {
     let namespace = &fixture.namespace;
     let first = eventually("nobody leads", BOUND, || {
-        let text = asking.why(namespace, held)?;
+        let text = asking.why(namespace, gated)?;
         let first = text.lines().next().context("an answer")?;
         let expected = ": nobody releases it: no replica of edgeward has led since 2";
         ensure!(first.contains(expected), "{text}");
         Ok(first.to_owned())
     })?;
-    let command = format!("edgeward release {held} -n {namespace} --domain={DOMAIN}");
+    let command = format!("edgeward release {gated} -n {namespace} --domain={DOMAIN}");
     ensure!(
         first.ends_with(&format!("; start a replica, or remove its gate: {command}")),
         "{first}"
     );
 
-    let text = kubeconfig_alone(fixture, &["why", held, "-n", namespace])?;
+    let text = kubeconfig_alone(fixture, &["why", gated, "-n", namespace])?;
     let cause =
         format!(": its gate {GATE} is that of an edgeward with the domain {DOMAIN}, and example.io was asked about");
     let first = text.stdout.lines().next().unwrap_or_default();

@@ -410,8 +410,8 @@ pub(crate) fn policies_decide(fixture: &Fixture<'_>) -> Result<()> {
     by_abroad["sites"] = json!("edge,cloud");
     becomes(&kubectl, &pod, &by_abroad)?;
     pod["metadata"]["annotations"] = json!({"slo.example.io/sites": "edge"});
-    let held = json!({"class": "batch", "policySites": "region=us", "sites": "edge", "reason": "held_site_away"});
-    becomes(&kubectl, &pod, &held)?;
+    let gated = json!({"class": "batch", "policySites": "region=us", "sites": "edge", "reason": "held_site_away"});
+    becomes(&kubectl, &pod, &gated)?;
     kubectl.run(&["delete", "slopolicy", "abroad"], "")?;
 
     // By name, then by precedence.

@@ -9,7 +9,7 @@ use edgeward_harness::rights::NAMESPACE;
 use edgeward_harness::wait::{BOUND, eventually};
 use serde_json::json;
 
-use crate::held::{fill, goes, is_held, pod};
+use crate::gated::{fill, goes, is_gated_for, pod};
 
 /// With a RoleBinding by the line of `docs/operations.md`, pods of that namespace are released as ever. A namespace that opts in
 /// without one is named by `edgeward check`, with a fix.
@@ -30,11 +30,11 @@ pub(crate) fn in_single_namespaces(fixture: &Fixture<'_>) -> Result<()> {
     let _narrow = fixture.narrow_rights()?;
     let bind = documented("sh", "create rolebinding edgeward-pods")?;
     fixture.shell(&bind.replace("shop", &fixture.namespace))?;
-    let edgeward = fixture.live_edgeward(&nodes.holding(&for_long()))?;
+    let edgeward = fixture.live_edgeward(&nodes.gating(&for_long()))?;
     let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
     fill(fixture, &nodes)?;
     fixture.kubectl.create(&pod(fixture, "waiting", 500, 5))?;
-    is_held(fixture, "waiting", "held_no_capacity")?;
+    is_gated_for(fixture, "waiting", "held_no_capacity")?;
     nodes.wan.reopen()?;
     goes(fixture, &nodes, "waiting", "cloud", "cloud_edge_no_capacity")?;
 
@@ -53,7 +53,7 @@ pub(crate) fn in_single_namespaces(fixture: &Fixture<'_>) -> Result<()> {
     );
     says("ok       rights", &alone)?;
     let (other, _) = fixture.another_namespace("other", json!({MANAGED: "true"}))?;
-    let words = format!("may not get, patch pods in namespace {other}: held pods are never released without");
+    let words = format!("may not get, patch pods in namespace {other}: gated pods are never released without");
     let said = says("FAULT    rights", &words)?;
     let fixes = said
         .stdout

@@ -28,29 +28,29 @@ fn remove(path: &str) -> Value {
     json!({"op": "remove", "path": path})
 }
 
-/// Held by three gates, ours between those of others, with something of everything that may not change; and one with nothing but its
+/// Gated by three gates, ours between those of others, with something of everything that may not change; and one with nothing but its
 /// gate; and two that are none of edgeward's.
 fn pods_to_try(fixture: &Fixture<'_>) -> Result<()> {
     let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "owner"}});
     let owner = fixture.kubectl.create(&owner)?;
     let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner["metadata"]["uid"]});
     let gates = |names: &[&str]| -> Value { names.iter().map(|name| json!({"name": name})).collect() };
-    let mut held = workloads::pod("held", json!({"slo.example.io/class": "batch", "note": "theirs"}));
-    held["metadata"]["annotations"]["scheduling.example.io/reason"] = json!("held_no_capacity");
-    held["metadata"]["annotations"]["scheduling.example.io/wanRttMs"] = json!("5");
-    held["metadata"]["labels"] = json!({"app": "shop", "tier": "front"});
-    held["metadata"]["finalizers"] = json!(["edgeward.test/kept"]);
-    held["metadata"]["ownerReferences"] = json!([owner]);
-    held["spec"]["schedulingGates"] = gates(&["a.example/gate", GATE, "b.example/gate"]);
-    held["spec"]["nodeSelector"] = json!({"disk": "fast"});
-    held["spec"]["tolerations"] =
+    let mut gated = workloads::pod("gated", json!({"slo.example.io/class": "batch", "note": "theirs"}));
+    gated["metadata"]["annotations"]["scheduling.example.io/reason"] = json!("held_no_capacity");
+    gated["metadata"]["annotations"]["scheduling.example.io/wanRttMs"] = json!("5");
+    gated["metadata"]["labels"] = json!({"app": "shop", "tier": "front"});
+    gated["metadata"]["finalizers"] = json!(["edgeward.test/kept"]);
+    gated["metadata"]["ownerReferences"] = json!([owner]);
+    gated["spec"]["schedulingGates"] = gates(&["a.example/gate", GATE, "b.example/gate"]);
+    gated["spec"]["nodeSelector"] = json!({"disk": "fast"});
+    gated["spec"]["tolerations"] =
         json!([{"operator": "Exists", "effect": "NoExecute"}, {"key": "k", "operator": "Exists"}]);
     let mut bare = workloads::pod("bare", Value::Null);
     bare["spec"]["schedulingGates"] = gates(&[GATE]);
     let mut foreign = workloads::pod("foreign", json!({}));
     foreign["spec"]["schedulingGates"] = gates(&["a.example/gate", "scheduling.acme.dev/awaiting-capacity"]);
     let free = workloads::pod("free", json!({}));
-    for pod in [held, bare, foreign, free] {
+    for pod in [gated, bare, foreign, free] {
         fixture.kubectl.create(&pod)?;
     }
     Ok(())
@@ -67,7 +67,7 @@ fn forbidden() -> Vec<(&'static str, Vec<Row>)> {
         (
             "change nothing of a pod's spec but",
             vec![
-                ("an image", "held", json!([op("replace", image, json!("other"))])),
+                ("an image", "gated", json!([op("replace", image, json!("other"))])),
                 (
                     "an image and the gate",
                     "bare",
@@ -75,7 +75,7 @@ fn forbidden() -> Vec<(&'static str, Vec<Row>)> {
                 ),
                 (
                     "a deadline",
-                    "held",
+                    "gated",
                     json!([op("add", "/spec/activeDeadlineSeconds", json!(1))]),
                 ),
                 ("an affinity", "bare", json!([op("add", "/spec/affinity", affinity)])),
@@ -85,16 +85,16 @@ fn forbidden() -> Vec<(&'static str, Vec<Row>)> {
             "change only pods behind its own gate, and take off no other",
             vec![
                 (
-                    "a pod that is not held",
+                    "a pod that is not gated",
                     "free",
                     json!([op("add", "/metadata/labels", json!({"a": "b"}))]),
                 ),
                 (
                     "the gate of another",
-                    "held",
+                    "gated",
                     json!([remove("/spec/schedulingGates/0")]),
                 ),
-                ("all gates", "held", json!([remove("/spec/schedulingGates")])),
+                ("all gates", "gated", json!([remove("/spec/schedulingGates")])),
                 (
                     "the gate of another domain",
                     "foreign",
@@ -112,12 +112,12 @@ fn forbidden() -> Vec<(&'static str, Vec<Row>)> {
                 ),
                 (
                     "an owner exchanged",
-                    "held",
+                    "gated",
                     json!([op("replace", "/metadata/ownerReferences", owner)]),
                 ),
                 (
                     "an owner taken away",
-                    "held",
+                    "gated",
                     json!([remove("/metadata/ownerReferences")]),
                 ),
                 (
@@ -127,7 +127,7 @@ fn forbidden() -> Vec<(&'static str, Vec<Row>)> {
                 ),
                 (
                     "a finalizer taken away",
-                    "held",
+                    "gated",
                     json!([remove("/metadata/finalizers")]),
                 ),
             ],
@@ -137,11 +137,11 @@ fn forbidden() -> Vec<(&'static str, Vec<Row>)> {
             vec![
                 (
                     "a label changed",
-                    "held",
+                    "gated",
                     json!([op("replace", "/metadata/labels/app", json!("other"))]),
                 ),
-                ("a label taken away", "held", json!([remove("/metadata/labels/app")])),
-                ("all labels", "held", json!([remove("/metadata/labels")])),
+                ("a label taken away", "gated", json!([remove("/metadata/labels/app")])),
+                ("all labels", "gated", json!([remove("/metadata/labels")])),
             ],
         ),
         (
@@ -149,17 +149,17 @@ fn forbidden() -> Vec<(&'static str, Vec<Row>)> {
             vec![
                 (
                     "an annotation changed",
-                    "held",
+                    "gated",
                     json!([op("replace", "/metadata/annotations/note", json!("ours"))]),
                 ),
                 (
                     "an annotation taken away",
-                    "held",
+                    "gated",
                     json!([remove("/metadata/annotations/note")]),
                 ),
                 (
                     "an SLO",
-                    "held",
+                    "gated",
                     json!([op(
                         "replace",
                         "/metadata/annotations/slo.example.io~1class",
@@ -168,7 +168,7 @@ fn forbidden() -> Vec<(&'static str, Vec<Row>)> {
                 ),
                 (
                     "all annotations",
-                    "held",
+                    "gated",
                     json!([remove("/metadata/annotations"), remove("/spec/schedulingGates/1")]),
                 ),
             ],
@@ -177,7 +177,7 @@ fn forbidden() -> Vec<(&'static str, Vec<Row>)> {
             "change no toleration",
             vec![(
                 "the seconds of a toleration",
-                "held",
+                "gated",
                 json!([op("add", "/spec/tolerations/0/tolerationSeconds", json!(5))]),
             )],
         ),
@@ -186,7 +186,7 @@ fn forbidden() -> Vec<(&'static str, Vec<Row>)> {
             vec![
                 (
                     "a toleration of everything",
-                    "held",
+                    "gated",
                     json!([op("add", "/spec/tolerations/-", everything.clone())]),
                 ),
                 (
@@ -215,7 +215,7 @@ fn permitted() -> Vec<Row> {
     vec![
         (
             "a release",
-            "held",
+            "gated",
             json!([
                 op("test", "/spec/schedulingGates/1/name", json!(GATE)),
                 op("add", &format!("{OURS}decision"), json!("cloud")),
@@ -238,7 +238,7 @@ fn permitted() -> Vec<Row> {
                 remove("/spec/schedulingGates/0"),
             ]),
         ),
-        ("a let-go", "held", json!([remove("/spec/schedulingGates/1")])),
+        ("a let-go", "gated", json!([remove("/spec/schedulingGates/1")])),
         (
             "a let-go of a pod that has nothing",
             "bare",
@@ -246,7 +246,7 @@ fn permitted() -> Vec<Row> {
         ),
         (
             "going on waiting",
-            "held",
+            "gated",
             json!([
                 op("add", &format!("{OURS}reason"), json!("held_site_away")),
                 op("add", &format!("{OURS}timestamp"), json!("2026-01-01T00:00:00Z"))
@@ -308,7 +308,7 @@ pub(super) fn pods(fixture: &Fixture<'_>, by_hand: &ByHand<'_, '_>) -> Result<()
     drop(labels);
     // Or it would never be gone.
     let free = json!([remove("/metadata/finalizers")]).to_string();
-    let args = ["patch", "pod", "held", "--type=json", "-p", &free];
+    let args = ["patch", "pod", "gated", "--type=json", "-p", &free];
     fixture.kubectl.run(&args, "").map(drop)
 }
 

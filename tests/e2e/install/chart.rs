@@ -18,7 +18,7 @@ use edgeward_harness::wait::{BOUND, TIMEOUT, eventually};
 use serde_json::{Value, json};
 
 use crate::install::{
-    Ground, Source, check_out, config_map, decides_and_holds, definitions_are_kept_until_they_are_deleted, gates,
+    Ground, Source, check_out, config_map, decides_and_gates, definitions_are_kept_until_they_are_deleted, gates,
     is_as_it_was, is_restricted,
 };
 
@@ -84,7 +84,7 @@ fn install_and_uninstall(fixture: &Fixture<'_>, source: Source) -> Result<()> {
         tested.stderr
     );
 
-    let replica = decides_and_holds(&installation)?;
+    let replica = decides_and_gates(&installation)?;
     let tested = test()?;
     ensure!(tested.succeeded, "{}{}", tested.stdout, tested.stderr);
     for area in [
@@ -105,18 +105,18 @@ fn install_and_uninstall(fixture: &Fixture<'_>, source: Source) -> Result<()> {
         let released = fixture.command_as(kubeconfig, args)?;
         // It reads a pod that has changed since it was listed. None has; but one that is named is read as well.
         let domain = format!("--domain={DOMAIN}");
-        let named = fixture.command_as(kubeconfig, &["release", "held", "-n", &fixture.namespace, &domain])?;
-        ensure!(named.stdout.contains("/held already free\n"), "{named:?}");
+        let named = fixture.command_as(kubeconfig, &["release", "gated", "-n", &fixture.namespace, &domain])?;
+        ensure!(named.stdout.contains("/gated already free\n"), "{named:?}");
         // It runs until the Deployment goes, which is next.
         drop(replica);
         Ok(released)
     })?;
     let expected = format!(
-        "mutatingwebhookconfiguration zz-edgeward deleted\n{}/held released\n1 released, 0 already free, 0 failed: ",
+        "mutatingwebhookconfiguration zz-edgeward deleted\n{}/gated released\n1 released, 0 already free, 0 failed: ",
         fixture.namespace
     );
     ensure!(released.stdout.starts_with(&expected), "{released:?}");
-    ensure!(gates(fixture, "held")? == Value::Null, "{}", gates(fixture, "held")?);
+    ensure!(gates(fixture, "gated")? == Value::Null, "{}", gates(fixture, "gated")?);
     drop(home);
     // Those that are kept are taken into the same release again.
     chart.run("helm install edgeward edgeward/deploy/helm/edgeward --namespace edgeward-system --values mine.yaml --dry-run=server")?;

@@ -12,7 +12,7 @@ use edgeward_harness::wait::{BOUND, TIMEOUT, eventually};
 use edgeward_harness::workloads;
 use serde_json::{Value, json};
 
-use crate::install::{Ground, Source, check_out, decides_and_holds, gates, render_mine};
+use crate::install::{Ground, Source, check_out, decides_and_gates, gates, render_mine};
 
 /// As it comes, the node cannot be drained; with the component it can, and decisions are made again when it is back. Upgrades
 /// end there though a replica more would find no port, with pods on the host's network.
@@ -58,7 +58,7 @@ pub(crate) fn is_drained_and_upgraded(fixture: &Fixture<'_>) -> Result<()> {
         );
     }
 
-    let mut replica = decides_and_holds(&installation)?;
+    let mut replica = decides_and_gates(&installation)?;
     // By which who narrows the way in knows what to let in.
     let clients = replica.edgeward.said("a client asks for reviews");
     ensure!(
@@ -80,7 +80,7 @@ pub(crate) fn is_drained_and_upgraded(fixture: &Fixture<'_>) -> Result<()> {
     let drained = drain.wait_with_output()?;
     ensure!(drained.status.success(), "{}", String::from_utf8_lossy(&drained.stderr));
 
-    // As it was written, whatever it states, and what was held before stays so.
+    // As it was written, whatever it states, and what was gated before stays so.
     fixture.kubectl.create(&cluster.pod("gap"))?;
     let is_undecided = |pod: &Value| {
         let annotations = pod["metadata"]["annotations"].as_object();
@@ -94,7 +94,7 @@ pub(crate) fn is_drained_and_upgraded(fixture: &Fixture<'_>) -> Result<()> {
         ensure!(pod["status"]["conditions"][0]["reason"] == "Unschedulable", "{pod:#}");
         Ok(())
     })?;
-    ensure!(gates(fixture, "held")? != Value::Null, "{}", gates(fixture, "held")?);
+    ensure!(gates(fixture, "gated")? != Value::Null, "{}", gates(fixture, "gated")?);
 
     cluster.uncordon()?;
     eventually("what nobody decided runs as it was written", BOUND, || {
@@ -109,12 +109,12 @@ pub(crate) fn is_drained_and_upgraded(fixture: &Fixture<'_>) -> Result<()> {
         ensure!(answered["scheduling.example.io/site"] == "edge", "{answered}");
         Ok(())
     })?;
-    eventually("what was held is released", BOUND, || {
-        let held = fixture.kubectl.get("pod", "held")?;
-        let reason = &held["metadata"]["annotations"]["scheduling.example.io/reason"];
+    eventually("what was gated is released", BOUND, || {
+        let gated = fixture.kubectl.get("pod", "gated")?;
+        let reason = &gated["metadata"]["annotations"]["scheduling.example.io/reason"];
         ensure!(
-            *reason != "held_no_capacity" && held["spec"]["nodeName"] == node,
-            "{held:#}"
+            *reason != "held_no_capacity" && gated["spec"]["nodeName"] == node,
+            "{gated:#}"
         );
         Ok(())
     })?;

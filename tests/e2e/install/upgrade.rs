@@ -77,7 +77,7 @@ pub(crate) fn upgraded_and_rolled_back(fixture: &Fixture<'_>) -> Result<()> {
     // Room for one of them.
     let hold = |name: &str| -> Result<()> {
         fixture.kubectl.create(&pod(name))?;
-        ensure!(gates(fixture, name)? != Value::Null, "{name} is not held");
+        ensure!(gates(fixture, name)? != Value::Null, "{name} is not gated");
         Ok(())
     };
     let make_room = |delete: &str, released: &str| -> Result<()> {

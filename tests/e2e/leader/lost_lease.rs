@@ -8,7 +8,7 @@ use edgeward_harness::wait::{BOUND, eventually};
 use serde_json::{Value, json};
 
 use super::LEASE;
-use crate::held::{fill, goes, is_held, pod};
+use crate::gated::{fill, goes, is_gated_for, pod};
 
 /// The room of a release whose patch does not come through is reserved for it, and free as soon as another holds the Lease,
 /// who may release the pod elsewhere. Nobody does; with the Lease again, the pod is released.
@@ -19,11 +19,11 @@ pub(crate) fn frees_what_was_reserved(fixture: &Fixture<'_>) -> Result<()> {
     nodes.wan.close();
     let proxy = fixture.proxy()?;
     // By it no reservation expires while the test goes on.
-    let edgeward = fixture.live_edgeward_behind(&proxy, &nodes.holding(&for_long()))?;
+    let edgeward = fixture.live_edgeward_behind(&proxy, &nodes.gating(&for_long()))?;
     let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
     fill(fixture, &nodes)?;
-    fixture.kubectl.create(&pod(fixture, "held", 1000, 5))?;
-    is_held(fixture, "held", "held_no_capacity")?;
+    fixture.kubectl.create(&pod(fixture, "gated", 1000, 5))?;
+    is_gated_for(fixture, "gated", "held_no_capacity")?;
 
     let reserved = |expected: u64| {
         eventually(&format!("{expected} reservations"), BOUND, || {
@@ -35,7 +35,7 @@ pub(crate) fn frees_what_was_reserved(fixture: &Fixture<'_>) -> Result<()> {
     let mut ahead = pod(fixture, "ahead", 1000, 8);
     ahead["metadata"]["labels"] = json!({});
     reserved(0)?;
-    proxy.hold_patches();
+    proxy.gate_patches();
     nodes.resize(&node, "2")?;
     reserved(1)?;
     let dry_run = fixture.kubectl.dry_run(&ahead)?;
@@ -54,9 +54,9 @@ pub(crate) fn frees_what_was_reserved(fixture: &Fixture<'_>) -> Result<()> {
     hand_to(json!("another"), 3_600)?;
     reserved(0)?;
     is_now(fixture, &ahead, "edge: edge_feasible_slo_met")?;
-    is_held(fixture, "held", "held_no_capacity")?;
+    is_gated_for(fixture, "gated", "held_no_capacity")?;
 
     proxy.heal()?;
     hand_to(Value::Null, 1)?;
-    goes(fixture, &nodes, "held", "edge", "edge_feasible_slo_met")
+    goes(fixture, &nodes, "gated", "edge", "edge_feasible_slo_met")
 }

@@ -214,8 +214,8 @@ fn says_nothing(
     let mut next = pod("next", "5");
     goes_in(kubectl, cloud, &next)?;
     next["metadata"]["ownerReferences"] = stuck["metadata"]["ownerReferences"].clone();
-    let held = kubectl.dry_run(&next)?;
-    ensure!(annotation(&held, "reason") == Some("cloud_best_effort"), "{held}");
+    let gated = kubectl.dry_run(&next)?;
+    ensure!(annotation(&gated, "reason") == Some("cloud_best_effort"), "{gated}");
     let namespace = stuck["metadata"]["namespace"].as_str().context("a namespace")?;
     let why = fleet_command::edgeward(fixture, config, &["why", "stuck", "--namespace", namespace])?;
     let answer = why.stdout.lines().next().context("no answer")?;

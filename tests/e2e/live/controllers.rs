@@ -119,7 +119,7 @@ pub(crate) fn promised_to_nobody(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = Nodes::new(fixture)?;
     nodes.edge_node("edge-0", "4")?;
     let (greedy, kubectl) = fixture.another_namespace("greedy", json!({fixture.key(MANAGED): "true"}))?;
-    let mut config = nodes.holding(&for_long());
+    let mut config = nodes.gating(&for_long());
     config["reservationTTL"] = json!("3s");
     let edgeward = fixture.live_edgeward(&config)?;
     let _registered = fixture.register_as(

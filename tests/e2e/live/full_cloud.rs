@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{CLOUD, EDGE, fill, would_be};
 
-/// Outcome where neither site has room, and pods are not held.
+/// Outcome where neither site has room, and pods are not gated.
 const NOWHERE: &str = "edge: edge_no_capacity";
 
 const NO_ROOM: &str = "0/4 nodes are available: 1 node(s) had untolerated taint {a: b}, 3 Insufficient cpu. preemption: 0/4 nodes \

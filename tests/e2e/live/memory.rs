@@ -8,7 +8,7 @@ use edgeward_harness::hostile_pods::{Amounts, watched};
 const AMOUNTS: Amounts = Amounts {
     largest: 14,
     gated: 40,
-    held: 40,
+    managed: 40,
     gated_bytes: 700_000,
 };
 

@@ -13,7 +13,7 @@ use serde_json::json;
 use tokio::runtime::Handle;
 use tokio::task::block_in_place;
 
-use crate::held::{goes, pod};
+use crate::gated::{goes, pod};
 
 /// The pod brings along the label of those that are placed, so that edgeward is asked again because of the gate, and another replica
 /// answers.
@@ -33,7 +33,7 @@ fn keeps_its_placement(fixture: &Fixture<'_>, is_asked_again: bool) -> Result<()
     nodes.edge_node("edge-0", "1")?;
     nodes.cloud_node("cloud-0")?;
     // By it no reservation expires while the test goes on.
-    let config = nodes.holding(&for_long());
+    let config = nodes.gating(&for_long());
     let replicas = ["first", "second"].map(|name| fixture.live_edgeward_as(name, &config));
     let replicas = replicas.into_iter().collect::<Result<Vec<_>>>()?;
     let (balancer, authorities) = Balancer::before(fixture, &replicas)?;

@@ -37,7 +37,7 @@ pub fn is_unschedulable(pod: &Value) -> bool {
     conditions.any(|condition| condition["type"] == "PodScheduled" && condition["reason"] == "Unschedulable")
 }
 
-/// Placed or held.
+/// Placed or gated.
 pub fn is_decided(pod: &Value) -> bool {
     annotation(pod, "decision").is_some() || is_gated(pod)
 }

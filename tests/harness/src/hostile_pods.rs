@@ -82,8 +82,8 @@ fn largest() -> Vec<Template> {
     ]
 }
 
-/// Behind our gate, of the least priority and of a class that is held for an hour, with constraints that are kept and so many bytes
-/// beside. It says that it was held at this time, for a reason that is soon another.
+/// Behind our gate, of the least priority and of a class that is gated for an hour, with constraints that are kept and so many bytes
+/// beside. It says that it was gated at this time, for a reason that is soon another.
 fn gated(fixture: &Fixture<'_>, bytes: usize, at: &str) -> Template {
     let mut pod = behind_our_gate("throughput");
     let sites = (0..120).map(|number| (format!("site-{number:03}"), json!({"fit": 1, "eta": 1})));
@@ -98,7 +98,7 @@ fn gated(fixture: &Fixture<'_>, bytes: usize, at: &str) -> Template {
     Template::of(&fixture.in_its_domain(pod))
 }
 
-/// Of a class that is held for seconds, with constraints that are too long to be kept.
+/// Of a class that is gated for seconds, with constraints that are too long to be kept.
 fn with_long_constraints(fixture: &Fixture<'_>) -> [Value; 2] {
     let pod = |name: &str, values: usize| {
         let mut pod = behind_our_gate("batch");
@@ -181,7 +181,7 @@ pub struct Amounts {
     /// Behind our gate, where nobody has opted in.
     pub gated: usize,
     /// Behind our gate, in a namespace that has opted in.
-    pub held: usize,
+    pub managed: usize,
     /// How large those behind our gate are.
     pub gated_bytes: usize,
 }
@@ -202,7 +202,7 @@ pub fn watched(fixture: &Fixture<'_>, amounts: Amounts) -> Result<Vec<(&'static 
     let node = nodes.edge_node("edge-0", "1")?;
     let mut limits = for_long();
     limits["batch"] = json!("5s");
-    let config = nodes.holding(&limits);
+    let config = nodes.gating(&limits);
     let mut filler = asking(fixture, "filler", 500);
     filler["spec"]["nodeName"] = json!(node);
     fixture.kubectl.create(&filler)?;
@@ -220,7 +220,12 @@ pub fn watched(fixture: &Fixture<'_>, amounts: Amounts) -> Result<Vec<(&'static 
     let kinds = [
         ("largest", json!({}), largest(), amounts.largest),
         ("gated", json!({}), gated(LATER), amounts.gated),
-        ("held", json!({fixture.key(MANAGED): "true"}), gated(NOW), amounts.held),
+        (
+            "managed",
+            json!({fixture.key(MANAGED): "true"}),
+            gated(NOW),
+            amounts.managed,
+        ),
     ];
     let (mut found, mut created) = (vec![], vec![]);
     let mut known = early.count("edgeward_cached_pods", &[])?;
@@ -231,21 +236,21 @@ pub fn watched(fixture: &Fixture<'_>, amounts: Amounts) -> Result<Vec<(&'static 
         let before = early.memory_kib("VmRSS")?;
         create(fixture, &namespace, &templates, count)?;
         known += count as u64;
-        if kind == "held" {
+        if kind == "gated" {
             verdicts_are_the_same()?;
             with_long_constraints(fixture)
                 .iter()
                 .try_for_each(|pod| kubectl.create(pod).map(drop))?;
             known += 2;
             eventually("they are released", BOUND, || {
-                let changes = "edgeward_held_pod_changes_total";
+                let changes = "edgeward_gated_pod_changes_total";
                 let released = early.count(changes, &[("reason", "released_timeout"), ("result", "changed")])?;
                 ensure!(released == 2, "{released}");
                 Ok(())
             })?;
             for name in ["long", "longest"] {
                 let pod = kubectl.get("pod", name)?;
-                ensure!(pod["spec"]["schedulingGates"].is_null(), "{name} is held");
+                ensure!(pod["spec"]["schedulingGates"].is_null(), "{name} is gated");
                 let reason = annotation(&pod, "reason");
                 ensure!(reason == Some("released_timeout"), "{reason:?}");
             }

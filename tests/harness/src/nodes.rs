@@ -39,7 +39,7 @@ impl<'run> Nodes<'run> {
         })
     }
 
-    /// A configuration with the two sites, `edge` and `cloud`, under the test's domain. By it no pod is held.
+    /// A configuration with the two sites, `edge` and `cloud`, under the test's domain. By it no pod is gated.
     pub fn config(&self) -> Value {
         let toleration = json!({"key": "cloud", "value": "cloud", "effect": "NoSchedule"});
         json!({
@@ -55,8 +55,8 @@ impl<'run> Nodes<'run> {
         })
     }
 
-    /// The same, by which pods are held, for so long.
-    pub fn holding(&self, limits: &Value) -> Value {
+    /// The same, by which pods are gated, for so long.
+    pub fn gating(&self, limits: &Value) -> Value {
         let mut config = self.config();
         for setting in ["onNoCapacity", "waitForTerminating"] {
             config
@@ -196,7 +196,7 @@ impl<'run> Nodes<'run> {
     }
 }
 
-/// Limits of holding that no test reaches.
+/// Limits of gating that no test reaches.
 pub fn for_long() -> Value {
     json!({"latency": "1h", "throughput": "1h", "batch": "1h"})
 }

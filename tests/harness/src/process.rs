@@ -231,7 +231,7 @@ pub fn tail(log: &Path) -> String {
 
 /// `N` different addresses of loopback on which nothing listens.
 pub fn free_addresses<const N: usize>() -> Result<[SocketAddr; N]> {
-    // All are held at the same time, so that no two are the same.
+    // All are gated at the same time, so that no two are the same.
     let mut listeners = Vec::with_capacity(N);
     let mut addresses = [SocketAddr::from((Ipv4Addr::LOCALHOST, 0)); N];
     for address in &mut addresses {

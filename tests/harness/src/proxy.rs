@@ -59,7 +59,7 @@ struct Upstream {
     client: reqwest::Client,
     url: String,
     is_silent: watch::Sender<bool>,
-    holds_patches: watch::Sender<bool>,
+    gates_patches: watch::Sender<bool>,
     refuses_streams: AtomicBool,
     /// The kinds whose next watch is answered with this.
     gone: Mutex<(Gone, BTreeSet<&'static str>)>,
@@ -111,14 +111,14 @@ impl<'run> Proxy<'run> {
     }
 
     /// Patches do not come through any more; all else does. Those that somebody still waits for go on after [`Self::heal`].
-    pub fn hold_patches(&self) {
-        self.upstream.holds_patches.send_replace(true);
+    pub fn gate_patches(&self) {
+        self.upstream.gates_patches.send_replace(true);
     }
 
     /// New connections lead to the API server again.
     pub fn heal(&self) -> Result<()> {
         self.upstream.is_silent.send_replace(false);
-        self.upstream.holds_patches.send_replace(false);
+        self.upstream.gates_patches.send_replace(false);
         if self.server.borrow().is_none() {
             self.listen()?;
         }
@@ -177,7 +177,7 @@ impl Upstream {
             client: client.build()?,
             url: cluster["server"].as_str().context("no server")?.to_owned(),
             is_silent: watch::Sender::new(false),
-            holds_patches: watch::Sender::new(false),
+            gates_patches: watch::Sender::new(false),
             refuses_streams: AtomicBool::new(false),
             gone: Mutex::new((Gone::Status, BTreeSet::new())),
         })
@@ -240,8 +240,8 @@ async fn pass(
     if let Some(refused) = upstream.no_stream(&uri).or_else(|| upstream.gone(&uri)) {
         return refused;
     }
-    let mut held = upstream.holds_patches.subscribe();
-    if method == Method::PATCH && held.wait_for(|holds| !holds).await.is_err() {
+    let mut gated = upstream.gates_patches.subscribe();
+    if method == Method::PATCH && gated.wait_for(|holds| !holds).await.is_err() {
         return StatusCode::BAD_GATEWAY.into_response();
     }
     headers.remove(header::HOST);

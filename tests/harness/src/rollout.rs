@@ -66,18 +66,18 @@ pub fn roll_out(fixture: &Fixture<'_>, strategies: &[Strategy], count: usize) ->
     nodes.edge_node("edge-0", "1")?;
     nodes.cloud_node("cloud-0")?;
     let shares = |wait: &str| -> Result<Vec<Vec<usize>>> {
-        let mut config = nodes.holding(&for_long());
+        let mut config = nodes.gating(&for_long());
         config["waitForTerminating"] = json!(wait);
         let edgeward = fixture.live_edgeward_as(&format!("waits-{wait}"), &config)?;
         let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
         let each = strategies.iter().map(|(name, strategy, _)| {
-            let (shares, held) = rollouts(fixture, &nodes, strategy, count)?;
+            let (shares, gated) = rollouts(fixture, &nodes, strategy, count)?;
             println!(
-                "rollout: {name}, waitForTerminating {wait}: {shares:?} of {REPLICAS} in the cloud, {held} were held"
+                "rollout: {name}, waitForTerminating {wait}: {shares:?} of {REPLICAS} in the cloud, {gated} were gated"
             );
             let found = format!("{shares:?}");
             Table::Rollouts.row(&format!("{name}, `waitForTerminating: {wait}`"), &[&found]);
-            ensure!(wait != "0s" || held == 0, "{name}: {held} waited");
+            ensure!(wait != "0s" || gated == 0, "{name}: {gated} waited");
             Ok(shares)
         });
         each.collect()
@@ -92,7 +92,7 @@ pub fn roll_out(fixture: &Fixture<'_>, strategies: &[Strategy], count: usize) ->
     Ok(rolled.collect())
 }
 
-/// How many replicas are in the cloud after each of so many rollouts, and how many were held in all of them.
+/// How many replicas are in the cloud after each of so many rollouts, and how many were gated in all of them.
 fn rollouts(fixture: &Fixture<'_>, nodes: &Nodes<'_>, strategy: &Value, count: usize) -> Result<(Vec<usize>, usize)> {
     let slo = json!({"slo.example.io/class": "batch", "slo.example.io/deadlineMs": "600000"});
     let mut deployment = fixture.in_its_domain(workloads::deployment(NAME, REPLICAS as u32, slo));
@@ -104,15 +104,15 @@ fn rollouts(fixture: &Fixture<'_>, nodes: &Nodes<'_>, strategy: &Value, count: u
     fixture.kubectl.create(&deployment)?;
     let at_first = in_cloud(nodes, &settled(fixture, REPLICAS)?);
     ensure!(at_first == 0, "{at_first} in the cloud at first");
-    let (mut shares, mut held) = (Vec::new(), 0);
+    let (mut shares, mut gated) = (Vec::new(), 0);
     for rollout in 0..count {
         let patch = json!({"spec": {"template": {"metadata": {"labels": {"rollout": rollout.to_string()}}}}});
         let args = ["patch", "deployment", NAME, "--type=merge", "-p", &patch.to_string()];
         fixture.kubectl.run(&args, "")?;
         let pods = settled(fixture, REPLICAS)?;
         shares.push(in_cloud(nodes, &pods));
-        let was_held = |pod: &&Value| annotation(pod, "reason").is_some_and(|reason| reason.starts_with("released_"));
-        held += pods.iter().filter(was_held).count();
+        let was_gated = |pod: &&Value| annotation(pod, "reason").is_some_and(|reason| reason.starts_with("released_"));
+        gated += pods.iter().filter(was_gated).count();
     }
     let cloud = shares.last().copied().unwrap_or_default();
     let left = REPLICAS - cloud;
@@ -130,7 +130,7 @@ fn rollouts(fixture: &Fixture<'_>, nodes: &Nodes<'_>, strategy: &Value, count: u
         ensure!(left == 0, "{left}");
         Ok(())
     })?;
-    Ok((shares, held))
+    Ok((shares, gated))
 }
 
 fn in_cloud(nodes: &Nodes<'_>, pods: &[Value]) -> usize {

@@ -22,7 +22,7 @@ pub const SERVICE: &str = "edgeward.shown-by-the-api-server.svc";
 pub struct WebhookCredentials {
     /// Instead of [`FOLDER`].
     folder: PathBuf,
-    /// The port of the Service, held from the start, for the API server must know it then.
+    /// The port of the Service, gated from the start, for the API server must know it then.
     listener: TcpListener,
 }
 

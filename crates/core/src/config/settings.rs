@@ -2,7 +2,7 @@
 //! does. The readers, `docs/configuration.md` and the JSON schema for editors are made of it.
 
 use crate::config::declaration::{Assumed, Kind, Setting, settings};
-use crate::config::holding::OnNoCapacity;
+use crate::config::gating::OnNoCapacity;
 use crate::config::probing::Probing;
 use crate::config::prometheus::{Input, Prometheus, is_address, is_promql};
 use crate::config::{Config, Explain, InvalidSlo, LinearModel, LiqoSettings, SitePolicy};
@@ -73,12 +73,12 @@ settings! { Config:
     "invalidSlo", Word(&InvalidSlo::WORDS), Value("warn"),
         "`warn`: a pod with an invalid SLO goes to the edge, with warnings. `deny`: it is refused";
     "onNoCapacity", Word(&OnNoCapacity::WORDS), Value("hold"),
-        "What becomes of a pod that no site has room for. `hold`: it is [held](decision.md#7-held-pods) until one \
+        "What becomes of a pod that no site has room for. `hold`: it is [gated](decision.md#7-gated-pods) until one \
          has. `edge`: it goes to the edge and is Pending there. With `serve --fleet` only pods that state their \
          sites are gated, for nothing releases a pod there, and this and the next two settings have no effect";
     "holdLimits", PerClass(&Duration("0s", "1h")),
         Value(r#"{"latency": "30s", "throughput": "120s", "batch": "300s"}"#),
-        "How long a pod of a class is [held at most](decision.md#limits); `0s`: not at all. A class that is not named keeps \
+        "How long a pod of a class is [gated at most](decision.md#limits); `0s`: not at all. A class that is not named keeps \
          its default";
     "waitForTerminating", Either(&TERMINATING, &PerClass(&TERMINATING)),
         Value(r#"{"latency": "5s", "throughput": "30s", "batch": "30s"}"#),

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use crate::config::Config;
 use crate::model::decision_id::DecisionId;
-use crate::model::pod_record::HeldPod;
+use crate::model::pod_record::GatedPod;
 use crate::model::snapshot::Snapshot;
 use crate::model::workload::{QueueKey, Workload};
 use crate::placement::decide::{decide, is_within_share, node_at};
@@ -46,7 +46,7 @@ impl SharedState {
         }
     }
 
-    /// The snapshot published last. Cost: a lock that is held for the copy of a pointer.
+    /// The snapshot published last. Cost: a lock that is gated for the copy of a pointer.
     pub fn snapshot(&self) -> Arc<Snapshot> {
         Arc::clone(&self.snapshot.read().unwrap_or_else(PoisonError::into_inner))
     }
@@ -59,7 +59,7 @@ impl SharedState {
         )
     }
 
-    /// The reservations. While this is held, nobody decides.
+    /// The reservations. While this is gated, nobody decides.
     pub fn ledger(&self) -> MutexGuard<'_, Ledger> {
         // A decision that panicked has left no half a reservation behind.
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
@@ -98,35 +98,35 @@ impl SharedState {
         verdict
     }
 
-    /// Decides once more about a held pod that asks for this, and reserves its room, if it is placed; with whether it was reserved.
+    /// Decides once more about a gated pod that asks for this, and reserves its room, if it is placed; with whether it was reserved.
     pub fn release<'s>(
         &self,
         read: &'s OnceCell<Arc<Snapshot>>,
-        held: &HeldPod,
+        gated: &GatedPod,
         workload: Workload<'_>,
         waited: Micros,
         context: DecisionContext<'_>,
     ) -> (Verdict<'s>, bool) {
         let DecisionContext { config, id, now } = context;
         let workload = Workload {
-            held: Some(waited),
+            gated_for: Some(waited),
             ..workload
         };
         let mut ledger = self.ledger();
         let snapshot = self.read_into(read);
         // Its place is that of the plan, which claims room for it, also where it is late by now.
-        let queue_key = match snapshot.claims.of(&held.uid) {
+        let queue_key = match snapshot.claims.of(&gated.uid) {
             Some((_, claim)) => claim.queue_key,
             None => {
                 let is_late = is_late(&workload, snapshot, config, waited);
-                held.queue_key_of(&workload, config).late(is_late)
+                gated.queue_key_of(&workload, config).late(is_late)
             }
         };
         let room = Room::new(snapshot, &ledger, queue_key, &workload.namespace);
         let verdict = decide(&workload, &room, config, now);
         assume_volumes(&mut ledger, &workload, &verdict, snapshot, now);
         let reservation = verdict.site().zip(verdict.node).map(|(site, node)| Reservation {
-            releases: Some(Arc::clone(&held.uid)),
+            releases: Some(Arc::clone(&gated.uid)),
             ..Reservation::new(id, &workload, site.name(), node)
         });
         let is_reserved = reservation.is_some_and(|reservation| ledger.reserve(reservation, now.moment, |_| true));

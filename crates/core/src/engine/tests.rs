@@ -99,7 +99,7 @@ fn other_sites_are_in_use_when_everything_was_counted_by_them() {
 }
 
 #[test]
-fn a_held_pod_is_no_older_for_having_been_folded_late() {
+fn a_gated_pod_is_no_older_for_having_been_folded_late() {
     let mut engine = Engine::new(Arc::default(), Arc::default());
     let stated = NOW.wall - jiff::SignedDuration::from_secs(5);
     let pod = json!({

@@ -1,4 +1,4 @@
-//! Room that is claimed for held pods.
+//! Room that is claimed for gated pods.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use crate::model::node::{NodeId, Share};
 use crate::model::workload::QueueKey;
 use crate::resources::Amounts;
 
-/// Room on a node that one held pod claims, against those behind it in the queue.
+/// Room on a node that one gated pod claims, against those behind it in the queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claim {
     /// The pod's uid.
@@ -50,7 +50,7 @@ struct ClaimSums {
     sums: Vec<Claimed>,
 }
 
-/// What several held pods claim together.
+/// What several gated pods claim together.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Claimed {
     /// All of it.

@@ -66,7 +66,7 @@ pub struct PodRecord {
     /// Where it may run; kept as long as it has no node.
     pub placement: Option<Arc<Placement>>,
     /// The pod as the waitlist keeps it, if it carries our gate.
-    pub held: Option<Arc<HeldPod>>,
+    pub gated_pod: Option<Arc<GatedPod>>,
     /// The domain under which a gate that it carries would be ours, if that is another.
     pub other_domain: Option<Box<str>>,
     /// The pod as the backstop keeps it, if it states an SLO, did not lose our gate undecided, and kube-scheduler has found no
@@ -136,7 +136,7 @@ impl StuckPod {
 
 /// A pod that carries our gate, as it was seen.
 #[derive(Debug, Clone)]
-pub struct HeldPod {
+pub struct GatedPod {
     /// `metadata.uid`.
     pub uid: Arc<str>,
     /// `metadata.namespace`.
@@ -145,7 +145,7 @@ pub struct HeldPod {
     pub name: Box<str>,
     /// `metadata.resourceVersion`: what is decided holds for this version.
     pub resource_version: Box<str>,
-    /// What it asks for, with [`Workload::held`] not set. `None` if its constraints are longer than
+    /// What it asks for, with [`Workload::gated`] not set. `None` if its constraints are longer than
     /// [`MAX_CONSTRAINTS`]: then it has no place in the release plan, and is read and decided alone when its time is over.
     pub workload: Option<Workload<'static>>,
     /// Its class, where it states an SLO.
@@ -158,9 +158,9 @@ pub struct HeldPod {
     pub has_other_gates: bool,
     /// When it was created.
     pub created: Option<jiff::Timestamp>,
-    /// Since when it is held, by its annotation.
+    /// Since when it is gated, by its annotation.
     pub stated: Option<jiff::Timestamp>,
-    /// Why it is held, by its annotation.
+    /// Why it is gated, by its annotation.
     pub reason: Option<Box<str>>,
 }
 

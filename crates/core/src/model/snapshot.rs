@@ -26,7 +26,7 @@ pub struct Snapshot {
     pub kubernetes_as_of: Moment,
     /// The edge site first, then the cloud sites by name.
     pub sites: Vec<Site>,
-    /// Room that held pods claim.
+    /// Room that gated pods claim.
     pub claims: Arc<Claims>,
     /// Where pods' data is; `None` where no cloud can have any, or not all of it is known yet.
     pub volumes: Option<Arc<Volumes>>,

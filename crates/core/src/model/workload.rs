@@ -55,8 +55,8 @@ pub struct Workload<'a> {
     pub shadow: bool,
     /// Names of its scheduling gates.
     pub gates: Vec<Cow<'a, str>>,
-    /// For how long our gate has held it, where it is decided again because of that; `None` for a pod that arrives.
-    pub held: Option<Micros>,
+    /// For how long our gate has gated it, where it is decided again because of that; `None` for a pod that arrives.
+    pub gated_for: Option<Micros>,
     /// The placement of ours it already carries, if it carries all of one.
     pub placement: Option<StatedPlacement<'a>>,
 }
@@ -87,7 +87,7 @@ impl Workload<'_> {
             daemonset: self.daemonset,
             shadow: self.shadow,
             gates: self.gates.into_iter().map(owned).collect(),
-            held: self.held,
+            gated_for: self.gated_for,
             placement: self.placement.map(StatedPlacement::into_owned),
         }
     }

@@ -47,7 +47,7 @@ pub fn decide<'s>(workload: &Workload<'_>, room: &Room<'s, '_>, config: &Config,
     let mut warnings = slo_warnings(workload, intent, room.snapshot, config);
     if let Some(reason) = keeps_waiting(workload, room.snapshot, config) {
         return Verdict {
-            action: Action::Hold,
+            action: Action::Gate,
             warnings,
             faults: intent.faults.clone(),
             ..Verdict::pass_through(reason)
@@ -82,7 +82,7 @@ pub fn decide<'s>(workload: &Workload<'_>, room: &Room<'s, '_>, config: &Config,
 fn denial<'s>(workload: &Workload<'_>, intent: &Intent, snapshot: &Snapshot, config: &Config) -> Option<Verdict<'s>> {
     let is_unreadable = intent.sites.as_ref().is_some_and(SiteRestriction::is_unreadable)
         || intent.traits.as_ref().is_some_and(|traits| traits.is_unreadable());
-    if workload.held.is_some() || config.invalid_slo != InvalidSlo::Deny && !is_unreadable {
+    if workload.gated_for.is_some() || config.invalid_slo != InvalidSlo::Deny && !is_unreadable {
         return None;
     }
     let of_strategy = against_strategy(workload, intent, snapshot, config);
@@ -106,10 +106,10 @@ fn too_many_comparisons<'s>(
     if comparisons <= MAX_COMPARISONS {
         return None;
     }
-    let limit = config.holding.limits[intent.slo.class];
-    let is_gated = workload.held.is_some_and(|held| held < limit) || intent.sites.is_some();
+    let limit = config.gating.limits[intent.slo.class];
+    let is_gated = workload.gated_for.is_some_and(|gated| gated < limit) || intent.sites.is_some();
     let (action, reason) = if is_gated {
-        (Action::Hold, Reason::HeldNoCapacity)
+        (Action::Gate, Reason::HeldNoCapacity)
     } else {
         (Action::PassThrough, Reason::Deadline)
     };
@@ -157,7 +157,7 @@ fn decide_case<'s>(case: &Case<'_, 's>) -> Verdict<'s> {
     };
     let action = match (act, chosen) {
         (_, Some(chosen)) => Action::Place(chosen.site),
-        (Act::Gate, None) => Action::Hold,
+        (Act::Gate, None) => Action::Gate,
         (_, None) => Action::PassThrough,
     };
     let reason = match (row, act) {
@@ -317,14 +317,14 @@ fn is_ours(workload: &Workload<'_>, config: &Config) -> bool {
     workload.gates.iter().any(|gate| **gate == *config.keys.gate)
 }
 
-/// Why a pod is not decided now: its gates keep it from being scheduled, whatever we say. One that is held is decided by the
+/// Why a pod is not decided now: its gates keep it from being scheduled, whatever we say. One that is gated is decided by the
 /// release plan, once ours is its only gate, and where its data is may be known.
 fn keeps_waiting(workload: &Workload<'_>, snapshot: &Snapshot, config: &Config) -> Option<Reason> {
-    if config.holding.can_release && workload.has_other_gates(&config.keys) {
+    if config.gating.can_release && workload.has_other_gates(&config.keys) {
         Some(Reason::HeldForeignGate)
-    } else if is_ours(workload, config) && workload.held.is_none() {
+    } else if is_ours(workload, config) && workload.gated_for.is_none() {
         Some(Reason::HeldNoCapacity)
-    } else if workload.held.is_some() && snapshot.awaits_volumes && !workload.claims.is_empty() {
+    } else if workload.gated_for.is_some() && snapshot.awaits_volumes && !workload.claims.is_empty() {
         // Its data may be in a cloud.
         Some(Reason::HeldSiteAway)
     } else {

@@ -42,7 +42,7 @@ pub fn eta_of_class(class: Class, site: &Site, config: &Config) -> Option<Micros
     Some(mean.times(ahead) + mean + wan(class, site)?)
 }
 
-/// For how long the pod can be held at most and still meet its deadline at any site that it may go to, in microseconds; below zero
+/// For how long the pod can be gated at most and still meet its deadline at any site that it may go to, in microseconds; below zero
 /// where it cannot at all. `None` without a deadline: then it is never late. Cost: a search for each site.
 pub(crate) fn slack(workload: &Workload<'_>, snapshot: &Snapshot, config: &Config) -> Option<i64> {
     let slo = &workload.intent.as_ref()?.slo;
@@ -58,9 +58,9 @@ pub(crate) fn slack(workload: &Workload<'_>, snapshot: &Snapshot, config: &Confi
     Some(deadline.saturating_sub(shortest.signed()))
 }
 
-/// Whether a pod that was held for so long misses its deadline even if it starts now, wherever it does.
-pub(crate) fn is_late(workload: &Workload<'_>, snapshot: &Snapshot, config: &Config, held: Micros) -> bool {
-    slack(workload, snapshot, config).is_some_and(|slack| held.signed() > slack)
+/// Whether a pod that was gated for so long misses its deadline even if it starts now, wherever it does.
+pub(crate) fn is_late(workload: &Workload<'_>, snapshot: &Snapshot, config: &Config, gated: Micros) -> bool {
+    slack(workload, snapshot, config).is_some_and(|slack| gated.signed() > slack)
 }
 
 fn observed_of_controller(workload: &Workload<'_>, site: &Site) -> Option<Micros> {

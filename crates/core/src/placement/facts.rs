@@ -43,8 +43,8 @@ pub(super) fn facts<'s>(case: &Case<'_, 's>, sites: &[Assessment<'s>]) -> (Facts
 }
 
 fn gate(case: &Case<'_, '_>) -> Gate {
-    let limit = case.config.holding.limits[case.slo().class];
-    match case.workload.held {
+    let limit = case.config.gating.limits[case.slo().class];
+    match case.workload.gated_for {
         None => Gate::None,
         Some(gated_for) if gated_for < limit => Gate::Within,
         Some(_) => Gate::Over,
@@ -75,8 +75,8 @@ fn impossible(case: &Case<'_, '_>, sites: &[Assessment<'_>]) -> Impossible {
 
 /// Whether the configuration lets pods of this class be gated for want of room.
 fn is_class_gated(case: &Case<'_, '_>) -> bool {
-    let holding = &case.config.holding;
-    holding.on_no_capacity == OnNoCapacity::Hold && holding.limits[case.slo().class] > Micros(0)
+    let gating = &case.config.gating;
+    gating.on_no_capacity == OnNoCapacity::Hold && gating.limits[case.slo().class] > Micros(0)
 }
 
 /// Whether the pod may be gated. A pod that a site would give a RuntimeClass may not, for it can have one only at its creation;
@@ -93,7 +93,7 @@ fn may_gate(case: &Case<'_, '_>, sites: &[Assessment<'_>]) -> bool {
 /// The edge node that has room for the pod once the pods terminating there are gone, if room is all that the edge lacks and the
 /// pod has not waited too long.
 fn terminating<'s>(case: &Case<'_, 's>, sites: &[Assessment<'s>], edge: &Assessment<'s>) -> Option<&'s Node> {
-    let wait = case.config.holding.wait_for_terminating[case.slo().class];
+    let wait = case.config.gating.wait_for_terminating[case.slo().class];
     let has_time = case.gated_for() < wait && gate(case) != Gate::Over;
     if !has_time
         || !edge.lacks_room()
@@ -127,7 +127,7 @@ fn prefers_late_cloud(case: &Case<'_, '_>, edge: &Assessment<'_>, cloud: &Assess
 /// Whether the cloud has been away for longer than the pod can wait: the limit of its class, or what its deadline leaves for that
 /// cloud, if that is less.
 fn is_lost(case: &Case<'_, '_>, cloud: &Assessment<'_>) -> bool {
-    let limit = case.config.holding.limits[case.slo().class];
+    let limit = case.config.gating.limits[case.slo().class];
     let latency = cloud.estimate.latency().unwrap_or(cloud.estimate.processing);
     let slack = case
         .slo()

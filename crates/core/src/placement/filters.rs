@@ -65,7 +65,7 @@ impl Case<'_, '_> {
 
     /// How long the pod has been gated; zero for a pod that arrives.
     pub(super) fn gated_for(&self) -> Micros {
-        self.workload.held.unwrap_or_default()
+        self.workload.gated_for.unwrap_or_default()
     }
 }
 

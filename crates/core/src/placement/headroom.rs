@@ -26,7 +26,7 @@ impl Headroom {
         let below = config.headroom_below.0;
         (workload.may_preempt && workload.priority >= below).then(|| Self {
             below,
-            grace: config.holding.wait_for_terminating[class],
+            grace: config.gating.wait_for_terminating[class],
         })
     }
 

@@ -41,7 +41,7 @@ pub struct Reservation {
     pub amount: Amounts,
     /// The pod's `spec.priority`.
     pub priority: i32,
-    /// The uid of the held pod that is being released; `None` for one that is being created.
+    /// The uid of the gated pod that is being released; `None` for one that is being created.
     pub releases: Option<Arc<str>>,
 }
 
@@ -79,7 +79,7 @@ pub struct Ledger {
     nodes: BTreeMap<NodeId, Vec<Entry>>,
     /// Where the unconfirmed ones are.
     unconfirmed: BTreeMap<DecisionId, NodeId>,
-    /// The uids of held pods that are being released, each with its reservation.
+    /// The uids of gated pods that are being released, each with its reservation.
     releases: BTreeMap<Arc<str>, DecisionId>,
     /// How many times reservations gave room back so far.
     freed: u64,
@@ -150,7 +150,7 @@ impl Ledger {
         self.freed += u64::from(self.replicas < before && !self.unconfirmed.is_empty());
     }
 
-    /// Takes the room; held as of `since`. False, and nothing is taken, while another one of this id is unconfirmed. `is_within_share`
+    /// Takes the room; gated as of `since`. False, and nothing is taken, while another one of this id is unconfirmed. `is_within_share`
     /// is asked about what this one's namespace keeps from others at the site if this one counts for them, too; the pod of a release
     /// is there, so nobody asks about it. Cost: a pass over the open reservations.
     pub fn reserve(
@@ -181,7 +181,7 @@ impl Ledger {
         true
     }
 
-    /// The pod is under review again, or will not come: its room is free. Returns the moment as of which it was held. `None`, and
+    /// The pod is under review again, or will not come: its room is free. Returns the moment as of which it was gated. `None`, and
     /// nothing happens, if it has no unconfirmed reservation: the id and the namespace must be its own.
     pub fn forget(&mut self, id: DecisionId, namespace: &str) -> Option<Moment> {
         let entry = self.open_entry(id)?;
@@ -193,7 +193,7 @@ impl Ledger {
         Some(entry.since)
     }
 
-    /// The held pod of this uid is gone, or released by another decision than the one that reserved its room. Cost: a
+    /// The gated pod of this uid is gone, or released by another decision than the one that reserved its room. Cost: a
     /// search.
     pub fn forget_release(&mut self, uid: &str) {
         if let Some(id) = self.releases.get(uid).copied()
@@ -308,12 +308,12 @@ impl Ledger {
         self.entries().filter(is_of).count() as u64
     }
 
-    /// Whether the held pod of this uid is being released: it has a reservation then, and no claim counts. Cost: a search.
+    /// Whether the gated pod of this uid is being released: it has a reservation then, and no claim counts. Cost: a search.
     pub fn releases(&self, uid: &str) -> bool {
         self.releases.contains_key(uid)
     }
 
-    /// The uids of all held pods that are being released.
+    /// The uids of all gated pods that are being released.
     pub fn releasing(&self) -> impl Iterator<Item = &str> {
         self.releases.keys().map(|uid| &**uid)
     }
@@ -368,7 +368,7 @@ impl Ledger {
     fn charge<'l>(&self, entry: &'l Entry, revision: u64, namespace: &str) -> Option<Charge<'l>> {
         let times = match entry.shown_in {
             None if entry.is_beyond_share && !entry.is_of(namespace) => return None,
-            // Whoever else could reserve the room counts the claim of the pod, as long as it sees it held.
+            // Whoever else could reserve the room counts the claim of the pod, as long as it sees it gated.
             None if entry.reservation.releases.is_some() => 1,
             None => self.replicas,
             Some(shown_in) if shown_in > revision => 1,

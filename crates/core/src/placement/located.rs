@@ -9,14 +9,14 @@ use crate::placement::ledger::Ledger;
 use crate::units::Moment;
 
 /// The workload with where each of its claims lets it run, and the nodes on which its volumes can be used. Unchanged where it has none,
-/// or nothing is known. Where a volume is stays true when the watches are behind; where one can be made, only a pod that is held may
+/// or nothing is known. Where a volume is stays true when the watches are behind; where one can be made, only a pod that is gated may
 /// still go by. Cost: a few searches for each claim, and a copy.
 pub(crate) fn located<'w, 'a>(workload: &'w Workload<'a>, snapshot: &Snapshot) -> Cow<'w, Workload<'a>> {
     let known = snapshot.volumes.as_deref();
     let Some(volumes) = known.filter(|_| !workload.claims.is_empty()) else {
         return Cow::Borrowed(workload);
     };
-    let is_behind = volumes.is_stale && workload.held.is_none();
+    let is_behind = volumes.is_stale && workload.gated_for.is_none();
     let mut located = workload.clone();
     located.constraints.volumes.clear();
     for claim in &mut located.claims {

@@ -52,8 +52,8 @@ pub fn patch(pod: &Pod<'_>, verdict: &Verdict<'_>, config: &Config, stamp: &Stam
     let explanation = explain(verdict, config.explain);
     let mut wanted = match verdict.action {
         Action::Place(site) => annotations(pod, verdict, site, config, stamp, explanation),
-        Action::Hold if is_held(pod, config, stamp) => return Vec::new(),
-        Action::Hold => held(verdict, config, stamp, explanation),
+        Action::Gate if is_gated(pod, config, stamp) => return Vec::new(),
+        Action::Gate => gated(verdict, config, stamp, explanation),
         Action::PassThrough | Action::Deny => return Vec::new(),
     };
     let mut operations = Vec::new();
@@ -63,7 +63,7 @@ pub fn patch(pod: &Pod<'_>, verdict: &Verdict<'_>, config: &Config, stamp: &Stam
         wanted.retain(|(key, _)| *key != config.keys.explain);
     }
     if !fit(pod, &wanted, config) {
-        // Better refused than held without the sites and traits of its policy.
+        // Better refused than gated without the sites and traits of its policy.
         wanted.retain(|(key, _)| config.keys.is_of_policy(key));
     }
     annotate(pod, wanted, config, &mut operations);
@@ -124,7 +124,7 @@ fn annotations<'a>(
 }
 
 /// Whether the pod carries a hold of ours, made a moment ago: it is under review again.
-fn is_held(pod: &Pod<'_>, config: &Config, stamp: &Stamp) -> bool {
+fn is_gated(pod: &Pod<'_>, config: &Config, stamp: &Stamp) -> bool {
     let keys = &config.keys;
     let is_recent = |text: &str| {
         let at: Result<jiff::Timestamp, _> = text.parse();
@@ -133,7 +133,7 @@ fn is_held(pod: &Pod<'_>, config: &Config, stamp: &Stamp) -> bool {
     let is_reason = |text: &str| {
         Reason::ALL
             .iter()
-            .any(|reason| reason.is_hold() && reason.as_str() == text)
+            .any(|reason| reason.is_gate() && reason.as_str() == text)
     };
     let of_placements = [&keys.decision, &keys.site, &keys.decision_id];
     pod.gate(&keys.gate).is_some()
@@ -142,8 +142,8 @@ fn is_held(pod: &Pod<'_>, config: &Config, stamp: &Stamp) -> bool {
         && of_placements.iter().all(|key| pod.annotation(key).is_none())
 }
 
-/// Since when and why a pod is held.
-fn held<'a>(verdict: &Verdict<'_>, config: &'a Config, stamp: &Stamp, explanation: Option<String>) -> Wanted<'a> {
+/// Since when and why a pod is gated.
+fn gated<'a>(verdict: &Verdict<'_>, config: &'a Config, stamp: &Stamp, explanation: Option<String>) -> Wanted<'a> {
     let keys = &config.keys;
     let always = [
         (&*keys.reason, verdict.reason.as_str().into()),

@@ -22,7 +22,7 @@ pub struct Room<'s, 'l> {
     pub snapshot: &'s Snapshot,
     /// What is reserved and not in that snapshot.
     pub ledger: &'l Ledger,
-    /// What held pods claim.
+    /// What gated pods claim.
     claims: &'l Claims,
     /// The pod's place in the queue: the claims of those behind it do not count.
     queue_key: QueueKey,
@@ -178,7 +178,7 @@ impl Room<'_, '_> {
         self.ledger.charges(node.id, self.snapshot.revision, self.namespace)
     }
 
-    /// What held pods ahead claim on `node`. Cost: two searches if anything is claimed; a copy where one of these pods is being
+    /// What gated pods ahead claim on `node`. Cost: two searches if anything is claimed; a copy where one of these pods is being
     /// released.
     pub fn claimed_ahead(&self, node: &Node) -> Option<Cow<'_, Claimed>> {
         let ahead = self.claims.on(node.id, self.queue_key)?;

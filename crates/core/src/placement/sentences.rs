@@ -105,7 +105,7 @@ const fn templates(code: RefusalCode) -> &'static [&'static str] {
             "the cluster behind it has no room for pods like it",
         ],
         RefusalCode::Deadline => &[
-            "after {heldMs} behind the gate, the ETA of {etaMs} is beyond the deadline of {boundMs}",
+            "after {gatedMs} behind the gate, the ETA of {etaMs} is beyond the deadline of {boundMs}",
             "the ETA of {etaMs} is beyond the deadline of {boundMs}",
             "the ETA is beyond the deadline",
         ],

@@ -97,7 +97,7 @@ words! {
 
 impl Reason {
     /// Whether it is why a pod waits behind our gate.
-    pub const fn is_hold(self) -> bool {
+    pub const fn is_gate(self) -> bool {
         matches!(
             self,
             Reason::HeldNoCapacity | Reason::HeldSiteAway | Reason::HeldForeignGate
@@ -307,7 +307,7 @@ pub enum Action<'s> {
     /// Add this site's placement.
     Place(&'s Site),
     /// Add our gate, or keep it.
-    Hold,
+    Gate,
     /// Leave the pod as it is.
     PassThrough,
     /// Refuse the pod.
@@ -315,11 +315,11 @@ pub enum Action<'s> {
 }
 
 impl Action<'_> {
-    /// `edge`, `cloud`, `hold`, `passthrough` or `deny`.
+    /// `edge`, `cloud`, `gate`, `passthrough` or `deny`.
     pub fn as_str(self) -> &'static str {
         match self {
             Action::Place(site) => site.kind().as_str(),
-            Action::Hold => "hold",
+            Action::Gate => "gate",
             Action::PassThrough => "passthrough",
             Action::Deny => "deny",
         }
@@ -371,7 +371,7 @@ impl<'s> Verdict<'s> {
     pub fn site(&self) -> Option<&'s Site> {
         match self.action {
             Action::Place(site) => Some(site),
-            Action::Hold | Action::PassThrough | Action::Deny => None,
+            Action::Gate | Action::PassThrough | Action::Deny => None,
         }
     }
 

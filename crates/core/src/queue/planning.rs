@@ -1,4 +1,4 @@
-//! A plan in the making: held pods are decided one after the other, each on the room that the earlier ones left.
+//! A plan in the making: gated_for pods are decided one after the other, each on the room that the earlier ones left.
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
@@ -8,7 +8,7 @@ use super::{Age, Entry, PER_POD, PlanAction, Step, WAIT_BEFORE_CLAIM};
 use crate::config::Config;
 use crate::model::claims::{Claim, Claims};
 use crate::model::node::{Node, NodeId};
-use crate::model::pod_record::HeldPod;
+use crate::model::pod_record::GatedPod;
 use crate::model::snapshot::Snapshot;
 use crate::model::workload::{QueueKey, Workload};
 use crate::placement::decide::{cost, decide, nearest_room};
@@ -66,8 +66,11 @@ impl<'p> Planning<'p> {
         if self.ledger.releases(&pod.uid) {
             return true;
         }
-        let held = self.now.moment.since(entry.since);
-        let kind = (self.kind_of(workload), Age::of(pod, self.config, held, entry.is_late));
+        let gated_for = self.now.moment.since(entry.since);
+        let kind = (
+            self.kind_of(workload),
+            Age::of(pod, self.config, gated_for, entry.is_late),
+        );
         if let Some(reason) = self.unplaceable.get(&kind) {
             self.update_reason(entry, *reason);
             return true;
@@ -82,7 +85,7 @@ impl<'p> Planning<'p> {
         self.decisions += 1;
         self.comparisons = self.comparisons.saturating_add(cost);
         let workload = Workload {
-            held: Some(held),
+            gated_for: Some(gated_for),
             ..workload.clone()
         };
         let room = Room::beside(self.snapshot, self.ledger, &self.claims, queue_key, &workload.namespace);
@@ -96,8 +99,8 @@ impl<'p> Planning<'p> {
                 claim.into_iter().for_each(|(node, claim)| self.claims.add(node, claim));
                 self.step(entry, PlanAction::Release);
             }
-            Action::Hold => {
-                let claimed = self.node_to_claim(&workload, &verdict, &room, held);
+            Action::Gate => {
+                let claimed = self.node_to_claim(&workload, &verdict, &room, gated_for);
                 let claimed = claimed.map(|(node, site)| (node, claim(pod, &workload, queue_key, site, false)));
                 self.leave_waiting(&verdict, kind, queue_key, claimed);
                 self.update_reason(entry, verdict.reason);
@@ -150,12 +153,12 @@ impl<'p> Planning<'p> {
         workload: &Workload<'_>,
         verdict: &Verdict<'s>,
         room: &Room<'s, '_>,
-        held: Micros,
+        gated_for: Micros,
     ) -> Option<(NodeId, &'s str)> {
         if let Some(terminating) = verdict.node {
             return Some((terminating, verdict.sites.first()?.site.name()));
         }
-        if held < WAIT_BEFORE_CLAIM {
+        if gated_for < WAIT_BEFORE_CLAIM {
             return None;
         }
         let is_claimed = |node: &Node| self.claimed_nodes.contains(&node.id);
@@ -185,7 +188,7 @@ fn is_nowhere(verdict: &Verdict<'_>) -> bool {
     !verdict.sites.is_empty() && !verdict.sites.iter().any(Assessment::is_possible)
 }
 
-fn claim(pod: &HeldPod, workload: &Workload<'_>, queue_key: QueueKey, site: &str, has_room: bool) -> Claim {
+fn claim(pod: &GatedPod, workload: &Workload<'_>, queue_key: QueueKey, site: &str, has_room: bool) -> Claim {
     Claim {
         uid: Arc::clone(&pod.uid),
         queue_key,

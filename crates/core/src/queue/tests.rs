@@ -30,9 +30,9 @@ fn fleet(used: &[i64]) -> Value {
     })
 }
 
-/// A pod held since so many seconds.
+/// A pod gated since so many seconds.
 #[derive(Debug, Clone)]
-struct Held {
+struct Gated {
     name: String,
     millicores: i64,
     priority: i32,
@@ -40,9 +40,9 @@ struct Held {
     seconds: i64,
 }
 
-fn held(name: &str, millicores: i64, slo_priority: u8, seconds: i64) -> Held {
+fn gated(name: &str, millicores: i64, slo_priority: u8, seconds: i64) -> Gated {
     let (name, priority) = (name.to_owned(), 0);
-    Held {
+    Gated {
         name,
         millicores,
         priority,
@@ -51,7 +51,7 @@ fn held(name: &str, millicores: i64, slo_priority: u8, seconds: i64) -> Held {
     }
 }
 
-impl Held {
+impl Gated {
     fn document(&self) -> Value {
         let at = (NOW.wall - jiff::SignedDuration::from_secs(self.seconds)).to_string();
         json!({
@@ -70,13 +70,13 @@ impl Held {
     }
 }
 
-fn read(document: &Value) -> Arc<HeldPod> {
+fn read(document: &Value) -> Arc<GatedPod> {
     let text = document.to_string();
     let record = Pod::from_json(&text).unwrap().record(&Keys::new("example.io"));
-    record.unwrap().unwrap().held.unwrap()
+    record.unwrap().unwrap().gated_pod.unwrap()
 }
 
-fn waitlist(pods: &[Held]) -> Waitlist {
+fn waitlist(pods: &[Gated]) -> Waitlist {
     let mut waitlist = Waitlist::default();
     pods.iter().for_each(|pod| waitlist.apply(read(&pod.document()), NOW));
     waitlist
@@ -101,7 +101,7 @@ fn plan_with(waitlist: &mut Waitlist, fleet: &Value, ledger: &Ledger) -> Plan {
     )
 }
 
-fn plan(pods: &[Held], fleet: &Value) -> (Waitlist, Plan) {
+fn plan(pods: &[Gated], fleet: &Value) -> (Waitlist, Plan) {
     let mut waitlist = waitlist(pods);
     let plan = plan_with(&mut waitlist, fleet, &Ledger::default());
     (waitlist, plan)
@@ -120,11 +120,11 @@ fn claims(waitlist: &Waitlist) -> BTreeMap<String, (u32, bool)> {
 fn what_placeholders_keep_is_claimed_once() {
     let placeholder = json!([{"priority": -10, "graceSeconds": 0, "used": {"cpu": "600m", "pods": 1}}]);
     let mut fleet = fleet(&[1000]);
-    let (_, plan_without) = plan(&[held("a", 500, 5, 9)], &fleet);
+    let (_, plan_without) = plan(&[gated("a", 500, 5, 9)], &fleet);
     assert_eq!(steps(&plan_without), []);
     fleet["nodes"][0]["placeholders"] = placeholder;
     let (waitlist, plan) = plan(
-        &[held("a", 400, 5, 9), held("b", 400, 5, 8), held("c", 200, 5, 7)],
+        &[gated("a", 400, 5, 9), gated("b", 400, 5, 8), gated("c", 200, 5, 7)],
         &fleet,
     );
     let released = ["a", "c"].map(|name| (name.to_owned(), PlanAction::Release));
@@ -137,7 +137,7 @@ fn what_placeholders_keep_is_claimed_once() {
     let snapshot = testkit::snapshot(&fleet);
     let claims = waitlist.claims();
     let arriving = |millicores: i64| {
-        let text = held("d", millicores, 5, 0).document().to_string();
+        let text = gated("d", millicores, 5, 0).document().to_string();
         let pod = Pod::from_json(&text).unwrap();
         let config = Config::default();
         let workload = Workload {
@@ -153,14 +153,14 @@ fn what_placeholders_keep_is_claimed_once() {
 }
 
 /// The same with a deadline, and work that takes so long at the edge, both in seconds.
-fn with_times(pod: &Held, deadline: i64, work: i64) -> Arc<HeldPod> {
+fn with_times(pod: &Gated, deadline: i64, work: i64) -> Arc<GatedPod> {
     let mut document = pod.document();
     document["metadata"]["annotations"]["slo.example.io/deadlineMs"] = (1_000 * deadline).to_string().into();
     document["metadata"]["annotations"]["slo.example.io/processingMs"] = (1_000 * work).to_string().into();
     read(&document)
 }
 
-fn with_deadline(pod: &Held, seconds: i64) -> Arc<HeldPod> {
+fn with_deadline(pod: &Gated, seconds: i64) -> Arc<GatedPod> {
     with_times(pod, seconds, 1)
 }
 
@@ -175,7 +175,7 @@ fn who_has_too_little_time_left_for_a_cloud_keeps_no_younger_one_from_it() {
     fleet["nodes"].as_array_mut().unwrap().push(virtual_node);
     let mut waitlist = Waitlist::default();
     for (name, seconds) in [("old", 42), ("young", 35)] {
-        waitlist.apply(with_times(&held(name, 400, 5, seconds), 60, 5), NOW);
+        waitlist.apply(with_times(&gated(name, 400, 5, seconds), 60, 5), NOW);
     }
     let plan = plan_with(&mut waitlist, &fleet, &Ledger::default());
     assert_eq!(steps(&plan), [("young".to_owned(), PlanAction::Release)]);
@@ -187,19 +187,19 @@ fn a_plan_is_made_when_a_cloud_has_been_away_for_as_long_as_a_pod_can_wait() {
     let began = NOW.moment.before(Micros::from_secs(95));
     snapshot.sites[1].away_since = Some(began);
     let mut waitlist = Waitlist::default();
-    // It can be held for 99 s, of which it was for one.
-    waitlist.apply(with_deadline(&held("pod", 400, 5, 1), 100), NOW);
+    // It can be gated for 99 s, of which it was for one.
+    waitlist.apply(with_deadline(&gated("pod", 400, 5, 1), 100), NOW);
     waitlist.plan(&snapshot, &Ledger::default(), &Config::default(), |_| true, NOW);
     assert_eq!(waitlist.due, Some(began.after(Micros::from_secs(99))));
 }
 
 #[test]
 fn who_is_late_anyway_comes_after_equals_that_are_not() {
-    let late = with_deadline(&held("late", 400, 5, 10), 10);
-    let just = with_deadline(&held("just", 400, 5, 9), 10);
-    let without = read(&held("without", 400, 5, 8).document());
-    let important = with_deadline(&held("important", 100, 6, 60), 10);
-    let order = |pods: &[&Arc<HeldPod>], free: i64| {
+    let late = with_deadline(&gated("late", 400, 5, 10), 10);
+    let just = with_deadline(&gated("just", 400, 5, 9), 10);
+    let without = read(&gated("without", 400, 5, 8).document());
+    let important = with_deadline(&gated("important", 100, 6, 60), 10);
+    let order = |pods: &[&Arc<GatedPod>], free: i64| {
         let mut waitlist = Waitlist::default();
         pods.iter().for_each(|pod| waitlist.apply(Arc::clone(pod), NOW));
         let plan = plan_with(&mut waitlist, &fleet(&[1_000 - free]), &Ledger::default());
@@ -219,12 +219,12 @@ fn who_is_late_anyway_comes_after_equals_that_are_not() {
 
 #[test]
 fn room_is_given_by_priority_and_age_as_far_as_it_goes() {
-    let mut important = held("important", 400, 0, 1);
+    let mut important = gated("important", 400, 0, 1);
     important.priority = 1;
     let pods = [
-        held("young", 400, 9, 1),
-        held("old", 400, 9, 2),
-        held("minor", 100, 8, 50),
+        gated("young", 400, 9, 1),
+        gated("old", 400, 9, 2),
+        gated("minor", 100, 8, 50),
         important,
     ];
     let (waitlist, plan) = plan(&pods, &fleet(&[0]));
@@ -237,14 +237,14 @@ fn room_is_given_by_priority_and_age_as_far_as_it_goes() {
             .into()
     );
     assert_eq!(
-        (plan.held, plan.oldest),
+        (plan.gated, plan.oldest),
         (4, Some(NOW.moment.before(Micros::from_secs(50))))
     );
 }
 
 #[test]
 fn in_a_namespace_that_is_not_listed_age_counts_where_priorities_are_capped_for_all() {
-    let pods = [held("young", 400, 9, 1), held("old", 400, 5, 2)];
+    let pods = [gated("young", 400, 9, 1), gated("old", 400, 5, 2)];
     let released = |caps: PriorityCaps| {
         let config = Config {
             priority_caps: caps,
@@ -268,7 +268,7 @@ fn in_a_namespace_that_is_not_listed_age_counts_where_priorities_are_capped_for_
 
 #[test]
 fn who_is_being_released_is_not_released_again_and_its_room_counts_once() {
-    let pods = [held("first", 400, 9, 2), held("second", 400, 9, 1)];
+    let pods = [gated("first", 400, 9, 2), gated("second", 400, 9, 1)];
     let mut waitlist = waitlist(&pods);
     let mut ledger = Ledger::new(Micros::from_secs(3));
     ledger.set_replicas(3);
@@ -316,7 +316,7 @@ fn what_another_namespace_reserved_beyond_its_share_keeps_nobody_waiting() {
         ledger
     };
     let released = |ledger: &Ledger| {
-        let plan = plan_with(&mut waitlist(&[held("a", 400, 5, 9)]), &fleet(&[500]), ledger);
+        let plan = plan_with(&mut waitlist(&[gated("a", 400, 5, 9)]), &fleet(&[500]), ledger);
         !steps(&plan).is_empty()
     };
     assert!(released(&reserved("bank", false)));
@@ -327,15 +327,15 @@ fn what_another_namespace_reserved_beyond_its_share_keeps_nobody_waiting() {
 #[test]
 fn the_node_that_comes_closest_is_kept_for_who_has_waited_long() {
     let fleet = fleet(&[700, 500, 600]);
-    let (waitlist, plan) = plan(&[held("large", 900, 5, 59), held("small", 300, 5, 1)], &fleet);
+    let (waitlist, plan) = plan(&[gated("large", 900, 5, 59), gated("small", 300, 5, 1)], &fleet);
     assert_eq!(steps(&plan), [("small".to_owned(), PlanAction::Release)]);
     assert_eq!(claims(&waitlist).keys().collect::<Vec<_>>(), ["small"]);
     // One claim on a node, and what is left is for the others.
     let (waitlist, plan) = self::plan(
         &[
-            held("large", 900, 5, 61),
-            held("larger", 950, 5, 60),
-            held("small", 300, 5, 1),
+            gated("large", 900, 5, 61),
+            gated("larger", 950, 5, 60),
+            gated("small", 300, 5, 1),
         ],
         &fleet,
     );
@@ -346,7 +346,7 @@ fn the_node_that_comes_closest_is_kept_for_who_has_waited_long() {
         expected.map(|(name, claim)| (name.to_owned(), claim)).into()
     );
     // Until its class may wait no longer.
-    let (waitlist, plan) = self::plan(&[held("large", 900, 5, 300)], &fleet);
+    let (waitlist, plan) = self::plan(&[gated("large", 900, 5, 300)], &fleet);
     assert_eq!(steps(&plan), [("large".to_owned(), PlanAction::Release)]);
     assert_eq!(claims(&waitlist), BTreeMap::new());
 }
@@ -354,11 +354,11 @@ fn the_node_that_comes_closest_is_kept_for_who_has_waited_long() {
 #[test]
 fn whoever_is_not_ours_loses_its_gate() {
     let mut waitlist = Waitlist::default();
-    let mut elsewhere = held("elsewhere", 100, 5, 9).document();
+    let mut elsewhere = gated("elsewhere", 100, 5, 9).document();
     elsewhere["metadata"]["namespace"] = json!("other");
-    let mut opted_out = held("opted-out", 100, 5, 9).document();
+    let mut opted_out = gated("opted-out", 100, 5, 9).document();
     opted_out["metadata"]["labels"] = json!({"scheduling.example.io/managed": "false"});
-    let mut queued = held("queued", 100, 5, 9).document();
+    let mut queued = gated("queued", 100, 5, 9).document();
     queued["spec"]["schedulingGates"] = json!([{"name": "queue"}, {"name": GATE}]);
     for document in [elsewhere, opted_out, queued] {
         waitlist.apply(read(&document), NOW);
@@ -421,7 +421,7 @@ fn queue_key(waitlist: &Waitlist, name: &str) -> QueueKey {
 #[test]
 fn a_plan_stands_until_something_can_change_it() {
     let fleet = fleet(&[0]);
-    let (mut waitlist, _) = plan(&[held("fits", 400, 5, 1), held("waits", 700, 5, 1)], &fleet);
+    let (mut waitlist, _) = plan(&[gated("fits", 400, 5, 1), gated("waits", 700, 5, 1)], &fleet);
     let due = waitlist.next_change().unwrap();
     assert_eq!(
         due,
@@ -449,7 +449,7 @@ fn a_plan_stands_until_something_can_change_it() {
 #[test]
 fn a_plan_is_out_of_date_when_the_snapshot_gets_old_or_young() {
     let fleet = fleet(&[500]);
-    let (mut waitlist, plan) = plan(&[held("waits", 700, 5, 1)], &fleet);
+    let (mut waitlist, plan) = plan(&[gated("waits", 700, 5, 1)], &fleet);
     assert_eq!(steps(&plan), []);
     let old = NOW.moment.after(Micros::from_secs(61));
     waitlist.due = None;
@@ -469,7 +469,7 @@ fn a_plan_is_out_of_date_when_the_snapshot_gets_old_or_young() {
 #[test]
 fn plans_take_a_quarter_of_the_time_and_meanwhile_nobody_gets_what_is_new() {
     let before = fleet(&[1_000, 500]);
-    let pods = [held("waits", 600, 5, 9), held("later", 700, 5, 5)];
+    let pods = [gated("waits", 600, 5, 9), gated("later", 700, 5, 5)];
     let (mut waitlist, _) = plan(&pods, &before);
     apply_delta(&mut waitlist, &before, &[0], &[], NOW.moment);
     // Two pods, each compared with two nodes.
@@ -491,15 +491,15 @@ fn plans_take_a_quarter_of_the_time_and_meanwhile_nobody_gets_what_is_new() {
 
 #[test]
 fn alike_are_pods_that_differ_in_nothing_a_decision_reads() {
-    // The cloud gives its RuntimeClass to a pod that has none, which cannot be done later: it is not held.
+    // The cloud gives its RuntimeClass to a pod that has none, which cannot be done later: it is not gated.
     let mut fleet = fleet(&[1_000]);
     fleet["sites"][1]["runtimeClassName"] = json!("sandboxed");
     let virtual_node =
         json!({"name": "v", "labels": {"node.role/cloud": "true"}, "allocatable": {"cpu": "9", "pods": 9}});
     fleet["nodes"].as_array_mut().unwrap().push(virtual_node);
-    let mut own = held("own", 400, 5, 40).document();
+    let mut own = gated("own", 400, 5, 40).document();
     own["spec"]["runtimeClassName"] = json!("own");
-    let mut waitlist = waitlist(&[held("none", 400, 5, 35)]);
+    let mut waitlist = waitlist(&[gated("none", 400, 5, 35)]);
     waitlist.apply(read(&own), NOW);
     let plan = plan_with(&mut waitlist, &fleet, &Ledger::default());
     assert_eq!(steps(&plan), [("none".to_owned(), PlanAction::Release)]);
@@ -508,7 +508,7 @@ fn alike_are_pods_that_differ_in_nothing_a_decision_reads() {
 #[test]
 fn pods_without_room_cost_one_decision_for_each_age_and_each_kept_node() {
     let pods: Vec<_> = (1..300)
-        .map(|seconds| held(&format!("p{seconds:03}"), 400, 5, seconds))
+        .map(|seconds| gated(&format!("p{seconds:03}"), 400, 5, seconds))
         .collect();
     let (waitlist, plan) = plan(&pods, &fleet(&[1_000, 1_000]));
     assert_eq!(steps(&plan), []);
@@ -519,7 +519,7 @@ fn pods_without_room_cost_one_decision_for_each_age_and_each_kept_node() {
 #[test]
 fn pods_of_controllers_of_which_nothing_is_known_are_alike() {
     let of_job = |job: &str, seconds| {
-        let mut pod = held(&format!("{job}-{seconds}"), 400, 5, seconds).document();
+        let mut pod = gated(&format!("{job}-{seconds}"), 400, 5, seconds).document();
         pod["metadata"]["ownerReferences"] =
             json!([{"apiVersion": "batch/v1", "kind": "Job", "name": job, "uid": job, "controller": true}]);
         read(&pod)
@@ -529,12 +529,12 @@ fn pods_of_controllers_of_which_nothing_is_known_are_alike() {
         waitlist.apply(of_job(&format!("job{seconds}"), seconds), NOW);
     }
     let plan = plan_with(&mut waitlist, &fleet(&[1_000]), &Ledger::default());
-    assert_eq!((plan.held, plan.decisions), (29, 1));
+    assert_eq!((plan.gated, plan.decisions), (29, 1));
     // The site may be closed to one of them.
     let mut fleet = fleet(&[1_000]);
     fleet["sites"][0]["closed"] = json!([{"namespace": "shop", "controller": "job40", "pods": 1}]);
     let plan = plan_with(&mut waitlist, &fleet, &Ledger::default());
-    assert_eq!((plan.held, plan.decisions), (29, 2));
+    assert_eq!((plan.gated, plan.decisions), (29, 2));
 }
 
 /// The pod with an affinity that is too long to be kept.
@@ -548,13 +548,13 @@ fn with_long_affinity(mut document: Value) -> Value {
 
 #[test]
 fn a_pod_that_is_not_kept_takes_no_plan_and_no_room_from_the_others_and_is_due_at_its_limit() {
-    let heavy = |seconds| read(&with_long_affinity(held("heavy", 400, 9, seconds).document()));
+    let heavy = |seconds| read(&with_long_affinity(gated("heavy", 400, 9, seconds).document()));
     assert!(heavy(299).workload.is_none());
     let plan = |seconds| {
-        let mut waitlist = waitlist(&[held("first", 400, 9, 10), held("last", 500, 5, 1)]);
+        let mut waitlist = waitlist(&[gated("first", 400, 9, 10), gated("last", 500, 5, 1)]);
         waitlist.apply(heavy(seconds), NOW);
         let plan = plan_with(&mut waitlist, &fleet(&[0]), &Ledger::default());
-        assert_eq!((plan.held, plan.decisions), (3, 2));
+        assert_eq!((plan.gated, plan.decisions), (3, 2));
         assert_eq!(claims(&waitlist).keys().collect::<Vec<_>>(), ["first", "last"]);
         let is_soon = |due: Moment| due <= NOW.moment.after(Micros::from_secs(1));
         assert!(seconds > 299 || waitlist.due.is_some_and(is_soon), "{:?}", waitlist.due);
@@ -568,7 +568,7 @@ fn a_pod_that_is_not_kept_takes_no_plan_and_no_room_from_the_others_and_is_due_a
 fn whatever_time_others_state_a_pod_of_ours_that_is_not_kept_is_ahead_and_the_older_before_the_younger() {
     let mut waitlist = Waitlist::default();
     let mut apply = |name: &str, namespace: &str, created: i64, stated: i64| {
-        let mut document = with_long_affinity(held(name, 400, 9, stated).document());
+        let mut document = with_long_affinity(gated(name, 400, 9, stated).document());
         document["metadata"]["namespace"] = json!(namespace);
         document["metadata"]["creationTimestamp"] =
             json!((NOW.wall - jiff::SignedDuration::from_secs(created)).to_string());
@@ -584,7 +584,7 @@ fn whatever_time_others_state_a_pod_of_ours_that_is_not_kept_is_ahead_and_the_ol
 
 #[test]
 fn outside_opted_in_namespaces_the_gate_is_removed_after_seconds() {
-    let mut document = held("p", 400, 5, 0).document();
+    let mut document = gated("p", 400, 5, 0).document();
     document["metadata"]["namespace"] = json!("elsewhere");
     let mut waitlist = Waitlist::default();
     waitlist.apply(read(&document), NOW);
@@ -603,23 +603,23 @@ fn outside_opted_in_namespaces_the_gate_is_removed_after_seconds() {
 
 #[test]
 fn a_time_in_the_future_begins_when_the_pod_is_first_seen() {
-    let mut waitlist = waitlist(&[held("clock", 2_000, 5, -60)]);
+    let mut waitlist = waitlist(&[gated("clock", 2_000, 5, -60)]);
     let later = Now {
         moment: NOW.moment.after(Micros::from_secs(7)),
         ..NOW
     };
-    waitlist.apply(read(&held("clock", 2_000, 5, -60).document()), later);
+    waitlist.apply(read(&gated("clock", 2_000, 5, -60).document()), later);
     let plan = plan_with(&mut waitlist, &fleet(&[0]), &Ledger::default());
     assert_eq!(plan.oldest, Some(NOW.moment));
 }
 
 #[test]
 fn nobody_stretches_the_time_by_writing_another_one() {
-    let mut waitlist = waitlist(&[held("greedy", 2_000, 5, 400)]);
+    let mut waitlist = waitlist(&[gated("greedy", 2_000, 5, 400)]);
     let began = waitlist.pods["greedy"].since;
-    waitlist.apply(read(&held("greedy", 2_000, 5, 61).document()), NOW);
+    waitlist.apply(read(&gated("greedy", 2_000, 5, 61).document()), NOW);
     assert_eq!(waitlist.pods["greedy"].since, began);
-    let mut foreign = held("greedy", 2_000, 5, 0).document();
+    let mut foreign = gated("greedy", 2_000, 5, 0).document();
     foreign["metadata"]["annotations"]["scheduling.example.io/reason"] = json!("held_foreign_gate");
     waitlist.apply(read(&foreign), NOW);
     assert_eq!(waitlist.pods["greedy"].since, began);
@@ -627,7 +627,7 @@ fn nobody_stretches_the_time_by_writing_another_one() {
 
 #[test]
 fn the_time_begins_again_when_the_gates_of_others_are_gone() {
-    let mut document = held("queued", 2_000, 5, 400).document();
+    let mut document = gated("queued", 2_000, 5, 400).document();
     document["metadata"]["annotations"]["scheduling.example.io/reason"] = json!("held_foreign_gate");
     let alone = document.clone();
     document["spec"]["schedulingGates"] = json!([{"name": "queue"}, {"name": GATE}]);
@@ -666,7 +666,7 @@ proptest! {
         }
         // Of two that ask for the same, the one behind never goes alone.
         let released: BTreeSet<_> = plan.steps.iter().map(|step| step.pod.name.to_string()).collect();
-        let queue_key = |pod: &Held| (-pod.priority, -i32::from(pod.slo_priority), -pod.seconds);
+        let queue_key = |pod: &Gated| (-pod.priority, -i32::from(pod.slo_priority), -pod.seconds);
         for pod in pods.iter().filter(|pod| released.contains(&pod.name) && pod.seconds < 300) {
             for other in pods.iter().filter(|other| other.millicores == pod.millicores && queue_key(other) < queue_key(pod)) {
                 prop_assert!(released.contains(&other.name), "{:?} before {:?}", pod, other);
@@ -710,10 +710,10 @@ proptest! {
         let (mut claims, mut ledger) = (Claims::default(), Ledger::new(Micros::from_secs(3)));
         let mut all = vec![];
         for (i, (pod, (node, has_room, released))) in pods.iter().zip(places).enumerate() {
-            let held = read(&pod.document());
+            let gated = read(&pod.document());
             let claim = Claim {
-                uid: held.uid.clone(),
-                queue_key: held.queue_key(&config).unwrap(),
+                uid: gated.uid.clone(),
+                queue_key: gated.queue_key(&config).unwrap(),
                 site: "edge".into(),
                 amount: cpu(pod.millicores),
                 has_room,
@@ -729,7 +729,7 @@ proptest! {
                     node: NodeId(9),
                     amount: cpu(0),
                     priority: 0,
-                    releases: Some(Arc::clone(&held.uid)),
+                    releases: Some(Arc::clone(&gated.uid)),
                 };
                 prop_assert!(ledger.reserve(reservation, NOW.moment, |_| true));
             }
@@ -758,17 +758,17 @@ proptest! {
     }
 }
 
-/// Pods held for up to six minutes, of ten sizes and six priorities.
-fn some_pods() -> impl Strategy<Value = Vec<Held>> {
+/// Pods gated for up to six minutes, of ten sizes and six priorities.
+fn some_pods() -> impl Strategy<Value = Vec<Gated>> {
     let pods = prop::collection::vec((1_i64..=10, 0_i32..2, 0_u8..3, 0_i64..360), 0..12);
     pods.prop_map(|pods| {
-        let held = |(i, (tenths, priority, slo_priority, seconds)): (usize, (i64, i32, u8, i64))| Held {
+        let gated = |(i, (tenths, priority, slo_priority, seconds)): (usize, (i64, i32, u8, i64))| Gated {
             name: format!("p{i:02}"),
             millicores: tenths * 100,
             priority,
             slo_priority,
             seconds,
         };
-        pods.into_iter().enumerate().map(held).collect()
+        pods.into_iter().enumerate().map(gated).collect()
     })
 }

@@ -231,7 +231,7 @@ impl<'a> Pod<'a> {
                 .flatten()
                 .map(|gate| gate.name.0.clone())
                 .collect(),
-            held: None,
+            gated_for: None,
             placement: self.stated_placement(keys),
         }
     }

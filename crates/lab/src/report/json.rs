@@ -59,13 +59,13 @@ fn run_json(seed: u64, run: &RunResult) -> Value {
         "asked": run.attained().asked,
         "met": run.attained().met,
         "decisions": run.decisions,
-        "held": run.held,
+        "gated": run.gated,
         "unschedulable": run.unschedulable,
         "preempted": run.preempted,
         "reasons": run.reasons,
         "pods": {
             "created": pods.created, "blocked": pods.blocked, "done": pods.done, "deleted": pods.deleted,
-            "running": pods.running, "pending": pods.pending, "held": pods.held,
+            "running": pods.running, "pending": pods.pending, "gated": pods.gated,
         },
         "waitSeconds": {
             "p50": rounded(run.wait_percentiles[50]), "p95": rounded(run.wait_percentiles[95]),

@@ -267,7 +267,7 @@ fn timelines(scenario: &Scenario, results: &Results) -> String {
     });
     let to_clouds: Vec<_> = to_clouds.collect();
     let mut plots = curves("edge CPU taken, %", &used, time, Some(100.0));
-    plots += &curves("pods held", &of(&|tick| tick.held as f64), time, None);
+    plots += &curves("pods gated", &of(&|tick| tick.gated as f64), time, None);
     plots += &curves("pods placed without a node", &without_node, time, None);
     plots += &curves("decisions for a cloud, %", &to_clouds, time, Some(100.0));
     if let Some((_, run)) = runs.first() {

@@ -24,7 +24,7 @@ const BINDING: Micros = Micros::from_millis(12);
 /// What it remembers.
 #[derive(Debug, Default)]
 pub(super) struct Clairvoyant {
-    held: Vec<PodNumber>,
+    gated: Vec<PodNumber>,
     /// Placed, and maybe without a node yet.
     placed: Vec<PodNumber>,
     is_looking: bool,
@@ -33,7 +33,7 @@ pub(super) struct Clairvoyant {
 impl Clairvoyant {
     /// Whether it has to look, and does not yet.
     pub(super) fn wants_to_look(&mut self) -> bool {
-        !self.held.is_empty() && !std::mem::replace(&mut self.is_looking, true)
+        !self.gated.is_empty() && !std::mem::replace(&mut self.is_looking, true)
     }
 }
 
@@ -41,7 +41,7 @@ impl Clairvoyant {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Choice {
     Place(usize),
-    Hold,
+    Gate,
 }
 
 /// What will be free, and when.
@@ -179,10 +179,10 @@ impl Run<'_> {
                     clairvoyant.placed.push(number);
                 }
             }
-            Choice::Hold => {
-                self.hold(number, "held");
+            Choice::Gate => {
+                self.hold(number, "gated");
                 if let Some(clairvoyant) = self.clairvoyant() {
-                    clairvoyant.held.push(number);
+                    clairvoyant.gated.push(number);
                 }
             }
         }
@@ -199,13 +199,13 @@ impl Run<'_> {
     }
 
     fn in_order(&mut self) -> Vec<PodNumber> {
-        let mut held = self
+        let mut gated = self
             .clairvoyant()
-            .map(|clairvoyant| clairvoyant.held.clone())
+            .map(|clairvoyant| clairvoyant.gated.clone())
             .unwrap_or_default();
-        held.retain(|number| self.pods[*number].phase == Phase::Gated);
-        held.sort_by_key(|number| self.order(*number));
-        held
+        gated.retain(|number| self.pods[*number].phase == Phase::Gated);
+        gated.sort_by_key(|number| self.order(*number));
+        gated
     }
 
     pub(super) fn reconsider_periodically(&mut self) {
@@ -215,23 +215,23 @@ impl Run<'_> {
         self.look();
     }
 
-    /// Each held pod is decided again, in their order, on what the earlier ones leave.
+    /// Each gated pod is decided again, in their order, on what the earlier ones leave.
     fn look(&mut self) {
         let Some(clairvoyant) = self.clairvoyant() else { return };
         clairvoyant.is_looking = false;
-        if clairvoyant.held.is_empty() {
+        if clairvoyant.gated.is_empty() {
             return;
         }
-        let held = self.in_order();
+        let gated = self.in_order();
         let mut future = self.future();
         let (mut waiting, mut still) = (0, vec![]);
-        for number in held {
+        for number in gated {
             if waiting >= MOST_WAITING && !self.is_overdue(number) {
                 still.push(number);
                 continue;
             }
             match self.choose(number, &mut future) {
-                Choice::Hold => {
+                Choice::Gate => {
                     waiting += 1;
                     still.push(number);
                 }
@@ -244,22 +244,22 @@ impl Run<'_> {
             }
         }
         if let Some(clairvoyant) = self.clairvoyant() {
-            clairvoyant.held = still;
+            clairvoyant.gated = still;
         }
     }
 
     fn is_overdue(&self, number: PodNumber) -> bool {
-        let is_held = self.pods[number].phase == Phase::Gated;
-        let limits = &self.scenario.config.holding.limits;
-        is_held
+        let is_gated = self.pods[number].phase == Phase::Gated;
+        let limits = &self.scenario.config.gating.limits;
+        is_gated
             && self
                 .slo_of(number)
-                .is_some_and(|slo| self.held_for(number) >= limits[slo.class])
+                .is_some_and(|slo| self.gated_for(number) >= limits[slo.class])
     }
 
-    /// Whether a cloud that could hold the pod will have a healthy WAN while the pod may be held, and in time for it.
+    /// Whether a cloud that could hold the pod will have a healthy WAN while the pod may be gated, and in time for it.
     fn is_back_in_time(&self, number: PodNumber, slo: &Slo) -> bool {
-        let limit = self.scenario.config.holding.limits[slo.class];
+        let limit = self.scenario.config.gating.limits[slo.class];
         let service = self.service_at(number, 0);
         let spare = slo
             .deadline
@@ -344,7 +344,7 @@ impl Run<'_> {
         let fits = starts.is_some_and(|(at, _)| at <= self.now);
         let choice = match starts {
             Some((at, _)) if fits && meets(at) => Choice::Place(0),
-            Some((at, _)) if !fits && is_timed && meets(at) && may_leave => Choice::Hold,
+            Some((at, _)) if !fits && is_timed && meets(at) && may_leave => Choice::Gate,
             _ => match best_cloud {
                 Some(site) => Choice::Place(site),
                 None if !may_leave => Choice::Place(0),
@@ -355,19 +355,19 @@ impl Run<'_> {
                 // For as long as it lives a service is served better at the edge.
                 None => match nearest_cloud {
                     Some((eta, _, _)) if slo.deadline.is_none() && slo.target.is_some() && service < eta => {
-                        Choice::Hold
+                        Choice::Gate
                     }
                     Some((_, site, _)) if slo.priority >= 7 || !meets(self.now) => Choice::Place(site),
                     None if !self.is_back_in_time(number, &slo) => Choice::Place(0),
-                    _ => Choice::Hold,
+                    _ => Choice::Gate,
                 },
             },
         };
         let choice = match choice {
-            Choice::Hold if self.is_overdue(number) => Choice::Place(nearest_cloud.map_or(0, |(_, site, _)| site)),
+            Choice::Gate if self.is_overdue(number) => Choice::Place(nearest_cloud.map_or(0, |(_, site, _)| site)),
             choice => choice,
         };
-        if let (Choice::Hold | Choice::Place(0), Some((at, node))) = (choice, starts) {
+        if let (Choice::Gate | Choice::Place(0), Some((at, node))) = (choice, starts) {
             let is_task = matches!(pod.work, Work::Task(_));
             future.take(node, at, request, is_task.then(|| self.mean_start() + service));
         } else if let Choice::Place(site) = choice

@@ -1,5 +1,5 @@
 //! edgeward: replicas of the production engine, each with its own watches and probes. Reviews go round among them; the first
-//! one holds the Lease, and carries the plan for held pods out.
+//! one holds the Lease, and carries the plan for gated pods out.
 
 mod executor;
 mod records;
@@ -218,7 +218,7 @@ impl Run<'_> {
                 let sites = &self.scenario.sites;
                 Some(sites.iter().position(|known| known.definition.name == site.name()))
             }
-            Action::Hold => Some(None),
+            Action::Gate => Some(None),
             Action::PassThrough | Action::Deny => None,
         };
         *self.measure.reasons.entry(reason).or_default() += 1;

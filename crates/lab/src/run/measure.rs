@@ -34,8 +34,8 @@ pub(super) struct Measure {
     /// Pods that are placed at each site and do not run yet.
     pending: Vec<PerClass<i64>>,
     bound: Vec<PerClass<u64>>,
-    held: u64,
-    held_seconds: Vec<f64>,
+    gated: u64,
+    gated_seconds: Vec<f64>,
     unschedulable: (u64, f64),
     waits: Vec<f64>,
     since_tick: [u64; 3],
@@ -63,8 +63,8 @@ impl Measure {
             unbound: vec![Amounts::default(); sites],
             pending: vec![PerClass::default(); sites],
             bound: vec![PerClass::default(); sites],
-            held: 0,
-            held_seconds: vec![],
+            gated: 0,
+            gated_seconds: vec![],
             unschedulable: (0, 0.0),
             waits: vec![],
             since_tick: [0; 3],
@@ -108,15 +108,15 @@ impl Measure {
         }
     }
 
-    pub(super) fn was_held(&mut self) {
+    pub(super) fn was_gated(&mut self) {
         self.since_tick[2] += 1;
     }
 
-    /// A pod that was created then was held for so long.
-    pub(super) fn released(&mut self, held: Micros, created: Micros) {
+    /// A pod that was created then was gated for so long.
+    pub(super) fn released(&mut self, gated: Micros, created: Micros) {
         if created >= self.window.0 {
-            self.held += 1;
-            self.held_seconds.push(held.0 as f64 / 1e6);
+            self.gated += 1;
+            self.gated_seconds.push(gated.0 as f64 / 1e6);
         }
     }
 
@@ -267,7 +267,7 @@ impl Run<'_> {
         };
         for pod in self.waiting() {
             match (pod.phase, pod.site) {
-                (Phase::Gated, _) => tick.held += 1,
+                (Phase::Gated, _) => tick.gated += 1,
                 (_, Some(0)) => tick.waiting_at_edge += 1,
                 (_, Some(_)) => tick.waiting_in_clouds += 1,
                 _ => {}
@@ -280,7 +280,7 @@ impl Run<'_> {
             .flatten()
             .map(|path| path.rtt(self.now).map(|rtt| rtt.as_millis_f64()));
         tick.rtt = rtt.collect();
-        [tick.to_edge, tick.to_clouds, tick.to_hold] = std::mem::take(&mut self.measure.since_tick);
+        [tick.to_edge, tick.to_clouds, tick.to_gate] = std::mem::take(&mut self.measure.since_tick);
         self.measure.timeline.push(tick);
     }
 
@@ -308,7 +308,7 @@ impl Run<'_> {
         for number in 0..self.pods.len() {
             let pod = &self.pods[number];
             match pod.phase {
-                Phase::Gated => pods.held += 1,
+                Phase::Gated => pods.gated += 1,
                 Phase::Unbound => pods.pending += 1,
                 Phase::Starting | Phase::Running => pods.running += 1,
                 Phase::Finished => pods.done += 1,
@@ -322,8 +322,8 @@ impl Run<'_> {
                     self.measure.unschedulable.1 += (self.now - refused).0 as f64 / 1e6;
                 }
                 if self.pods[number].phase == Phase::Gated {
-                    let (held, created) = (self.held_for(number), self.pods[number].created);
-                    self.measure.released(held, created);
+                    let (gated, created) = (self.gated_for(number), self.pods[number].created);
+                    self.measure.released(gated, created);
                 }
             }
         }
@@ -347,8 +347,8 @@ impl Run<'_> {
             bound: measure.bound,
             cost,
             edge_utilisation,
-            held: measure.held,
-            held_seconds: measure.held_seconds,
+            gated: measure.gated,
+            gated_seconds: measure.gated_seconds,
             unschedulable: measure.unschedulable.0,
             unschedulable_seconds: measure.unschedulable.1,
             waits: measure.waits,

@@ -99,18 +99,18 @@ impl<'s> Run<'s> {
         self.measure.placed(site, class, self.request_of(number));
     }
 
-    /// The pod is held from now on.
+    /// The pod is gated from now on.
     pub(super) fn hold(&mut self, number: PodNumber, reason: &'static str) {
         let pod = &mut self.pods[number];
         pod.phase = Phase::Gated;
         pod.reason = reason;
-        pod.held = self.now;
-        self.measure.was_held();
+        pod.gated = self.now;
+        self.measure.was_gated();
     }
 
-    /// A held pod is placed, or just loses the gate.
+    /// A gated pod is placed, or just loses the gate.
     pub(super) fn release(&mut self, number: PodNumber, site: Option<usize>) {
-        self.measure.released(self.held_for(number), self.pods[number].created);
+        self.measure.released(self.gated_for(number), self.pods[number].created);
         let pod = &mut self.pods[number];
         pod.phase = Phase::Unbound;
         pod.version += 1;

@@ -288,15 +288,15 @@ impl Run<'_> {
         self.wake_scheduler();
     }
 
-    /// A held pod may be scheduled from now on.
+    /// A gated pod may be scheduled from now on.
     pub(super) fn ungated(&mut self, number: PodNumber) {
         if !self.scenario.workloads[self.pods[number].workload].is_unscheduled {
             self.events.schedule(self.now + INFORMER, Event::Queued(number));
         }
     }
 
-    /// How long a pod was held, or is.
-    pub(super) fn held_for(&self, number: PodNumber) -> Micros {
-        self.now - self.pods[number].held
+    /// How long a pod was gated, or is.
+    pub(super) fn gated_for(&self, number: PodNumber) -> Micros {
+        self.now - self.pods[number].gated
     }
 }

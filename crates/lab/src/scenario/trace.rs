@@ -158,7 +158,7 @@ fn of_unknown(processing: Micros) -> Workload {
     }
 }
 
-/// Whether the line is of a pod that was placed or held. Of those that pass through not all are in the log.
+/// Whether the line is of a pod that was placed or gated. Of those that pass through not all are in the log.
 fn is_pod(line: &Value) -> bool {
     let is_decided = line["message"] == "decided" && line["dry_run"] == false;
     is_decided && line["verdict"] != "passthrough" && line["verdict"] != "deny"

@@ -114,8 +114,8 @@ fn figures(units: &Units) -> Vec<Figure<'_>> {
         Box::new(move |outcome| mean(outcome.waits.iter().sum(), outcome.waits.len())),
     ));
     found.push((
-        "pods that were held".to_owned(),
-        Box::new(|outcome| Some(outcome.held as f64)),
+        "pods that were gated".to_owned(),
+        Box::new(|outcome| Some(outcome.gated as f64)),
     ));
     found.push((
         "pods that were unschedulable".to_owned(),

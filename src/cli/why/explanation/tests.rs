@@ -59,14 +59,14 @@ fn explained_under(
     let snapshot = fleet_file::read(&fleet(used), &config, now.moment).unwrap();
     let state = SchedulingState::read(&json, &config.keys, site.map(str::to_owned), now.wall).unwrap();
     let pod = Pod::from_json(&json).unwrap();
-    let held = Pod::from_json(&json).unwrap().record(&config.keys).unwrap();
-    let held = held.and_then(|record| record.held);
+    let gated = Pod::from_json(&json).unwrap().record(&config.keys).unwrap();
+    let gated = gated.and_then(|record| record.gated_pod);
     let workload = super::super::as_it_arrived(&pod, "shop", &state, &snapshot, &config);
     let verdict = decide(&workload, &Room::of(&snapshot), &config, now);
-    let queue = state.held_seconds.map(|_| Queue {
+    let queue = state.gated_seconds.map(|_| Queue {
         ahead: Some(2),
-        held: 5,
-        limit_over: held
+        gated: 5,
+        limit_over: gated
             .and_then(|pod| pod.limit(&config, now.wall))
             .filter(|end| *end < now.wall),
         leaderless,
@@ -117,30 +117,30 @@ changed   site cloud → edge
 }
 
 #[test]
-fn a_held_pod_is_told_what_it_waits_for() {
+fn a_gated_pod_is_told_what_it_waits_for() {
     // All that a hold writes (`crates/core/src/placement/patch.rs`); it has no id.
-    let held = json!({"reason": "held_no_capacity", "timestamp": "2026-11-21T11:59:50Z"});
+    let gated = json!({"reason": "held_no_capacity", "timestamp": "2026-11-21T11:59:50Z"});
     let gates = json!([{"name": "scheduling.example.io/awaiting-capacity"}]);
     let scheduled =
         json!({"type": "PodScheduled", "status": "False", "message": "blocked due to non-empty scheduling gates"});
     let status = json!({"phase": "Pending", "conditions": [scheduled]});
     let text = explained(
         "900m",
-        &held,
+        &gated,
         json!({"schedulingGates": gates, "nodeSelector": {"node.role/edge": "true", "disk": "fast"}}),
         &status,
         None,
         &[],
     );
-    let first = "shop/web does not run: held by edgeward for 10 s: no site is good for it now; it waits behind edgeward's scheduling \
+    let first = "shop/web does not run: gated by edgeward for 10 s: no site is good for it now; it waits behind edgeward's scheduling \
                  gate (held_no_capacity)\n";
     assert!(text.starts_with(first), "{text}");
     for line in [
-        "decided   hold: ",
-        "          2 of 5 held pods are given room before it\n",
+        "decided   gate: ",
+        "          2 of 5 gated pods are given room before it\n",
         "          kube-scheduler: blocked due to non-empty scheduling gates\n",
-        // It goes on being held, and its own constraints are kept.
-        "now       hold: no site is good for it now; it waits behind edgeward's scheduling gate (held_no_capacity)\n",
+        // It goes on being gated, and its own constraints are kept.
+        "now       gate: no site is good for it now; it waits behind edgeward's scheduling gate (held_no_capacity)\n",
         "fits 0 nodes, Never: the pod's constraints allow 0 of its 1 nodes, and it tolerates the taints of none of them (no_matching_node)\n",
         "changed   nothing that the decision names\n",
     ] {
@@ -152,13 +152,16 @@ fn a_held_pod_is_told_what_it_waits_for() {
 fn that_nobody_releases_it_is_said_first() {
     const GATE: &str = "scheduling.example.io/awaiting-capacity";
     let says = |at: &str, gates: &[&str], leaderless: Option<Leaderless>, expected: &str, others: &[&str]| {
-        let held = json!({"reason": "held_no_capacity", "timestamp": at});
+        let gated = json!({"reason": "held_no_capacity", "timestamp": at});
         let gates: Vec<_> = gates.iter().map(|name| json!({"name": name})).collect();
         let pending = json!({"phase": "Pending"});
         let spec = json!({"schedulingGates": gates});
-        let text = explained_under(leaderless, "100m", &held, spec, &pending, None, &[]);
+        let text = explained_under(leaderless, "100m", &gated, spec, &pending, None, &[]);
         let first = text.lines().next().unwrap();
-        assert_eq!(first, format!("shop/web does not run: held by edgeward for {expected}"));
+        assert_eq!(
+            first,
+            format!("shop/web does not run: gated by edgeward for {expected}")
+        );
         for line in others {
             assert!(text.contains(line), "no {line:?} in\n{text}");
         }
@@ -176,8 +179,8 @@ fn that_nobody_releases_it_is_said_first() {
         "4 h: nobody releases it: no replica of edgeward has led since 2026-11-21T09:00:00Z; start a replica, or remove \
          its gate: edgeward release web -n shop",
         &[
-            "decided   hold: no site is good for it now",
-            "          held longer than it may be, since 2026-11-21T08:00:30Z\n",
+            "decided   gate: no site is good for it now",
+            "          gated longer than it may be, since 2026-11-21T08:00:30Z\n",
             "now       site edge: it fits and meets its SLO",
         ],
     );
@@ -197,7 +200,7 @@ fn that_nobody_releases_it_is_said_first() {
         None,
         "10 min: its limit is over since 2026-11-21T11:50:30Z, and nobody has released it; Events on it and the log \
          of the leader say why",
-        &["          held longer than it may be, since 2026-11-21T11:50:30Z\n"],
+        &["          gated longer than it may be, since 2026-11-21T11:50:30Z\n"],
     );
     let waits = "no site is good for it now; it waits behind edgeward's scheduling gate (held_no_capacity)";
     says("2026-11-21T11:59:30Z", &[GATE], None, &format!("30 s: {waits}"), &[]);

@@ -69,9 +69,9 @@ fn each_decision_is_reported_as_what_it_is() {
         ("edge_feasible_slo_met", EDGE, false, &[]),
         ("edge_best_effort", EDGE, false, &["SloAtRisk"]),
         ("edge_fail_soft", EDGE, false, &["SloAtRisk"]),
-        ("held_no_capacity", None, true, &["Held"]),
+        ("held_no_capacity", None, true, &["Gated"]),
         // With its own selector it looks like a pod of the edge.
-        ("held_foreign_gate", EDGE, true, &["Held"]),
+        ("held_foreign_gate", EDGE, true, &["Gated"]),
         ("released_timeout", EDGE, false, &["Released", "SloAtRisk"]),
         ("no_such_family", EDGE, false, &[]),
         ("", EDGE, false, &[]),
@@ -231,16 +231,16 @@ fn a_hold_is_reported_once_for_each_reason_though_it_has_no_id() {
         let text = pod.to_string();
         let pod = Pod::from_json(&text).unwrap();
         let record = pod.record(&Keys::new("example.io")).unwrap().unwrap();
-        let held = ObservedDecision {
+        let gated = ObservedDecision {
             decided: *record.decided?,
             ..observed(reason, None, true, &json!({}))
         };
-        let told = events_of(&held, Timestamp::MAX);
+        let told = events_of(&gated, Timestamp::MAX);
         assert_eq!(told.len(), 1, "{reason}");
-        assert_eq!(told[0].reason, PodReason::Held);
+        assert_eq!(told[0].reason, PodReason::Gated);
         told[0].event().metadata.name
     };
-    let holds = || Reason::ALL.iter().filter(|reason| reason.is_hold());
+    let holds = || Reason::ALL.iter().filter(|reason| reason.is_gate());
     let names = || holds().map(|reason| name(reason.as_str()));
     assert!(names().all(|name| name.is_some()) && names().eq(names()));
     let distinct: HashSet<_> = names().collect();

@@ -142,7 +142,7 @@ fn node_is_young_until_its_time_is_over() {
     fixture.cache.take_delta();
     fixture.wait(20);
     assert!(!is_young(fixture.publish()));
-    assert!(fixture.cache.take_delta().other, "held pods are decided again");
+    assert!(fixture.cache.take_delta().other, "gated pods are decided again");
     assert_eq!(fixture.cache.next_change(), None);
 }
 

@@ -1,4 +1,4 @@
-//! What becomes of held pods when it is seen where their data is.
+//! What becomes of gated pods when it is seen where their data is.
 
 use std::cell::OnceCell;
 
@@ -60,7 +60,7 @@ fn pod(cpu: &str) -> Value {
     })
 }
 
-fn held_pod() -> Value {
+fn gated_pod() -> Value {
     let mut pod = pod("1");
     pod["metadata"]["annotations"]["scheduling.example.io/reason"] = json!("held_site_away");
     pod["spec"]["schedulingGates"] = json!([{"name": "scheduling.example.io/awaiting-capacity"}]);
@@ -68,13 +68,13 @@ fn held_pod() -> Value {
 }
 
 #[test]
-fn after_a_start_a_held_pod_waits_for_the_lists_of_volumes_and_not_for_ever() {
+fn after_a_start_a_gated_pod_waits_for_the_lists_of_volumes_and_not_for_ever() {
     let mut engine = Engine::new(config(), Arc::default());
     let seen = [
         node("e1", "edge"),
         node("c1", "cloud"),
         Change::Namespace("shop".into(), true),
-        record(&held_pod()),
+        record(&gated_pod()),
     ];
     for change in seen.into_iter().chain(Kind::ALL.map(Change::ListEnded)) {
         engine.apply(&change, NOW);
@@ -167,9 +167,9 @@ fn pods_that_share_a_claim_without_a_volume_go_to_the_same_site() {
 }
 
 #[test]
-fn a_held_pod_is_planned_again_when_its_claim_is_another() {
+fn a_gated_pod_is_planned_again_when_its_claim_is_another() {
     let mut engine = Engine::new(config(), Arc::default());
-    let pod = held_pod();
+    let pod = gated_pod();
     let lists = Kind::ALL.map(Change::ListEnded).into_iter();
     let of_volumes = VolumeKind::ALL.map(|kind| VolumeChange::ListEnded(kind).into());
     let seen = [

@@ -1,4 +1,4 @@
-//! What Liqo says comes and goes while pods are held.
+//! What Liqo says comes and goes while pods are gated.
 
 use std::collections::BTreeMap;
 
@@ -41,10 +41,10 @@ fn node(name: &str, labels: Value, cpu: &str) -> Change {
 }
 
 /// A pod behind our gate that only `far` has room for.
-fn held() -> Change {
+fn gated() -> Change {
     let pod = json!({
         "metadata": {
-            "name": "held", "namespace": "shop", "uid": "held", "resourceVersion": "1",
+            "name": "gated", "namespace": "shop", "uid": "gated", "resourceVersion": "1",
             "creationTimestamp": NOW.wall.to_string(),
             "annotations": {"slo.example.io/class": "batch", "scheduling.example.io/timestamp": NOW.wall.to_string(),
                             "scheduling.example.io/reason": "held_no_capacity"},
@@ -98,7 +98,7 @@ fn gated_pod_waits_while_its_namespace_is_offloaded_nowhere() {
     let (mut engine, shared) = engine();
     let of = |strategy, phase| says(strategy, phase, RemoteCluster::default());
     engine.apply(&of(Strategy::Remote, OffloadingPhase::InProgress), NOW);
-    assert_eq!(steps(&mut engine, 0, &held()), Some(vec![PlanAction::Release]));
+    assert_eq!(steps(&mut engine, 0, &gated()), Some(vec![PlanAction::Release]));
     let nothing_new = of(Strategy::Remote, OffloadingPhase::InProgress);
     assert_eq!(steps(&mut engine, 1, &nothing_new), None);
     let failed = of(Strategy::Remote, OffloadingPhase::CreationLoopBackOff);

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::model::link::LinkState;
-use crate::model::pod_record::HeldPod;
+use crate::model::pod_record::GatedPod;
 use crate::placement::verdict::Reason;
 use crate::queue::PlanAction;
 use crate::wire::pod::Pod;
@@ -99,12 +99,16 @@ impl Cluster {
         (verdict.reason, verdict.site().map(|site| site.name().to_owned()))
     }
 
-    fn release(&self, held: &HeldPod, since: Moment) -> (Reason, Option<String>) {
+    fn release(&self, gated: &GatedPod, since: Moment) -> (Reason, Option<String>) {
         let read = OnceCell::new();
         let waited = self.now.moment.since(since);
-        let (verdict, _) =
-            self.shared
-                .release(&read, held, held.workload.clone().unwrap(), waited, self.context(1_000));
+        let (verdict, _) = self.shared.release(
+            &read,
+            gated,
+            gated.workload.clone().unwrap(),
+            waited,
+            self.context(1_000),
+        );
         (verdict.reason, verdict.site().map(|site| site.name().to_owned()))
     }
 }
@@ -136,15 +140,15 @@ fn pod(name: &str, class: &str, cpu: &str, spec: Value) -> Value {
 }
 
 #[test]
-fn a_held_pod_claims_a_node_after_60_s_and_is_released_at_the_limit_of_its_class() {
+fn a_gated_pod_claims_a_node_after_60_s_and_is_released_at_the_limit_of_its_class() {
     let mut cluster = Cluster::new();
     let full = pod("full", "batch", "800m", json!({"nodeName": "edge-0"}));
     cluster.sees(&record(&full));
     cluster.has_a_link(LinkState::Unreachable);
     let gates = json!({"schedulingGates": [{"name": "scheduling.example.io/awaiting-capacity"}]});
-    let mut held = pod("held", "batch", "500m", gates);
-    held["metadata"]["annotations"]["scheduling.example.io/reason"] = json!("held_no_capacity");
-    cluster.sees(&record(&held));
+    let mut gated = pod("gated", "batch", "500m", gates);
+    gated["metadata"]["annotations"]["scheduling.example.io/reason"] = json!("held_no_capacity");
+    cluster.sees(&record(&gated));
     cluster.engine.publish(cluster.now);
 
     let claims = |cluster: &Cluster| cluster.shared.snapshot().claims.iter().count();
@@ -301,10 +305,10 @@ fn a_time_that_changed_is_no_reason_to_plan() {
     let mut cluster = Cluster::new();
     cluster.sees(&record(&pod("full", "batch", "800m", json!({"nodeName": "edge-0"}))));
     let gates = json!({"schedulingGates": [{"name": "scheduling.example.io/awaiting-capacity"}]});
-    let mut held = pod("held", "batch", "500m", gates);
-    held["metadata"]["annotations"]["scheduling.example.io/reason"] = json!("held_no_capacity");
-    held["metadata"]["annotations"]["slo.example.io/latencyTargetMs"] = json!("1105");
-    cluster.sees(&record(&held));
+    let mut gated = pod("gated", "batch", "500m", gates);
+    gated["metadata"]["annotations"]["scheduling.example.io/reason"] = json!("held_no_capacity");
+    gated["metadata"]["annotations"]["slo.example.io/latencyTargetMs"] = json!("1105");
+    cluster.sees(&record(&gated));
     assert!(cluster.engine.publish(cluster.now).plan.is_some());
     cluster.pass(2, true);
     let rtt = |cluster: &mut Cluster, state: LinkState, millis: u64| {

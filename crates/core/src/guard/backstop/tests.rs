@@ -228,7 +228,7 @@ fn a_pod_is_left_where_it_is_no_worse_than_elsewhere() {
     );
     none(&nothing, with(stuck(), "/spec/schedulingGates", json!([{"name": "g"}])));
     none(&nothing, with(stuck(), "/status/nominatedNodeName", "e".into()));
-    // It was held and lost the gate, after refusals or by hand: so would the one in its place.
+    // It was gated and lost the gate, after refusals or by hand: so would the one in its place.
     none(
         &nothing,
         with(

@@ -7,8 +7,8 @@ mod capacity;
 mod choice;
 mod data;
 mod full;
+mod gating;
 mod headroom;
-mod holding;
 mod liqo;
 mod ours;
 mod profiles;
@@ -20,7 +20,7 @@ mod traits;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::config::Holding;
+use crate::config::Gating;
 use crate::model::site::SiteKind;
 use crate::placement::verdict::RefusalCode;
 use crate::testkit::{self, NOW};
@@ -29,13 +29,13 @@ use crate::wire::pod::Pod;
 
 /// Site and reason of a decision, or just the reason where the pod is not placed.
 fn outcome(fleet: &Value, pod: &Value) -> String {
-    outcome_with(fleet, pod, &unheld())
+    outcome_with(fleet, pod, &ungated())
 }
 
-/// The configuration by which a pod that could be held is placed instead.
-fn unheld() -> Config {
+/// The configuration by which a pod that could be gated is placed instead.
+fn ungated() -> Config {
     Config {
-        holding: Holding::never(),
+        gating: Gating::never(),
         ..Config::default()
     }
 }
@@ -48,7 +48,7 @@ fn outcome_with(fleet: &Value, pod: &Value, config: &Config) -> String {
 }
 
 fn warnings(fleet: &Value, pod: &Value) -> Vec<String> {
-    with_verdict(fleet, pod, &unheld(), |verdict| verdict.warnings.clone())
+    with_verdict(fleet, pod, &ungated(), |verdict| verdict.warnings.clone())
 }
 
 fn with_verdict<T>(fleet: &Value, pod: &Value, config: &Config, read: impl FnOnce(&Verdict<'_>) -> T) -> T {

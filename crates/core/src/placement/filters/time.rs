@@ -15,7 +15,7 @@ pub(super) fn deadline_missed(case: &Case<'_, '_>, found: &Assessment<'_>) -> Op
         .with("boundMs", deadline);
     match gated_for {
         Micros(0) => Some(refusal),
-        gated_for => Some(refusal.with("heldMs", gated_for)),
+        gated_for => Some(refusal.with("gatedMs", gated_for)),
     }
 }
 

@@ -36,19 +36,19 @@ fn reservation(id: u128, controller: Option<&str>) -> Reservation {
 fn a_release_ends_with_its_pod_or_by_another() {
     let mut ledger = Ledger::new(Micros::from_secs(3_600));
     let release = Reservation {
-        releases: Some("held".into()),
+        releases: Some("gated".into()),
         ..reservation(1, None)
     };
     assert!(ledger.reserve(release.clone(), NOW.moment, |_| true));
     ledger.forget_release("another");
-    assert_eq!((ledger.open(), ledger.releases("held")), (1, true));
-    ledger.forget_release("held");
-    assert_eq!((ledger.open(), ledger.releases("held"), ledger.freed()), (0, false, 1));
+    assert_eq!((ledger.open(), ledger.releases("gated")), (1, true));
+    ledger.forget_release("gated");
+    assert_eq!((ledger.open(), ledger.releases("gated"), ledger.freed()), (0, false, 1));
     assert_eq!(ledger.next_expiry(), None);
     // One that is confirmed is the pod's own.
     assert!(ledger.reserve(release, NOW.moment, |_| true));
     assert!(ledger.confirm(DecisionId(1), "shop", "edge", 7).is_some());
-    ledger.forget_release("held");
+    ledger.forget_release("gated");
     assert_eq!(ledger.charges(NodeId(7), 6, "shop").count(), 1);
 }
 
@@ -279,7 +279,7 @@ fn whose_pod_is_there_counts_for_all() {
     assert_eq!((found(&ledger), ledger.beyond_share()), ([600, 600], 0));
     // Nor is it a part of the share any more, and a release never is.
     let release = Reservation {
-        releases: Some("held".into()),
+        releases: Some("gated".into()),
         amount: cpu(700),
         ..reservation(2, None)
     };

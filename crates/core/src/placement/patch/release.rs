@@ -1,4 +1,4 @@
-//! What changes on a held pod: its release, and why it goes on waiting.
+//! What changes on a gated pod: its release, and why it goes on waiting.
 //!
 //! Such a patch speaks of one version of the pod: it begins by testing that it still is that one, so that whatever
 //! happened since is never overwritten.
@@ -33,7 +33,7 @@ fn without_gate(pod: &Pod<'_>, placement: Vec<PatchOperation>, keys: &Keys) -> O
     Some(operations)
 }
 
-/// Writes why a held pod goes on waiting. Its time begins again when it was only others that held it so far.
+/// Writes why a gated pod goes on waiting. Its time begins again when it was only others that gated it so far.
 pub fn update_reason(pod: &Pod<'_>, reason: Reason, config: &Config, stamp: &Stamp) -> Option<Vec<PatchOperation>> {
     let keys = &config.keys;
     let mut wanted: Wanted<'_> = vec![(&keys.reason, reason.as_str().into())];

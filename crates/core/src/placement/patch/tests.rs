@@ -137,12 +137,12 @@ fn a_placed_pod_has_its_label_beside_those_that_it_brought() {
     // Its controller may select by it: whoever changed it would have pods without end.
     assert_eq!(labels(json!({PLACED: "no"})), json!({PLACED: "no"}));
 
-    // A held pod has none until it is released.
-    let held = to_the_cloud(json!({}), json!({"schedulingGates": [{"name": "other"}]}));
-    let held = apply(&held, &operations(&fleet(), &held, &Config::default()));
+    // A gated pod has none until it is released.
+    let gated = to_the_cloud(json!({}), json!({"schedulingGates": [{"name": "other"}]}));
+    let gated = apply(&gated, &operations(&fleet(), &gated, &Config::default()));
     assert!(
-        held["spec"]["schedulingGates"].is_array() && held["metadata"]["labels"].is_null(),
-        "{held}"
+        gated["spec"]["schedulingGates"].is_array() && gated["metadata"]["labels"].is_null(),
+        "{gated}"
     );
 }
 
@@ -405,7 +405,7 @@ proptest! {
         let tolerations = |pod: &Value| pod["spec"]["tolerations"].as_array().cloned().unwrap_or_default();
         let class = |pod: &Value| pod["spec"]["runtimeClassName"].as_str().unwrap_or_default().to_owned();
         let (own, all) = (selector(&pod), selector(&patched));
-        // Those of traits are held to what it asks for elsewhere.
+        // Those of traits are gated to what it asks for elsewhere.
         let is_trait = |key: &str, value: &Value| key.starts_with("traits.edgeward.io/") && *value == "true";
         let gained = all.iter().filter(|(key, value)| !own.contains_key(*key) && !is_trait(key, value));
         let gained: Map<_, _> = gained.map(|(k, v)| (k.clone(), v.clone())).collect();
@@ -450,10 +450,10 @@ proptest! {
         prop_assert_eq!(patch(&again, &verdict, &config, &stamp()), vec![]);
 
         // And the second round of admission recognises it.
-        if verdict.reason.is_hold() {
+        if verdict.reason.is_gate() {
             let workload = again.workload("shop".into(), &config.keys);
             let second = decide(&workload, &Room::of(&snapshot), &config, NOW);
-            prop_assert!(second.reason.is_hold());
+            prop_assert!(second.reason.is_gate());
             prop_assert_eq!(patch(&again, &second, &config, &stamp()), vec![]);
         }
         if verdict.site().is_some() {

@@ -1,4 +1,4 @@
-//! Held pods that may run at some sites alone.
+//! Gated pods that may run at some sites alone.
 
 use std::cell::OnceCell;
 
@@ -27,8 +27,8 @@ fn labelled(mut fleet: Value) -> Snapshot {
     testkit::snapshot(&fleet)
 }
 
-/// Held pods, each with its demand; of some it comes from a policy.
-fn pods() -> impl Strategy<Value = Vec<(Held, usize, bool, bool)>> {
+/// Gated pods, each with its demand; of some it comes from a policy.
+fn pods() -> impl Strategy<Value = Vec<(Gated, usize, bool, bool)>> {
     let size = prop::sample::select(vec![100_i64, 500, 2_000, 9_000]);
     let pod = (
         size,
@@ -42,7 +42,7 @@ fn pods() -> impl Strategy<Value = Vec<(Held, usize, bool, bool)>> {
         let named = pods.into_iter().enumerate();
         let pods = named.map(|(i, (cpu, priority, seconds, demand, by_policy, is_fixed))| {
             (
-                held(&format!("p{i}"), cpu, priority, seconds),
+                gated(&format!("p{i}"), cpu, priority, seconds),
                 demand,
                 by_policy,
                 is_fixed,
@@ -52,7 +52,7 @@ fn pods() -> impl Strategy<Value = Vec<(Held, usize, bool, bool)>> {
     })
 }
 
-fn document((pod, demand, by_policy, is_fixed): &(Held, usize, bool, bool)) -> Value {
+fn document((pod, demand, by_policy, is_fixed): &(Gated, usize, bool, bool)) -> Value {
     let mut document = pod.document();
     let key = if *by_policy { "policySites" } else { "sites" };
     document["metadata"]["annotations"][format!("slo.example.io/{key}")] = json!(DEMANDS[*demand].0);
@@ -77,9 +77,9 @@ proptest! {
     ) {
         let mut config = Config { site_policy, ..Config::default() };
         if !holds {
-            config.holding.on_no_capacity = OnNoCapacity::Edge;
+            config.gating.on_no_capacity = OnNoCapacity::Edge;
         }
-        config.holding.limits = PerClass([Micros::from_secs(limit); 3]);
+        config.gating.limits = PerClass([Micros::from_secs(limit); 3]);
         let mut snapshot = labelled(fleet);
         let mut waitlist = Waitlist::default();
         pods.iter().for_each(|pod| waitlist.apply(read(&document(pod)), NOW));
@@ -100,7 +100,7 @@ proptest! {
                 let waited = NOW.moment.since(step.since);
                 let (read, workload) = (OnceCell::new(), step.pod.workload.clone().unwrap());
                 let (verdict, _) = shared.release(&read, &step.pod, workload, waited, context);
-                prop_assert!(matches!(verdict.action, Action::Place(_) | Action::Hold), "{:?}", verdict.action);
+                prop_assert!(matches!(verdict.action, Action::Place(_) | Action::Gate), "{:?}", verdict.action);
                 let site = verdict.site().map(|site| site.name());
                 prop_assert!(site.is_none_or(|site| allowed(&step.pod.uid).contains(&site)), "{site:?}");
             }
@@ -122,20 +122,20 @@ fn pods_of_one_controller_are_released_to_as_many_sites_as_there_are() {
     let shared = SharedState::new(Arc::new(testkit::snapshot(&fleet)), Micros::from_secs(3));
     let mut sites = vec![];
     for at in 0..6 {
-        let pod = (held(&format!("p{at}"), 100, 5, 1), 0, false, false);
+        let pod = (gated(&format!("p{at}"), 100, 5, 1), 0, false, false);
         let mut document = document(&pod);
         document["metadata"]["annotations"]
             .as_object_mut()
             .unwrap()
             .remove("slo.example.io/sites");
-        let held = read(&document);
+        let gated = read(&document);
         let context = DecisionContext {
             config: &config,
             id: DecisionId(at),
             now: NOW,
         };
-        let (read, workload) = (OnceCell::new(), held.workload.clone().unwrap());
-        let (verdict, _) = shared.release(&read, &held, workload, Micros::from_secs(1), context);
+        let (read, workload) = (OnceCell::new(), gated.workload.clone().unwrap());
+        let (verdict, _) = shared.release(&read, &gated, workload, Micros::from_secs(1), context);
         sites.push(verdict.site().unwrap().name().to_owned());
     }
     assert_eq!(sites, ["a", "b", "c", "a", "b", "c"]);

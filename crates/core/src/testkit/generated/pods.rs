@@ -225,7 +225,7 @@ pub(crate) fn huge_pod() -> BoxedStrategy<Value> {
     let lengths = (length(), length(), length(), length(), length());
     let kinds = (pod(), option::of(Just("n1")), any::<bool>(), any::<bool>());
     (kinds, counts, lengths)
-        .prop_map(|((pod, node, is_held, is_refused), counts, lengths)| {
+        .prop_map(|((pod, node, is_gated, is_refused), counts, lengths)| {
             let (selector, terms, values, tolerations, resources, gates, unknown, faults) = counts;
             let (controller, scheduler, id, reason, explain) = lengths;
             let text = |length: usize| "x".repeat(length);
@@ -237,7 +237,7 @@ pub(crate) fn huge_pod() -> BoxedStrategy<Value> {
             };
             let toleration = |i: usize| json!({"key": format!("taint-{i}"), "operator": "Exists", "effect": "NoSchedule"});
             let mut gates = some(gates, &|i| json!({"name": format!("example.com/gate-{i}")}));
-            if is_held {
+            if is_gated {
                 gates.push(json!({"name": "scheduling.example.io/awaiting-capacity"}));
             }
             let mut annotations = map(unknown, &|i| (format!("slo.example.io/unknown-{i}"), json!(text(i % 60))));

@@ -40,7 +40,7 @@ impl Pod<'_> {
         let explain = self.annotation(&keys.explain);
         let reason = short(&keys.reason)?;
         let id = match self.annotation(&keys.decision_id) {
-            None if reason.starts_with("held_") => of_hold(reason),
+            None if reason.starts_with("held_") => of_gate(reason),
             _ => DecisionId::parse(short(&keys.decision_id)?)?,
         };
         Some(Decided {
@@ -57,7 +57,7 @@ impl Pod<'_> {
 }
 
 /// In place of an id, of a hold for this reason; the same in every replica of a build.
-fn of_hold(reason: &str) -> DecisionId {
+fn of_gate(reason: &str) -> DecisionId {
     let mut hasher = DefaultHasher::new();
     reason.hash(&mut hasher);
     DecisionId(hasher.finish().into())

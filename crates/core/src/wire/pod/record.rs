@@ -8,7 +8,7 @@ use crate::excerpt::LONGEST_NAME;
 use crate::keys::Keys;
 use crate::model::decision_id::DecisionId;
 use crate::model::pod_record::{
-    DEFAULT_SCHEDULER, HeldPod, MAX_CONSTRAINTS, MAX_ELEMENTS, MAX_RESOURCES, Phase, Placement, PodRecord, StuckPod,
+    DEFAULT_SCHEDULER, GatedPod, MAX_CONSTRAINTS, MAX_ELEMENTS, MAX_RESOURCES, Phase, Placement, PodRecord, StuckPod,
 };
 use crate::model::remote_room::{Bound, POD_SLOT, Start};
 use crate::model::slo::Management;
@@ -54,15 +54,15 @@ impl<'a> Pod<'a> {
             return Ok(None);
         };
         record.undecided = record.decision.is_none() && !self.was_gate_removed(keys) && self.is_for_us(keys);
-        let is_held = self.is_held(keys);
-        if is_held || record.node.is_none() {
-            self.complete(&mut record, is_held, keys);
+        let is_gated = self.is_gated(keys);
+        if is_gated || record.node.is_none() {
+            self.complete(&mut record, is_gated, keys);
         }
         Ok(Some(record))
     }
 
     /// Completes the record of a pod that has no node or waits behind our gate.
-    fn complete(&self, record: &mut PodRecord, is_held: bool, keys: &Keys) {
+    fn complete(&self, record: &mut PodRecord, is_gated: bool, keys: &Keys) {
         let workload = self.workload(Cow::Borrowed(&*record.namespace), keys);
         let mut workload = workload.into_owned();
         let has_many_resources = workload.request.scalars.len() > MAX_RESOURCES;
@@ -89,8 +89,8 @@ impl<'a> Pod<'a> {
         }
         let placement = Arc::new(placement);
         record.placement = Some(Arc::clone(&placement));
-        if is_held {
-            record.held = Some(Arc::new(self.held(
+        if is_gated {
+            record.gated_pod = Some(Arc::new(self.gated(
                 record,
                 workload,
                 is_whole.then_some(&*placement),
@@ -102,7 +102,7 @@ impl<'a> Pod<'a> {
     }
 
     /// Whether it waits behind our gate.
-    fn is_held(&self, keys: &Keys) -> bool {
+    fn is_gated(&self, keys: &Keys) -> bool {
         let metadata = self.metadata.as_ref();
         self.gate(&keys.gate).is_some()
             && metadata.is_some_and(|metadata| {
@@ -112,18 +112,18 @@ impl<'a> Pod<'a> {
     }
 
     /// The pod as the waitlist keeps it: what it asks for only with its whole placement.
-    fn held(
+    fn gated(
         &self,
         record: &PodRecord,
         mut workload: Workload<'static>,
         whole: Option<&Placement>,
         keys: &Keys,
-    ) -> HeldPod {
+    ) -> GatedPod {
         let mut gates = DefaultHasher::new();
         workload.gates.hash(&mut gates);
         let has_other_gates = workload.has_other_gates(keys);
         workload.gates.retain(|gate| **gate == *keys.gate);
-        HeldPod {
+        GatedPod {
             uid: (&*record.uid).into(),
             namespace: record.namespace.clone(),
             name: record.name.clone(),
@@ -144,7 +144,7 @@ impl<'a> Pod<'a> {
     }
 
     /// The pod as the backstop keeps it, if kube-scheduler has found no node for it, and nothing keeps it from trying again. Not if
-    /// it was held and lost the gate undecided: so would the one in its place.
+    /// it was gated and lost the gate undecided: so would the one in its place.
     fn stuck(
         &self,
         record: &PodRecord,
@@ -173,7 +173,7 @@ impl<'a> Pod<'a> {
         Some(start(reason, LONGEST_WORD).into())
     }
 
-    /// Whether a pod that is behind our gate no more was held, and lost the gate without being decided.
+    /// Whether a pod that is behind our gate no more was gated, and lost the gate without being decided.
     fn was_gate_removed(&self, keys: &Keys) -> bool {
         let reason = self.annotation(&keys.reason);
         reason.is_some_and(|reason| reason.starts_with("held_")) && self.annotation(&keys.decision_id).is_none()
@@ -234,7 +234,7 @@ impl<'a> Pod<'a> {
                 .map(|id| start(id, LONGEST_WORD).into()),
             decided: self.decided(intent.as_ref(), keys).map(Box::new),
             placement: None,
-            held: None,
+            gated_pod: None,
             other_domain: self
                 .gates()
                 .find_map(|gate| keys.other_domain(gate))

@@ -1,5 +1,5 @@
 //! Pods as edgeward reads them. Their forms are made by the readers of the production code: once for each workload and
-//! placement, of which pods differ by name, times and node; anew for each held pod.
+//! placement, of which pods differ by name, times and node; anew for each gated pod.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -117,7 +117,7 @@ impl Records {
         let uid = uid(number);
         let (controller, kind) = controller(pod);
         if pod.phase == Phase::Gated {
-            return self.held(&uid, pod, &controller, kind);
+            return self.gated(&uid, pod, &controller, kind);
         }
         let key = (pod.workload, pod.site);
         if !self.forms.contains_key(&key) {
@@ -176,10 +176,10 @@ impl Records {
         self.read_record(&manifest)
     }
 
-    fn held(&self, uid: &str, pod: &Pod, controller: &str, kind: &str) -> PodRecord {
+    fn gated(&self, uid: &str, pod: &Pod, controller: &str, kind: &str) -> PodRecord {
         let mut manifest = self.manifest(pod, uid, controller, kind);
         manifest["spec"]["schedulingGates"] = json!([{"name": self.keys.gate}]);
-        let since = whole_second(clock(pod.held).wall);
+        let since = whole_second(clock(pod.gated).wall);
         manifest["metadata"]["annotations"][&self.keys.timestamp] = since.to_string().into();
         manifest["metadata"]["annotations"][&self.keys.reason] = pod.reason.into();
         self.read_record(&manifest)
@@ -303,15 +303,15 @@ mod tests {
     }
 
     #[test]
-    fn a_held_pod_is_kept_by_the_waitlist() {
+    fn a_gated_pod_is_kept_by_the_waitlist() {
         let mut records = Records::new(&scenario(), None);
         let mut pod = Pod::new(0, Work::Task(0), Micros(0));
-        (pod.phase, pod.reason, pod.held) = (Phase::Gated, "held_no_capacity", Micros::from_secs(9));
+        (pod.phase, pod.reason, pod.gated) = (Phase::Gated, "held_no_capacity", Micros::from_secs(9));
         let record = records.record(5, &pod, None, None, Micros::from_secs(9));
-        let held = record.held.unwrap();
+        let gated = record.gated_pod.unwrap();
         assert!(record.gated && record.decision.is_none());
-        assert_eq!((&*held.uid, &*held.resource_version), (&*uid(5), "1"));
-        assert_eq!(held.stated, Some(clock(pod.held).wall));
-        assert_eq!(held.reason.as_deref(), Some("held_no_capacity"));
+        assert_eq!((&*gated.uid, &*gated.resource_version), (&*uid(5), "1"));
+        assert_eq!(gated.stated, Some(clock(pod.gated).wall));
+        assert_eq!(gated.reason.as_deref(), Some("held_no_capacity"));
     }
 }

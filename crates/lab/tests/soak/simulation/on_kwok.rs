@@ -255,7 +255,7 @@ fn measured(
         let number = namespaces.iter().position(|namespace| *namespace == pod.namespace);
         let workload = &scenario.workloads[number.context("a namespace of the load")?];
         let slo = workload.slo.context("a managed pod")?;
-        outcome.held += u64::from(pod.held);
+        outcome.gated += u64::from(pod.gated);
         let Some((at, node)) = &pod.bound else { continue };
         // As the simulation counts them: those that got a node all the same.
         outcome.unschedulable += u64::from(pod.unschedulable);

@@ -34,7 +34,7 @@ pub(super) struct Seen {
     pub(super) namespace: String,
     pub(super) task: Option<usize>,
     pub(super) created: Micros,
-    pub(super) held: bool,
+    pub(super) gated: bool,
     pub(super) unschedulable: bool,
     /// When it had a node, and which.
     pub(super) bound: Option<(Micros, String)>,
@@ -99,13 +99,13 @@ fn see(all: &mut HashMap<String, Seen>, pod: &Value, at: Micros) -> Option<()> {
         namespace: namespace.to_owned(),
         task: task.parse().ok(),
         created: at,
-        held: false,
+        gated: false,
         unschedulable: false,
         bound: None,
         running: None,
         done: None,
     });
-    seen.held |= is_gated(pod);
+    seen.gated |= is_gated(pod);
     seen.unschedulable |= is_unschedulable(pod);
     if let (None, Some(node)) = (&seen.bound, pod["spec"]["nodeName"].as_str()) {
         seen.bound = Some((at, node.to_owned()));

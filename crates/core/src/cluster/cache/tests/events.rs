@@ -294,7 +294,7 @@ impl Fixture {
                 }
             }
             let is_refused = unbound.is_refused();
-            let could_be_held = |entry: &NodeEntry| {
+            let could_be_gated = |entry: &NodeEntry| {
                 let cpu = pod.request.cpu.0;
                 entry.known
                     && unbound.site.is_some()
@@ -302,7 +302,7 @@ impl Fixture {
                     && cpu <= entry.node.allocatable.cpu.0
             };
             let waits = is_refused && fitting.is_empty() && pod.slo.is_some();
-            waiting += u64::from(waits && cache.nodes.values().any(could_be_held));
+            waiting += u64::from(waits && cache.nodes.values().any(could_be_gated));
             let closes = is_refused && !fitting.is_empty() && unbound.site.is_some();
             closing += u64::from(closes && pod.controller.is_some());
         }

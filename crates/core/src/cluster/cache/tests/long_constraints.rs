@@ -123,7 +123,7 @@ fn a_resource_that_no_node_has_says_nothing_of_the_room_behind_a_node() {
 }
 
 #[test]
-fn of_a_held_or_stuck_pod_with_long_constraints_no_workload_is_kept() {
+fn of_a_gated_or_stuck_pod_with_long_constraints_no_workload_is_kept() {
     let read = |values: usize, gates: Value| {
         let mut pod = with(pod("1", 500), "/spec/affinity", affinity(values));
         pod["metadata"]["resourceVersion"] = "7".into();
@@ -132,9 +132,9 @@ fn of_a_held_or_stuck_pod_with_long_constraints_no_workload_is_kept() {
         read_record(&text, &Keys::new("example.io"), &names()).unwrap().unwrap()
     };
     let gates = json!([{"name": "scheduling.example.io/awaiting-capacity"}, {"name": "example.com/other"}]);
-    let held = |values| read(values, gates.clone()).held.unwrap();
-    assert!(held(500).workload.is_none() && held(500).has_other_gates);
-    let workload = held(20).workload.clone().unwrap();
+    let gated = |values| read(values, gates.clone()).gated_pod.unwrap();
+    assert!(gated(500).workload.is_none() && gated(500).has_other_gates);
+    let workload = gated(20).workload.clone().unwrap();
     assert_eq!(
         (
             workload.constraints.affinity.map(|terms| terms.len()),

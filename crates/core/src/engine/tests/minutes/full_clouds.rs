@@ -138,7 +138,7 @@ fn a_burst_goes_on_to_the_far_cloud_with_the_first_word_of_the_near_one() {
 }
 
 #[test]
-fn held_pods_go_60_s_after_the_last_witness() {
+fn gated_pods_go_60_s_after_the_last_witness() {
     let config = Arc::<Config>::default();
     let mut cluster = Cluster::of(
         config,
@@ -169,9 +169,9 @@ fn held_pods_go_60_s_after_the_last_witness() {
     cluster.sees(&record(&witness));
     let gates = json!({"schedulingGates": [{"name": "scheduling.example.io/awaiting-capacity"}]});
     for name in ["a", "b", "c"] {
-        let mut held = pod(name, "batch", "500m", gates.clone());
-        held["metadata"]["annotations"]["scheduling.example.io/reason"] = json!("held_no_capacity");
-        cluster.sees(&record(&held));
+        let mut gated = pod(name, "batch", "500m", gates.clone());
+        gated["metadata"]["annotations"]["scheduling.example.io/reason"] = json!("held_no_capacity");
+        cluster.sees(&record(&gated));
     }
     let step = |cluster: &mut Cluster, seconds: u64| -> Vec<_> {
         let mut steps = vec![];

@@ -66,15 +66,15 @@ fn aways() -> [(Value, RefusalCode); 7] {
     ]
 }
 
-/// What becomes of the pod when it arrives, and when it has been held past its limit; and what is said.
+/// What becomes of the pod when it arrives, and when it has been gated past its limit; and what is said.
 pub(super) fn fates(fleet: &Value, pod: &Value, config: &Config) -> [String; 2] {
-    [None, Some(Micros::from_secs(31))].map(|held| {
+    [None, Some(Micros::from_secs(31))].map(|gated| {
         let snapshot = testkit::snapshot(fleet);
         let text = pod.to_string();
         let pod = Pod::from_json(&text).unwrap();
         let mut workload = pod.workload("shop".into(), &config.keys);
-        if held.is_some() {
-            workload.held = held;
+        if gated.is_some() {
+            workload.gated_for = gated;
             workload.gates = vec!["scheduling.example.io/awaiting-capacity".into()];
         }
         let verdict = decide(&workload, &Room::of(&snapshot), config, NOW);
@@ -158,7 +158,7 @@ fn several_clouds_that_are_away_gate_the_pod_without_a_limit() {
     assert_eq!(fates(&two, &gpu(), &config), ["held_site_away"; 2]);
     // A pod that may not be gated goes to the first by ETA.
     assert_eq!(
-        fates(&two, &gpu(), &unheld()),
+        fates(&two, &gpu(), &ungated()),
         ["near: cloud_best_effort", "near: released_timeout"]
     );
     // One is back and full: the pod waits for its room until the limit.

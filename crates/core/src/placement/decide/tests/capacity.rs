@@ -78,7 +78,7 @@ pub(super) fn with_reserved<T>(
         assert!(ledger.reserve(reservation, NOW.moment, |_| true));
     }
     let snapshot = testkit::snapshot(fleet);
-    let config = unheld();
+    let config = ungated();
     let text = pod.to_string();
     let pod = Pod::from_json(&text).unwrap();
     let room = Room::new(&snapshot, &ledger, QueueKey::LAST, "shop");

@@ -194,7 +194,7 @@ fn why_the_edge_in_order_of_the_contract() {
 
     let disabled = Config {
         enable_offload: false,
-        ..unheld()
+        ..ungated()
     };
     assert_eq!(outcome_with(&full, &web, &disabled), "edge: edge_offload_not_allowed");
     // The best of several clouds names the reason.

@@ -218,7 +218,7 @@ fn watches_that_are_behind_say_where_volumes_are_and_not_where_to_make_them() {
     let volumes = snapshot.volumes.as_mut().map(std::sync::Arc::make_mut);
     volumes.unwrap().is_stale = true;
     let config = Config::default();
-    for (claim, arriving, held) in [
+    for (claim, arriving, gated) in [
         ("there", Reason::CloudPinnedByPod, Reason::CloudPinnedByPod),
         ("new-far", Reason::EdgeNotOffloadable, Reason::CloudEdgeNoCapacity),
     ] {
@@ -227,20 +227,20 @@ fn watches_that_are_behind_say_where_volumes_are_and_not_where_to_make_them() {
         let mut workload = pod.workload("shop".into(), &config.keys);
         let room = Room::of(&snapshot);
         assert_eq!(decide(&workload, &room, &config, NOW).reason, arriving, "{claim}");
-        workload.held = Some(Micros(0));
-        assert_eq!(decide(&workload, &room, &config, NOW).reason, held, "{claim}");
+        workload.gated_for = Some(Micros(0));
+        assert_eq!(decide(&workload, &room, &config, NOW).reason, gated, "{claim}");
     }
 }
 
 #[test]
-fn a_held_pod_waits_until_it_is_known_where_its_data_is() {
+fn a_gated_pod_waits_until_it_is_known_where_its_data_is() {
     let mut snapshot = testkit::snapshot(&fleet());
     let volumes = snapshot.volumes.take();
     let config = Config::default();
     let text = with_claims(&["there"]).to_string();
     let pod = Pod::from_json(&text).unwrap();
     let mut workload = pod.workload("shop".into(), &config.keys);
-    workload.held = Some(Micros::from_secs(3_600));
+    workload.gated_for = Some(Micros::from_secs(3_600));
     for (is_awaited, reason) in [(true, Reason::HeldSiteAway), (false, Reason::EdgeNotOffloadable)] {
         snapshot.awaits_volumes = is_awaited;
         assert_eq!(decide(&workload, &Room::of(&snapshot), &config, NOW).reason, reason);
@@ -285,7 +285,7 @@ fn data_that_is_away_is_waited_for_and_nothing_else_will_do() {
     assert_eq!(fates(&fleet(), &pod, &config), ["cloud: cloud_pinned_by_pod"; 2]);
     // A pod that may not be gated is left to kube-scheduler where no node with its data is known.
     let mut impatient = Config::default();
-    impatient.holding.on_no_capacity = OnNoCapacity::Edge;
+    impatient.gating.on_no_capacity = OnNoCapacity::Edge;
     assert_eq!(fates(&lost, &pod, &impatient)[0], "cloud: cloud_pinned_by_pod");
     assert_eq!(fates(&gone, &pod, &impatient)[0], "passthrough_no_site_matches");
 }
@@ -426,7 +426,7 @@ proptest! {
         fleet in testkit::fleet(),
         pod in testkit::pod(),
         (data, asked) in data(),
-        held in prop::option::of(0_u64..600),
+        gated in prop::option::of(0_u64..600),
     ) {
         let mut fleet = fleet;
         fleet.as_object_mut().unwrap().extend(data.as_object().unwrap().clone());
@@ -438,7 +438,7 @@ proptest! {
         let text = pod.to_string();
         let pod = Pod::from_json(&text).unwrap();
         let mut workload = pod.workload("shop".into(), &config.keys);
-        workload.held = held.map(Micros::from_secs);
+        workload.gated_for = gated.map(Micros::from_secs);
         let verdict = decide(&workload, &Room::of(&snapshot), &config, NOW);
         let known = snapshot.volumes.as_deref().unwrap();
         if let Some(site) = verdict.site() {

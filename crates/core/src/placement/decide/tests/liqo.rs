@@ -32,13 +32,13 @@ fn offloaded(fleet: Value, strategy: Offload, phase: OffloadingPhase, clusters: 
     with(fleet, "/liqo", json!({"namespaces": {"shop": shop}}))
 }
 
-fn held() -> Config {
+fn gated() -> Config {
     Config::default()
 }
 
 /// The phase by which each cloud is refused.
 fn phases(fleet: &Value) -> Vec<Option<String>> {
-    with_verdict(fleet, &pod(json!({})), &unheld(), |verdict| {
+    with_verdict(fleet, &pod(json!({})), &ungated(), |verdict| {
         let clouds = verdict.sites.iter().skip(1);
         let phase = |site: &Assessment<'_>| {
             let mut refusals = site.refusals.iter();
@@ -136,8 +136,8 @@ fn a_pod_waits_for_a_namespace_that_is_being_offloaded_and_for_no_other() {
         let fleet = offloaded(clusters(4000), Offload::Local, phase, json!({}));
         outcome_with(&fleet, &pod(json!({})), config)
     };
-    assert_eq!(of(InProgress, &held()), "held_no_capacity");
-    assert_eq!(of(NoClusterSelected, &held()), "edge: edge_not_offloadable");
+    assert_eq!(of(InProgress, &gated()), "held_no_capacity");
+    assert_eq!(of(NoClusterSelected, &gated()), "edge: edge_not_offloadable");
     // One that only a cloud could hold is kept for it, and never sent where it could not run.
     let large = with(pod(json!({})), "/spec/containers/0/resources/requests/cpu", json!("8"));
     let of = |phase, config: &Config| {
@@ -147,10 +147,10 @@ fn a_pod_waits_for_a_namespace_that_is_being_offloaded_and_for_no_other() {
             with_verdict(&fleet, &large, config, |verdict| verdict.warnings.clone()),
         )
     };
-    let (outcome, warnings) = of(InProgress, &held());
+    let (outcome, warnings) = of(InProgress, &gated());
     assert_eq!(outcome, "held_site_away");
     assert!(warnings[0].contains("far (offloading_in_progress)"));
-    assert_eq!(of(NoClusterSelected, &held()).0, "edge: edge_too_large");
+    assert_eq!(of(NoClusterSelected, &gated()).0, "edge: edge_too_large");
 }
 
 #[test]
@@ -172,17 +172,17 @@ fn under_strategy_remote_the_edge_is_no_candidate() {
     assert_eq!(outcome(&by_hand, &pod(json!({}))), "far: cloud_pinned_by_pod");
 
     let soon = remote(clusters(0), InProgress, json!({}));
-    assert_eq!(outcome_with(&soon, &pod(json!({})), &held()), "held_site_away");
+    assert_eq!(outcome_with(&soon, &pod(json!({})), &gated()), "held_site_away");
     let never = remote(clusters(0), NoClusterSelected, json!({}));
     assert_eq!(
-        outcome_with(&never, &pod(json!({})), &held()),
+        outcome_with(&never, &pod(json!({})), &gated()),
         "passthrough_no_site_matches"
     );
     assert!(warnings(&never, &pod(json!({})))[0].contains("near (namespace_not_offloaded)"));
     // Liqo's webhook leaves them alone by then.
     let ending = remote(clusters(0), OffloadingPhase::Terminating, far());
     assert_eq!(outcome(&ending, &pod(json!({}))), "edge: edge_no_slo_target");
-    let edge = with_verdict(&room, &pod(json!({})), &unheld(), |verdict| {
+    let edge = with_verdict(&room, &pod(json!({})), &ungated(), |verdict| {
         verdict.sites[0].refusals.clone()
     });
     assert_eq!(
@@ -205,7 +205,7 @@ fn a_pod_that_may_not_leave_the_edge_is_at_fault_where_it_must() {
     assert_eq!(warnings(&room, &stays)[0], fault);
     let strict = Config {
         invalid_slo: InvalidSlo::Deny,
-        ..unheld()
+        ..ungated()
     };
     let denied = with_verdict(&room, &stays, &strict, |verdict| {
         (
@@ -249,9 +249,9 @@ proptest::proptest! {
         fleet["liqo"]["known"] = json!(known);
         let snapshot = testkit::snapshot(&fleet);
         let config = Config {
-            holding: Holding {
+            gating: Gating {
                 on_no_capacity: if holds { OnNoCapacity::Hold } else { OnNoCapacity::Edge },
-                ..Holding::default()
+                ..Gating::default()
             },
             ..Config::default()
         };
@@ -260,7 +260,7 @@ proptest::proptest! {
         let text = document.to_string();
         let pod = Pod::from_json(&text).unwrap();
         let workload = pod.workload("shop".into(), &config.keys);
-        let workload = Workload { held: waited.map(Micros::from_secs), ..workload };
+        let workload = Workload { gated_for: waited.map(Micros::from_secs), ..workload };
         let verdict = decide(&workload, &Room::of(&snapshot), &config, NOW);
         if let Some(site) = verdict.site() {
             let phase = snapshot.offloading("shop", site);
@@ -288,7 +288,7 @@ fn a_site_of_all_virtual_nodes_is_none_that_a_pod_can_ask_for() {
     assert_eq!(outcome(&left, &pod(json!({}))), "near: cloud_edge_no_capacity");
     for sites in ["near", "region=eu"] {
         assert_eq!(
-            outcome_with(&left, &pod(json!({"sites": sites})), &held()),
+            outcome_with(&left, &pod(json!({"sites": sites})), &gated()),
             "held_site_away"
         );
     }
@@ -305,11 +305,11 @@ fn at_its_limit_a_pod_goes_to_none_of_its_sites_where_its_namespace_is_not() {
     let pod = pod(json!({"sites": "far"}));
     let text = pod.to_string();
     let pod = Pod::from_json(&text).unwrap();
-    let config = held();
+    let config = gated();
     let mut workload = pod.workload("shop".into(), &config.keys);
-    workload.held = Some(Micros::from_secs(600));
+    workload.gated_for = Some(Micros::from_secs(600));
     workload.gates = vec![(*config.keys.gate).into()];
     let snapshot = testkit::snapshot(&nowhere);
     let verdict = decide(&workload, &Room::of(&snapshot), &config, NOW);
-    assert!(matches!(verdict.action, Action::Hold), "{:?}", verdict.reason);
+    assert!(matches!(verdict.action, Action::Gate), "{:?}", verdict.reason);
 }

@@ -162,7 +162,7 @@ proptest! {
             return Ok(());
         }
         prop_assert!(with.0.as_ref().is_some_and(|site| with.3.contains(site)), "{:?} and not {:?}", with, without);
-        // Nothing that was held for want of room or sent away without it is sent elsewhere by a score.
+        // Nothing that was gated for want of room or sent away without it is sent elsewhere by a score.
         prop_assert!(
             without.0.as_ref().is_none_or(|site| without.3.contains(site)) || without.2 == Reason::HeldNoCapacity,
             "{:?} and not {:?}", with, without

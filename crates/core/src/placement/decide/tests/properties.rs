@@ -185,7 +185,7 @@ fn labelled(mut fleet: Value) -> Value {
 
 /// What is configured that may decide about a pod with sites.
 fn configs() -> impl Strategy<Value = Config> {
-    use crate::config::{Holding, InvalidSlo, OnNoCapacity, SitePolicy};
+    use crate::config::{Gating, InvalidSlo, OnNoCapacity, SitePolicy};
     let flags = (
         any::<bool>(),
         any::<bool>(),
@@ -195,14 +195,14 @@ fn configs() -> impl Strategy<Value = Config> {
     );
     (flags, prop::sample::select(SitePolicy::ALL.to_vec()), 0_u32..11).prop_map(
         |((holds, can_release, is_denied, has_limits, enable_offload), site_policy, headroom)| Config {
-            holding: Holding {
+            gating: Gating {
                 on_no_capacity: if holds { OnNoCapacity::Hold } else { OnNoCapacity::Edge },
                 can_release,
                 limits: match has_limits {
-                    true => Holding::default().limits,
+                    true => Gating::default().limits,
                     false => crate::model::slo::PerClass::default(),
                 },
-                ..Holding::default()
+                ..Gating::default()
             },
             invalid_slo: if is_denied { InvalidSlo::Deny } else { InvalidSlo::Warn },
             headroom_below: crate::config::PodPriority(headroom as i32 - 5),
@@ -239,7 +239,7 @@ proptest! {
         own in demands(),
         policy in prop::option::weighted(0.3, demands()),
         config in configs(),
-        held in prop::option::of(0_u64..700),
+        gated in prop::option::of(0_u64..700),
     ) {
         use crate::placement::verdict::Reason;
         let is_allowed = |site: &str| own.1(site) && policy.is_none_or(|(_, allows)| allows(site));
@@ -248,24 +248,24 @@ proptest! {
         let text = with_sites(pod, Some(own.0), policy.map(|(text, _)| text)).to_string();
         let pod = Pod::from_json(&text).unwrap();
         let mut workload = pod.workload("shop".into(), &config.keys);
-        workload.held = held.map(Micros::from_secs);
-        if held.is_some() {
+        workload.gated_for = gated.map(Micros::from_secs);
+        if gated.is_some() {
             workload.gates = vec![(*config.keys.gate).into()];
         }
         let verdict = decide(&workload, &Room::of(&snapshot), &config, NOW);
         let reason = verdict.reason;
         match verdict.action {
             Action::Place(site) => prop_assert!(is_allowed(site.name()), "{} {reason:?}", site.name()),
-            Action::Hold => prop_assert!(reason.is_hold()),
+            Action::Gate => prop_assert!(reason.is_gate()),
             Action::PassThrough if reason == Reason::Reinvocation => {
                 let site = workload.placement.as_ref().map(|placement| placement.site.to_string());
                 prop_assert!(site.is_some_and(|site| is_allowed(&site)));
             }
             // Whatever it says of sites, it is nobody's to place, or nobody may.
             Action::PassThrough => prop_assert!(matches!(reason, Reason::NodeName | Reason::OptedOut), "{reason:?}"),
-            Action::Deny => prop_assert!(held.is_none() && !verdict.faults.is_empty()),
+            Action::Deny => prop_assert!(gated.is_none() && !verdict.faults.is_empty()),
         }
-        if is_unreadable && held.is_none() {
+        if is_unreadable && gated.is_none() {
             prop_assert!(matches!(verdict.action, Action::Deny | Action::PassThrough), "{reason:?}");
         }
     }

@@ -40,7 +40,7 @@ fn pod_for(sites: &str) -> Value {
     pod(json!({"deadlineMs": "600", "sites": sites}))
 }
 
-/// What becomes of the pod when it arrives, and when it has been held past its limit.
+/// What becomes of the pod when it arrives, and when it has been gated past its limit.
 fn fates(fleet: &Value, pod: &Value) -> [String; 2] {
     away::fates(fleet, pod, &Config::default())
 }
@@ -65,11 +65,11 @@ fn sites_filter_the_edge_too() {
 }
 
 #[test]
-fn what_its_sites_do_not_take_now_is_held_for_them_and_placed_there_at_its_limit() {
+fn what_its_sites_do_not_take_now_is_gated_for_them_and_placed_there_at_its_limit() {
     let never = Config {
-        holding: Holding {
+        gating: Gating {
             on_no_capacity: OnNoCapacity::Edge,
-            ..Holding::default()
+            ..Gating::default()
         },
         ..Config::default()
     };
@@ -95,8 +95,8 @@ fn what_its_sites_do_not_take_now_is_held_for_them_and_placed_there_at_its_limit
 }
 
 #[test]
-fn a_pod_with_nowhere_to_go_is_held_on_and_told_why() {
-    let held = ["held_site_away"; 2];
+fn a_pod_with_nowhere_to_go_is_gated_on_and_told_why() {
+    let gated = ["held_site_away"; 2];
     let gpu_far = with(pod_for("far"), "/spec/nodeSelector", json!({"disk": "ssd"}));
     let pinned = with(pod_for("far"), "/spec/nodeSelector", json!({"c": "near"}));
     for (pod, why) in [
@@ -108,7 +108,7 @@ fn a_pod_with_nowhere_to_go_is_held_on_and_told_why() {
         (gpu_far, "far (no_matching_node)"),
         (pinned, "far (no_matching_node)"),
     ] {
-        assert_eq!(fates(&fleet(), &pod), held, "{why}");
+        assert_eq!(fates(&fleet(), &pod), gated, "{why}");
         let said = said(&fleet(), &pod);
         assert!(said[0].starts_with("gated until a site can run it: "), "{said:?}");
         assert!(said[0].contains(why), "{said:?} {why}");
@@ -117,7 +117,7 @@ fn a_pod_with_nowhere_to_go_is_held_on_and_told_why() {
     assert_eq!(fates(&empty, &pod_for("far")), ["far: cloud_pinned_by_pod"; 2]);
     // What is wrong with its SLO keeps it at the edge, and its sites from there.
     let faulty = pod(json!({"sites": "far", "deadlineMs": "soon"}));
-    assert_eq!(fates(&fleet(), &faulty), held);
+    assert_eq!(fates(&fleet(), &faulty), gated);
 }
 
 #[test]

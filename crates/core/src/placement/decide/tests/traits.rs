@@ -74,7 +74,7 @@ fn a_pod_goes_where_its_traits_are() {
 }
 
 #[test]
-fn what_no_site_has_is_held_and_then_waits_at_the_edge_for_a_node_that_has_it() {
+fn what_no_site_has_is_gated_and_then_waits_at_the_edge_for_a_node_that_has_it() {
     let fleet = fleet(&[]);
     assert_eq!(
         fates(&fleet, &asking("Secure, Green?")),
@@ -96,9 +96,9 @@ fn what_no_site_has_is_held_and_then_waits_at_the_edge_for_a_node_that_has_it() 
         }
     });
     let edge = Config {
-        holding: Holding {
+        gating: Gating {
             on_no_capacity: OnNoCapacity::Edge,
-            ..Holding::default()
+            ..Gating::default()
         },
         ..Config::default()
     };
@@ -173,13 +173,13 @@ proptest! {
     /// Whatever else there is, no pod is placed on a site without its traits but on the edge where none has them, and then its selector
     /// asks for them.
     #[test]
-    fn a_placement_is_never_on_a_node_without_its_traits(fleet in testkit::fleet(), pod in testkit::pod(), held in any::<bool>()) {
+    fn a_placement_is_never_on_a_node_without_its_traits(fleet in testkit::fleet(), pod in testkit::pod(), gated in any::<bool>()) {
         let config = Config::default();
         let snapshot = testkit::snapshot(&fleet);
         let text = pod.to_string();
         let pod = Pod::from_json(&text).unwrap();
         let mut workload = pod.workload("shop".into(), &config.keys);
-        workload.held = held.then_some(Micros::from_secs(400));
+        workload.gated_for = gated.then_some(Micros::from_secs(400));
         let verdict = decide(&workload, &Room::of(&snapshot), &config, NOW);
         let (Some(site), Some(traits)) = (verdict.site(), workload.traits()) else { return Ok(()) };
         let is_selected = |label: &str| verdict.trait_labels.iter().any(|added| **added == *label);

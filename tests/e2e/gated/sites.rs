@@ -9,7 +9,7 @@ use edgeward_harness::nodes::Nodes;
 use edgeward_harness::wait::{BOUND, eventually};
 use serde_json::{Value, json};
 
-use super::{fill, goes, is_held, pod};
+use super::{fill, goes, is_gated_for, pod};
 use crate::leader::events;
 
 const SITES: &str = "slo.example.io/sites";
@@ -66,12 +66,12 @@ impl Drop for StrictSites {
 }
 
 /// Pods that may run in one region alone never leave it: not where the other has room, not past their limit, and not while
-/// edgeward is down. One for a region that there is not is held, and an Event says why.
+/// edgeward is down. One for a region that there is not is gated, and an Event says why.
 pub(crate) fn never_left(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = Nodes::new(fixture)?;
     nodes.edge_node("edge-0", "1")?;
     nodes.cloud_node("cloud-0")?;
-    let mut config = nodes.holding(&json!({"latency": "2s", "throughput": "2s", "batch": "5s"}));
+    let mut config = nodes.gating(&json!({"latency": "2s", "throughput": "2s", "batch": "5s"}));
     for (site, region) in ["eu", "us"].into_iter().enumerate() {
         config["sites"][site]["labels"] = json!({"region": region});
     }
@@ -86,9 +86,9 @@ pub(crate) fn never_left(fixture: &Fixture<'_>) -> Result<()> {
     fixture
         .kubectl
         .create(&of_sites(fixture, "martian", "region in (mars)"))?;
-    is_held(fixture, "martian", "held_site_away")?;
-    let event = eventually("that it is held is told", BOUND, || {
-        events::one(fixture, "martian", "Held")
+    is_gated_for(fixture, "martian", "held_site_away")?;
+    let event = eventually("that it is gated is told", BOUND, || {
+        events::one(fixture, "martian", "Gated")
     })?;
     let note = event["note"].as_str().unwrap_or_default();
     ensure!(note.contains("not_in_sites"), "{note}");
@@ -146,9 +146,9 @@ pub(crate) fn never_left(fixture: &Fixture<'_>) -> Result<()> {
         json!({fixture.key("scheduling.example.io/managed"): "false"}),
     ))?;
     dry_run(&with("labels", json!({"liqo.io/managed-by": "shadowpod"})))?;
-    let mut held = arriving.clone();
-    held["spec"]["schedulingGates"] = json!([{"name": fixture.key("scheduling.example.io/awaiting-capacity")}]);
-    dry_run(&held)?;
+    let mut gated = arriving.clone();
+    gated["spec"]["schedulingGates"] = json!([{"name": fixture.key("scheduling.example.io/awaiting-capacity")}]);
+    dry_run(&gated)?;
 
     let delete = ["delete", "pod", "european", "--grace-period=0", "--force"];
     fixture.kubectl.run(&delete, "")?;

@@ -7,7 +7,7 @@ use edgeward_harness::nodes::{Nodes, for_long};
 use edgeward_harness::wait::{BOUND, eventually};
 use serde_json::{Value, json};
 
-use crate::held::{fill, goes, is_held, pod};
+use crate::gated::{fill, goes, is_gated_for, pod};
 use crate::leader::events;
 
 /// A policy of the cluster forbids that gates are removed. The refusal is counted, and told on the pod in the API server's words;
@@ -18,11 +18,11 @@ pub(crate) fn may_not_be_removed(fixture: &Fixture<'_>) -> Result<()> {
     nodes.edge_node("edge-0", "1")?;
     nodes.cloud_node("cloud-0")?;
     nodes.wan.close();
-    let edgeward = fixture.live_edgeward(&nodes.holding(&for_long()))?;
+    let edgeward = fixture.live_edgeward(&nodes.gating(&for_long()))?;
     let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
     fill(fixture, &nodes)?;
     fixture.kubectl.create(&pod(fixture, "waiting", 500, 5))?;
-    is_held(fixture, "waiting", "held_no_capacity")?;
+    is_gated_for(fixture, "waiting", "held_no_capacity")?;
 
     let policy = Policy::forbid(fixture, WORDS)?;
     let remove = json!([{"op": "remove", "path": "/spec/schedulingGates"}]).to_string();
@@ -48,7 +48,7 @@ pub(crate) fn may_not_be_removed(fixture: &Fixture<'_>) -> Result<()> {
     ensure!(event["type"] == "Warning" && note.contains(WORDS), "{event:#}");
     let refused = [("reason", "cloud_edge_no_capacity"), ("result", "refused")];
     eventually("it is tried again", BOUND, || {
-        let count = edgeward.count("edgeward_held_pod_changes_total", &refused)?;
+        let count = edgeward.count("edgeward_gated_pod_changes_total", &refused)?;
         ensure!(count >= 2, "{count}");
         Ok(())
     })?;
@@ -66,7 +66,7 @@ pub(crate) fn placement_is_refused(fixture: &Fixture<'_>) -> Result<()> {
     nodes.edge_node("edge-0", "1")?;
     nodes.cloud_node("cloud-0")?;
     nodes.wan.close();
-    let edgeward = fixture.live_edgeward(&nodes.holding(&json!({"batch": "20s"})))?;
+    let edgeward = fixture.live_edgeward(&nodes.gating(&json!({"batch": "20s"})))?;
     let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
     fill(fixture, &nodes)?;
     let _policy = Policy::forbid_fewer_or_more(fixture, "tolerations", "<=", WORDS)?;
@@ -79,7 +79,7 @@ pub(crate) fn placement_is_refused(fixture: &Fixture<'_>) -> Result<()> {
         Ok(())
     })?;
     fixture.kubectl.create(&pod(fixture, "waiting", 500, 5))?;
-    is_held(fixture, "waiting", "held_no_capacity")?;
+    is_gated_for(fixture, "waiting", "held_no_capacity")?;
     nodes.wan.reopen()?;
     eventually("its gate is removed", BOUND, || {
         let pod = fixture.kubectl.get("pod", "waiting")?;
@@ -88,7 +88,7 @@ pub(crate) fn placement_is_refused(fixture: &Fixture<'_>) -> Result<()> {
         Ok(())
     })?;
     let refused = [("reason", "cloud_edge_no_capacity"), ("result", "refused")];
-    let count = edgeward.count("edgeward_held_pod_changes_total", &refused)?;
+    let count = edgeward.count("edgeward_gated_pod_changes_total", &refused)?;
     ensure!(count >= 3, "{count}");
     let event = events::one(fixture, "waiting", "ReleaseRefused")?;
     ensure!(event["note"].as_str().unwrap_or_default().contains(WORDS), "{event:#}");
@@ -151,20 +151,20 @@ impl Drop for Policy<'_, '_> {
     }
 }
 
-/// The domain is changed while a pod is held: the replica with the new one says so in its log and leaves
+/// The domain is changed while a pod is gated: the replica with the new one says so in its log and leaves
 /// the pod alone. Changed back, the pod is released.
 pub(crate) fn of_another_domain(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = Nodes::new(fixture)?;
     nodes.edge_node("edge-0", "1")?;
     nodes.cloud_node("cloud-0")?;
     nodes.wan.close();
-    let config = nodes.holding(&for_long());
+    let config = nodes.gating(&for_long());
     let mut edgeward = fixture.live_edgeward(&config)?;
     {
         let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
         fill(fixture, &nodes)?;
         fixture.kubectl.create(&pod(fixture, "waiting", 500, 5))?;
-        is_held(fixture, "waiting", "held_no_capacity")?;
+        is_gated_for(fixture, "waiting", "held_no_capacity")?;
     }
 
     edgeward.terminate()?;

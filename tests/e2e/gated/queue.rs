@@ -1,4 +1,4 @@
-//! The queue of held pods while others come, and while edgeward goes.
+//! The queue of gated pods while others come, and while edgeward goes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,24 +14,24 @@ use http::Request;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::held::history::History;
-use crate::held::{ends, in_order, pod};
+use crate::gated::history::History;
+use crate::gated::{ends, in_order, pod};
 
-/// How many pods of a high priority are held before others come.
+/// How many pods of a high priority are gated before others come.
 const HELD: usize = 20;
 
 /// Between two pods that come later.
 const PACE: std::time::Duration = std::time::Duration::from_millis(50);
 
-/// 20 pods of priority 8 are held, and pods of priority 2 come all the time, through two replicas. Room appears step by step,
+/// 20 pods of priority 8 are gated, and pods of priority 2 come all the time, through two replicas. Room appears step by step,
 /// as pods are deleted and as the node grows. In the order of the API server's writes, no later pod is placed while a pod of
-/// priority 8 is held; afterwards they are.
+/// priority 8 is gated; afterwards they are.
 pub(crate) fn no_later_pod_first(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = Nodes::new(fixture)?;
     let node = nodes.edge_node("edge-0", "1")?;
     nodes.cloud_node("cloud-0")?;
     nodes.wan.close();
-    let config = nodes.holding(&for_long());
+    let config = nodes.gating(&for_long());
     let replicas = ["first", "second"].map(|name| fixture.live_edgeward_as(name, &config));
     let replicas = replicas.into_iter().collect::<Result<Vec<_>>>()?;
     let (balancer, authorities) = Balancer::before(fixture, &replicas)?;
@@ -45,11 +45,11 @@ pub(crate) fn no_later_pod_first(fixture: &Fixture<'_>) -> Result<()> {
     }
     let history = History::begin(fixture)?;
     for i in 0..HELD {
-        fixture.kubectl.create(&pod(fixture, &format!("held-{i}"), 100, 8))?;
+        fixture.kubectl.create(&pod(fixture, &format!("gated-{i}"), 100, 8))?;
     }
     eventually("every replica knows of all", BOUND, || {
         replicas.iter().try_for_each(|replica| {
-            let known = replica.count("edgeward_held_pods", &[])?;
+            let known = replica.count("edgeward_gated_pods", &[])?;
             ensure!(known == HELD as u64, "{known}");
             Ok(())
         })
@@ -84,7 +84,7 @@ pub(crate) fn no_later_pod_first(fixture: &Fixture<'_>) -> Result<()> {
             if let Err(out_of_order) = placed_in_order(&history.so_far()) {
                 return Ok(Err(out_of_order));
             }
-            let pods = fixture.kubectl.list("pods", "app=held")?;
+            let pods = fixture.kubectl.list("pods", "app=gated")?;
             let running = pods.iter().filter(|pod| pod["status"]["phase"] == "Running").count();
             let came = came()?;
             ensure!(running == released && came >= before + 10, "{running} run, {came} came");
@@ -100,7 +100,7 @@ pub(crate) fn no_later_pod_first(fixture: &Fixture<'_>) -> Result<()> {
     })?;
     drop(stop);
     let placed = placed_in_order(&history.whole()?)?;
-    println!("queue: {placed} later pods were placed, each after all {HELD} that were held");
+    println!("queue: {placed} later pods were placed, each after all {HELD} that were gated");
     Ok(())
 }
 
@@ -129,20 +129,20 @@ impl Drop for Stopping {
     }
 }
 
-/// How many later pods were placed; fails if one was while a pod of those that came first was held.
+/// How many later pods were placed; fails if one was while a pod of those that came first was gated.
 fn placed_in_order(versions: &[Value]) -> Result<usize> {
-    let (mut held, mut placed) = (BTreeSet::new(), BTreeSet::new());
+    let (mut gated, mut placed) = (BTreeSet::new(), BTreeSet::new());
     for pod in versions {
         let name = pod["metadata"]["name"].as_str().context("a name")?;
         match (pod["metadata"]["labels"]["app"].as_str(), is_gated(pod)) {
-            (Some("held"), true) => drop(held.insert(name)),
-            (Some("held"), false) => drop(held.remove(name)),
+            (Some("gated"), true) => drop(gated.insert(name)),
+            (Some("gated"), false) => drop(gated.remove(name)),
             (Some("later"), false) => {
                 ensure!(annotation(pod, "site") == Some("edge"), "{name} was passed over: {pod}");
                 let is_new = placed.insert(name);
                 ensure!(
-                    !is_new || held.is_empty(),
-                    "{name} was placed while {held:?} were held: {pod}"
+                    !is_new || gated.is_empty(),
+                    "{name} was placed while {gated:?} were gated: {pod}"
                 );
             }
             _ => {}
@@ -151,7 +151,7 @@ fn placed_in_order(versions: &[Value]) -> Result<usize> {
     Ok(placed.len())
 }
 
-/// edgeward is killed while 30 pods are held, and again in the middle of their release. Nothing is written without need, nobody
+/// edgeward is killed while 30 pods are gated, and again in the middle of their release. Nothing is written without need, nobody
 /// is released early, in the wrong order or twice, and in the end all run.
 pub(crate) fn without_edgeward(fixture: &Fixture<'_>) -> Result<()> {
     const PODS: usize = 30;
@@ -162,7 +162,7 @@ pub(crate) fn without_edgeward(fixture: &Fixture<'_>) -> Result<()> {
     nodes.cloud_node("cloud-0")?;
     nodes.wan.close();
     let limits = json!({"latency": "1h", "throughput": format!("{LIMIT_SECONDS}s"), "batch": "1h"});
-    let mut edgeward = fixture.live_edgeward(&nodes.holding(&limits))?;
+    let mut edgeward = fixture.live_edgeward(&nodes.gating(&limits))?;
     let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
     let mut filler = pod(fixture, "filler", 1000, 5);
     filler["metadata"]["labels"] = json!({"app": "filler"});
@@ -172,14 +172,14 @@ pub(crate) fn without_edgeward(fixture: &Fixture<'_>) -> Result<()> {
     for i in 0..PODS {
         fixture
             .kubectl
-            .create(&pod(fixture, &format!("held-{i}"), 100, i as u32 * 7 % 11))?;
+            .create(&pod(fixture, &format!("gated-{i}"), 100, i as u32 * 7 % 11))?;
     }
     let mut timed = pod(fixture, "timed", 100, 5);
     timed["metadata"]["labels"] = json!({"app": "timed"});
     timed["metadata"]["annotations"][fixture.key("slo.example.io/class")] = json!("throughput");
     fixture.kubectl.create(&timed)?;
     let versions = || -> Result<BTreeMap<String, Value>> {
-        let pods = fixture.kubectl.list("pods", "app=held")?;
+        let pods = fixture.kubectl.list("pods", "app=gated")?;
         ensure!(pods.len() == PODS && pods.iter().all(is_gated), "{pods:?}");
         let version = |pod: Value| {
             (
@@ -191,14 +191,14 @@ pub(crate) fn without_edgeward(fixture: &Fixture<'_>) -> Result<()> {
     };
     let knows_all = |edgeward: &Edgeward<'_>, pods: usize| {
         eventually("it knows of all", BOUND, || {
-            let known = edgeward.count("edgeward_held_pods", &[])?;
+            let known = edgeward.count("edgeward_gated_pods", &[])?;
             ensure!(known == pods as u64, "{known}");
             Ok(())
         })
     };
     knows_all(&edgeward, PODS + 1)?;
     eventually("kube-scheduler has looked at all", BOUND, || {
-        let pods = fixture.kubectl.list("pods", "app=held")?;
+        let pods = fixture.kubectl.list("pods", "app=gated")?;
         let conditions = pods.iter().map(|pod| &pod["status"]["conditions"][0]["reason"]);
         let seen = conditions.filter(|reason| **reason == "SchedulingGated").count();
         ensure!(seen == PODS, "{seen}");
@@ -213,7 +213,7 @@ pub(crate) fn without_edgeward(fixture: &Fixture<'_>) -> Result<()> {
         ensure!(annotation(&pod, "reason") == Some("released_timeout"), "{pod}");
         Ok(())
     })?;
-    ensure!(versions()? == before, "held pods were written to");
+    ensure!(versions()? == before, "gated pods were written to");
     fixture.kubectl.run(&["delete", "pod", "timed"], "")?;
     knows_all(&edgeward, PODS)?;
 
@@ -223,15 +223,15 @@ pub(crate) fn without_edgeward(fixture: &Fixture<'_>) -> Result<()> {
     edgeward.start_again()?;
     let released = |count: usize| {
         eventually(&format!("{count} run"), 2 * BOUND, || {
-            let pods = fixture.kubectl.list("pods", "app=held")?;
-            let (held, free): (Vec<&Value>, Vec<&Value>) = pods.iter().partition(|pod| is_gated(pod));
+            let pods = fixture.kubectl.list("pods", "app=gated")?;
+            let (gated, free): (Vec<&Value>, Vec<&Value>) = pods.iter().partition(|pod| is_gated(pod));
             let running = free.iter().filter(|pod| pod["status"]["phase"] == "Running").count();
             ensure!(
                 (free.len(), running) == (count, count),
                 "{} free, {running} run",
                 free.len()
             );
-            in_order(&free, &held)
+            in_order(&free, &gated)
         })
     };
     released(10)?;
@@ -246,11 +246,11 @@ pub(crate) fn without_edgeward(fixture: &Fixture<'_>) -> Result<()> {
     edgeward.kill()?;
     let left = fixture
         .kubectl
-        .list("pods", "app=held")?
+        .list("pods", "app=gated")?
         .iter()
         .filter(|pod| is_gated(pod))
         .count();
-    println!("queue: killed with {left} of {PODS} held");
+    println!("queue: killed with {left} of {PODS} gated");
     ensure!(left >= 10, "there was no room for them: {left}");
     nodes.resize(&node, "4")?;
     edgeward.start_again()?;
@@ -259,9 +259,9 @@ pub(crate) fn without_edgeward(fixture: &Fixture<'_>) -> Result<()> {
 
     let freed = freed(&history.whole()?)?;
     ensure!(freed.len() == PODS + 1, "{freed:?}");
-    let held_for = freed["timed"];
-    ensure!(held_for >= LIMIT_SECONDS, "released after {held_for} s");
-    println!("queue: held {held_for} s of {LIMIT_SECONDS} s, over a restart");
+    let gated_for = freed["timed"];
+    ensure!(gated_for >= LIMIT_SECONDS, "released after {gated_for} s");
+    println!("queue: gated {gated_for} s of {LIMIT_SECONDS} s, over a restart");
     Ok(())
 }
 
@@ -278,7 +278,7 @@ fn freed(versions: &[Value]) -> Result<BTreeMap<String, i64>> {
             continue;
         }
         if is_gated(pod) {
-            ensure!(!freed.contains_key(name), "{name} is held again");
+            ensure!(!freed.contains_key(name), "{name} is gated again");
             ensure!(
                 *since.entry(name.to_owned()).or_insert(at(pod)?) == at(pod)?,
                 "{name} begins again: {pod}"
@@ -290,8 +290,8 @@ fn freed(versions: &[Value]) -> Result<BTreeMap<String, i64>> {
             *decided.entry(name.to_owned()).or_insert_with(|| id.clone()) == id,
             "{name} is decided again: {pod}"
         );
-        let held = at(pod)?.duration_since(*since.get(name).context("held first")?);
-        freed.insert(name.to_owned(), held.as_secs());
+        let gated = at(pod)?.duration_since(*since.get(name).context("gated first")?);
+        freed.insert(name.to_owned(), gated.as_secs());
     }
     Ok(freed)
 }

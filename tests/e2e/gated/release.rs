@@ -14,10 +14,10 @@ const GATE: &str = "scheduling.release.example/awaiting-capacity";
 /// The gate of somebody else.
 const FOREIGN: &str = "queue.example/admitted";
 
-/// Where pods are held.
+/// Where pods are gated.
 const NAMESPACES: usize = 2;
 
-/// How many pods are held in each.
+/// How many pods are gated in each.
 const PODS: usize = 25;
 
 fn config() -> Value {
@@ -27,7 +27,7 @@ fn config() -> Value {
 /// Pod `i`: no node is for it, so that nothing changes when it is released. Every third has a foreign gate, before or
 /// behind ours; the first an affinity.
 fn pod(i: usize) -> Value {
-    let mut pod = workloads::pod(&format!("held-{i}"), json!({}));
+    let mut pod = workloads::pod(&format!("gated-{i}"), json!({}));
     let gates: &[&str] = match i % 6 {
         0 => &[FOREIGN, GATE],
         3 => &[GATE, FOREIGN],
@@ -43,7 +43,7 @@ fn pod(i: usize) -> Value {
     pod
 }
 
-/// Creates the held pods of a namespace, and one that is held by others only.
+/// Creates the gated pods of a namespace, and one that is gated by others only.
 fn hold(kubectl: &Kubectl) -> Result<()> {
     let mut pods: Vec<_> = (0..PODS).map(pod).collect();
     let mut other = pod(0);
@@ -90,7 +90,7 @@ fn ensure_same(after: &[Value], expected: &[Value]) -> Result<()> {
     Ok(())
 }
 
-/// Every held pod of every namespace loses our gate and nothing else; then there is nothing to do.
+/// Every gated pod of every namespace loses our gate and nothing else; then there is nothing to do.
 pub(crate) fn uninstall(fixture: &Fixture<'_>) -> Result<()> {
     let (other, in_other) = fixture.another_namespace("other", json!({}))?;
     let namespaces = [&fixture.kubectl, &in_other];
@@ -98,12 +98,15 @@ pub(crate) fn uninstall(fixture: &Fixture<'_>) -> Result<()> {
         hold(kubectl)?;
     }
     let before = [pods(namespaces[0])?, pods(namespaces[1])?];
-    ensure!(before.iter().all(|pods| *pods != without_gate(pods)), "nothing is held");
+    ensure!(
+        before.iter().all(|pods| *pods != without_gate(pods)),
+        "nothing is gated"
+    );
 
-    let one = edgeward(fixture, &config(), &["release", "held-7", "foreign", "-n", &other])?;
+    let one = edgeward(fixture, &config(), &["release", "gated-7", "foreign", "-n", &other])?;
     ensure!(one.succeeded, "{}{}", one.stdout, one.stderr);
     let expected =
-        format!("{other}/held-7 released\n{other}/foreign already free\n1 released, 1 already free, 0 failed: ");
+        format!("{other}/gated-7 released\n{other}/foreign already free\n1 released, 1 already free, 0 failed: ");
     ensure!(one.stdout.starts_with(&expected), "{}", one.stdout);
     let missing = edgeward(fixture, &config(), &["release", "nobody", "-n", &other])?;
     let expected = format!("{other}/nobody failed: there is no such pod\n");
@@ -161,7 +164,7 @@ pub(crate) fn with_kubectl_alone(fixture: &Fixture<'_>) -> Result<()> {
     }
     fixture.shell(&script)?;
     for (i, gates) in gates_after.iter().enumerate() {
-        let spec = &fixture.kubectl.get("pod", &format!("held-{i}"))?["spec"];
+        let spec = &fixture.kubectl.get("pod", &format!("gated-{i}"))?["spec"];
         ensure!(spec["schedulingGates"] == *gates, "{spec}");
     }
     Ok(())

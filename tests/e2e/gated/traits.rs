@@ -7,7 +7,7 @@ use edgeward_harness::nodes::Nodes;
 use edgeward_harness::wait::{BOUND, eventually};
 use serde_json::{Value, json};
 
-use super::{goes, is_held, pod};
+use super::{goes, is_gated_for, pod};
 use crate::leader::events;
 
 const LABEL: &str = "traits.edgeward.io/SecureRuntime";
@@ -21,7 +21,7 @@ fn requiring(fixture: &Fixture<'_>, name: &str, traits: &str) -> Value {
     pod
 }
 
-/// What one node of five has is found there by kube-scheduler, for the placement asks for it. What none has is held, with its name,
+/// What one node of five has is found there by kube-scheduler, for the placement asks for it. What none has is gated, with its name,
 /// until a node has it; and past its limit it waits at the edge, and never runs without.
 pub(crate) fn on_the_node_that_has_them(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = Nodes::new(fixture)?;
@@ -36,7 +36,7 @@ pub(crate) fn on_the_node_that_has_them(fixture: &Fixture<'_>) -> Result<()> {
             .map(drop)
     };
     label(&edge[3], LABEL)?;
-    let config = nodes.holding(&json!({"latency": "4s", "throughput": "4s", "batch": "1m"}));
+    let config = nodes.gating(&json!({"latency": "4s", "throughput": "4s", "batch": "1m"}));
     let edgeward = fixture.live_edgeward(&config)?;
     let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
 
@@ -54,8 +54,8 @@ pub(crate) fn on_the_node_that_has_them(fixture: &Fixture<'_>) -> Result<()> {
     let mut urgent = requiring(fixture, "urgent", "Attestation");
     urgent["metadata"]["annotations"][fixture.key("slo.example.io/class")] = json!("latency");
     kubectl.create(&urgent)?;
-    let event = eventually("that it is held is told", BOUND, || {
-        events::one(fixture, "urgent", "Held")
+    let event = eventually("that it is gated is told", BOUND, || {
+        events::one(fixture, "urgent", "Gated")
     })?;
     let note = event["note"].as_str().unwrap_or_default();
     ensure!(note.starts_with("gated: ") && note.contains("missing_trait"), "{note}");
@@ -71,7 +71,7 @@ pub(crate) fn on_the_node_that_has_them(fixture: &Fixture<'_>) -> Result<()> {
     })?;
     // One that waits longer is released as soon as a node has it, and the first one is bound there as well.
     kubectl.create(&requiring(fixture, "patient", "Attestation"))?;
-    is_held(fixture, "patient", "held_no_capacity")?;
+    is_gated_for(fixture, "patient", "held_no_capacity")?;
     label(&edge[1], "traits.edgeward.io/Attestation")?;
     goes(fixture, &nodes, "patient", "edge", "edge_feasible_slo_met")?;
     for name in ["patient", "urgent"] {

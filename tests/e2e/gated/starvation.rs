@@ -1,4 +1,4 @@
-//! Held pods that others could keep waiting for as long as they come.
+//! Gated pods that others could keep waiting for as long as they come.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use edgeward_harness::nodes::{Nodes, for_long};
 use edgeward_harness::wait::{BOUND, eventually};
 use serde_json::{Value, json};
 
-use crate::held::{is_held, pod};
+use crate::gated::{is_gated_for, pod};
 
 /// The edge is full of small pods, which end one after the other, and there are always others that wait for their places. A large
 /// pod waits for more than one place. It claims the node after a minute, and runs.
@@ -22,7 +22,7 @@ pub(crate) fn large_pod_runs(fixture: &Fixture<'_>) -> Result<()> {
     nodes.edge_node("edge-0", "1")?;
     nodes.cloud_node("cloud-0")?;
     nodes.wan.close();
-    let edgeward = fixture.live_edgeward(&nodes.holding(&for_long()))?;
+    let edgeward = fixture.live_edgeward(&nodes.gating(&for_long()))?;
     let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
 
     let mut created = 0;
@@ -43,7 +43,7 @@ pub(crate) fn large_pod_runs(fixture: &Fixture<'_>) -> Result<()> {
         Ok(())
     })?;
     fixture.kubectl.create(&pod(fixture, "large", LARGE, 5))?;
-    is_held(fixture, "large", "held_no_capacity")?;
+    is_gated_for(fixture, "large", "held_no_capacity")?;
 
     let mut last_end = Instant::now();
     eventually("the large pod runs at the edge", 5 * BOUND, || {

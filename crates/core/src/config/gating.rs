@@ -1,4 +1,4 @@
-//! When a pod is held behind our gate, and for how long.
+//! When a pod is gated behind our gate, and for how long.
 
 use serde::Deserialize;
 
@@ -6,13 +6,13 @@ use crate::model::slo::PerClass;
 use crate::units::Micros;
 use crate::words;
 
-/// When a pod is held behind our gate, and for how long.
+/// When a pod is gated behind our gate, and for how long.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct Holding {
+pub struct Gating {
     /// What becomes of a pod that no site has room for.
     pub on_no_capacity: OnNoCapacity,
-    /// How long a pod of a class is held at most; zero: not at all, except for the gates of others.
+    /// How long a pod of a class is gated at most; zero: not at all, except for the gates of others.
     #[serde(rename = "holdLimits")]
     pub limits: PerClass<Micros>,
     /// How long a pod waits at most for the room of pods that are terminating; zero: not at all.
@@ -25,14 +25,14 @@ pub struct Holding {
 words! {
     /// What becomes of a pod that no site has room for.
     pub enum OnNoCapacity {
-        /// It is held until some site has room.
+        /// It is gated until some site has room.
         Hold = "hold",
         /// It goes to the edge and is Pending there.
         Edge = "edge",
     }
 }
 
-impl Default for Holding {
+impl Default for Gating {
     fn default() -> Self {
         Self {
             on_no_capacity: OnNoCapacity::Hold,
@@ -43,8 +43,8 @@ impl Default for Holding {
     }
 }
 
-impl Holding {
-    /// Nothing is ever held: for a process that could not release a pod.
+impl Gating {
+    /// Nothing is ever gated: for a process that could not release a pod.
     pub fn never() -> Self {
         Self {
             on_no_capacity: OnNoCapacity::Edge,

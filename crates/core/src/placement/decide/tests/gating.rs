@@ -1,4 +1,4 @@
-//! Which pods are held, for how long, and what becomes of them.
+//! Which pods are gated, for how long, and what becomes of them.
 
 use std::sync::Arc;
 
@@ -16,13 +16,13 @@ fn arriving(fleet: &Value, pod: &Value) -> String {
     outcome_with(fleet, pod, &Config::default())
 }
 
-/// Site and reason for a pod that has been held for so long.
-fn held(fleet: &Value, pod: &Value, seconds: u64, config: &Config) -> String {
+/// Site and reason for a pod that has been gated for so long.
+fn gated(fleet: &Value, pod: &Value, seconds: u64, config: &Config) -> String {
     let snapshot = testkit::snapshot(fleet);
     let text = pod.to_string();
     let pod = Pod::from_json(&text).unwrap();
     let workload = Workload {
-        held: Some(Micros::from_secs(seconds)),
+        gated_for: Some(Micros::from_secs(seconds)),
         gates: vec![GATE.into()],
         ..pod.workload("shop".into(), &config.keys)
     };
@@ -38,7 +38,7 @@ fn without_wan(fleet: Value) -> Value {
 }
 
 #[test]
-fn a_pod_without_room_is_held_unless_waiting_is_not_for_it() {
+fn a_pod_without_room_is_gated_unless_waiting_is_not_for_it() {
     let full = without_wan(fleet(4000));
     let web = pod(json!({}));
     assert_eq!(arriving(&full, &web), "held_no_capacity");
@@ -78,55 +78,55 @@ fn a_pod_without_room_is_held_unless_waiting_is_not_for_it() {
     assert_eq!(arriving(&sandboxed, &own), "held_no_capacity");
 
     let mut config = Config::default();
-    config.holding.limits[Class::Latency] = Micros(0);
+    config.gating.limits[Class::Latency] = Micros(0);
     assert_eq!(outcome_with(&full, &web, &config), "edge: edge_wan_unreachable");
     let mut config = Config::default();
-    config.holding.on_no_capacity = OnNoCapacity::Edge;
+    config.gating.on_no_capacity = OnNoCapacity::Edge;
     assert_eq!(outcome_with(&full, &web, &config), "edge: edge_wan_unreachable");
 }
 
 #[test]
-fn a_held_pod_goes_where_room_appears_and_somewhere_in_the_end() {
+fn a_gated_pod_goes_where_room_appears_and_somewhere_in_the_end() {
     let web = pod(json!({"deadlineMs": "400"}));
     let config = Config::default();
     let hopeless = without_wan(fleet(4000));
-    assert_eq!(held(&fleet(0), &web, 1, &config), "edge: edge_fail_soft");
-    assert_eq!(held(&fleet(4000), &web, 1, &config), "cloud: cloud_best_effort");
-    assert_eq!(held(&hopeless, &web, 29, &config), "held_no_capacity");
-    assert_eq!(held(&hopeless, &web, 30, &config), "edge: released_timeout");
+    assert_eq!(gated(&fleet(0), &web, 1, &config), "edge: edge_fail_soft");
+    assert_eq!(gated(&fleet(4000), &web, 1, &config), "cloud: cloud_best_effort");
+    assert_eq!(gated(&hopeless, &web, 29, &config), "held_no_capacity");
+    assert_eq!(gated(&hopeless, &web, 30, &config), "edge: released_timeout");
     // A cloud that misses the deadline is better than a full edge once waiting cannot help any more.
     let late = pod(json!({"deadlineMs": "310"}));
-    assert_eq!(held(&fleet(4000), &late, 0, &config), "held_no_capacity");
-    assert_eq!(held(&fleet(4000), &late, 1, &config), "cloud: cloud_best_effort");
-    // Nor does time that it was held leave the cloud in time for one that the edge would have served in time.
+    assert_eq!(gated(&fleet(4000), &late, 0, &config), "held_no_capacity");
+    assert_eq!(gated(&fleet(4000), &late, 1, &config), "cloud: cloud_best_effort");
+    // Nor does time that it was gated leave the cloud in time for one that the edge would have served in time.
     let in_time = pod(json!({"deadlineMs": "5310"}));
     assert_eq!(
-        held(&fleet(4000), &in_time, 4, &config),
+        gated(&fleet(4000), &in_time, 4, &config),
         "cloud: cloud_edge_no_capacity"
     );
     // Nobody is sent to a cloud, nor to the edge, by old data.
     let stale = with(fleet(0), "/ageSeconds", json!(61));
-    assert_eq!(held(&stale, &web, 29, &config), "held_no_capacity");
-    assert_eq!(held(&stale, &web, 30, &config), "edge: released_timeout");
-    // What is not ours any more, and what could not be held, is not kept.
+    assert_eq!(gated(&stale, &web, 29, &config), "held_no_capacity");
+    assert_eq!(gated(&stale, &web, 30, &config), "edge: released_timeout");
+    // What is not ours any more, and what could not be gated, is not kept.
     let opted_out = with(
         web.clone(),
         "/metadata/labels",
         json!({"scheduling.example.io/managed": "false"}),
     );
-    assert_eq!(held(&fleet(0), &opted_out, 1, &config), "passthrough_opted_out");
+    assert_eq!(gated(&fleet(0), &opted_out, 1, &config), "passthrough_opted_out");
     let local = with(web.clone(), "/spec/hostNetwork", json!(true));
-    assert_eq!(held(&hopeless, &local, 1, &config), "edge: edge_not_offloadable");
+    assert_eq!(gated(&hopeless, &local, 1, &config), "edge: edge_not_offloadable");
     let mut impatient = Config::default();
-    impatient.holding.on_no_capacity = OnNoCapacity::Edge;
-    assert_eq!(held(&hopeless, &web, 1, &impatient), "edge: released_timeout");
+    impatient.gating.on_no_capacity = OnNoCapacity::Edge;
+    assert_eq!(gated(&hopeless, &web, 1, &impatient), "edge: released_timeout");
     // It is there, so it cannot be refused.
     let denying = Config {
         invalid_slo: InvalidSlo::Deny,
         ..Config::default()
     };
     assert_eq!(
-        held(&hopeless, &pod(json!({"priority": "11"})), 1, &denying),
+        gated(&hopeless, &pod(json!({"priority": "11"})), 1, &denying),
         "edge: edge_invalid_slo"
     );
 }
@@ -134,14 +134,14 @@ fn a_held_pod_goes_where_room_appears_and_somewhere_in_the_end() {
 #[test]
 fn a_cloud_that_is_long_away_is_not_waited_for() {
     let config = Config::default();
-    // Work of 5 s, with 25 s to spare or any time; a latency pod is held for 30 s.
+    // Work of 5 s, with 25 s to spare or any time; a latency pod is gated for 30 s.
     let web = |slo: Value| {
         let mut slo = slo;
         slo["processingMs"] = "5000".into();
         pod(slo)
     };
     let (urgent, patient) = (web(json!({"deadlineMs": "30000"})), web(json!({})));
-    let outcome = |pod: &Value, away: u64, held: Option<u64>, clouds: usize| {
+    let outcome = |pod: &Value, away: u64, gated: Option<u64>, clouds: usize| {
         let mut snapshot = testkit::snapshot(&without_wan(fleet(4000)));
         let since = NOW.moment.before(Micros::from_secs(away));
         snapshot.sites[1].away_since = Some(since);
@@ -154,8 +154,8 @@ fn a_cloud_that_is_long_away_is_not_waited_for() {
         let text = pod.to_string();
         let pod = Pod::from_json(&text).unwrap();
         let workload = Workload {
-            held: held.map(Micros::from_secs),
-            gates: held.map(|_| GATE.into()).into_iter().collect(),
+            gated_for: gated.map(Micros::from_secs),
+            gates: gated.map(|_| GATE.into()).into_iter().collect(),
             ..pod.workload("shop".into(), &config.keys)
         };
         let verdict = decide(&workload, &Room::of(&snapshot), &config, NOW);
@@ -178,8 +178,8 @@ fn a_latency_target_alone_waits_for_the_place_that_comes_closer() {
     let config = Config::default();
     let target = pod(json!({"latencyTargetMs": "200", "priority": "8"}));
     assert_eq!(arriving(&fleet(4000), &target), "held_no_capacity");
-    assert_eq!(held(&fleet(4000), &target, 29, &config), "held_no_capacity");
-    assert_eq!(held(&fleet(4000), &target, 30, &config), "cloud: released_timeout");
+    assert_eq!(gated(&fleet(4000), &target, 29, &config), "held_no_capacity");
+    assert_eq!(gated(&fleet(4000), &target, 30, &config), "cloud: released_timeout");
     // It is worse off with every second, or better off in the cloud.
     let deadline = pod(json!({"latencyTargetMs": "200", "deadlineMs": "200", "priority": "8"}));
     assert_eq!(arriving(&fleet(4000), &deadline), "cloud: cloud_best_effort");
@@ -196,19 +196,19 @@ fn sites_that_are_gone_for_the_moment_release_nobody() {
     let mut unlabelled = fleet(0);
     unlabelled["nodes"][0]["labels"] = json!({});
     assert_eq!(arriving(&unlabelled, &web), "passthrough_edge_site_missing");
-    assert_eq!(held(&unlabelled, &web, 29, &config), "held_no_capacity");
-    assert_eq!(held(&unlabelled, &web, 30, &config), "passthrough_edge_site_missing");
+    assert_eq!(gated(&unlabelled, &web, 29, &config), "held_no_capacity");
+    assert_eq!(gated(&unlabelled, &web, 30, &config), "passthrough_edge_site_missing");
     let nowhere = with(web.clone(), "/spec/nodeSelector", json!({"disk": "replaced"}));
     assert_eq!(arriving(&fleet(0), &nowhere), "passthrough_no_site_matches");
-    assert_eq!(held(&fleet(0), &nowhere, 29, &config), "held_no_capacity");
-    assert_eq!(held(&fleet(0), &nowhere, 30, &config), "passthrough_no_site_matches");
+    assert_eq!(gated(&fleet(0), &nowhere, 29, &config), "held_no_capacity");
+    assert_eq!(gated(&fleet(0), &nowhere, 30, &config), "passthrough_no_site_matches");
     // What is not ours any more loses the gate at once.
     let opted_out = with(
         web,
         "/metadata/labels",
         json!({"scheduling.example.io/managed": "false"}),
     );
-    assert_eq!(held(&unlabelled, &opted_out, 1, &config), "passthrough_opted_out");
+    assert_eq!(gated(&unlabelled, &opted_out, 1, &config), "passthrough_opted_out");
 }
 
 #[test]
@@ -219,18 +219,18 @@ fn pods_that_are_terminating_are_waited_for_a_while() {
     terminating["nodes"][0]["terminating"] = json!({"cpu": "500m", "pods": 1});
     assert_eq!(arriving(&terminating, &web), "held_no_capacity");
     let patient = pod(json!({"deadlineMs": "10000"}));
-    assert_eq!(held(&terminating, &patient, 4, &config), "held_no_capacity");
+    assert_eq!(gated(&terminating, &patient, 4, &config), "held_no_capacity");
     assert_eq!(
-        held(&terminating, &patient, 5, &config),
+        gated(&terminating, &patient, 5, &config),
         "cloud: cloud_edge_no_capacity"
     );
     assert_eq!(
-        held(&terminating, &web, 4, &config),
+        gated(&terminating, &web, 4, &config),
         "cloud: cloud_best_effort",
         "it is late"
     );
     assert_eq!(
-        held(&without_wan(terminating.clone()), &web, 5, &config),
+        gated(&without_wan(terminating.clone()), &web, 5, &config),
         "held_no_capacity"
     );
     let verdict = with_verdict(&terminating, &web, &config, |verdict| verdict.node.is_some());
@@ -242,7 +242,7 @@ fn pods_that_are_terminating_are_waited_for_a_while() {
     let hurried = pod(json!({"deadlineMs": "269"}));
     assert_eq!(arriving(&terminating, &hurried), "cloud: cloud_best_effort");
     let mut config = Config::default();
-    config.holding.wait_for_terminating = PerClass::default();
+    config.gating.wait_for_terminating = PerClass::default();
     assert_eq!(
         outcome_with(&terminating, &web, &config),
         "cloud: cloud_edge_no_capacity"
@@ -286,8 +286,8 @@ fn pods_that_are_terminating_are_waited_for_a_while() {
     }
     // The limit ends any waiting.
     let mut config = Config::default();
-    config.holding.limits[Class::Latency] = Micros::from_secs(3);
-    assert_eq!(held(&terminating, &web, 4, &config), "cloud: released_timeout");
+    config.gating.limits[Class::Latency] = Micros::from_secs(3);
+    assert_eq!(gated(&terminating, &web, 4, &config), "cloud: released_timeout");
 }
 
 #[test]
@@ -300,7 +300,7 @@ fn the_gates_of_others_are_waited_for() {
     assert_eq!(arriving(&fleet(0), &gated(&["kueue", GATE])), "held_foreign_gate");
     assert_eq!(arriving(&fleet(0), &gated(&[GATE])), "held_no_capacity");
     // A process that could not release the pod decides it at once.
-    let decided = outcome_with(&fleet(0), &gated(&["kueue"]), &unheld());
+    let decided = outcome_with(&fleet(0), &gated(&["kueue"]), &ungated());
     assert_eq!(decided, "edge: edge_no_slo_target");
 }
 

@@ -1,4 +1,4 @@
-//! Pods that are held behind our gate, and what becomes of them.
+//! Pods that are gated behind our gate, and what becomes of them.
 //!
 //! Whoever holds the Lease releases every pod behind the gate of its domain, so these tests have domains of their own.
 
@@ -33,7 +33,7 @@ pub(crate) fn pod(fixture: &Fixture<'_>, name: &str, millicores: u32, slo_priori
         "slo.example.io/priority": slo_priority.to_string(),
     });
     let mut pod = workloads::pod(name, slo);
-    pod["metadata"]["labels"] = json!({"app": "held"});
+    pod["metadata"]["labels"] = json!({"app": "gated"});
     pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!(format!("{millicores}m"));
     fixture.in_its_domain(pod)
 }
@@ -65,9 +65,9 @@ pub(crate) fn goes(fixture: &Fixture<'_>, nodes: &Nodes<'_>, name: &str, site: &
     })
 }
 
-/// Waits until a pod is held for this reason, and the API server says so.
-pub(crate) fn is_held(fixture: &Fixture<'_>, name: &str, reason: &str) -> Result<()> {
-    eventually(&format!("{name} is held"), BOUND, || {
+/// Waits until a pod is gated for this reason, and the API server says so.
+pub(crate) fn is_gated_for(fixture: &Fixture<'_>, name: &str, reason: &str) -> Result<()> {
+    eventually(&format!("{name} is gated"), BOUND, || {
         let pod = fixture.kubectl.get("pod", name)?;
         ensure!(is_gated(&pod) && annotation(&pod, "reason") == Some(reason), "{pod}");
         ensure!(
@@ -83,7 +83,7 @@ pub(crate) fn is_held(fixture: &Fixture<'_>, name: &str, reason: &str) -> Result
     })
 }
 
-/// The edge is full and no cloud answers: 50 pods are held. Room appears step by step, and is given in the order of their
+/// The edge is full and no cloud answers: 50 pods are gated. Room appears step by step, and is given in the order of their
 /// priority and age, to as many as fit. Who releases them is killed in the middle, and another goes on.
 pub(crate) fn in_queue_order(fixture: &Fixture<'_>) -> Result<()> {
     const PODS: u32 = 50;
@@ -91,7 +91,7 @@ pub(crate) fn in_queue_order(fixture: &Fixture<'_>) -> Result<()> {
     let node = nodes.edge_node("edge-0", "1")?;
     nodes.cloud_node("cloud-0")?;
     nodes.wan.close();
-    let config = nodes.holding(&for_long());
+    let config = nodes.gating(&for_long());
     let mut pair = vec![
         fixture.live_edgeward_as("first", &config)?,
         fixture.live_edgeward_as("second", &config)?,
@@ -102,18 +102,18 @@ pub(crate) fn in_queue_order(fixture: &Fixture<'_>) -> Result<()> {
     for i in 0..PODS {
         fixture
             .kubectl
-            .create(&pod(fixture, &format!("held-{i}"), 100, i * 7 % 11))?;
+            .create(&pod(fixture, &format!("gated-{i}"), 100, i * 7 % 11))?;
     }
-    tells(fixture, "Held", PODS)?;
-    eventually("all are held, and every replica knows", BOUND, || {
-        let pods = fixture.kubectl.list("pods", "app=held")?;
-        let held = pods
+    tells(fixture, "Gated", PODS)?;
+    eventually("all are gated, and every replica knows", BOUND, || {
+        let pods = fixture.kubectl.list("pods", "app=gated")?;
+        let gated = pods
             .iter()
             .filter(|pod| is_gated(pod) && annotation(pod, "reason") == Some("held_no_capacity"));
-        let held = held.count();
-        ensure!(held == PODS as usize, "{held}");
+        let gated = gated.count();
+        ensure!(gated == PODS as usize, "{gated}");
         for edgeward in &pair {
-            let known = edgeward.count("edgeward_held_pods", &[])?;
+            let known = edgeward.count("edgeward_gated_pods", &[])?;
             ensure!(known == u64::from(PODS), "{known}");
         }
         Ok(())
@@ -136,21 +136,21 @@ pub(crate) fn in_queue_order(fixture: &Fixture<'_>) -> Result<()> {
             &format!("{released} have run since there are {cpu} cores"),
             BOUND,
             || {
-                let pods = fixture.kubectl.list("pods", "app=held")?;
+                let pods = fixture.kubectl.list("pods", "app=gated")?;
                 let pods = pods.iter().filter(|pod| pod["metadata"]["name"] != "filler");
-                let (held, free): (Vec<&Value>, Vec<&Value>) = pods.partition(|pod| is_gated(pod));
+                let (gated, free): (Vec<&Value>, Vec<&Value>) = pods.partition(|pod| is_gated(pod));
                 let running = free.iter().filter(|pod| pod["status"]["phase"] == "Running").count();
                 ensure!(
                     (free.len(), running) == (released, released),
                     "{} free, {running} run",
                     free.len()
                 );
-                in_order(&free, &held)
+                in_order(&free, &gated)
             },
         )?;
     }
     tells(fixture, "Released", PODS)?;
-    tells(fixture, "Held", PODS)
+    tells(fixture, "Gated", PODS)
 }
 
 /// Waits until there is an Event of this reason for so many pods, one for each.
@@ -169,8 +169,8 @@ fn tells(fixture: &Fixture<'_>, reason: &str, pods: u32) -> Result<()> {
     })
 }
 
-/// Fails if one of the held pods stands before one of those that were released.
-pub(crate) fn in_order(free: &[&Value], held: &[&Value]) -> Result<()> {
+/// Fails if one of the gated pods stands before one of those that were released.
+pub(crate) fn in_order(free: &[&Value], gated: &[&Value]) -> Result<()> {
     let queue_key = |pod: &&Value| {
         let priority: i32 = slo(pod, "priority").and_then(|text| text.parse().ok()).unwrap_or(0);
         let created = pod["metadata"]["creationTimestamp"]
@@ -179,10 +179,10 @@ pub(crate) fn in_order(free: &[&Value], held: &[&Value]) -> Result<()> {
             .to_owned();
         (-priority, created)
     };
-    let (last, first) = (free.iter().map(queue_key).max(), held.iter().map(queue_key).min());
+    let (last, first) = (free.iter().map(queue_key).max(), gated.iter().map(queue_key).min());
     ensure!(
         first.is_none() || last <= first,
-        "{last:?} was released, {first:?} is held"
+        "{last:?} was released, {first:?} is gated"
     );
     Ok(())
 }
@@ -196,21 +196,21 @@ fn leader(edgewards: &[Edgeward<'_>]) -> Result<usize> {
     anyhow::bail!("nobody leads")
 }
 
-/// Held while the WAN is down, and sent to the cloud when it is back; or to the edge all the same, when the class has waited
-/// long enough. What waiting is not for is not held at all.
+/// Gated while the WAN is down, and sent to the cloud when it is back; or to the edge all the same, when the class has waited
+/// long enough. What waiting is not for is not gated at all.
 pub(crate) fn until_the_wan_is_back(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = Nodes::new(fixture)?;
     nodes.edge_node("edge-0", "1")?;
     nodes.cloud_node("cloud-0")?;
     nodes.wan.close();
     let limits = json!({"latency": "30s", "throughput": "1h", "batch": "1h"});
-    let config = nodes.holding(&limits);
+    let config = nodes.gating(&limits);
     let edgeward = fixture.live_edgeward(&config)?;
     let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
     fill(fixture, &nodes)?;
 
     fixture.kubectl.create(&pod(fixture, "patient", 500, 5))?;
-    is_held(fixture, "patient", "held_no_capacity")?;
+    is_gated_for(fixture, "patient", "held_no_capacity")?;
     let mut urgent = pod(fixture, "urgent", 300, 5);
     urgent["metadata"]["annotations"][fixture.key("slo.example.io/class")] = json!("latency");
     fixture.kubectl.create(&urgent)?;
@@ -226,10 +226,10 @@ pub(crate) fn until_the_wan_is_back(fixture: &Fixture<'_>) -> Result<()> {
     local["metadata"]["annotations"][fixture.key("slo.example.io/offloadAllowed")] = json!("false");
     let mut large = never("large");
     large["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("2000");
-    let class = json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "held-important"}, "value": 1000});
+    let class = json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "gated-important"}, "value": 1000});
     fixture.kubectl.create(&class)?;
     let mut important = never("important");
-    important["spec"]["priorityClassName"] = json!("held-important");
+    important["spec"]["priorityClassName"] = json!("gated-important");
     for (pod, reason) in [
         (local, "edge_offload_not_allowed"),
         (large, "edge_too_large"),
@@ -245,7 +245,7 @@ pub(crate) fn until_the_wan_is_back(fixture: &Fixture<'_>) -> Result<()> {
     }
     fixture
         .kubectl
-        .run(&["delete", "priorityclass", "held-important"], "")?;
+        .run(&["delete", "priorityclass", "gated-important"], "")?;
 
     nodes.wan.reopen()?;
     goes(fixture, &nodes, "patient", "cloud", "cloud_edge_no_capacity")?;
@@ -262,7 +262,7 @@ pub(crate) fn until_the_wan_is_back(fixture: &Fixture<'_>) -> Result<()> {
     };
     told(
         "patient",
-        "Held",
+        "Gated",
         &[
             "held_no_capacity",
             "cpu 500m",
@@ -275,7 +275,7 @@ pub(crate) fn until_the_wan_is_back(fixture: &Fixture<'_>) -> Result<()> {
         "Released",
         &["released to site cloud", "cloud_edge_no_capacity", "RTT"],
     )?;
-    told("urgent", "Held", &["held_no_capacity", "cpu 300m"])?;
+    told("urgent", "Gated", &["held_no_capacity", "cpu 300m"])?;
     told("urgent", "Released", &["released to site edge", "released_timeout"])?;
     told(
         "urgent",
@@ -294,13 +294,13 @@ pub(crate) fn behind_other_gates(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = Nodes::new(fixture)?;
     nodes.edge_node("edge-0", "1")?;
     nodes.cloud_node("cloud-0")?;
-    let edgeward = fixture.live_edgeward(&nodes.holding(&for_long()))?;
+    let edgeward = fixture.live_edgeward(&nodes.gating(&for_long()))?;
     let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
     let mut queued = pod(fixture, "queued", 500, 5);
     queued["spec"]["schedulingGates"] = json!([{"name": "queue.example/admission"}]);
     queued["spec"]["affinity"] = nodes.affinity();
     let stored = fixture.kubectl.create(&queued)?;
-    is_held(fixture, "queued", "held_foreign_gate")?;
+    is_gated_for(fixture, "queued", "held_foreign_gate")?;
     let gates = &stored["spec"]["schedulingGates"];
     ensure!(
         *gates
@@ -322,7 +322,7 @@ pub(crate) fn behind_other_gates(fixture: &Fixture<'_>) -> Result<()> {
     let mut left = queued.clone();
     left["metadata"]["name"] = json!("left");
     let before = fixture.kubectl.create(&left)?;
-    is_held(fixture, "left", "held_foreign_gate")?;
+    is_gated_for(fixture, "left", "held_foreign_gate")?;
     let unmanaged = format!("{}-", fixture.key(MANAGED));
     fixture
         .kubectl

@@ -1,4 +1,4 @@
-//! How long each class is held by default.
+//! How long each class is gated by default.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use edgeward_harness::nodes::Nodes;
 use edgeward_harness::wait::{BOUND, eventually};
 use serde_json::json;
 
-use crate::held::{fill, is_held, pod};
+use crate::gated::{fill, is_gated_for, pod};
 
 /// The documented limits.
 const LIMITS: [(&str, Duration); 3] = [
@@ -18,28 +18,28 @@ const LIMITS: [(&str, Duration); 3] = [
     ("batch", Duration::from_secs(300)),
 ];
 
-/// The edge is full and no cloud answers: a pod of each class is held for as long as its class may be, and not for less, and goes
+/// The edge is full and no cloud answers: a pod of each class is gated for as long as its class may be, and not for less, and goes
 /// to the edge then. This waits for minutes, for nothing but the time.
 pub(crate) fn of_each_class(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = Nodes::new(fixture)?;
     nodes.edge_node("edge-0", "1")?;
     nodes.cloud_node("cloud-0")?;
     nodes.wan.close();
-    let mut config = nodes.holding(&json!(null));
+    let mut config = nodes.gating(&json!(null));
     config.as_object_mut().context("an object")?.remove("holdLimits");
     let edgeward = fixture.live_edgeward(&config)?;
     let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
     fill(fixture, &nodes)?;
 
-    let mut held = vec![];
+    let mut gated = vec![];
     for (class, limit) in LIMITS {
         let mut pod = pod(fixture, class, 500, 5);
         pod["metadata"]["annotations"][fixture.key("slo.example.io/class")] = json!(class);
-        held.push((class, limit, Instant::now()));
+        gated.push((class, limit, Instant::now()));
         fixture.kubectl.create(&pod)?;
-        is_held(fixture, class, "held_no_capacity")?;
+        is_gated_for(fixture, class, "held_no_capacity")?;
     }
-    for (class, limit, since) in held {
+    for (class, limit, since) in gated {
         eventually(&format!("{class} is released"), limit + BOUND, || {
             let pod = fixture.kubectl.get("pod", class)?;
             ensure!(!is_gated(&pod), "{pod}");
@@ -48,8 +48,8 @@ pub(crate) fn of_each_class(fixture: &Fixture<'_>) -> Result<()> {
             Ok(())
         })?;
         // Edgeward goes by the wall clock, which may be set by seconds meanwhile. The exact limit is tested in virtual time.
-        let (held, least) = (since.elapsed(), limit * 9 / 10);
-        ensure!(held >= least, "{class} was held for {held:?}, less than {limit:?}");
+        let (gated, least) = (since.elapsed(), limit * 9 / 10);
+        ensure!(gated >= least, "{class} was gated for {gated:?}, less than {limit:?}");
     }
     Ok(())
 }
