@@ -10,10 +10,10 @@ use std::sync::Arc;
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use edgeward_core::config::Config;
-use edgeward_core::model::claims::Claim;
 use edgeward_core::model::decision_id::DecisionId;
 use edgeward_core::model::node::NodeId;
 use edgeward_core::model::owner::Owner;
+use edgeward_core::model::queue_claims::QueueClaim;
 use edgeward_core::model::scores::{Better, ProfileScores, Profiles, Score, SiteScore};
 use edgeward_core::model::snapshot::Snapshot;
 use edgeward_core::model::workload::{QueueKey, Workload};
@@ -220,14 +220,14 @@ fn under_the_lock(c: &mut Criterion, workload: &Workload<'_>, config: &Config) {
         let (free, full, nearly_full) = (fleet(nodes, nodes), fleet(nodes, 0), fleet(nodes, 1));
         let mut claimed = free.clone();
         let first: Vec<NodeId> = candidate_nodes(&free).take(100).collect();
-        let claim = Claim {
+        let claim = QueueClaim {
             uid: "gated".into(),
             queue_key: workload.queue_key(&config.priority_caps, Some((NOW.wall, "gated"))),
             site: "edge".into(),
             amount: workload.request.clone(),
             has_room: true,
         };
-        Arc::make_mut(&mut claimed.claims).add(first[0], claim);
+        Arc::make_mut(&mut claimed.queue_claims).add(first[0], claim);
         let alike = |count| reserved_on(&first, count, workload, |_| 10);
         let last: Vec<NodeId> = nearly_full.sites[0]
             .nodes()

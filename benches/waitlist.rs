@@ -101,7 +101,7 @@ fn publication() -> Duration {
             if waitlist.wants_plan(NOW.moment) {
                 remake(&mut waitlist, &snapshot);
             }
-            snapshot.claims = waitlist.claims();
+            snapshot.queue_claims = waitlist.claims();
             black_box(snapshot);
         })
     }))
@@ -112,8 +112,8 @@ fn review(claims: usize) -> Duration {
     let mut snapshot = fleet(true);
     let mut waitlist = waitlist(claims, 5);
     remake(&mut waitlist, &snapshot);
-    snapshot.claims = waitlist.claims();
-    assert_eq!(snapshot.claims.iter().count(), claims);
+    snapshot.queue_claims = waitlist.claims();
+    assert_eq!(snapshot.queue_claims.iter().count(), claims);
     let (config, ledger) = (Config::default(), Ledger::new(Micros::from_secs(3)));
     let pod = Pod::from_json(POD).unwrap();
     let workload = pod.workload("shop".into(), &config.keys);

@@ -132,7 +132,7 @@ impl Why {
             |namespace| cache.is_managed(namespace),
             now,
         );
-        snapshot.claims = waitlist.claims();
+        snapshot.queue_claims = waitlist.claims();
         let place = record
             .gated_pod
             .as_ref()

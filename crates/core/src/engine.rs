@@ -336,7 +336,7 @@ impl Engine {
             let is_managed = |namespace: &str| self.cache.is_managed(namespace);
             self.waitlist.plan(snapshot, &ledger, &self.config, is_managed, now)
         });
-        snapshot.claims = self.waitlist.claims();
+        snapshot.queue_claims = self.waitlist.claims();
         plan
     }
 

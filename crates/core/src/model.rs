@@ -1,6 +1,5 @@
 //! What is asked and what exists: plain data that everything else is about.
 
-pub mod claims;
 pub mod constraints;
 pub mod decision_id;
 pub mod endpoint;
@@ -10,6 +9,7 @@ pub mod node;
 pub mod owner;
 pub mod pod_record;
 pub mod priority_caps;
+pub mod queue_claims;
 pub mod remote_room;
 pub mod scores;
 pub mod selector;

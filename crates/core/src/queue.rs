@@ -10,9 +10,9 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use crate::config::Config;
-use crate::model::claims::Claims;
 use crate::model::node::NodeId;
 use crate::model::pod_record::GatedPod;
+use crate::model::queue_claims::QueueClaims;
 use crate::model::slo::Class;
 use crate::model::snapshot::Snapshot;
 use crate::model::workload::{QueueKey, Workload};
@@ -140,7 +140,7 @@ pub struct Waitlist {
     /// When the passing of time changes the plan.
     due: Option<Moment>,
     /// The claims of the plan made last.
-    claims: Arc<Claims>,
+    claims: Arc<QueueClaims>,
     /// What it says is to be done, if it did not come to its end.
     steps: Vec<Step>,
     /// Whether the snapshot was too old for it.
@@ -274,7 +274,7 @@ impl Waitlist {
     }
 
     /// The claims of the plan made last.
-    pub fn claims(&self) -> Arc<Claims> {
+    pub fn claims(&self) -> Arc<QueueClaims> {
         Arc::clone(&self.claims)
     }
 
@@ -357,12 +357,12 @@ impl Waitlist {
     }
 
     /// The claims and steps that a plan begins with: those of the last one, where that ran out of comparisons.
-    fn begin_plan(&mut self, now: Moment) -> (Claims, Vec<Step>) {
+    fn begin_plan(&mut self, now: Moment) -> (QueueClaims, Vec<Step>) {
         let goes_on = self.claims.not_considered().is_some();
         // Pods that were considered before do not see that they grew older.
         self.changed = goes_on && (self.changed || self.due.is_some_and(|due| due <= now));
         if !goes_on {
-            return (Claims::default(), vec![]);
+            return (QueueClaims::default(), vec![]);
         }
         let mut claims = (*self.claims).clone();
         claims.consider_up_to(None);

@@ -342,7 +342,7 @@ impl Cache {
             revision: self.revision,
             kubernetes_as_of: self.kubernetes_as_of(as_of(Kind::Nodes).min(as_of(Kind::Pods))),
             sites: self.sites.iter().map(|entry| entry.site.clone()).collect(),
-            claims: Arc::default(),
+            queue_claims: Arc::default(),
             volumes: None,
             awaits_volumes: false,
             has_placeholders: self.sites.iter().any(|entry| entry.has_placeholders),

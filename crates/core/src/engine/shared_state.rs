@@ -115,7 +115,7 @@ impl SharedState {
         let mut ledger = self.ledger();
         let snapshot = self.read_into(read);
         // Its place is that of the plan, which claims room for it, also where it is late by now.
-        let queue_key = match snapshot.claims.of(&gated.uid) {
+        let queue_key = match snapshot.queue_claims.of(&gated.uid) {
             Some((_, claim)) => claim.queue_key,
             None => {
                 let is_late = is_late(&workload, snapshot, config, waited);
@@ -185,6 +185,6 @@ fn reserve_again(
 
 /// The place of a pod that does not exist yet. Whether it is late matters beside claims only, and takes estimates.
 fn arriving_key(workload: &Workload<'_>, snapshot: &Snapshot, config: &Config) -> QueueKey {
-    let is_late = !snapshot.claims.is_empty() && is_late(workload, snapshot, config, Micros(0));
+    let is_late = !snapshot.queue_claims.is_empty() && is_late(workload, snapshot, config, Micros(0));
     workload.queue_key(&config.priority_caps, None).late(is_late)
 }

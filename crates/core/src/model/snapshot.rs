@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::claims::Claims;
 use super::link::Link;
 use super::liqo::{ApiServerStatus, OffloadingPhase, Offloadings, REMOTE_CLUSTER_ID};
 use super::node::Node;
+use super::queue_claims::QueueClaims;
 use super::remote_room::FullFrom;
 use super::scores::Profiles;
 use super::site::{SiteDefinition, SiteKind};
@@ -27,7 +27,7 @@ pub struct Snapshot {
     /// The edge site first, then the cloud sites by name.
     pub sites: Vec<Site>,
     /// Room that gated pods claim.
-    pub claims: Arc<Claims>,
+    pub queue_claims: Arc<QueueClaims>,
     /// Where pods' data is; `None` where no cloud can have any, or not all of it is known yet.
     pub volumes: Option<Arc<Volumes>>,
     /// Whether a cloud can have data, and it will soon be known where it is.

@@ -30,7 +30,7 @@ pub struct Workload<'a> {
     /// What ties the pod to the cluster it is created in.
     pub ties: Ties,
     /// Its claims for volumes; none where it has too many to look at.
-    pub claims: Vec<VolumeClaim<'a>>,
+    pub volume_claims: Vec<VolumeClaim<'a>>,
     /// What of it Liqo would leave behind.
     pub left_behind: LeftBehind,
     /// Whether it names a RuntimeClass.
@@ -71,7 +71,7 @@ impl Workload<'_> {
             constraints: self.constraints.into_owned(),
             tolerations: self.tolerations.into_iter().map(Toleration::into_owned).collect(),
             ties: self.ties,
-            claims: self.claims.into_iter().map(VolumeClaim::into_owned).collect(),
+            volume_claims: self.volume_claims.into_iter().map(VolumeClaim::into_owned).collect(),
             left_behind: self.left_behind,
             runtime_class: self.runtime_class,
             priority: self.priority,
@@ -94,7 +94,7 @@ impl Workload<'_> {
 
     /// The names of the claims whose volumes are known, in the order of these.
     pub fn data_claims(&self) -> impl Iterator<Item = &str> {
-        let claims = self.claims.iter();
+        let claims = self.volume_claims.iter();
         let at_volumes = claims.filter(|claim| matches!(claim.data, Whereabouts::AtVolume(_)));
         at_volumes.map(VolumeClaim::name)
     }

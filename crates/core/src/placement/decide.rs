@@ -324,7 +324,7 @@ fn keeps_waiting(workload: &Workload<'_>, snapshot: &Snapshot, config: &Config) 
         Some(Reason::HeldForeignGate)
     } else if is_ours(workload, config) && workload.gated_for.is_none() {
         Some(Reason::HeldNoCapacity)
-    } else if workload.gated_for.is_some() && snapshot.awaits_volumes && !workload.claims.is_empty() {
+    } else if workload.gated_for.is_some() && snapshot.awaits_volumes && !workload.volume_claims.is_empty() {
         // Its data may be in a cloud.
         Some(Reason::HeldSiteAway)
     } else {

@@ -13,13 +13,13 @@ use crate::units::Moment;
 /// still go by. Cost: a few searches for each claim, and a copy.
 pub(crate) fn located<'w, 'a>(workload: &'w Workload<'a>, snapshot: &Snapshot) -> Cow<'w, Workload<'a>> {
     let known = snapshot.volumes.as_deref();
-    let Some(volumes) = known.filter(|_| !workload.claims.is_empty()) else {
+    let Some(volumes) = known.filter(|_| !workload.volume_claims.is_empty()) else {
         return Cow::Borrowed(workload);
     };
     let is_behind = volumes.is_stale && workload.gated_for.is_none();
     let mut located = workload.clone();
     located.constraints.volumes.clear();
-    for claim in &mut located.claims {
+    for claim in &mut located.volume_claims {
         let (data, affinity) = volumes.locate(&workload.namespace, claim);
         claim.data = match data {
             Whereabouts::OfClass(_) if is_behind => Whereabouts::Here,

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use crate::config::Config;
-use crate::model::claims::{Claim, Claimed, Claims};
 use crate::model::node::{Node, NodeId, Share};
+use crate::model::queue_claims::{Claimed, QueueClaim, QueueClaims};
 use crate::model::snapshot::{Free, Site, Snapshot};
 use crate::model::workload::{QueueKey, Workload};
 use crate::placement::headroom::Headroom;
@@ -23,13 +23,13 @@ pub struct Room<'s, 'l> {
     /// What is reserved and not in that snapshot.
     pub ledger: &'l Ledger,
     /// What gated pods claim.
-    claims: &'l Claims,
+    claims: &'l QueueClaims,
     /// The pod's place in the queue: the claims of those behind it do not count.
     queue_key: QueueKey,
     /// Its namespace: what others reserved beyond their share does not count.
     namespace: &'l str,
-    /// Claims of those ahead, by node, that do not count: these pods are being released, with a reservation each.
-    released: Vec<(NodeId, &'l Claim)>,
+    /// Queue claims of those ahead, by node, that do not count: these pods are being released, with a reservation each.
+    released: Vec<(NodeId, &'l QueueClaim)>,
     /// Which placeholders make room for the pod.
     headroom: Option<Headroom>,
 }
@@ -62,7 +62,7 @@ impl Taken<'_> {
     }
 }
 
-static NO_CLAIMS: LazyLock<Claims> = LazyLock::new(Claims::default);
+static NO_CLAIMS: LazyLock<QueueClaims> = LazyLock::new(QueueClaims::default);
 
 impl<'s> Room<'s, 'static> {
     /// A snapshot since which nothing was reserved.
@@ -83,7 +83,7 @@ impl<'s> Room<'s, 'static> {
 impl<'s: 'l, 'l> Room<'s, 'l> {
     /// What a pod with this key finds, of this namespace. Cost: a search for each pod that is being released.
     pub fn new(snapshot: &'s Snapshot, ledger: &'l Ledger, queue_key: QueueKey, namespace: &'l str) -> Self {
-        Self::beside(snapshot, ledger, &snapshot.claims, queue_key, namespace)
+        Self::beside(snapshot, ledger, &snapshot.queue_claims, queue_key, namespace)
     }
 }
 
@@ -92,7 +92,7 @@ impl<'s, 'l> Room<'s, 'l> {
     pub fn beside(
         snapshot: &'s Snapshot,
         ledger: &'l Ledger,
-        claims: &'l Claims,
+        claims: &'l QueueClaims,
         queue_key: QueueKey,
         namespace: &'l str,
     ) -> Self {
@@ -273,7 +273,7 @@ fn all_of(node: &Node) -> Taken<'_> {
     }
 }
 
-fn without<'c>(all: &'c Claimed, claims: impl Iterator<Item = &'c Claim>) -> Cow<'c, Claimed> {
+fn without<'c>(all: &'c Claimed, claims: impl Iterator<Item = &'c QueueClaim>) -> Cow<'c, Claimed> {
     claims.fold(Cow::Borrowed(all), |mut rest, claim| {
         rest.to_mut().take(claim);
         rest

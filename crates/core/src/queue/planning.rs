@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use super::{Age, Entry, PER_POD, PlanAction, Step, WAIT_BEFORE_CLAIM};
 use crate::config::Config;
-use crate::model::claims::{Claim, Claims};
 use crate::model::node::{Node, NodeId};
 use crate::model::pod_record::GatedPod;
+use crate::model::queue_claims::{QueueClaim, QueueClaims};
 use crate::model::snapshot::Snapshot;
 use crate::model::workload::{QueueKey, Workload};
 use crate::placement::decide::{cost, decide, nearest_room};
@@ -25,7 +25,7 @@ pub(super) struct Planning<'p> {
     pub(super) now: Now,
     /// How many comparisons are left.
     pub(super) budget: usize,
-    pub(super) claims: Claims,
+    pub(super) claims: QueueClaims,
     /// Nodes that are claimed by a pod which does not fit there yet.
     pub(super) claimed_nodes: BTreeSet<NodeId>,
     /// Pods for which there is no room, nor a node to claim, each on behalf of all that are like it: there is only less for
@@ -117,7 +117,7 @@ impl<'p> Planning<'p> {
         verdict: &Verdict<'_>,
         kind: (Cow<'p, Workload<'static>>, Age),
         queue_key: QueueKey,
-        claimed: Option<(NodeId, Claim)>,
+        claimed: Option<(NodeId, QueueClaim)>,
     ) {
         // It wants no room that there is, and blocks no other pod.
         if verdict.reason == Reason::HeldSiteAway || is_nowhere(verdict) {
@@ -188,8 +188,8 @@ fn is_nowhere(verdict: &Verdict<'_>) -> bool {
     !verdict.sites.is_empty() && !verdict.sites.iter().any(Assessment::is_possible)
 }
 
-fn claim(pod: &GatedPod, workload: &Workload<'_>, queue_key: QueueKey, site: &str, has_room: bool) -> Claim {
-    Claim {
+fn claim(pod: &GatedPod, workload: &Workload<'_>, queue_key: QueueKey, site: &str, has_room: bool) -> QueueClaim {
+    QueueClaim {
         uid: Arc::clone(&pod.uid),
         queue_key,
         site: site.into(),

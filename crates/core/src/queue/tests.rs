@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::keys::Keys;
-use crate::model::claims::Claim;
 use crate::model::owner::Owner;
 use crate::model::priority_caps::PriorityCaps;
+use crate::model::queue_claims::QueueClaim;
 use crate::placement::decide::decide;
 use crate::placement::ledger::Reservation;
 use crate::placement::room::Room;
@@ -707,11 +707,11 @@ proptest! {
     ) {
         let config = Config::default();
         let snapshot = testkit::snapshot(&fleet(&[0, 0]));
-        let (mut claims, mut ledger) = (Claims::default(), Ledger::new(Micros::from_secs(3)));
+        let (mut claims, mut ledger) = (QueueClaims::default(), Ledger::new(Micros::from_secs(3)));
         let mut all = vec![];
         for (i, (pod, (node, has_room, released))) in pods.iter().zip(places).enumerate() {
             let gated = read(&pod.document());
-            let claim = Claim {
+            let claim = QueueClaim {
                 uid: gated.uid.clone(),
                 queue_key: gated.queue_key(&config).unwrap(),
                 site: "edge".into(),

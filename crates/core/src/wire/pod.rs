@@ -212,7 +212,7 @@ impl<'a> Pod<'a> {
             constraints: self.spec.constraints(),
             tolerations: self.tolerations().collect(),
             ties: self.spec.ties(),
-            claims: self.claims(),
+            volume_claims: self.volume_claims(),
             left_behind: self.spec.left_behind(),
             runtime_class: self.spec.names_runtime_class(),
             priority: self.spec.priority.unwrap_or(0),
@@ -237,7 +237,7 @@ impl<'a> Pod<'a> {
     }
 
     /// Its claims for volumes; none if it has more than [`MAX_CLAIMS`], or one of a name that no object has.
-    fn claims(&self) -> Vec<VolumeClaim<'a>> {
+    fn volume_claims(&self) -> Vec<VolumeClaim<'a>> {
         let metadata = self.metadata.as_ref();
         let own_name = metadata.and_then(|metadata| metadata.name.stated());
         let claim = |volume: &fields::Volume<'a>| {

@@ -151,7 +151,7 @@ fn a_gated_pod_claims_a_node_after_60_s_and_is_released_at_the_limit_of_its_clas
     cluster.sees(&record(&gated));
     cluster.engine.publish(cluster.now);
 
-    let claims = |cluster: &Cluster| cluster.shared.snapshot().claims.iter().count();
+    let claims = |cluster: &Cluster| cluster.shared.snapshot().queue_claims.iter().count();
     let steps = |published: Vec<(u64, Publication)>| -> Vec<_> {
         let plans = published
             .into_iter()

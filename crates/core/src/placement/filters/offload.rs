@@ -11,7 +11,12 @@ pub(super) fn not_offloadable(case: &Case<'_, '_>, found: &Assessment<'_>) -> Op
         return None;
     }
     let mut ties = workload.ties.beyond(definition.supports);
-    if !workload.claims.is_empty() && workload.claims.iter().all(|claim| claim.is_served_by(definition)) {
+    if !workload.volume_claims.is_empty()
+        && workload
+            .volume_claims
+            .iter()
+            .all(|claim| claim.is_served_by(definition))
+    {
         ties = ties.beyond(Ties::from_iter([Tie::PersistentVolumeClaim]));
     }
     if case.config.may_offload(case.slo()) && ties.is_empty() {

@@ -17,7 +17,7 @@ const LASTS: Micros = Micros::from_secs(60);
 /// The most claims that are kept; with more, the oldest are forgotten.
 const MAX_CLAIMS: usize = 10_000;
 
-/// Claims without a volume whose pods were placed, each with its site. Equal after equal calls.
+/// Volume claims without a volume whose pods were placed, each with its site. Equal after equal calls.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct AssumedVolumes {
     by_claim: BTreeMap<Key, Assumed>,
@@ -53,7 +53,7 @@ impl AssumedVolumes {
         };
         let mut nodes = None;
         for name in workload
-            .claims
+            .volume_claims
             .iter()
             .filter(is_unbound)
             .filter_map(|claim| claim.name.as_deref())
@@ -73,7 +73,7 @@ impl AssumedVolumes {
     pub(in crate::placement) fn locate<'a>(&self, located: &Workload<'a>, now: Moment) -> Option<Workload<'a>> {
         let mut assumed: Option<Workload<'a>> = None;
         let mut volumes_before = 0;
-        for (at, claim) in located.claims.iter().enumerate() {
+        for (at, claim) in located.volume_claims.iter().enumerate() {
             let nodes = match &claim.data {
                 Whereabouts::OfClass(class) if !claim.is_ephemeral => {
                     self.nodes(&located.namespace, claim, now).map(|nodes| (class, nodes))
@@ -82,11 +82,11 @@ impl AssumedVolumes {
             };
             if let Some((class, nodes)) = nodes {
                 let workload = assumed.get_or_insert_with(|| located.clone());
-                workload.claims[at].data = Whereabouts::AtVolume(Some(class.clone()));
+                workload.volume_claims[at].data = Whereabouts::AtVolume(Some(class.clone()));
                 // In the order of the claims, by which a volume is known again.
                 workload.constraints.volumes.insert(volumes_before, nodes);
             }
-            let claim = assumed.as_ref().map_or(claim, |workload| &workload.claims[at]);
+            let claim = assumed.as_ref().map_or(claim, |workload| &workload.volume_claims[at]);
             volumes_before += usize::from(matches!(claim.data, Whereabouts::AtVolume(_)));
         }
         assumed

@@ -91,7 +91,7 @@ proptest! {
         for (_, claim) in waitlist.claims().iter() {
             prop_assert!(allowed(&claim.uid).contains(&&*claim.site), "{claim:?}");
         }
-        snapshot.claims = waitlist.claims();
+        snapshot.queue_claims = waitlist.claims();
         let shared = SharedState::new(Arc::new(snapshot), Micros::from_secs(3));
         for (at, step) in plan.steps.iter().enumerate() {
             prop_assert!(!matches!(step.action, PlanAction::RemoveGate(_)), "{:?}", step.action);

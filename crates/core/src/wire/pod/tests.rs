@@ -272,7 +272,7 @@ fn claims_that_no_object_can_have_are_not_looked_up() {
         let volumes = json!([{"persistentVolumeClaim": {"claimName": name}}, {"ephemeral": ephemeral}]);
         let text = json!({"spec": {"volumes": volumes}}).to_string();
         let pod = Pod::from_json(&text).unwrap();
-        pod.workload("ns".into(), &Keys::new("example.io")).claims.len()
+        pod.workload("ns".into(), &Keys::new("example.io")).volume_claims.len()
     };
     let text = |length| "x".repeat(length);
     assert_eq!(claims(text(253), text(253)), 2);

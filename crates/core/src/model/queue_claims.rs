@@ -9,7 +9,7 @@ use crate::resources::Amounts;
 
 /// Room on a node that one gated pod claims, against those behind it in the queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Claim {
+pub struct QueueClaim {
     /// The pod's uid.
     pub uid: Arc<str>,
     /// Its place in the queue.
@@ -25,7 +25,7 @@ pub struct Claim {
 /// The claims of a release plan, one for each pod, in the order of the queue; and where nobody may go yet whom the plan does not
 /// know or has not considered. Equal after equal calls. A copy shares the claims.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Claims {
+pub struct QueueClaims {
     table: Arc<ClaimTable>,
     /// The first pod that the plan left waiting.
     first_waiting: Option<QueueKey>,
@@ -37,7 +37,7 @@ pub struct Claims {
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct ClaimTable {
-    by_uid: BTreeMap<Arc<str>, (NodeId, Claim)>,
+    by_uid: BTreeMap<Arc<str>, (NodeId, QueueClaim)>,
     nodes: BTreeMap<NodeId, ClaimSums>,
     sites: BTreeMap<Arc<str>, ClaimSums>,
 }
@@ -60,7 +60,7 @@ pub struct Claimed {
 }
 
 impl Claimed {
-    fn add(&mut self, claim: &Claim) {
+    fn add(&mut self, claim: &QueueClaim) {
         self.taken.amounts.add(&claim.amount, 1);
         self.taken.pods += 1;
         if claim.has_room {
@@ -70,7 +70,7 @@ impl Claimed {
     }
 
     /// Takes back what [`Self::add`] added.
-    pub(crate) fn take(&mut self, claim: &Claim) {
+    pub(crate) fn take(&mut self, claim: &QueueClaim) {
         self.taken.amounts = self.taken.amounts.less(&claim.amount);
         self.taken.pods -= 1;
         if claim.has_room {
@@ -81,7 +81,7 @@ impl Claimed {
 }
 
 impl ClaimSums {
-    fn add(&mut self, claim: &Claim) {
+    fn add(&mut self, claim: &QueueClaim) {
         let at = self.keys.partition_point(|queue_key| *queue_key <= claim.queue_key);
         let before = at.checked_sub(1).map(|last| self.sums[last].clone());
         self.keys.insert(at, claim.queue_key);
@@ -95,9 +95,9 @@ impl ClaimSums {
     }
 }
 
-impl Claims {
+impl QueueClaims {
     /// Adds a claim on this node. Cost: a search, and a pass over the claims of those behind, of which a plan has none.
-    pub fn add(&mut self, node: NodeId, claim: Claim) {
+    pub fn add(&mut self, node: NodeId, claim: QueueClaim) {
         let table = Arc::make_mut(&mut self.table);
         table.nodes.entry(node).or_default().add(&claim);
         table.sites.entry(Arc::clone(&claim.site)).or_default().add(&claim);
@@ -137,7 +137,7 @@ impl Claims {
     }
 
     /// The claim of the pod of this uid, and its node. Cost: a search.
-    pub fn of(&self, uid: &str) -> Option<(NodeId, &Claim)> {
+    pub fn of(&self, uid: &str) -> Option<(NodeId, &QueueClaim)> {
         self.table.by_uid.get(uid).map(|(node, claim)| (*node, claim))
     }
 
@@ -158,7 +158,7 @@ impl Claims {
     }
 
     /// Every claim and its node.
-    pub fn iter(&self) -> impl Iterator<Item = (NodeId, &Claim)> {
+    pub fn iter(&self) -> impl Iterator<Item = (NodeId, &QueueClaim)> {
         self.table.by_uid.values().map(|(node, claim)| (*node, claim))
     }
 }
