@@ -145,7 +145,7 @@ pub struct GatedPod {
     pub name: Box<str>,
     /// `metadata.resourceVersion`: what is decided holds for this version.
     pub resource_version: Box<str>,
-    /// What it asks for, with [`Workload::gated`] not set. `None` if its constraints are longer than
+    /// What it asks for, with [`Workload::gated_for`] not set. `None` if its constraints are longer than
     /// [`MAX_CONSTRAINTS`]: then it has no place in the release plan, and is read and decided alone when its time is over.
     pub workload: Option<Workload<'static>>,
     /// Its class, where it states an SLO.
