@@ -33,7 +33,7 @@ impl Clients {
         if known.contains(&address) {
             return false;
         }
-        let Some(gated_back) = self.limit.due("client") else {
+        let Some(held_back) = self.limit.due("client") else {
             return false;
         };
         if known.len() == KNOWN {
@@ -41,7 +41,7 @@ impl Clients {
         }
         known.push_back(address);
         drop(known);
-        tracing::info!(%address, gated_back, "a client asks for reviews");
+        tracing::info!(%address, held_back, "a client asks for reviews");
         true
     }
 }

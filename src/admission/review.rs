@@ -133,12 +133,12 @@ impl Answer for Reviewer {
         let (reason, warning) = why.reason_and_warning();
         self.count(Action::PassThrough, reason, "none", elapsed);
         let reason = reason.as_str();
-        if let Some(gated_back) = self.log_limit.due(reason) {
+        if let Some(held_back) = self.log_limit.due(reason) {
             tracing::warn!(
                 uid = &*request.uid,
                 namespace = request.namespace(),
                 reason,
-                gated_back,
+                held_back,
                 "no opinion"
             );
         }
@@ -198,13 +198,13 @@ impl Reviewer {
                 Reason::NotAPodCreate if request.is_pod_create() => "unreadable",
                 _ => reason.as_str(),
             };
-            if let Some(gated_back) = self.log_limit.due(kind) {
+            if let Some(held_back) = self.log_limit.due(kind) {
                 tracing::warn!(
                     uid = &*request.uid,
                     namespace = request.namespace(),
                     reason = reason.as_str(),
                     why,
-                    gated_back,
+                    held_back,
                     "untouched"
                 );
             }
@@ -216,7 +216,7 @@ impl Reviewer {
 
     /// The one line per decision. Names and numbers only: what a pod contains is nobody's business here.
     fn log(&self, request: &Request<'_>, pod: &Pod<'_>, workload: &Workload<'_>, verdict: &Verdict<'_>) {
-        let gated_back = match kind_of_line(request, verdict).map(|kind| self.log_limit.due(kind)) {
+        let held_back = match kind_of_line(request, verdict).map(|kind| self.log_limit.due(kind)) {
             Some(None) => return,
             due => due.flatten(),
         };
@@ -252,7 +252,7 @@ impl Reviewer {
             proc_ms = per_site(|estimate| Some(estimate.processing)),
             eta_ms = per_site(|estimate| estimate.eta()),
             dry_run = request.is_dry_run(),
-            gated_back,
+            held_back,
             "decided"
         );
     }

@@ -264,8 +264,8 @@ fn handshake_failed(error: &io::Error, metrics: &Metrics, limit: &LogLimit) {
         _ => None,
     };
     let due = words.and_then(|words| Some((words, limit.due(words)?)));
-    if let Some((words, gated_back)) = due {
-        tracing::warn!(%error, gated_back, "{words}");
+    if let Some((words, held_back)) = due {
+        tracing::warn!(%error, held_back, "{words}");
     } else {
         tracing::debug!(%error, cause = cause.as_str(), "handshake failed");
     }

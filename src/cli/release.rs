@@ -23,6 +23,9 @@ const TIMEOUT: u64 = 300;
 /// the second that they wait for an answer. Nobody says when that is over.
 const UNREGISTERED: Duration = Duration::from_secs(3);
 
+/// How far apart lists are while pods may still be gated.
+const PAUSE: Duration = Duration::from_secs(1);
+
 /// Take edgeward's gate off gated pods, and change nothing else.
 ///
 /// They go to kube-scheduler as they are, without a placement of ours. A line for each pod (released, already free, or failed
@@ -119,7 +122,7 @@ impl Release {
         let mut counts = Counts::default();
         let mut others = BTreeMap::new();
         if self.all {
-            let pause = self.unregister.as_ref().map_or(Duration::ZERO, |_| UNREGISTERED);
+            let pause = self.unregister.as_ref().map_or(PAUSE, |_| UNREGISTERED);
             let released = ungate.release_until_none(pause, |pod, freed| counts.add(pod, freed));
             others = released.await?;
         }

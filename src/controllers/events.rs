@@ -94,8 +94,8 @@ async fn create(client: &Client, event: &Event, limit: &LogLimit) -> Outcome {
         Error::Api(_) => (Outcome::Later, "an Event is not written yet"),
         _ => (Outcome::Unavailable, "an Event is not written yet"),
     };
-    if let Some(gated_back) = limit.due(words) {
-        tracing::warn!(%error, namespace, gated_back, "{words}");
+    if let Some(held_back) = limit.due(words) {
+        tracing::warn!(%error, namespace, held_back, "{words}");
     }
     outcome
 }

@@ -185,13 +185,13 @@ impl Executor {
             None if pod.workload.is_none() => known.pause_until_retry(now),
             None => known.retry_at = Some(now.after(PAUSES[0])),
             Some(Outcome::Refused(ref error) | Outcome::Unavailable(ref error)) => {
-                if let Some(gated_back) = self.log_limit.due("refused") {
+                if let Some(held_back) = self.log_limit.due("refused") {
                     tracing::warn!(
                         namespace,
                         name,
                         error,
                         retry_s = known.pause.0 / 1_000_000,
-                        gated_back,
+                        held_back,
                         "a gated pod could not be changed"
                     );
                 }
@@ -253,7 +253,7 @@ impl Executor {
                 false => Some(None),
             };
             if matches!(outcome, Outcome::Changed)
-                && let Some(gated_back) = line()
+                && let Some(held_back) = line()
             {
                 let gated_s = clock.moment().since(step.since).0 / 1_000_000;
                 let GatedPod { namespace, name, .. } = &*step.pod;
@@ -264,7 +264,7 @@ impl Executor {
                     reason,
                     site = change.site,
                     gated_s,
-                    gated_back,
+                    held_back,
                     "changed a gated pod"
                 );
             }

@@ -300,9 +300,9 @@ impl Writer {
             Err(Error::Api(status)) if status.code == 404 => {}
             Err(error) => {
                 if !std::mem::replace(&mut self.fails, true)
-                    && let Some(gated_back) = self.limit.due("status")
+                    && let Some(held_back) = self.limit.due("status")
                 {
-                    tracing::warn!(%error, name, gated_back, "a status is not written; tried again without a word");
+                    tracing::warn!(%error, name, held_back, "a status is not written; tried again without a word");
                 }
                 return false;
             }

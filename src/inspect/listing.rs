@@ -122,7 +122,7 @@ pub async fn list_and_probe(
 /// The API server cannot be reached or does not allow it.
 pub(super) async fn all<K, T>(connection: &Connection, read: impl Fn(&Raw<K>) -> Option<T>) -> anyhow::Result<Vec<T>>
 where
-    K: Resource<DynamicType = ()> + 'static,
+    K: Resource<DynamicType = ()> + Clone + 'static,
 {
     let api = Api::<Raw<K>>::all(connection.client.clone());
     let mut all = Vec::new();

@@ -34,7 +34,7 @@ use crate::sources::{policies as slo_policies, profiles, sites as objects};
 /// The API server cannot be reached or does not allow it.
 async fn list<K, T>(connection: &Connection, read: impl Fn(&Raw<K>) -> Option<T>) -> anyhow::Result<Option<Vec<T>>>
 where
-    K: Resource<DynamicType = ()> + 'static,
+    K: Resource<DynamicType = ()> + Clone + 'static,
 {
     let failure = |error| connection.failure(&format!("cannot list {}", K::plural(&())), error);
     if !is_installed::<K>(&connection.client).await.map_err(failure)? {

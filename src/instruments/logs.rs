@@ -94,14 +94,14 @@ fn log_panics() {
     let limit = LogLimit::new(Clock::start());
     panic::set_hook(Box::new(move |info| {
         // A review that panics can be sent again and again.
-        let Some(gated_back) = limit.due("panic") else { return };
+        let Some(held_back) = limit.due("panic") else { return };
         let payload = info.payload();
         let text = payload.downcast_ref::<String>().map(String::as_str);
         let text = text
             .or_else(|| payload.downcast_ref::<&str>().copied())
             .unwrap_or("without a message");
         let location = info.location().map(ToString::to_string);
-        tracing::error!(location, gated_back, "panic: {text}");
+        tracing::error!(location, held_back, "panic: {text}");
     }));
 }
 

@@ -38,11 +38,11 @@ impl EffectHandler {
             ),
             Effect::SitesInUse(sites) => tracing::info!(sites = sites.join(" "), "other sites are in use"),
             Effect::NodeFault(fault) => {
-                if let Some(gated_back) = self.log_limit.due("node fault") {
+                if let Some(held_back) = self.log_limit.due("node fault") {
                     tracing::warn!(
                         node = &*fault.node,
                         sites = fault.sites.join(" "),
-                        gated_back,
+                        held_back,
                         "carries the selectors of several sites; it counts to the first cloud of them"
                     );
                 }

@@ -149,7 +149,7 @@ impl Liqo {
         read: impl Fn(&Raw<K>) -> Option<T>,
         kind: impl Fn(&mut Kinds) -> &mut Kind<T>,
     ) where
-        K: Resource<DynamicType = ()> + 'static,
+        K: Resource<DynamicType = ()> + Clone + 'static,
     {
         let read = |object: &Raw<K>, _: Option<&_>| Some(read(object));
         objects::follow(name, Rights::Optional, &self.client, &self.metrics, read, |change| {

@@ -126,7 +126,7 @@ pub(super) async fn follow<K, T: PartialEq>(
     read: impl Fn(&Raw<K>, Option<&T>) -> Option<T>,
     change: impl Fn(&mut dyn FnMut(&mut Seen<T>) -> bool),
 ) where
-    K: Resource<DynamicType = ()> + 'static,
+    K: Resource<DynamicType = ()> + Clone + 'static,
 {
     let mut last_error = String::new();
     loop {
@@ -183,7 +183,7 @@ async fn watch<K, T: PartialEq>(
     change: impl Fn(&mut dyn FnMut(&mut Seen<T>) -> bool),
 ) -> kube::Result<Standing>
 where
-    K: Resource<DynamicType = ()> + 'static,
+    K: Resource<DynamicType = ()> + Clone + 'static,
 {
     if !is_installed::<K>(client).await? {
         return Ok(Standing::NotInstalled);

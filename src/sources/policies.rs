@@ -78,8 +78,8 @@ impl SloPolicies {
             });
             let policies = policies.await;
             self.current.store(Arc::clone(&policies));
-            if let Some(gated_back) = limit.due("changed") {
-                tracing::info!(in_force = policies.len(), gated_back, "policies changed");
+            if let Some(held_back) = limit.due("changed") {
+                tracing::info!(in_force = policies.len(), held_back, "policies changed");
             }
             self.versions.send_replace(policies);
         })
@@ -129,9 +129,9 @@ pub(crate) fn read(object: &Raw<SloPolicy>, limit: &LogLimit) -> Option<Arc<Seen
     let value: Value = serde_json::from_str(object.json()).ok()?;
     let policy = Policy::read(&value);
     if let Err(faults) = &policy
-        && let Some(gated_back) = limit.due("refused")
+        && let Some(held_back) = limit.due("refused")
     {
-        tracing::warn!(namespace, name, error = %faults, gated_back, "an SloPolicy is not in force as it is");
+        tracing::warn!(namespace, name, error = %faults, held_back, "an SloPolicy is not in force as it is");
     }
     Some(Arc::new(Seen {
         namespace,

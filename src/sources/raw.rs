@@ -12,6 +12,7 @@ use serde_json::value::RawValue;
 
 /// An object of kind `K`, unread. Its metadata is name, namespace, uid, resource version and time of creation only: the rest would be most
 /// of the work and memory of a watch, for nothing.
+#[derive(Clone)]
 pub(crate) struct Raw<K> {
     metadata: ObjectMeta,
     json: Box<str>,
@@ -63,7 +64,7 @@ impl<K> Raw<K> {
 ///
 /// # Errors
 /// The API server cannot be reached or does not allow it.
-pub(crate) async fn list<K>(
+pub(crate) async fn list<K: Clone>(
     api: &Api<Raw<K>>,
     mut params: ListParams,
     mut each: impl FnMut(&Raw<K>),
@@ -74,16 +75,6 @@ pub(crate) async fn list<K>(
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => params = params.continue_token(&token),
             None => return Ok(()),
-        }
-    }
-}
-
-impl<K> Clone for Raw<K> {
-    fn clone(&self) -> Self {
-        Self {
-            metadata: self.metadata.clone(),
-            json: self.json.clone(),
-            kind: PhantomData,
         }
     }
 }

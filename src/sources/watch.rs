@@ -172,7 +172,7 @@ impl Cluster {
         read: impl Fn(&Raw<K>) -> Option<C>,
         gone: impl Fn(&Raw<K>) -> Option<C>,
     ) where
-        K: Resource<DynamicType = ()> + 'static,
+        K: Resource<DynamicType = ()> + Clone + 'static,
     {
         let kind = kind.into();
         let mut events = watcher::events(Api::<Raw<K>>::all(self.client()), Config::default());
@@ -296,13 +296,13 @@ pub(crate) fn read_namespace(object: &Raw<Namespace>, keys: &Keys, limit: &LogLi
 
 /// What cannot be read is left out, which is said: a charge is missing then.
 pub(super) fn unreadable<K: Resource>(kind: &'static str, object: &Raw<K>, error: &impl Display, limit: &LogLimit) {
-    if let Some(gated_back) = limit.due(kind) {
+    if let Some(held_back) = limit.due(kind) {
         tracing::error!(
             kind,
             namespace = object.meta().namespace,
             name = object.meta().name,
             %error,
-            gated_back,
+            held_back,
             "cannot be read, and does not count"
         );
     }

@@ -162,9 +162,9 @@ fn told(lines: &[Value], kind: &Kind) -> (usize, u64) {
         let text = field.as_str().map_or_else(|| field.to_string(), str::to_owned);
         line["message"] == kind.message && text.contains(kind.text)
     };
-    let gated_back = |line: &Value| line["gated_back"].as_u64().expect("a count");
+    let held_back = |line: &Value| line["held_back"].as_u64().expect("a count");
     let lines: Vec<_> = lines.iter().filter(is_it).collect();
-    (lines.len(), lines.into_iter().map(gated_back).sum())
+    (lines.len(), lines.into_iter().map(held_back).sum())
 }
 
 /// Of each kind only so many lines are written, and the next one says how many were not. Each pod that is decided is a line,
@@ -196,8 +196,8 @@ async fn lines_that_anybody_can_cause_are_bounded() {
         sent += 1;
         let lines = lines.lock().unwrap();
         kinds.iter().all(|kind| {
-            let (lines, gated_back) = told(&lines, kind);
-            lines as u64 + gated_back > FLOOD
+            let (lines, held_back) = told(&lines, kind);
+            lines as u64 + held_back > FLOOD
         })
     })
     .await;
@@ -225,17 +225,13 @@ async fn lines_that_anybody_can_cause_are_bounded() {
     reading.await.expect("read");
     let lines = lines.lock().unwrap();
     for kind in &kinds {
-        let (lines, gated_back) = told(&lines, kind);
+        let (lines, held_back) = told(&lines, kind);
         assert!(
             (11..=10 + seconds).contains(&lines),
             "{}: {lines} in {seconds} s",
             kind.text
         );
-        assert!(
-            lines as u64 + gated_back <= sent,
-            "{}: {lines}, {gated_back}",
-            kind.text
-        );
+        assert!(lines as u64 + held_back <= sent, "{}: {lines}, {held_back}", kind.text);
     }
     let is_decided =
         |line: &&Value| line["message"] == "decided" && line["dry_run"] == false && line["class"] == "batch";
@@ -244,7 +240,7 @@ async fn lines_that_anybody_can_cause_are_bounded() {
         .filter(is_decided)
         .filter(|line| line["verdict"] != "passthrough");
     assert_eq!(
-        decided.filter(|line| line.get("gated_back").is_none()).count() as u64,
+        decided.filter(|line| line.get("held_back").is_none()).count() as u64,
         FLOOD
     );
 }

@@ -1,4 +1,4 @@
-//! The parser of SLO annotations, gated to the table that the ValidatingAdmissionPolicy is gated to as well.
+//! The parser of SLO annotations, compared with the table that the ValidatingAdmissionPolicy is compared with.
 
 use std::collections::{BTreeMap, BTreeSet};
 

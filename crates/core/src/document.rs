@@ -5,6 +5,8 @@ use std::fmt;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 
+use crate::excerpt::{LONGEST_NAME, excerpt};
+use crate::model::endpoint::without_user;
 use crate::units::Micros;
 
 /// Something wrong at one place of a document.
@@ -65,7 +67,7 @@ pub fn parse<'d, T: Deserialize<'d>>(document: &'d Value, at: &str) -> Result<T,
             Some(_) => within(at, error.path()),
             None => at.to_owned(),
         };
-        Fault::new(path, error.inner())
+        Fault::new(path, excerpt(without_user(&error.inner().to_string()), LONGEST_NAME))
     })
 }
 

@@ -155,6 +155,7 @@ impl Engine {
         }
         apply(&mut self.cache, at, change, reserved_node);
         if matches!(change, Change::ListEnded(_)) {
+            self.other_domains.clear();
             let is_there = |uid: &str| self.cache.has_seen(uid);
             self.waitlist.retain(is_there);
             self.backstop.retain(is_there);

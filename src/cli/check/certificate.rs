@@ -1,5 +1,5 @@
-//! Whether the API server would believe edgeward: what is shown behind a webhook, and what replicas serve from, gated
-//! against `caBundle`.
+//! Whether the API server would believe edgeward: what is shown behind a webhook, and what replicas serve from, compared
+//! with `caBundle`.
 
 use std::cmp::min;
 

@@ -55,7 +55,7 @@ impl Replicas {
         let overdue: Vec<_> = overdue.collect();
         let (limit, oldest) = overdue.iter().min_by_key(|(limit, _)| *limit)?;
         let text = format!(
-            "pod {}/{} is gated beyond its limit, which was over at {limit:.0}; pods so gated: {}",
+            "pod {}/{} is gated beyond its limit, which was over at {limit:.0}; {} such pods",
             oldest.namespace,
             oldest.name,
             overdue.len()
@@ -197,7 +197,7 @@ mod tests {
         assert_eq!(found.level, Level::Fault);
         assert_eq!(
             found.text,
-            "pod shop/old is gated beyond its limit, which was over at 2026-11-21T11:58:55Z; pods so gated: 1"
+            "pod shop/old is gated beyond its limit, which was over at 2026-11-21T11:58:55Z; 1 such pods"
         );
         assert_eq!(
             found.fix.unwrap(),
@@ -209,7 +209,7 @@ mod tests {
         let found = led.gated(&pods, HOME, &config, now()).unwrap();
         assert_eq!(
             found.text,
-            "pod shop/older is gated beyond its limit, which was over at 2026-11-21T10:05:00Z; pods so gated: 2"
+            "pod shop/older is gated beyond its limit, which was over at 2026-11-21T10:05:00Z; 2 such pods"
         );
         assert!(found.fix.unwrap().contains("logs -l app.kubernetes.io/name=edgeward"));
         // A class that may wait less.

@@ -240,7 +240,7 @@ fn asks(workload: &Workload<'_>) -> Vec<String> {
 impl Decided {
     fn lines(&self) -> Vec<String> {
         let site = self.site.as_ref().map(|site| format!("site {site}"));
-        let verdict = site.as_deref().or(self.decision.as_deref()).unwrap_or("hold");
+        let verdict = site.as_deref().or(self.decision.as_deref()).unwrap_or("gate");
         let mut lines = vec![format!("{verdict}: {} ({})", in_words(&self.reason), self.reason)];
         let at = self.timestamp.map(|at| format!("at {at}"));
         let age = self.age.map(|age| format!("{} ago", duration(age)));

@@ -41,7 +41,7 @@ impl PodReason {
     const fn type_and_action(self) -> [&'static str; 2] {
         match self {
             Self::PlacedCloud => ["Normal", "Place"],
-            Self::Gated => ["Normal", "Hold"],
+            Self::Gated => ["Normal", "Gate"],
             Self::Released => ["Normal", "Release"],
             Self::InvalidSlo => ["Warning", "ReadSlo"],
             Self::SloAtRisk => ["Warning", "Place"],
@@ -134,7 +134,7 @@ pub(super) fn events_of(observed: &ObservedDecision, now: Timestamp) -> Vec<PodE
     };
     let place = site.map(|(name, _)| format!("site {name}")).unwrap_or_default();
     let is_placed = match (family, kind) {
-        ("gated", _) if observed.gated => {
+        ("held", _) if observed.gated => {
             add(PodReason::Gated, note(observed, "gated"));
             return events;
         }

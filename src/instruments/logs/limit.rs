@@ -24,7 +24,7 @@ pub struct LogLimit {
 #[derive(Debug)]
 struct Lines {
     bucket: TokenBucket,
-    gated_back: u64,
+    held_back: u64,
 }
 
 impl LogLimit {
@@ -42,7 +42,7 @@ impl LogLimit {
         let mut kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
         let lines = kinds.entry(kind).or_insert_with(|| Lines {
             bucket: TokenBucket::new(BURST, INTERVAL),
-            gated_back: 0,
+            held_back: 0,
         });
         lines.due(self.clock.moment())
     }
@@ -51,9 +51,9 @@ impl LogLimit {
 impl Lines {
     fn due(&mut self, now: Moment) -> Option<u64> {
         if self.bucket.take(now) {
-            return Some(std::mem::take(&mut self.gated_back));
+            return Some(std::mem::take(&mut self.held_back));
         }
-        self.gated_back += 1;
+        self.held_back += 1;
         None
     }
 }

@@ -46,7 +46,7 @@ impl SharedState {
         }
     }
 
-    /// The snapshot published last. Cost: a lock that is gated for the copy of a pointer.
+    /// The snapshot published last. Cost: a lock that is held for the copy of a pointer.
     pub fn snapshot(&self) -> Arc<Snapshot> {
         Arc::clone(&self.snapshot.read().unwrap_or_else(PoisonError::into_inner))
     }
@@ -59,7 +59,7 @@ impl SharedState {
         )
     }
 
-    /// The reservations. While this is gated, nobody decides.
+    /// The reservations. While this lock is held, no pod is decided.
     pub fn ledger(&self) -> MutexGuard<'_, Ledger> {
         // A decision that panicked has left no half a reservation behind.
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)

@@ -170,7 +170,7 @@ pub struct GatedPod {
 pub struct Decided {
     /// `metadata.name`.
     pub name: Box<str>,
-    /// Id of the decision. A hold has none, and gets a number that differs when the reason does.
+    /// Id of the decision. A gated pod has none, and gets a number that differs when the reason does.
     pub id: DecisionId,
     /// Reason code, as found.
     pub reason: Box<str>,

@@ -34,7 +34,7 @@ pub struct Stamp {
 /// Source: `apimachinery/pkg/api/validation.TotalAnnotationSizeLimitB`.
 const ANNOTATIONS_LIMIT: usize = 256 * 1024;
 
-/// How long a hold we wrote is recognised as our own.
+/// How long a gate we wrote is recognised as our own.
 const RECENT: jiff::SignedDuration = jiff::SignedDuration::from_secs(30);
 
 /// The annotation by which a ReplicaSet chooses whom to delete first.
@@ -123,7 +123,7 @@ fn annotations<'a>(
     always.into_iter().chain(optional).collect()
 }
 
-/// Whether the pod carries a hold of ours, made a moment ago: it is under review again.
+/// Whether the pod carries a gate of ours, made a moment ago: it is under review again.
 fn is_gated(pod: &Pod<'_>, config: &Config, stamp: &Stamp) -> bool {
     let keys = &config.keys;
     let is_recent = |text: &str| {

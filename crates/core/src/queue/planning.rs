@@ -1,4 +1,4 @@
-//! A plan in the making: gated_for pods are decided one after the other, each on the room that the earlier ones left.
+//! A plan in the making: gated pods are decided one after the other, each on the room that the earlier ones left.
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
@@ -100,8 +100,10 @@ impl<'p> Planning<'p> {
                 self.step(entry, PlanAction::Release);
             }
             Action::Gate => {
-                let claimed = self.node_to_claim(&workload, &verdict, &room, gated_for);
-                let claimed = claimed.map(|(node, site)| (node, claim(pod, &workload, queue_key, site, false)));
+                let claimed = wants_room(&verdict).then(|| self.node_to_claim(&workload, &verdict, &room, gated_for));
+                let claimed = claimed
+                    .flatten()
+                    .map(|(node, site)| (node, claim(pod, &workload, queue_key, site, false)));
                 self.leave_waiting(&verdict, kind, queue_key, claimed);
                 self.update_reason(entry, verdict.reason);
             }
@@ -119,8 +121,8 @@ impl<'p> Planning<'p> {
         queue_key: QueueKey,
         claimed: Option<(NodeId, QueueClaim)>,
     ) {
-        // It wants no room that there is, and blocks no other pod.
-        if verdict.reason == Reason::HeldSiteAway || is_nowhere(verdict) {
+        // It blocks no other pod.
+        if !wants_room(verdict) {
             self.unplaceable.insert(kind, verdict.reason);
             return;
         }
@@ -183,9 +185,10 @@ impl<'p> Planning<'p> {
     }
 }
 
-/// Whether no site is possible for the pod, so that it wants no room. Where the view is too old to say, it may.
-fn is_nowhere(verdict: &Verdict<'_>) -> bool {
-    !verdict.sites.is_empty() && !verdict.sites.iter().any(Assessment::is_possible)
+/// Whether room could help the gated pod: some site is possible, or the view is too old to say, and it does not wait for a site.
+fn wants_room(verdict: &Verdict<'_>) -> bool {
+    let is_possible = verdict.sites.is_empty() || verdict.sites.iter().any(Assessment::is_possible);
+    verdict.reason != Reason::HeldSiteAway && is_possible
 }
 
 fn claim(pod: &GatedPod, workload: &Workload<'_>, queue_key: QueueKey, site: &str, has_room: bool) -> QueueClaim {

@@ -79,7 +79,7 @@ impl PodEntry {
         self.unbound.as_deref().is_some_and(free_to_move)
     }
 
-    /// Whether it waits for a site: pending, and not gated by a gate.
+    /// Whether it waits for a site: pending, and without a gate.
     pub(super) fn is_pending(&self) -> bool {
         self.phase == Phase::Pending && !self.gated
     }

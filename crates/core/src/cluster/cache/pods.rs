@@ -193,7 +193,7 @@ impl Cache {
         }
     }
 
-    /// Whether this pod was seen before, gated by a gate.
+    /// Whether this pod was seen before with a gate.
     pub fn is_gated(&self, uid: &str) -> bool {
         self.pods.get(uid).is_some_and(|pod| pod.gated)
     }

@@ -147,7 +147,7 @@ struct Path {
     answers: usize,
     /// Losses since the last answer.
     losses: usize,
-    /// Of the window, or of the last window that gated an answer.
+    /// Of the window, or of the last window that had an answer.
     rtt: Option<Micros>,
     /// When the last probe was answered or lost.
     last_outcome: Option<Moment>,

@@ -405,7 +405,7 @@ proptest! {
         let tolerations = |pod: &Value| pod["spec"]["tolerations"].as_array().cloned().unwrap_or_default();
         let class = |pod: &Value| pod["spec"]["runtimeClassName"].as_str().unwrap_or_default().to_owned();
         let (own, all) = (selector(&pod), selector(&patched));
-        // Those of traits are gated to what it asks for elsewhere.
+        // Those of traits are held against what it asks for elsewhere.
         let is_trait = |key: &str, value: &Value| key.starts_with("traits.edgeward.io/") && *value == "true";
         let gained = all.iter().filter(|(key, value)| !own.contains_key(*key) && !is_trait(key, value));
         let gained: Map<_, _> = gained.map(|(k, v)| (k.clone(), v.clone())).collect();

@@ -34,7 +34,7 @@ pub struct ObservedDecision {
 }
 
 impl Pod<'_> {
-    /// `None` without a whole decision: reason, time and, but for a hold, id.
+    /// `None` without a whole decision: reason, time and, except for a gated pod, id.
     pub(super) fn decided(&self, intent: Option<&Intent>, keys: &Keys) -> Option<Decided> {
         let short = |key| self.annotation(key).filter(|text| text.len() <= 64);
         let explain = self.annotation(&keys.explain);
@@ -56,7 +56,7 @@ impl Pod<'_> {
     }
 }
 
-/// In place of an id, of a hold for this reason; the same in every replica of a build.
+/// In place of an id, of a pod that is gated for this reason; the same in every replica of a build.
 fn of_gate(reason: &str) -> DecisionId {
     let mut hasher = DefaultHasher::new();
     reason.hash(&mut hasher);
