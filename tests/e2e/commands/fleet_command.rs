@@ -154,7 +154,10 @@ fn compare(fixture: &Fixture<'_>, fleet: &Value, name: &str) -> Result<()> {
         cpu.and_then(|cpu| cpu.strip_suffix('m')?.parse::<u64>().ok())
             .unwrap_or(0)
     });
-    let used = json!(format!("{}m", requested.sum::<u64>()));
+    let used = match requested.sum::<u64>() {
+        whole if whole % 1_000 == 0 => json!(whole / 1_000),
+        millicores => json!(format!("{millicores}m")),
+    };
     ensure!(seen["used"]["cpu"] == used, "{name}: {} and not {used}", seen["used"]);
     ensure!(
         seen["used"]["pods"] == pods.len(),

@@ -155,8 +155,8 @@ pub(crate) fn pods_of_every_fate(fixture: &Fixture<'_>) -> Result<()> {
         ensure!(gates[0]["name"] == GATE, "{gates}");
     }
     let said = [
-        "decided   hold: ",
-        "now       hold: ",
+        "decided   gate: ",
+        "now       gate: ",
         "nothing answers there (unreachable)",
         "kube-scheduler: ",
     ];

@@ -606,7 +606,7 @@ pub(crate) fn sites_change(fixture: &Fixture<'_>) -> Result<()> {
         eventually(&format!("{name} is {expected:?}"), BOUND, || {
             let said = kubectl.run(&["get", "sites"], "")?.stdout;
             let header: Vec<_> = said.lines().next().unwrap_or_default().split_whitespace().collect();
-            let columns = "NAME KIND HEALTH NODES FREE-CPU FREE-MEMORY QUEUE HELD RTT-MS LOSS-PCT LAST-PROBE AGE";
+            let columns = "NAME KIND HEALTH NODES FREE-CPU FREE-MEMORY QUEUE GATED RTT-MS LOSS-PCT LAST-PROBE AGE";
             ensure!(header == columns.split(' ').collect::<Vec<_>>(), "{said}");
             let row = said.lines().find(|line| line.split_whitespace().next() == Some(name));
             let row: Vec<_> = row.unwrap_or_default().split_whitespace().collect();

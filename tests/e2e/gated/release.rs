@@ -124,7 +124,7 @@ pub(crate) fn uninstall(fixture: &Fixture<'_>) -> Result<()> {
     in_other.create(&elsewhere)?;
     let all = edgeward(fixture, &config(), &["release", "--all"])?;
     ensure!(all.succeeded, "{}{}", all.stdout, all.stderr);
-    let said = "by the gate of the domain elsewhere.example; to release them, unless another edgeward has that domain: \
+    let said = "by the gate of the domain elsewhere.example, which another edgeward may have; to release them: \
                 edgeward release --all --domain elsewhere.example\n";
     ensure!(all.stderr.contains(said), "{}", all.stderr);
     in_other.run(&["delete", "pod", "elsewhere", "--now"], "")?;

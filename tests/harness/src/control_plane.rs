@@ -46,7 +46,7 @@ pub const SLOW_END: Duration = Duration::from_secs(6);
 pub const WORKS_ON: &str = "edgeward.test/works-on-";
 
 /// Namespaces of pods so large that the audit log does not have them.
-pub(crate) const NOT_AUDITED: [&str; 3] = ["hostile-pods-largest", "hostile-pods-gated", "hostile-pods-gated"];
+pub(crate) const NOT_AUDITED: [&str; 3] = ["hostile-pods-largest", "hostile-pods-gated", "hostile-pods-managed"];
 
 const SCHEDULER: &str = "kube-scheduler";
 

@@ -236,7 +236,7 @@ pub fn watched(fixture: &Fixture<'_>, amounts: Amounts) -> Result<Vec<(&'static 
         let before = early.memory_kib("VmRSS")?;
         create(fixture, &namespace, &templates, count)?;
         known += count as u64;
-        if kind == "gated" {
+        if kind == "managed" {
             verdicts_are_the_same()?;
             with_long_constraints(fixture)
                 .iter()
