@@ -7,7 +7,7 @@ use edgeward_harness::fixture::Fixture;
 /// One replica fills the edge, and sends few pods there in vain. However busy the machine is: the API server waits as long as it
 /// can, and no reservation ends before its pod is seen.
 pub(crate) fn fills_the_edge(fixture: &Fixture<'_>) -> Result<()> {
-    const PODS: usize = 250;
+    const PODS: usize = 500;
     let nodes = nodes(fixture)?;
     let outcome = decided(fixture, &nodes, PODS, 1, Timing::LongTimeout, 0)?;
     let capacity = capacity();

@@ -116,8 +116,8 @@ impl Slo {
     }
 }
 
-/// How many bytes of a faulty value a message shows: what is allowed must still be seen on the line.
-const SHOWN_BYTES: usize = 24;
+/// How many characters of a faulty value a message shows: what is allowed must still be seen on the line.
+const SHOWN_CHARS: usize = 24;
 
 /// An annotation or label that does not say what it should. Serialises as it is in `review`'s output.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, serde::Serialize)]
@@ -133,10 +133,11 @@ pub struct SloFault {
 impl fmt::Display for SloFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.value {
-            Some(value) => {
-                let value = excerpt(value, SHOWN_BYTES);
-                write!(f, "{}: {value:?} is not {}", self.key, self.allowed)
+            Some(value) if value.chars().nth(SHOWN_CHARS).is_some() => {
+                let start: String = value.chars().take(SHOWN_CHARS).collect();
+                write!(f, "{}: {start:?}… is not {}", self.key, self.allowed)
             }
+            Some(value) => write!(f, "{}: {value:?} is not {}", self.key, self.allowed),
             None => write!(f, "{} is missing: {}", self.key, self.allowed),
         }
     }
@@ -485,7 +486,7 @@ mod tests {
         let long = "9".repeat(5_000);
         assert_eq!(
             faults(&[("class", "batch"), ("priority", &long)], None),
-            [r#"slo.example.io/priority: "999999999999999999999999…" is not a whole number from 0 to 10"#]
+            [r#"slo.example.io/priority: "999999999999999999999999"… is not a whole number from 0 to 10"#]
         );
     }
 
