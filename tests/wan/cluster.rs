@@ -28,7 +28,9 @@ pub(crate) fn start(runtime: &Runtime) -> Result<Value> {
     let address: Result<SocketAddr> = runtime.block_on(runtime.spawn(async {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
-        let app = Router::new().route("/api/v1/{kind}", get(watch));
+        let app = Router::new()
+            .route("/api/v1/{kind}", get(watch))
+            .route("/apis", get(groups));
         tokio::spawn(axum::serve(listener, app).into_future());
         Ok(address)
     }))?;
@@ -41,6 +43,11 @@ pub(crate) fn start(runtime: &Runtime) -> Result<Value> {
         "clusters": named("cluster", json!({"server": format!("http://{}", address?)})),
         "users": named("user", json!({})),
     }))
+}
+
+/// No custom resource is installed.
+async fn groups() -> String {
+    json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": []}).to_string()
 }
 
 #[derive(Deserialize)]
