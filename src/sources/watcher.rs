@@ -42,7 +42,11 @@ where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
     let seconds = OPEN_SECONDS + random() as u32 % MORE_SECONDS;
-    let config = config.timeout(seconds).page_size(PAGE).streaming_lists();
+    let mut config = config.timeout(seconds).page_size(PAGE);
+    // A single object is one page.
+    if config.field_selector.is_none() {
+        config = config.streaming_lists();
+    }
     let watch = Watch {
         events: watcher(api.clone(), config.clone()).boxed(),
         api,
