@@ -43,7 +43,7 @@ pub enum Effect {
     Listed(Kind),
     /// A decision is seen on a pod for the first time.
     Decided(Box<ObservedDecision>),
-    /// A pod carries the gate of this domain, which is not ours. Each domain is reported once.
+    /// A pod carries the gate of this domain, which is not ours. Each domain is reported once per list of pods.
     OtherDomain(Box<str>),
     /// The sites of these names are in use from now on.
     SitesInUse(Vec<String>),
@@ -138,6 +138,7 @@ impl Engine {
             Change::Pod(pod) => self.apply_pod(pod, at),
             Change::PodGone(uid) => self.delete_pod(uid),
             Change::Namespace(name, false) => self.backstop.opted_out(name),
+            Change::ListBegan(Kind::Pods) => self.other_domains.clear(),
             Change::Settings(config) => {
                 self.config = Arc::clone(config);
                 self.waitlist.reset();
@@ -155,7 +156,6 @@ impl Engine {
         }
         apply(&mut self.cache, at, change, reserved_node);
         if matches!(change, Change::ListEnded(_)) {
-            self.other_domains.clear();
             let is_there = |uid: &str| self.cache.has_seen(uid);
             self.waitlist.retain(is_there);
             self.backstop.retain(is_there);

@@ -235,6 +235,17 @@ fn each_domain_of_other_gates_is_reported_once() {
     let both = pod("c", &["queue.example/admission", &gate("acme.dev")]);
     assert_eq!(told_of(&[both, pod("d", &[&gate("acme.dev")])]), ["acme.dev"]);
     assert_eq!(told_of(&[pod("e", &[&gate("acme.dev")])]), none);
+    // Again of every list of pods, not of every list.
+    let listed = |kind| {
+        [
+            Change::ListBegan(kind),
+            pod("e", &[&gate("acme.dev")]),
+            Change::ListEnded(kind),
+        ]
+    };
+    assert_eq!(told_of(&listed(Kind::Nodes)), none);
+    assert_eq!(told_of(&listed(Kind::Pods)), ["acme.dev"]);
+    assert_eq!(told_of(&[pod("e", &[&gate("acme.dev")])]), none);
     // Anybody can invent gates.
     let many: Vec<Change> = (0..300)
         .map(|i| pod(&i.to_string(), &[&gate(&format!("d{i}.dev"))]))
