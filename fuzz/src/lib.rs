@@ -1,6 +1,7 @@
 //! Pods that the fuzz targets make of bytes: of the shape that the API server sends, with any texts and numbers in them.
 
 use arbitrary::Arbitrary;
+use edgeward_core::model::slo::NAMES;
 use serde_json::{Map, Value, json};
 
 /// What of a pod the targets vary.
@@ -19,24 +20,13 @@ pub struct Pod<'a> {
     unknown: Option<&'a str>,
 }
 
-const SLO: [&str; 8] = [
-    "class",
-    "deadlineMs",
-    "latencyTargetMs",
-    "priority",
-    "offloadAllowed",
-    "processingMs",
-    "sites",
-    "traits",
-];
-
 impl Pod<'_> {
     /// The pod as JSON.
     pub fn json(&self) -> Value {
         let mut annotations = map(&self.annotations);
         for (name, value) in &self.slo {
             annotations.insert(
-                format!("slo.example.io/{}", SLO[usize::from(*name) % SLO.len()]),
+                format!("slo.example.io/{}", NAMES[usize::from(*name) % NAMES.len()]),
                 json!(value),
             );
         }

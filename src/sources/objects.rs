@@ -140,12 +140,8 @@ pub(super) async fn follow<K, T: PartialEq>(
                 }
             }
             Err(error) => {
-                metrics.watch_failures.at([kind]).inc();
-                let error = format!("{:#}", anyhow::Error::from(error));
-                if error != last_error {
-                    tracing::warn!(kind, error, "cannot tell whether the custom resource is installed");
-                    last_error = error;
-                }
+                let words = "cannot tell whether the custom resource is installed";
+                watcher::count_and_log_as(words, kind, error, &mut last_error, metrics);
             }
         }
         tokio::time::sleep(pause).await;
@@ -188,7 +184,7 @@ where
     if !is_installed::<K>(client).await? {
         return Ok(Standing::NotInstalled);
     }
-    let mut events = watcher::events(Api::<Raw<K>>::all(client.clone()), Config::default());
+    let mut events = watcher::events(Api::<Raw<K>>::all(client.clone()), Config::default().streaming_lists());
     let mut listed = BTreeMap::new();
     while let Some(event) = events.next().await {
         match event {
@@ -199,7 +195,7 @@ where
             Err(error) => match watcher::code(&error) {
                 Some(FORBIDDEN) if rights == Rights::Optional => return Ok(Standing::Forbidden),
                 Some(NOT_FOUND) => break,
-                _ => watcher::count_and_log(kind, error, metrics),
+                _ => watcher::count_and_log(kind, error, &mut String::new(), metrics),
             },
         }
     }

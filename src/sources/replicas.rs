@@ -18,7 +18,8 @@ impl Cluster {
     /// Watches the EndpointSlices of a Service and sends how many of its endpoints are ready, for ever. That there is no
     /// such Service is logged; that it may not be seen is logged and counted, and nothing is sent.
     pub async fn follow_replicas(self, namespace: String, service: String, metrics: Arc<Metrics>) {
-        let of_service = Config::default().labels(&format!("kubernetes.io/service-name={service}"));
+        let of_service = format!("kubernetes.io/service-name={service}");
+        let of_service = Config::default().labels(&of_service).streaming_lists();
         let slices = Api::<EndpointSlice>::namespaced(self.client(), &namespace);
         let mut events = watcher::events(slices, of_service);
         let (mut known, mut listed) = (Seen::default(), BTreeMap::new());

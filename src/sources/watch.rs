@@ -175,7 +175,7 @@ impl Cluster {
         K: Resource<DynamicType = ()> + Clone + 'static,
     {
         let kind = kind.into();
-        let mut events = watcher::events(Api::<Raw<K>>::all(self.client()), Config::default());
+        let mut events = watcher::events(Api::<Raw<K>>::all(self.client()), Config::default().streaming_lists());
         let mut last_error = String::new();
         while let Some(event) = events.next().await {
             if matches!(event, Ok(Event::InitDone | Event::Apply(_) | Event::Delete(_))) {
@@ -190,13 +190,8 @@ impl Cluster {
                 Ok(Event::InitApply(object) | Event::Apply(object)) => read(&object).map(Into::into),
                 Ok(Event::Delete(object)) => gone(&object).map(Into::into),
                 Err(error) => {
-                    metrics.watch_failures.at([kind.name]).inc();
                     let is_forbidden = watcher::code(&error) == Some(objects::FORBIDDEN);
-                    let error = format!("{:#}", anyhow::Error::from(error));
-                    if error != last_error {
-                        tracing::warn!(kind = kind.name, error, "watch failed; it is tried again");
-                        last_error = error;
-                    }
+                    watcher::count_and_log(kind.name, error, &mut last_error, metrics);
                     // Rights that nobody waits for do not come by themselves.
                     if is_forbidden && kind.awaited.is_none() {
                         tokio::time::sleep(objects::FORBIDDEN_PERIOD).await;

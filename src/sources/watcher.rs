@@ -36,17 +36,14 @@ const GONE: u16 = 410;
 const PAUSES: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(5)];
 
 /// The objects of `api` that `config` selects and what becomes of them, for ever. A failure is one of the events, and is tried again
-/// after a pause. Lists are asked for as a stream, of which one object at a time is in memory, and in pages where that does not work.
+/// after a pause. A list that `config` asks for as a stream has one object at a time in memory; where that does not work, it comes in
+/// pages.
 pub(super) fn events<K>(api: Api<K>, config: Config) -> impl Stream<Item = Result<Event<K>, Error>> + Send + Unpin
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
     let seconds = OPEN_SECONDS + random() as u32 % MORE_SECONDS;
-    let mut config = config.timeout(seconds).page_size(PAGE);
-    // A single object is one page.
-    if config.field_selector.is_none() {
-        config = config.streaming_lists();
-    }
+    let config = config.timeout(seconds).page_size(PAGE);
     let watch = Watch {
         events: watcher(api.clone(), config.clone()).boxed(),
         api,
@@ -134,11 +131,25 @@ where
     })
 }
 
-/// Counts and logs a failure of [`events`].
-pub(super) fn count_and_log(kind: &'static str, error: Error, metrics: &Metrics) {
+/// Counts and logs a failure of [`events`], unless it is the one that was logged `last`.
+pub(super) fn count_and_log(kind: &'static str, error: Error, last: &mut String, metrics: &Metrics) {
+    count_and_log_as("watch failed; it is tried again", kind, error, last, metrics);
+}
+
+/// Counts a failure and logs it in these words, unless it is the one that was logged `last`.
+pub(super) fn count_and_log_as(
+    words: &'static str,
+    kind: &'static str,
+    error: impl Into<anyhow::Error>,
+    last: &mut String,
+    metrics: &Metrics,
+) {
     metrics.watch_failures.at([kind]).inc();
-    let error = format!("{:#}", anyhow::Error::from(error));
-    tracing::warn!(kind, error, "watch failed; it is tried again");
+    let error = format!("{:#}", error.into());
+    if error != *last {
+        tracing::warn!(kind, error, "{words}");
+        *last = error;
+    }
 }
 
 /// The pauses after failures.

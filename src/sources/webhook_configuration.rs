@@ -21,7 +21,10 @@ pub async fn follow(client: Client, name: String, changed: watch::Sender<()>, me
             Ok(_) => {
                 changed.send_replace(());
             }
-            Err(error) => watcher::count_and_log("mutatingwebhookconfigurations", error, &metrics),
+            Err(error) => {
+                let kind = "mutatingwebhookconfigurations";
+                watcher::count_and_log(kind, error, &mut String::new(), &metrics);
+            }
         }
     }
 }

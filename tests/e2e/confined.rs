@@ -84,10 +84,7 @@ pub(crate) fn is_refused(tried: Result<Value>, words: &str) -> Result<()> {
 /// A webhook labels and annotates every pod that is updated. A pod is let go when its namespace leaves, another is released, and both
 /// carry what the webhook adds.
 pub(crate) fn beside_a_labelling_webhook(fixture: &Fixture<'_>) -> Result<()> {
-    let nodes = Nodes::new(fixture)?;
-    nodes.edge_node("edge-0", "1")?;
-    nodes.cloud_node("cloud-0")?;
-    nodes.wan.close();
+    let (nodes, _) = Nodes::without_wan(fixture)?;
     let edgeward = fixture.live_edgeward(&nodes.gating(&for_long()))?;
     let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
     fill(fixture, &nodes)?;

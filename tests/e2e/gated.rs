@@ -87,10 +87,7 @@ pub(crate) fn is_gated_for(fixture: &Fixture<'_>, name: &str, reason: &str) -> R
 /// priority and age, to as many as fit. Who releases them is killed in the middle, and another goes on.
 pub(crate) fn in_queue_order(fixture: &Fixture<'_>) -> Result<()> {
     const PODS: u32 = 50;
-    let nodes = Nodes::new(fixture)?;
-    let node = nodes.edge_node("edge-0", "1")?;
-    nodes.cloud_node("cloud-0")?;
-    nodes.wan.close();
+    let (nodes, node) = Nodes::without_wan(fixture)?;
     let config = nodes.gating(&for_long());
     let mut pair = vec![
         fixture.live_edgeward_as("first", &config)?,
@@ -199,10 +196,7 @@ fn leader(edgewards: &[Edgeward<'_>]) -> Result<usize> {
 /// Gated while the WAN is down, and sent to the cloud when it is back; or to the edge all the same, when the class has waited
 /// long enough. What waiting is not for is not gated at all.
 pub(crate) fn until_the_wan_is_back(fixture: &Fixture<'_>) -> Result<()> {
-    let nodes = Nodes::new(fixture)?;
-    nodes.edge_node("edge-0", "1")?;
-    nodes.cloud_node("cloud-0")?;
-    nodes.wan.close();
+    let (nodes, _) = Nodes::without_wan(fixture)?;
     let limits = json!({"latency": "30s", "throughput": "1h", "batch": "1h"});
     let config = nodes.gating(&limits);
     let edgeward = fixture.live_edgeward(&config)?;

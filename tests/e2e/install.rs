@@ -97,10 +97,7 @@ impl<'run> Ground<'run> {
     /// With what this source needs, in a namespace that opts in under this domain.
     pub(crate) fn clear(fixture: &Fixture<'run>, source: Source, domain: &str) -> Result<Self> {
         let needed = source.needs(fixture)?;
-        let nodes = Nodes::new(fixture)?;
-        nodes.edge_node("edge-0", "1")?;
-        nodes.cloud_node("cloud-0")?;
-        nodes.wan.close();
+        let (nodes, _) = Nodes::without_wan(fixture)?;
         let label = format!("scheduling.{domain}/managed=true");
         let args = ["label", "namespace", &fixture.namespace, &label, "--overwrite"];
         fixture.kubectl.run(&args, "")?;

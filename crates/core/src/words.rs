@@ -17,8 +17,11 @@ macro_rules! words {
             /// Every word, in order.
             pub const WORDS: [&'static str; [$($word),*].len()] = [$($word),*];
 
-            /// Every value with its word, in order.
-            pub const BY_WORD: [(&'static str, Self); [$($word),*].len()] = [$(($word, Self::$value)),*];
+            /// The value of this word.
+            #[must_use]
+            pub fn of_word(word: &str) -> Option<Self> {
+                Self::ALL.into_iter().find(|value| value.as_str() == word)
+            }
 
             /// Its word.
             #[must_use]

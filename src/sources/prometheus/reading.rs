@@ -78,7 +78,7 @@ fn place<'s>(input: Input, series: &InstantVector, sites: &'s [Arc<SiteDefinitio
             site: site(|_| true).ok_or_else(|| missing("no site is named"))?,
             class: Some(
                 label("class")
-                    .and_then(Class::parse)
+                    .and_then(Class::of_word)
                     .ok_or_else(|| missing("no class is named"))?,
             ),
         },

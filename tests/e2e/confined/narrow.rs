@@ -23,10 +23,7 @@ pub(crate) fn in_single_namespaces(fixture: &Fixture<'_>) -> Result<()> {
                 .run(&["label", "namespace", name, &format!("{MANAGED}-")], "")?;
         }
     }
-    let nodes = Nodes::new(fixture)?;
-    nodes.edge_node("edge-0", "1")?;
-    nodes.cloud_node("cloud-0")?;
-    nodes.wan.close();
+    let (nodes, _) = Nodes::without_wan(fixture)?;
     let _narrow = fixture.narrow_rights()?;
     let bind = documented("sh", "create rolebinding edgeward-pods")?;
     fixture.shell(&bind.replace("shop", &fixture.namespace))?;

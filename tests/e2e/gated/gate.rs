@@ -14,10 +14,7 @@ use crate::leader::events;
 /// once the policy is gone, the pod is released.
 pub(crate) fn may_not_be_removed(fixture: &Fixture<'_>) -> Result<()> {
     const WORDS: &str = "gates are not removed on Fridays";
-    let nodes = Nodes::new(fixture)?;
-    nodes.edge_node("edge-0", "1")?;
-    nodes.cloud_node("cloud-0")?;
-    nodes.wan.close();
+    let (nodes, _) = Nodes::without_wan(fixture)?;
     let edgeward = fixture.live_edgeward(&nodes.gating(&for_long()))?;
     let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
     fill(fixture, &nodes)?;
@@ -62,10 +59,7 @@ pub(crate) fn may_not_be_removed(fixture: &Fixture<'_>) -> Result<()> {
 /// its gate without a placement, or it would keep its room for ever.
 pub(crate) fn placement_is_refused(fixture: &Fixture<'_>) -> Result<()> {
     const WORDS: &str = "tolerations are not for you";
-    let nodes = Nodes::new(fixture)?;
-    nodes.edge_node("edge-0", "1")?;
-    nodes.cloud_node("cloud-0")?;
-    nodes.wan.close();
+    let (nodes, _) = Nodes::without_wan(fixture)?;
     let edgeward = fixture.live_edgeward(&nodes.gating(&json!({"batch": "20s"})))?;
     let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
     fill(fixture, &nodes)?;
@@ -154,10 +148,7 @@ impl Drop for Policy<'_, '_> {
 /// The domain is changed while a pod is gated: the replica with the new one says so in its log and leaves
 /// the pod alone. Changed back, the pod is released.
 pub(crate) fn of_another_domain(fixture: &Fixture<'_>) -> Result<()> {
-    let nodes = Nodes::new(fixture)?;
-    nodes.edge_node("edge-0", "1")?;
-    nodes.cloud_node("cloud-0")?;
-    nodes.wan.close();
+    let (nodes, _) = Nodes::without_wan(fixture)?;
     let config = nodes.gating(&for_long());
     let mut edgeward = fixture.live_edgeward(&config)?;
     {

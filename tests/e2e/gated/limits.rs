@@ -21,10 +21,7 @@ const LIMITS: [(&str, Duration); 3] = [
 /// The edge is full and no cloud answers: a pod of each class is gated for as long as its class may be, and not for less, and goes
 /// to the edge then. This waits for minutes, for nothing but the time.
 pub(crate) fn of_each_class(fixture: &Fixture<'_>) -> Result<()> {
-    let nodes = Nodes::new(fixture)?;
-    nodes.edge_node("edge-0", "1")?;
-    nodes.cloud_node("cloud-0")?;
-    nodes.wan.close();
+    let (nodes, _) = Nodes::without_wan(fixture)?;
     let mut config = nodes.gating(&json!(null));
     config.as_object_mut().context("an object")?.remove("holdLimits");
     let edgeward = fixture.live_edgeward(&config)?;

@@ -27,10 +27,7 @@ const PACE: std::time::Duration = std::time::Duration::from_millis(50);
 /// as pods are deleted and as the node grows. In the order of the API server's writes, no later pod is placed while a pod of
 /// priority 8 is gated; afterwards they are.
 pub(crate) fn no_later_pod_first(fixture: &Fixture<'_>) -> Result<()> {
-    let nodes = Nodes::new(fixture)?;
-    let node = nodes.edge_node("edge-0", "1")?;
-    nodes.cloud_node("cloud-0")?;
-    nodes.wan.close();
+    let (nodes, node) = Nodes::without_wan(fixture)?;
     let config = nodes.gating(&for_long());
     let replicas = ["first", "second"].map(|name| fixture.live_edgeward_as(name, &config));
     let replicas = replicas.into_iter().collect::<Result<Vec<_>>>()?;
@@ -157,10 +154,7 @@ pub(crate) fn without_edgeward(fixture: &Fixture<'_>) -> Result<()> {
     const PODS: usize = 30;
     // The WAN is bad for a shorter time than that when the pod is created: longer, and it would not be waited for.
     const LIMIT_SECONDS: i64 = 60;
-    let nodes = Nodes::new(fixture)?;
-    let node = nodes.edge_node("edge-0", "1")?;
-    nodes.cloud_node("cloud-0")?;
-    nodes.wan.close();
+    let (nodes, node) = Nodes::without_wan(fixture)?;
     let limits = json!({"latency": "1h", "throughput": format!("{LIMIT_SECONDS}s"), "batch": "1h"});
     let mut edgeward = fixture.live_edgeward(&nodes.gating(&limits))?;
     let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;

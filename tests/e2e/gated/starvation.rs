@@ -18,10 +18,7 @@ pub(crate) fn large_pod_runs(fixture: &Fixture<'_>) -> Result<()> {
     const LARGE: u32 = 500;
     const PLACES: usize = 10;
     const BETWEEN_ENDS: Duration = Duration::from_millis(500);
-    let nodes = Nodes::new(fixture)?;
-    nodes.edge_node("edge-0", "1")?;
-    nodes.cloud_node("cloud-0")?;
-    nodes.wan.close();
+    let (nodes, _) = Nodes::without_wan(fixture)?;
     let edgeward = fixture.live_edgeward(&nodes.gating(&for_long()))?;
     let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
 

@@ -13,10 +13,7 @@ use crate::gated::{fill, goes, is_gated_for, pod};
 /// The room of a release whose patch does not come through is reserved for it, and free as soon as another holds the Lease,
 /// who may release the pod elsewhere. Nobody does; with the Lease again, the pod is released.
 pub(crate) fn frees_what_was_reserved(fixture: &Fixture<'_>) -> Result<()> {
-    let nodes = Nodes::new(fixture)?;
-    let node = nodes.edge_node("edge-0", "1")?;
-    nodes.cloud_node("cloud-0")?;
-    nodes.wan.close();
+    let (nodes, node) = Nodes::without_wan(fixture)?;
     let proxy = fixture.proxy()?;
     // By it no reservation expires while the test goes on.
     let edgeward = fixture.live_edgeward_behind(&proxy, &nodes.gating(&for_long()))?;

@@ -39,6 +39,15 @@ impl<'run> Nodes<'run> {
         })
     }
 
+    /// An edge node of one core, with its name, and a cloud node behind a WAN that is down.
+    pub fn without_wan(fixture: &Fixture<'run>) -> Result<(Self, String)> {
+        let nodes = Self::new(fixture)?;
+        let node = nodes.edge_node("edge-0", "1")?;
+        nodes.cloud_node("cloud-0")?;
+        nodes.wan.close();
+        Ok((nodes, node))
+    }
+
     /// A configuration with the two sites, `edge` and `cloud`, under the test's domain. By it no pod is gated.
     pub fn config(&self) -> Value {
         let toleration = json!({"key": "cloud", "value": "cloud", "effect": "NoSchedule"});

@@ -25,13 +25,6 @@ words! {
     }
 }
 
-impl Class {
-    /// The class of that name.
-    pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|class| class.as_str() == text)
-    }
-}
-
 /// A value per class.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 pub struct PerClass<T>(pub [T; 3]);
@@ -229,7 +222,7 @@ pub fn parse<'p>(
         return (management, None);
     }
 
-    let class = faults.read("class", "latency, throughput or batch", Class::parse);
+    let class = faults.read("class", "latency, throughput or batch", Class::of_word);
     let millis = |text: &str| match text.parse() {
         Ok(ms @ 1..=MAX_MILLIS) if text.bytes().all(|b| b.is_ascii_digit()) => Some(Micros::from_millis(ms)),
         _ => None,
@@ -289,7 +282,7 @@ pub fn parse<'p>(
 }
 
 /// The names of the annotations that are read, behind the prefix.
-const NAMES: [&str; 11] = [
+pub const NAMES: [&str; 11] = [
     "class",
     "deadlineMs",
     "latencyTargetMs",

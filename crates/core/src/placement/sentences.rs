@@ -10,10 +10,10 @@ use crate::resources::quantity;
 /// A refusal as a sentence with its numbers, as far as they are there, and its code. What was read from an annotation may have
 /// no numbers, or anything in their place; a code that is not known is shown alone.
 pub fn refusal(code: &str, numbers: &Map<String, Value>) -> String {
-    let Some((_, known)) = RefusalCode::BY_WORD.iter().find(|(word, _)| *word == code) else {
+    let Some(known) = RefusalCode::of_word(code) else {
         return code.to_owned();
     };
-    let mut sentences = templates(*known).iter().map(|template| fill(template, numbers));
+    let mut sentences = templates(known).iter().map(|template| fill(template, numbers));
     format!(
         "{} ({code})",
         sentences.find_map(|sentence| sentence).unwrap_or_default()

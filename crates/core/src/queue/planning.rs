@@ -100,11 +100,14 @@ impl<'p> Planning<'p> {
                 self.step(entry, PlanAction::Release);
             }
             Action::Gate => {
-                let claimed = wants_room(&verdict).then(|| self.node_to_claim(&workload, &verdict, &room, gated_for));
-                let claimed = claimed
-                    .flatten()
-                    .map(|(node, site)| (node, claim(pod, &workload, queue_key, site, false)));
-                self.leave_waiting(&verdict, kind, queue_key, claimed);
+                if wants_room(&verdict) {
+                    let claimed = self.node_to_claim(&workload, &verdict, &room, gated_for);
+                    let claimed = claimed.map(|(node, site)| (node, claim(pod, &workload, queue_key, site, false)));
+                    self.leave_waiting(&verdict, kind, queue_key, claimed);
+                } else {
+                    // It blocks no other pod.
+                    self.unplaceable.insert(kind, verdict.reason);
+                }
                 self.update_reason(entry, verdict.reason);
             }
             Action::PassThrough | Action::Deny => self.step(entry, PlanAction::RemoveGate(verdict.reason)),
@@ -121,11 +124,6 @@ impl<'p> Planning<'p> {
         queue_key: QueueKey,
         claimed: Option<(NodeId, QueueClaim)>,
     ) {
-        // It blocks no other pod.
-        if !wants_room(verdict) {
-            self.unplaceable.insert(kind, verdict.reason);
-            return;
-        }
         self.claims.leave_waiting(queue_key);
         // A younger one has more time left, and may go where this one would be late.
         let has_less_time = verdict.sites.iter().any(|site| site.standing() == Standing::Late);

@@ -643,16 +643,12 @@ fn measured_room_shrinks_by_what_began_since_the_sample() {
     fixture.cache.configure(&Config {
         prometheus: Some(Prometheus {
             url: "http://localhost:9090".into(),
-            required: false,
-            token_file: None,
-            ca_file: None,
-            period: Micros::from_secs(15),
-            timeout: Micros::from_secs(5),
             staleness: Micros::from_secs(60),
             queries: vec![Query {
                 input: Input::EdgeFreeCpu,
                 promql: "free".into(),
             }],
+            ..Prometheus::default()
         }),
         ..Config::default()
     });

@@ -177,13 +177,13 @@ mod tests {
 
     use super::*;
     use crate::placement::decide::tests::{fleet, pod, with};
-    use crate::placement::filters::tests::{changed, said, selector};
+    use crate::placement::filters::tests::said;
 
     #[test]
     fn the_nearest_obstacle_is_named() {
         let large = with(pod(json!({})), "/spec/containers/0/resources/requests/cpu", json!("65"));
         let too_large = r#"too_large {"largestNode":{"cpu":64000,"memory":274877906944,"pods":500},"request":{"cpu":65000,"memory":268435456,"pods":1}}"#;
-        let selecting = |value: &str| with(pod(json!({})), "/spec/nodeSelector", selector("disk", value));
+        let selecting = |value: &str| with(pod(json!({})), "/spec/nodeSelector", json!({"disk": value}));
         let tainted = |effect: &str| json!([{"key": "k", "value": "v", "effect": effect}]);
         let tolerating = |toleration: Value| with(pod(json!({})), "/spec/tolerations", json!([toleration]));
         let cordon = "node.kubernetes.io/unschedulable";
@@ -192,7 +192,7 @@ mod tests {
         let none =
             |nodes: u32, selected: u32| format!(r#"no_matching_node {{"nodes":{nodes},"selectedNodes":{selected}}}"#);
         let no_cloud_node = with(fleet(0), "/nodes", json!([fleet(0)["nodes"][0]]));
-        let to_edge = with(pod(json!({})), "/spec/nodeSelector", selector("node.role/edge", "true"));
+        let to_edge = with(pod(json!({})), "/spec/nodeSelector", json!({"node.role/edge": "true"}));
         for (site, fleet, pod, expected) in [
             ("edge", fleet(4000), pod(json!({})), String::new()),
             ("cloud", fleet(0), pod(json!({})), String::new()),
@@ -266,14 +266,9 @@ mod tests {
         let volumes = json!([{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}]);
         let pod = with(pod(json!({})), "/spec/volumes", volumes);
         for (value, expected) in [("ssd", ""), ("tape", r#"data_elsewhere {"claim":"data"}"#)] {
-            let fleet = changed(
-                fleet(0),
-                &[
-                    ("/persistentVolumes", json!([volume(value)])),
-                    ("/persistentVolumeClaims", json!([claim])),
-                    ("/storageClasses", json!([{"name": "s", "provisioner": "p"}])),
-                ],
-            );
+            let fleet = with(fleet(0), "/persistentVolumes", json!([volume(value)]));
+            let fleet = with(fleet, "/persistentVolumeClaims", json!([claim]));
+            let fleet = with(fleet, "/storageClasses", json!([{"name": "s", "provisioner": "p"}]));
             assert_eq!(said(no_usable_node, "edge", &fleet, &pod), expected, "{value}");
         }
     }

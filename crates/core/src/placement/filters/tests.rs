@@ -1,9 +1,8 @@
 //! What each filter says of one site. Each filter's file has its table.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::*;
-use crate::placement::decide::tests::with;
 use crate::testkit::{self, NOW};
 use crate::wire::pod::Pod;
 
@@ -29,15 +28,4 @@ pub(super) fn said(filter: Filter, site: &str, fleet: &Value, pod: &Value) -> St
         Some(refusal) if refusal.numbers.is_empty() => refusal.code.as_str().to_owned(),
         Some(refusal) => format!("{} {}", refusal.code.as_str(), Value::from(refusal.numbers)),
     }
-}
-
-/// The fleet or pod with each of these values at its place.
-pub(super) fn changed(document: Value, changes: &[(&str, Value)]) -> Value {
-    let change = |document, (pointer, value): &(&str, Value)| with(document, pointer, value.clone());
-    changes.iter().fold(document, change)
-}
-
-/// A nodeSelector with one label.
-pub(super) fn selector(key: &str, value: &str) -> Value {
-    json!({ key: value })
 }
