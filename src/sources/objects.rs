@@ -184,7 +184,7 @@ where
     if !is_installed::<K>(client).await? {
         return Ok(Standing::NotInstalled);
     }
-    let mut events = watcher::events(Api::<Raw<K>>::all(client.clone()), Config::default().streaming_lists());
+    let mut events = watcher::events(Api::<Raw<K>>::all(client.clone()), Config::default());
     let mut listed = BTreeMap::new();
     while let Some(event) = events.next().await {
         match event {
