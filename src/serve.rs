@@ -29,7 +29,7 @@ pub use readiness::{Readiness, Requirement};
 pub use supervision::Task;
 pub use webhook::{CertificateSource, ConfigurationSource, Webhook};
 
-use supervision::{Ended, Supervisor};
+use supervision::Supervisor;
 
 /// How long we go on serving after being asked to stop, if not told otherwise: longer than the endpoint's removal takes
 /// to reach whatever spreads connections over the Service, which is seconds, and so long that a connection which was not
@@ -149,14 +149,11 @@ impl Server {
     /// Cancel-safe.
     pub async fn failed(&mut self) -> anyhow::Error {
         loop {
-            let Ended {
-                name,
-                is_graceful,
-                result,
-            } = self.supervisor.next().await;
+            let ended = self.supervisor.next().await;
+            let name = ended.name;
             let is_draining = *self.readiness.phase().borrow() == Phase::Draining;
-            return match result {
-                Ok(()) if is_graceful && is_draining => continue,
+            return match ended.result {
+                Ok(()) if ended.is_graceful && is_draining => continue,
                 Ok(()) => anyhow!("background task `{name}` ended"),
                 Err(error) => error.context(format!("background task `{name}` failed")),
             };
@@ -170,18 +167,18 @@ impl Server {
     /// # Errors
     /// A background task failed meanwhile. The server is stopped all the same.
     pub async fn shutdown(self) -> anyhow::Result<()> {
-        self.shutdown_unless_hurried(std::future::pending()).await
+        self.shutdown_unless_hurried(std::future::pending::<()>()).await
     }
 
     /// [`Server::shutdown`] whose delay also ends when `hurry` resolves.
-    async fn shutdown_unless_hurried(mut self, hurry: impl Future<Output = ()>) -> anyhow::Result<()> {
+    async fn shutdown_unless_hurried(mut self, hurry: impl Future) -> anyhow::Result<()> {
         self.readiness.drain();
         let delay = self.shutdown_delay;
         tracing::info!(delay_ms = delay.as_millis(), "draining: not ready, still serving");
         let failure = tokio::select! {
             biased;
             failure = self.failed() => Some(failure),
-            () = hurry => None,
+            _ = hurry => None,
             () = tokio::time::sleep(delay) => None,
         };
         let drained = self.drain().await;
@@ -194,19 +191,15 @@ impl Server {
         self.connections.drain();
         let mut is_late = pin!(tokio::time::sleep(DRAIN_LIMIT));
         while self.supervisor.runs_graceful() {
-            let Ended {
-                name,
-                is_graceful,
-                result,
-            } = tokio::select! {
+            let ended = tokio::select! {
                 biased;
                 ended = self.supervisor.next() => ended,
                 () = &mut is_late => break,
             };
-            match result {
-                Ok(()) if is_graceful => {}
-                Ok(()) => tracing::warn!(task = name, "ended while draining"),
-                Err(error) => tracing::warn!(task = name, error = format!("{error:#}"), "failed while draining"),
+            match ended.result {
+                Ok(()) if ended.is_graceful => {}
+                Ok(()) => tracing::warn!(task = ended.name, "ended while draining"),
+                Err(error) => tracing::warn!(task = ended.name, error = format!("{error:#}"), "failed while draining"),
             }
         }
         let cut_off = self.connections.cut();
@@ -237,13 +230,7 @@ pub async fn serve<A: Answer>(options: ServeOptions<A>) -> anyhow::Result<()> {
         }
     };
     match failure {
-        None => {
-            server
-                .shutdown_unless_hurried(async {
-                    signals.next().await;
-                })
-                .await
-        }
+        None => server.shutdown_unless_hurried(signals.next()).await,
         Some(failure) => {
             tracing::error!(error = format!("{failure:#}"), "stopping");
             server.drain().await?;

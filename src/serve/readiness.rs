@@ -36,22 +36,17 @@ pub struct Requirement {
     readiness: Readiness,
 }
 
+/// A registry with nothing in it, which is ready.
 impl Default for Readiness {
     fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl Readiness {
-    /// A registry with nothing in it, which is ready.
-    #[must_use]
-    pub fn new() -> Self {
         Self(Arc::new(Shared {
             state: Mutex::default(),
             phase: watch::Sender::new(Phase::Serving),
         }))
     }
+}
 
+impl Readiness {
     /// Adds something that must be there first. `name` is what `/readyz` lists: words that an operator knows, such
     /// as `fleet file`.
     pub fn require(&self, name: &'static str) -> Requirement {
@@ -131,7 +126,7 @@ mod tests {
 
     #[test]
     fn what_is_missing_has_a_name_until_it_is_met() {
-        let readiness = Readiness::new();
+        let readiness = Readiness::default();
         let phase = readiness.phase();
         assert_eq!((readiness.missing(), *phase.borrow()), (vec![], Phase::Serving));
         let fleet = readiness.require("fleet file");
@@ -153,7 +148,7 @@ mod tests {
 
     #[tokio::test]
     async fn all_but_one_may_be_waited_for() {
-        let readiness = Readiness::new();
+        let readiness = Readiness::default();
         let (view, certificate) = (readiness.require("view"), readiness.require("certificate"));
         let mut waiting = std::pin::pin!(readiness.all_but("certificate"));
         assert!(waiting.as_mut().now_or_never().is_none());

@@ -86,22 +86,15 @@ pub(super) struct Ended {
 
 impl Supervisor {
     pub(super) fn spawn(&mut self, task: Task) {
-        let Task {
-            name,
-            is_graceful,
-            thread,
-            future,
-        } = task;
-        self.graceful += usize::from(is_graceful);
-        let runtime = thread
-            .as_ref()
-            .map_or_else(Handle::current, |thread| thread.handle().clone());
+        self.graceful += usize::from(task.is_graceful);
+        let thread = task.thread.as_ref();
+        let runtime = thread.map_or_else(Handle::current, |thread| thread.handle().clone());
         let ended = async move {
-            let result = AssertUnwindSafe(future).catch_unwind().await;
-            drop(thread);
+            let result = AssertUnwindSafe(task.future).catch_unwind().await;
+            drop(task.thread);
             Ended {
-                name,
-                is_graceful,
+                name: task.name,
+                is_graceful: task.is_graceful,
                 result: result.unwrap_or_else(|panic| Err(anyhow!("panicked: {}", panic_message(&*panic)))),
             }
         };

@@ -46,7 +46,7 @@ fn answering<A: Answer>(answer: A, tls: Source) -> ServeOptions<A> {
         client_ca: None,
         answer: Arc::new(answer),
         metrics: Arc::new(Metrics::new()),
-        readiness: Readiness::new(),
+        readiness: Readiness::default(),
         clock: Clock::start(),
         shutdown_delay: Duration::ZERO,
         tasks: Vec::new(),
