@@ -254,35 +254,30 @@ impl Decided {
 
 /// What is another now than what was written.
 fn changes(then: &Decided, now: &Now) -> Vec<String> {
-    let mut all = vec![
-        ("site".to_owned(), json!(then.site), json!(now.site)),
-        ("reason".to_owned(), json!(then.reason), json!(now.reason)),
-    ];
+    let mut changes = Vec::new();
+    let mut compare = |what: &str, then: &Value, now: &Value| {
+        let (then, now) = (in_text(then), in_text(now));
+        if then != now {
+            changes.push(format!("{what} {then} → {now}"));
+        }
+    };
+    compare("site", &json!(then.site), &json!(now.site));
+    compare("reason", &json!(then.reason), &json!(now.reason));
     // A hold has none written.
     if then.decision.is_some() {
-        all.push(("RTT in ms".to_owned(), json!(then.wan_rtt_ms), json!(now.wan_rtt_ms)));
+        compare("RTT in ms", &json!(then.wan_rtt_ms), &json!(now.wan_rtt_ms));
     }
     for site in &now.sites {
         let Some(before) = then.sites.iter().find(|before| before.name == site.name) else {
             continue;
         };
-        let eta = &site.times["etaMs"];
-        for (what, then, now) in [
-            ("nodes that it fits", &before.fitting_nodes, &json!(site.fitting_nodes)),
-            ("ETA in ms", &before.eta_ms, eta),
-            ("score", &before.score, &json!(site.score)),
-            ("refusals", &json!(before.refusals), &json!(site.codes())),
-        ] {
-            all.push((format!("{}: {what}", site.name), then.clone(), now.clone()));
-        }
+        let mut compare = |what: &str, then: &Value, now: &Value| compare(&format!("{}: {what}", site.name), then, now);
+        compare("nodes that it fits", &before.fitting_nodes, &json!(site.fitting_nodes));
+        compare("ETA in ms", &before.eta_ms, &site.times["etaMs"]);
+        compare("score", &before.score, &json!(site.score));
+        compare("refusals", &json!(before.refusals), &json!(site.codes()));
     }
-    let all = all
-        .into_iter()
-        .map(|(what, then, now)| (what, in_text(&then), in_text(&now)));
-    let changed = all.filter(|(_, then, now)| then != now);
-    changed
-        .map(|(what, then, now)| format!("{what} {then} → {now}"))
-        .collect()
+    changes
 }
 
 fn in_text(value: &Value) -> String {
