@@ -53,7 +53,10 @@ enum Command {
     Release(release::Release),
     Crds(crds::Crds),
     ConfigSchema(config_schema::ConfigSchema),
-    Demo(demo::Demo),
+    /// Show three situations on this machine, without a cluster.
+    ///
+    /// The same three pods are decided while load and WAN change. It is `edgeward review` of examples/pods.yaml against three fleets.
+    Demo,
     Completions(completions::Completions),
 }
 
@@ -79,7 +82,7 @@ pub fn main() -> ExitCode {
         Command::Fleet(fleet) => fleet.run().map(|()| ExitCode::SUCCESS),
         Command::Profile(profile) => profile.run(),
         Command::Release(release) => release.run(),
-        Command::Demo(demo) => demo.run().map(|()| ExitCode::SUCCESS),
+        Command::Demo => demo::run().map(|()| ExitCode::SUCCESS),
     };
     result.unwrap_or_else(|error| {
         note(&format!("error: {}", sentence(&error)));
@@ -131,15 +134,11 @@ fn note(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
-/// A table without lines, under this header.
-fn table<const N: usize>(header: [&str; N]) -> Table {
+/// A table without lines, and without blanks at the end of its rows. The names in its header have a comma between two.
+fn table<const N: usize>(header: &str, rows: impl IntoIterator<Item = [String; N]>) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
-    table.set_header(header);
-    table
-}
-
-/// A table without the blanks at the end of its lines.
-fn trimmed(table: &Table) -> String {
+    table.set_header(header.split(','));
+    table.add_rows(rows);
     table.trim_fmt() + "\n"
 }

@@ -7,8 +7,6 @@ mod listing;
 mod objects;
 
 pub use connection::Connection;
-pub use dry_run::{Answer, Refusal};
-pub use listing::{Listing, list, list_and_probe};
-pub use objects::{
-    Liqo, config_map, events, liqo, policies, profile_faults, profiles, site_specs, sites_in_use, with_discovered,
-};
+pub use dry_run::Answer;
+pub use listing::{Listing, list_and_probe};
+pub use objects::{Liqo, config_map, events, liqo, policies, profile_faults, profiles, site_specs, sites_in_use};

@@ -10,26 +10,26 @@ mod rights;
 mod sites;
 mod webhook;
 
+use std::collections::BTreeMap;
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use clap::Args;
 use futures::future::join_all;
+use jiff::Timestamp;
 
 use self::certificate::Behind;
 use self::custom_resources::CustomResources;
-use self::finding::{Finding, Report};
+use self::finding::{Finding, Report, told};
+use self::leader::Replicas;
 use super::cluster::Cluster;
-use super::installed::{Installed, State};
+use super::installed::{Found, Installed, State};
 use super::output::Output;
 use super::undecided;
 use crate::inspect;
 use crate::inspect::Connection;
-use crate::inspect::installation::Webhook;
+use crate::inspect::installation::{Calls, Labels, User, Webhook};
 use crate::instruments::logs::{self, LogFormat};
 use crate::instruments::metrics::Metrics;
-use crate::platform::clock::Clock;
-use crate::sources::volumes::can_have_data;
 
 /// Find what is wrong with an installation of edgeward, and say how to fix it.
 ///
@@ -63,138 +63,149 @@ pub(super) struct Check {
     output: Output,
 }
 
+/// What was read of an installation, and what could not be. Each check looks at a part of it.
+struct Installation {
+    /// edgeward's own namespace.
+    home: String,
+    /// Name of the MutatingWebhookConfiguration.
+    webhook: String,
+    /// The configuration, with the sites in use.
+    found: Found,
+    namespaces: anyhow::Result<BTreeMap<String, Labels>>,
+    custom: anyhow::Result<CustomResources>,
+    /// Every mutating webhook.
+    webhooks: anyhow::Result<Vec<Webhook>>,
+    /// Those of them that are ours.
+    ours: Vec<Webhook>,
+    /// Who is behind each of ours.
+    behind: Vec<Result<Behind, Finding>>,
+    /// How the API server's calls of webhooks ended.
+    calls: anyhow::Result<BTreeMap<String, Calls>>,
+    liqo: inspect::Liqo,
+    replicas: Replicas,
+    now: Timestamp,
+}
+
 impl Check {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        let metrics = Arc::new(Metrics::new());
-        let _logs = logs::init_logging(LogFormat::Pretty, "error", &metrics)?;
-        let clock = Clock::start();
-        let report = self
-            .cluster
-            .ask(async |connection| Ok(Report::new(self.findings(connection, clock, &metrics).await?)))?;
+        let _logs = logs::init_logging(LogFormat::Pretty, "error", &Metrics::new())?;
+        let findings = self.cluster.ask(async |connection| self.findings(connection).await)?;
+        let report = Report::new(findings);
         self.output.print(&report, Report::text)?;
         Ok(ExitCode::from(u8::from(report.faults > 0)))
     }
 
-    async fn findings(
-        &self,
-        connection: &Connection,
-        clock: Clock,
-        metrics: &Arc<Metrics>,
-    ) -> anyhow::Result<Vec<Finding>> {
+    async fn findings(&self, connection: &Connection) -> anyhow::Result<Vec<Finding>> {
         let version = connection.server_version().await?;
-        let mut findings = vec![configuration::version(&version, connection.name())];
-        let mut found = self.installed.read(connection).await?;
-        findings.extend(configuration::judge(&found));
-        let namespaces = connection.namespaces().await;
-        let known_namespaces = namespaces.as_ref().ok();
-        let custom = custom_resources::ask(connection).await;
-        let mut sites_are_good = true;
-        match &custom {
-            Ok(custom) => {
-                findings.extend(custom_resources::judge(custom, known_namespaces, &found.config.keys));
-                match custom_resources::sites(custom) {
-                    Ok(sites) => found.config.sites = sites.unwrap_or(found.config.sites),
-                    Err(faults) => {
-                        findings.extend(faults);
-                        sites_are_good = false;
-                    }
-                }
-            }
-            Err(error) => findings.push(Finding::unknown(custom_resources::AREA, error)),
-        }
-        let is_ours = |found: &Webhook| found.configuration == self.webhook && undecided::is_ours(&found.name);
-        let webhooks = connection.webhooks().await;
-        let webhooks = webhooks.map(|all| all.into_iter().partition::<Vec<_>, _>(is_ours));
-        let (ours, others) = webhooks
-            .as_ref()
-            .map_or((None, &[][..]), |(ours, others)| (Some(&**ours), &**others));
-        let asked = ours
-            .unwrap_or_default()
-            .iter()
-            .map(|entry| certificate::ask(connection, entry));
-        let behind = join_all(asked).await;
-        let home = self.installed.namespace();
-        let of_liqo = inspect::liqo(connection, &found.config).await;
-        let (config, left_out) = inspect::with_discovered(found.config.clone(), of_liqo.objects.as_ref());
-        found.config = config;
-        let keys = &found.config.keys;
-        let is_excluded = |name: &str| found.config.excluded_namespaces.iter().any(|excluded| excluded == name);
-        let opted_in = known_namespaces.map(|all| {
-            let opted_in = webhook::opted_in(all, keys).into_iter().map(|(name, _)| name);
-            opted_in.filter(|name| !is_excluded(name)).collect::<Vec<_>>()
-        });
-        let is_installed =
-            |custom: &CustomResources| custom.sites.is_some() || custom.policies.is_some() || custom.profiles.is_some();
-        let installation = rights::Installation {
-            home: &home,
-            place: &found.place,
-            custom_resources: custom.as_ref().is_ok_and(is_installed),
-            liqo: of_liqo.objects.is_some() || !of_liqo.unreadable.is_empty(),
-            has_data: can_have_data(&found.config),
-            certificates: behind.iter().flatten().find_map(Behind::self_managed),
-            webhook: &self.webhook,
-            opted_in: opted_in.as_deref(),
+        let seen = self.look(connection).await?;
+        let config = &seen.found.config;
+        let account = format!("system:serviceaccount:{}:edgeward", seen.home);
+        let user = User {
+            name: self.user.as_deref().unwrap_or(&account),
+            more_groups: &self.groups,
         };
-        let user = self.user.as_deref();
-        let reviewed = rights::review(connection, user, &self.groups, &installation, &keys.domain).await;
-        findings.extend(reviewed.findings);
-        let replicas = leader::ask(connection, &home, clock).await;
-        findings.extend(replicas.judge(&home, &keys.domain, reviewed.is_installed));
-        match &webhooks {
-            Ok((ours, _)) => {
-                findings.extend(webhook::judge(&self.webhook, ours, keys));
-                if !ours.is_empty() {
-                    findings.push(match connection.calls().await {
-                        Ok(counted) => webhook::calls(ours, &counted),
-                        Err(error) => Finding::unknown("webhook", &error),
-                    });
-                }
-                let around = certificate::Around {
-                    home: &home,
-                    wanted: replicas.wanted,
-                    now: clock.wall(),
-                };
-                let entries = ours.iter().zip(&behind);
-                for found in entries.flat_map(|(entry, behind)| certificate::judge(entry, behind, &around)) {
-                    // Of what the entries have in common.
-                    if !findings.contains(&found) {
-                        findings.push(found);
-                    }
-                }
-            }
-            Err(error) => findings.push(Finding::unknown("webhook", error)),
-        }
-        if matches!(found.state, State::Faulty(_)) || !sites_are_good {
+        let (rights, is_installed) = rights::review(connection, user, &seen).await;
+        let leader = seen.replicas.judge(&seen.home, &config.keys.domain, is_installed);
+        let checks = [
+            Ok(vec![configuration::version(&version, connection.name())]),
+            Ok(configuration::judge(&seen.found)),
+            custom_resources::judge(&seen),
+            Ok(rights),
+            Ok(leader.into_iter().collect()),
+            webhook::judge(&seen),
+            Ok(certificate::judge(&seen)),
+        ];
+        let mut findings: Vec<_> = checks.into_iter().flat_map(told).collect();
+        let sites = seen.custom.as_ref().map(custom_resources::sites);
+        if matches!(seen.found.state, State::Faulty(_)) || matches!(sites, Ok(Err(_))) {
             let text =
                 "namespaces, nodes, gated pods and probes are not checked: the configuration or the Sites have faults";
             findings.push(Finding::warning("nodes", text));
             return Ok(findings);
         }
-        match &namespaces {
-            Ok(namespaces) => findings.extend(webhook::namespaces(&self.webhook, ours, namespaces, &found)),
-            Err(error) => findings.push(Finding::unknown("namespaces", error)),
-        }
-        let reviewed = liqo::Reviewed {
-            config: &found.config,
-            place: &found.place,
-            namespaces: known_namespaces,
-            webhooks: others,
-            left_out: &left_out,
-        };
-        findings.extend(liqo::judge(&of_liqo, &reviewed));
-        match inspect::list_and_probe(connection, &found.config, clock, metrics).await {
+        findings.extend(told(webhook::namespaces(&seen)));
+        findings.extend(liqo::judge(&seen));
+        match inspect::list_and_probe(connection, config, seen.liqo.objects.as_ref()).await {
             Ok(mut listing) => {
-                findings.extend(replicas.gated(&listing.gated, &home, &found.config, clock.wall()));
-                let liqo = of_liqo.objects.map(|objects| Arc::new(objects.facts(clock.now())));
-                listing.cache.set_liqo(liqo);
-                let snapshot = listing.cache.publish(clock.moment());
+                let snapshot = listing.cache.publish(connection.clock.moment());
+                findings.extend(seen.replicas.gated(&listing.gated, &seen.home, config, seen.now));
                 findings.extend(sites::judge(&snapshot, listing.cache.faults()));
-                findings.extend(sites::probes(&snapshot, &found.place));
-                let policies = custom.ok().and_then(|custom| custom.policies).unwrap_or_default();
-                findings.extend(sites::missing_traits(&snapshot, &policies));
+                findings.extend(sites::probes(&snapshot, &seen.found.place));
+                let custom = seen.custom.iter();
+                findings.extend(sites::missing_traits(
+                    &snapshot,
+                    custom.flat_map(CustomResources::policies),
+                ));
             }
             Err(error) => findings.push(Finding::unknown("sites", &error)),
         }
         Ok(findings)
+    }
+
+    /// Reads everything but rights, nodes and pods.
+    async fn look(&self, connection: &Connection) -> anyhow::Result<Installation> {
+        let home = self.installed.namespace();
+        let mut found = self.installed.read(connection).await?;
+        let (namespaces, custom, webhooks, calls, replicas) = tokio::join!(
+            connection.namespaces(),
+            custom_resources::ask(connection),
+            connection.webhooks(),
+            connection.calls(),
+            leader::ask(connection, &home),
+        );
+        if let Ok(Ok(Some(sites))) = custom.as_ref().map(custom_resources::sites) {
+            found.config.sites = sites;
+        }
+        let liqo = inspect::liqo(connection, &mut found.config).await;
+        let is_ours = |webhook: &&Webhook| webhook.configuration == self.webhook && undecided::is_ours(&webhook.name);
+        let ours: Vec<_> = webhooks.iter().flatten().filter(is_ours).cloned().collect();
+        Ok(Installation {
+            behind: join_all(ours.iter().map(|entry| certificate::ask(connection, entry))).await,
+            webhook: self.webhook.clone(),
+            now: connection.clock.wall(),
+            home,
+            found,
+            namespaces,
+            custom,
+            webhooks,
+            ours,
+            calls,
+            liqo,
+            replicas,
+        })
+    }
+}
+
+#[cfg(test)]
+mod testkit {
+    use super::*;
+    use crate::cli::installed::Place;
+    use edgeward_core::config::Config;
+
+    impl Installation {
+        /// An installation with one entry, in which nothing else is known to be wrong.
+        pub(super) fn example() -> Self {
+            Self {
+                home: "edgeward-system".into(),
+                webhook: "zz-edgeward".into(),
+                found: Found {
+                    config: Config::default(),
+                    place: Place::Path("edgeward.yaml".into()),
+                    state: State::Good(vec![]),
+                },
+                namespaces: Ok(BTreeMap::new()),
+                custom: Ok(CustomResources::default()),
+                webhooks: Ok(vec![]),
+                ours: vec![Webhook::example()],
+                behind: vec![],
+                calls: Ok(BTreeMap::new()),
+                liqo: inspect::Liqo::default(),
+                replicas: Replicas {
+                    wanted: Some(2),
+                    lead: Ok(Ok("a_1".to_owned())),
+                },
+                now: "2026-11-21T12:00:00Z".parse().unwrap(),
+            }
+        }
     }
 }

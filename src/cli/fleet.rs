@@ -1,9 +1,8 @@
 //! `edgeward fleet`: what a live cluster looks like to edgeward.
 
 use std::fmt::Write as _;
-use std::sync::Arc;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use edgeward_core::model::liqo::ApiServerStatus;
 use edgeward_core::model::node::Node;
 use edgeward_core::model::site::SiteKind;
@@ -13,12 +12,12 @@ use edgeward_core::wire::fleet_file;
 
 use super::cluster::Cluster;
 use super::installed::Installed;
-use super::{sentence, trimmed};
+use super::output::Output;
+use super::sentence;
 use crate::inspect;
-use crate::inspect::Listing;
+use crate::inspect::Connection;
 use crate::instruments::logs::{self, LogFormat};
 use crate::instruments::metrics::Metrics;
-use crate::platform::clock::Clock;
 
 /// Show what edgeward sees of a live cluster: sites, nodes, queues and the WAN.
 ///
@@ -32,105 +31,70 @@ pub(super) struct Fleet {
     #[command(flatten)]
     cluster: Cluster,
 
-    /// How to print it.
-    #[arg(short, long, value_enum, default_value_t = Output::Table)]
+    /// How to print it; `json` and `yaml` are a fleet file.
+    #[arg(short, long, value_enum, default_value_t = Output::Text)]
     output: Output,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum Output {
-    /// For people.
-    Table,
-    /// A fleet file.
-    Json,
-    /// A fleet file.
-    Yaml,
 }
 
 impl Fleet {
     pub(super) fn run(self) -> anyhow::Result<()> {
-        let metrics = Arc::new(Metrics::new());
-        let _logs = logs::init_logging(LogFormat::Pretty, "warn", &metrics)?;
-        let clock = Clock::start();
-        let (snapshot, now) = self.cluster.ask(async |connection| {
-            let found = self.installed.read(connection).await?;
-            if let Some(assumption) = found.assumption() {
-                tracing::warn!("{assumption}");
-            }
-            let config = found.config;
-            if config.prometheus.is_some() {
-                tracing::warn!("Prometheus is not asked here; what it measures is missing in the picture");
-            }
-            let inspect::Liqo {
-                objects: liqo,
-                unreadable,
-            } = inspect::liqo(connection, &config).await;
-            for (_, error) in &unreadable {
-                tracing::warn!("not taken into account: {}", sentence(error));
-            }
-            let config = inspect::sites_in_use(connection, config).await?;
-            let (config, _) = inspect::with_discovered(config, liqo.as_ref());
-            let Listing { mut cache, volumes, .. } =
-                inspect::list_and_probe(connection, &config, clock, &metrics).await?;
-            for fault in cache.faults() {
-                tracing::warn!(
-                    node = &*fault.node,
-                    sites = fault.sites.join(" "),
-                    "carries the selectors of several sites; it counts to the first cloud of them"
-                );
-            }
-            cache.set_liqo(liqo.map(|objects| Arc::new(objects.facts(clock.now()))));
-            let profiles = inspect::profiles(connection, clock.now()).await;
-            let now = clock.moment();
-            let mut snapshot = cache.publish(now);
-            snapshot.volumes = volumes;
-            match profiles {
-                Ok(profiles) => snapshot.profiles = profiles,
-                Err(error) => tracing::warn!("not taken into account: {}", sentence(&error)),
-            }
-            Ok((snapshot, now))
-        })?;
-        super::print(&match self.output {
-            Output::Table => table(&snapshot, now),
-            Output::Json => serde_json::to_string_pretty(&fleet_file::write(&snapshot, now))? + "\n",
-            Output::Yaml => serde_saphyr::to_string(&fleet_file::write(&snapshot, now))?,
-        })
+        let _logs = logs::init_logging(LogFormat::Pretty, "warn", &Metrics::new())?;
+        let (snapshot, now) = self.cluster.ask(async |connection| self.look(connection).await)?;
+        self.output
+            .print(&fleet_file::write(&snapshot, now), |_| table(&snapshot, now))
+    }
+
+    async fn look(&self, connection: &Connection) -> anyhow::Result<(Snapshot, Moment)> {
+        let found = self.installed.read(connection).await?;
+        if let Some(assumption) = found.assumption() {
+            tracing::warn!("{assumption}");
+        }
+        if found.config.prometheus.is_some() {
+            tracing::warn!("Prometheus is not asked here; what it measures is missing in the picture");
+        }
+        let mut config = inspect::sites_in_use(connection, found.config).await?;
+        let liqo = inspect::liqo(connection, &mut config).await;
+        let mut listing = inspect::list_and_probe(connection, &config, liqo.objects.as_ref()).await?;
+        for fault in listing.cache.faults() {
+            tracing::warn!(
+                node = &*fault.node,
+                sites = fault.sites.join(" "),
+                "carries the selectors of several sites; it counts to the first cloud of them"
+            );
+        }
+        let profiles = inspect::profiles(connection).await;
+        let unreadable = liqo.unreadable.iter().map(|(_, error)| error);
+        for error in unreadable.chain(profiles.as_ref().err()) {
+            tracing::warn!("not taken into account: {}", sentence(error));
+        }
+        let now = connection.clock.moment();
+        let snapshot = Snapshot {
+            volumes: listing.volumes,
+            profiles: profiles.unwrap_or_default(),
+            ..listing.cache.publish(now)
+        };
+        Ok((snapshot, now))
     }
 }
 
 fn table(snapshot: &Snapshot, now: Moment) -> String {
-    let mut sites = super::table([
-        "SITE",
-        "KIND",
-        "SOURCE",
-        "READY",
-        "CPU FREE",
-        "MEMORY FREE",
-        "PODS",
-        "QUEUE",
-        "WAN",
-    ]);
-    let mut nodes = super::table(["NODE", "SITE", "STATE", "CPU FREE", "MEMORY FREE", "PODS"]);
-    let mut closed = String::new();
+    let (mut sites, mut nodes, mut closed) = (Vec::new(), Vec::new(), String::new());
     for site in &snapshot.sites {
-        sites.add_row(site_row(site, now));
-        for node in site.nodes() {
-            nodes.add_row(node_row(site, node));
-        }
+        let name = site.name();
+        sites.push(site_row(site, now));
+        nodes.extend(site.nodes().map(|node| node_row(site, node)));
         for full in &*site.full {
-            let _ = writeln!(closed, "full: {} for {full}", site.name());
+            let _ = writeln!(closed, "full: {name} for {full}");
         }
         for (namespace, controller, pods) in site.closed.iter() {
-            let name = site.name();
-            let _ = writeln!(
-                closed,
-                "closed: {name} to pods of controller {controller} in {namespace}; {pods} wait"
-            );
+            let whose = format!("pods of controller {controller} in {namespace}");
+            let _ = writeln!(closed, "closed: {name} to {whose}; {pods} wait");
         }
     }
-    let mut text = trimmed(&sites);
+    let header = "SITE,KIND,SOURCE,READY,CPU FREE,MEMORY FREE,PODS,QUEUE,WAN";
+    let mut text = super::table(header, sites);
     if !nodes.is_empty() {
-        text += &format!("\n{}", trimmed(&nodes));
+        text += &format!("\n{}", super::table("NODE,SITE,STATE,CPU FREE,MEMORY FREE,PODS", nodes));
     }
     if !closed.is_empty() {
         text += &format!("\n{closed}");
@@ -139,16 +103,13 @@ fn table(snapshot: &Snapshot, now: Moment) -> String {
 }
 
 fn site_row(site: &Site, now: Moment) -> [String; 9] {
+    let ready = site.nodes().filter(|node| node.ready).count();
     let sum = |part: &dyn Fn(&Node) -> i64| site.nodes().map(part).fold(0, i64::saturating_add);
     [
         site.name().to_owned(),
         site.kind().as_str().to_owned(),
         site.definition.source.as_str().to_owned(),
-        format!(
-            "{}/{}",
-            site.nodes().filter(|node| node.ready).count(),
-            site.nodes.len()
-        ),
+        format!("{ready}/{}", site.nodes.len()),
         cpu(sum(&|node| node.used.cpu.0), sum(&|node| node.allocatable.cpu.0)),
         memory(sum(&|node| node.used.memory.0), sum(&|node| node.allocatable.memory.0)),
         format!("{}/{}", sum(&|node| node.pods), sum(&|node| node.slots)),

@@ -11,13 +11,11 @@ use edgeward_core::config::Config;
 use futures::StreamExt as _;
 use serde_json::json;
 
-use super::{cluster, documents};
+use super::cluster::Cluster;
+use super::documents;
 use crate::controllers::gate::{Freed, Target, Ungate};
 use crate::controllers::registration;
 use crate::inspect::Connection;
-
-/// Seconds within which even a cluster with many gated pods is done.
-const TIMEOUT: u64 = 300;
 
 /// How long the API servers go on calling a webhook whose configuration was deleted: until their watch tells them, and for
 /// the second that they wait for an answer. Nobody says when that is over.
@@ -33,6 +31,10 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// (docs/operations.md).
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("which").required(true).args(["all", "pods"])))]
+// Even a cluster with many gated pods is done within this time.
+#[command(mut_arg("timeout", |timeout| timeout
+    .default_value("300")
+    .help("Seconds after which it is given up; what was done is done, and it can be run again")))]
 #[command(
     after_help = "Exit code 0: none of these pods carries the gate any more; 1: some may. So it is with --all where pods are \
                   behind the gate of another domain and ours is not known: by --domain, --config or the deleted configuration."
@@ -73,14 +75,8 @@ pub(super) struct Release {
     #[arg(long, value_name = "DOMAIN", conflicts_with = "config")]
     domain: Option<String>,
 
-    /// Context of the kubeconfig; without, its current one or, where there is no kubeconfig, the cluster of the pod that
-    /// this runs in.
-    #[arg(long, value_name = "NAME")]
-    context: Option<String>,
-
-    /// Seconds after which it is given up; what was done is done, and it can be run again.
-    #[arg(long, value_name = "SECONDS", default_value_t = TIMEOUT)]
-    timeout: u64,
+    #[command(flatten)]
+    cluster: Cluster,
 }
 
 /// How many pods became what.
@@ -97,7 +93,7 @@ impl Release {
             Some(domain) => of_domain(domain)?,
             None => documents::config(self.config.as_deref())?,
         };
-        cluster::ask(self.context.as_deref(), self.timeout, async |connection| {
+        self.cluster.ask(async |connection| {
             let done = self.release(connection, config).await;
             done.with_context(|| connection.name().to_owned())
         })
@@ -137,7 +133,8 @@ impl Release {
             "{} released, {} already free, {failed} failed: {at}\n",
             counts.released, counts.already_free
         ))?;
-        let context: String = self.context.iter().map(|name| format!(" --context {name}")).collect();
+        let context = self.cluster.context.iter().map(|name| format!(" --context {name}"));
+        let context: String = context.collect();
         for (domain, pods) in &others {
             super::note(&format!(
                 "{pods} pods are still gated, by the gate of the domain {domain}, which another edgeward may have; to release them: \

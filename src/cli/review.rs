@@ -11,13 +11,11 @@ use std::process::ExitCode;
 use anyhow::bail;
 use clap::{ArgGroup, Args, ValueEnum};
 use edgeward_core::config::Config;
-use edgeward_core::units::{Moment, Now};
 
-use super::{cluster, documents};
+use super::cluster::Cluster;
+use super::documents;
 use crate::platform::clock::Clock;
 use crate::platform::yaml;
-use live::Live;
-use offline::Offline;
 use report::{Item, ReviewList};
 use subject::Subject;
 
@@ -36,20 +34,15 @@ pub(super) struct Review {
     filename: Vec<PathBuf>,
 
     /// Fleet file: sites, nodes, queues and WAN (docs/fleet-file.md). `edgeward fleet -o yaml` makes one.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "context")]
     fleet: Option<PathBuf>,
 
     /// Send each pod to the API server as a dry run, which stores nothing, and show its answer.
     #[arg(long)]
     live: bool,
 
-    /// With --live: context of the kubeconfig, instead of its current one.
-    #[arg(long, value_name = "NAME", conflicts_with = "fleet")]
-    context: Option<String>,
-
-    /// With --live: seconds to wait for the cluster.
-    #[arg(long, value_name = "SECONDS", default_value_t = cluster::TIMEOUT)]
-    timeout: u64,
+    #[command(flatten)]
+    cluster: Cluster,
 
     /// Configuration (docs/configuration.md): a file, or a directory with the keys of a ConfigMap; defaults without.
     #[arg(long, value_name = "PATH")]
@@ -90,19 +83,14 @@ impl Review {
     }
 
     fn offline(&self, config: &Config, fleet: &Path) -> anyhow::Result<Vec<Item>> {
-        let now = Now {
-            moment: Moment(0),
-            wall: Clock::start().wall(),
-        };
+        let now = Clock::start().now();
         let snapshot = offline::snapshot(&documents::text(fleet)?, &fleet.display().to_string(), config, now)?;
-        let reviewer = Offline {
-            config,
-            snapshot: &snapshot,
-            namespace: self.namespace.as_deref().unwrap_or("default"),
-            now,
-        };
+        let namespace = self.namespace.as_deref().unwrap_or("default");
         let subjects = self.subjects(config)?;
-        subjects.iter().map(|subject| reviewer.review(subject)).collect()
+        let items = subjects
+            .iter()
+            .map(|subject| offline::review(subject, namespace, &snapshot, config, now));
+        items.collect()
     }
 
     fn live(&self, config: &Config) -> anyhow::Result<Vec<Item>> {
@@ -110,16 +98,11 @@ impl Review {
             bail!("--output patch is not for --live: an API server answers with the pod, not with the patch");
         }
         let subjects = self.subjects(config)?;
-        cluster::ask(self.context.as_deref(), self.timeout, async |connection| {
-            let reviewer = Live {
-                connection,
-                config,
-                namespace: self.namespace.as_deref().unwrap_or(connection.default_namespace()),
-                now: Clock::start().now(),
-            };
+        self.cluster.ask(async |connection| {
+            let namespace = self.namespace.as_deref().unwrap_or(connection.default_namespace());
             let mut items = Vec::new();
             for subject in &subjects {
-                items.push(reviewer.review(subject).await?);
+                items.push(live::review(subject, namespace, connection, config).await?);
             }
             Ok(items)
         })

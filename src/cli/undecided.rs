@@ -46,15 +46,10 @@ pub(super) struct Undecided<'u> {
 }
 
 /// Why a pod has no decision: the likely causes, at least one.
-pub(super) async fn causes(
-    connection: &Connection,
-    config: &Config,
-    undecided: &Undecided<'_>,
-    now: Now,
-) -> Vec<String> {
-    let workload = undecided.workload;
-    let (namespace, webhooks) = tokio::join!(connection.namespace_labels(&workload.namespace), connection.webhooks());
-    judge(&Seen { namespace, webhooks }, config, undecided, now)
+pub(super) async fn causes(connection: &Connection, config: &Config, undecided: &Undecided<'_>) -> Vec<String> {
+    let namespace = &undecided.workload.namespace;
+    let (namespace, webhooks) = tokio::join!(connection.namespace_labels(namespace), connection.webhooks());
+    judge(&Seen { namespace, webhooks }, config, undecided, connection.clock.now())
 }
 
 fn judge(seen: &Seen, config: &Config, undecided: &Undecided<'_>, now: Now) -> Vec<String> {
@@ -126,14 +121,11 @@ fn unasked(
         return Some(format!("no MutatingWebhookConfiguration has a webhook {}", WEBHOOKS[0]));
     }
     let labels = labels?;
-    let mut for_it = ours
-        .iter()
-        .filter(|webhook| webhook.selects(namespace, labels))
-        .peekable();
-    if for_it.peek().is_none() {
+    let for_it = ours.iter().filter(|webhook| webhook.selects(namespace, labels));
+    let Some(first) = for_it.map(|webhook| webhook.created).min() else {
         return Some(format!("no webhook {} selects namespace {namespace}", WEBHOOKS[0]));
-    }
-    let first = for_it.map(|webhook| webhook.created).min().flatten()?;
+    };
+    let first = first?;
     let created = created.filter(|created| *created < first)?;
     Some(format!(
         "the webhook was registered at {first}, after the pod was created at {created}"

@@ -3,8 +3,6 @@
 mod explanation;
 mod scheduling_state;
 
-use std::sync::Arc;
-
 use anyhow::Context as _;
 use clap::Args;
 use edgeward_core::config::Config;
@@ -29,7 +27,6 @@ use crate::inspect;
 use crate::inspect::{Connection, Listing};
 use crate::instruments::logs::{self, LogFormat};
 use crate::instruments::metrics::Metrics;
-use crate::platform::clock::Clock;
 
 /// Tell why a pod is where it is, or why it does not run.
 ///
@@ -68,103 +65,75 @@ fn pod_name(text: &str) -> Result<String, String> {
 
 impl Why {
     pub(super) fn run(self) -> anyhow::Result<()> {
-        let metrics = Arc::new(Metrics::new());
-        let _logs = logs::init_logging(LogFormat::Pretty, "error", &metrics)?;
-        let clock = Clock::start();
-        let explanation = self
-            .cluster
-            .ask(async |connection| self.explain(connection, clock, &metrics).await)?;
+        let _logs = logs::init_logging(LogFormat::Pretty, "error", &Metrics::new())?;
+        let explanation = self.cluster.ask(async |connection| self.explain(connection).await)?;
         self.output.print(&explanation, Explanation::text)
     }
 
-    async fn explain(
-        &self,
-        connection: &Connection,
-        clock: Clock,
-        metrics: &Arc<Metrics>,
-    ) -> anyhow::Result<Explanation> {
+    async fn explain(&self, connection: &Connection) -> anyhow::Result<Explanation> {
         let namespace = self.namespace.as_deref().unwrap_or(connection.default_namespace());
         let name = &self.pod;
         let found = self.installed.read(connection).await?;
         let json = connection.pod(namespace, name).await?;
         let json = json.with_context(|| format!("{}: there is no pod {namespace}/{name}", connection.name()))?;
-        let (sites, policies, liqo) = tokio::join!(
-            inspect::sites_in_use(connection, found.config.clone()),
-            inspect::policies(connection),
-            inspect::liqo(connection, &found.config),
-        );
         let mut notes: Vec<_> = found.assumption().into_iter().collect();
-        let config = sites.map_err(|error| note(&mut notes, &error)).unwrap_or(found.config);
-        let policies = policies.map_err(|error| note(&mut notes, &error)).unwrap_or_default();
-        for (_, error) in &liqo.unreadable {
-            note(&mut notes, error);
-        }
-        let liqo = liqo.objects;
-        let (config, _) = inspect::with_discovered(config, liqo.as_ref());
+        let sites = inspect::sites_in_use(connection, found.config.clone()).await;
+        let mut config = noted(sites, &mut notes).unwrap_or(found.config);
+        let policies = noted(inspect::policies(connection).await, &mut notes).flatten();
         let policies = Policies::of(policies.into_iter().flatten());
+        let liqo = inspect::liqo(connection, &mut config).await;
+        notes.extend(liqo.unreadable.iter().map(|(_, error)| note(error)));
         let mut pod = Pod::from_json(&json).with_context(|| format!("pod {namespace}/{name} cannot be read"))?;
         let record = pod.record(&config.keys)?;
         let record = record.with_context(|| format!("pod {namespace}/{name} has no uid"))?;
         policies.apply(&mut pod, namespace, &config.keys);
-        let home = self.installed.namespace();
         let Listing {
             mut cache,
             gated,
             volumes,
-        } = inspect::list_and_probe(connection, &config, clock, metrics).await?;
+        } = inspect::list_and_probe(connection, &config, liqo.objects.as_ref()).await?;
         let site = cache.site_of(&record).map(|site| site.name.clone());
         // Its own room counts as free.
         cache.delete_pod(&record.uid);
-        let now = clock.now();
-        cache.set_liqo(liqo.map(|objects| Arc::new(objects.facts(now))));
-        let mut snapshot = cache.publish(now.moment);
-        snapshot.volumes = volumes;
-        let profiles = inspect::profiles(connection, now).await;
-        snapshot.profiles = profiles.map_err(|error| note(&mut notes, &error)).unwrap_or_default();
+        let now = connection.clock.now();
+        let mut snapshot = Snapshot {
+            volumes,
+            profiles: noted(inspect::profiles(connection).await, &mut notes).unwrap_or_default(),
+            ..cache.publish(now.moment)
+        };
         let ledger = Ledger::default();
         let mut waitlist = Waitlist::default();
         let all = gated.len();
         gated.into_iter().for_each(|pod| waitlist.apply(pod, now));
-        waitlist.plan(
-            &snapshot,
-            &ledger,
-            &config,
-            |namespace| cache.is_managed(namespace),
-            now,
-        );
+        let is_managed = |namespace: &str| cache.is_managed(namespace);
+        waitlist.plan(&snapshot, &ledger, &config, is_managed, now);
         snapshot.queue_claims = waitlist.claims();
-        let place = record
-            .gated_pod
-            .as_ref()
-            .and_then(|gated| waitlist.place(&gated.uid, &config));
-        let ahead = place.map(|(_, ahead)| ahead);
+        let gated_pod = record.gated_pod.as_ref();
+        let place = gated_pod.and_then(|gated| waitlist.place(&gated.uid, &config));
 
         let mut state = SchedulingState::read(&json, &config.keys, site, now.wall)?;
         if state.is_silent {
             let events = inspect::events(connection, namespace, &record.uid).await;
-            state.events = events.map_err(|error| note(&mut notes, &error)).unwrap_or_default();
+            state.events = noted(events, &mut notes).unwrap_or_default();
         }
         let workload = as_it_arrived(&pod, namespace, &state, &snapshot, &config);
-        let queue_key = match (place, &record.gated_pod) {
+        let queue_key = match (place, gated_pod) {
             (Some((queue_key, _)), _) => queue_key,
             (None, Some(gated)) => gated.queue_key_of(&workload, &config),
             (None, None) => workload.queue_key(&config.priority_caps, None),
         };
         let room = Room::new(&snapshot, &ledger, queue_key, &workload.namespace);
         let verdict = decide(&workload, &room, &config, now);
-        let queue = match &record.gated_pod {
-            Some(pod) => {
-                let lead = connection.lead(&home, LEASE, clock).await;
-                let lead = lead.map_err(|error| note(&mut notes, &error)).ok();
-                Some(Queue {
-                    ahead,
-                    gated: all,
-                    limit_over: pod.limit(&config, now.wall).filter(|end| *end < now.wall),
-                    leaderless: lead.and_then(Result::err),
-                })
-            }
-            None => None,
-        };
+        let mut queue = None;
+        if let Some(pod) = gated_pod {
+            let lead = connection.lead(&self.installed.namespace(), LEASE).await;
+            queue = Some(Queue {
+                ahead: place.map(|(_, ahead)| ahead),
+                gated: all,
+                limit_over: pod.limit(&config, now.wall).filter(|end| *end < now.wall),
+                leaderless: noted(lead, &mut notes).and_then(Result::err),
+            });
+        }
         let causes = match (&state.decided, state.other_domain(&config.keys)) {
             (Some(_), _) => vec![],
             (None, Some(cause)) => vec![cause],
@@ -176,7 +145,7 @@ impl Why {
                     on_node: record.node.is_some(),
                     by_policy: pod.inherited().iter().any(|(key, _)| *key == class),
                 };
-                undecided::causes(connection, &config, &undecided, now).await
+                undecided::causes(connection, &config, &undecided).await
             }
         };
         let subject = Subject {
@@ -189,8 +158,13 @@ impl Why {
     }
 }
 
-fn note(notes: &mut Vec<String>, error: &anyhow::Error) {
-    notes.push(format!("not taken into account: {}", sentence(error)));
+fn note(error: &anyhow::Error) -> String {
+    format!("not taken into account: {}", sentence(error))
+}
+
+/// What was read; `None`, and a note, where it could not be.
+fn noted<T>(read: anyhow::Result<T>, notes: &mut Vec<String>) -> Option<T> {
+    read.map_err(|error| notes.push(note(&error))).ok()
 }
 
 /// The pod as it would arrive now: without node, and without what a decision of ours has written.

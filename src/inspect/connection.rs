@@ -9,12 +9,15 @@ use kube::core::NamespaceResourceScope;
 use kube::{Api, Client, Config, Resource};
 use serde::de::DeserializeOwned;
 
+use crate::platform::clock::Clock;
 use crate::sources::watch::NO_CLUSTER;
 
-/// A client, and the words by which errors name the cluster.
+/// A client, the clock of the command, and the words by which errors name the cluster.
 #[derive(Clone)]
 pub struct Connection {
     pub(super) client: Client,
+    /// Started with the command.
+    pub clock: Clock,
     name: String,
 }
 
@@ -46,14 +49,13 @@ impl Connection {
             None => url,
         };
         let client = Client::try_from(config).with_context(|| name.clone())?;
-        Ok(Self { client, name })
+        Ok(Self::to(client, name))
     }
 
-    /// To a cluster of a test.
-    #[cfg(test)]
-    pub(super) fn to(client: Client) -> Self {
-        let name = "test".to_owned();
-        Self { client, name }
+    /// To the cluster of a client, under this name.
+    pub(super) fn to(client: Client, name: String) -> Self {
+        let clock = Clock::start();
+        Self { client, clock, name }
     }
 
     /// URL and context, as errors name them.

@@ -8,7 +8,7 @@ use http::header::WARNING;
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::api::PostParams;
 use kube::client::Body;
-use kube::core::Request;
+use kube::core::{Request, Status};
 use kube::{Api, Resource as _};
 use serde_json::Value;
 
@@ -18,18 +18,9 @@ use crate::inspect::Connection;
 #[derive(Debug)]
 pub struct Answer {
     /// The pod as it would be stored, or why it would not.
-    pub outcome: Result<Value, Refusal>,
+    pub outcome: Result<Value, Status>,
     /// The warnings that came along, as kubectl shows them.
     pub warnings: Vec<String>,
-}
-
-/// Why a pod would not be stored.
-#[derive(Debug)]
-pub struct Refusal {
-    /// In one word: `Forbidden`, `AlreadyExists`.
-    pub reason: String,
-    /// In a sentence.
-    pub message: String,
 }
 
 impl Connection {
@@ -59,16 +50,13 @@ impl Connection {
             let outcome = Ok(object);
             return Ok(Answer { outcome, warnings });
         }
-        let text = |name: &str| object[name].as_str().unwrap_or_default().to_owned();
-        let (reason, message) = (text("reason"), text("message"));
-        let may_not = message.starts_with("pods is forbidden: User ");
+        let refusal: Status = serde_json::from_value(object).with_context(|| format!("{}: {DOING}", self.name()))?;
+        let may_not = refusal.message.starts_with("pods is forbidden: User ");
         if may_not || !head.status.is_client_error() || head.status == http::StatusCode::UNAUTHORIZED {
-            bail!("{}: {DOING}: {} {message}", self.name(), head.status.as_u16());
+            bail!("{}: {DOING}: {} {}", self.name(), head.status.as_u16(), refusal.message);
         }
-        Ok(Answer {
-            outcome: Err(Refusal { reason, message }),
-            warnings,
-        })
+        let outcome = Err(refusal);
+        Ok(Answer { outcome, warnings })
     }
 
     /// The labels of a namespace.

@@ -95,17 +95,34 @@ impl Webhook {
     }
 }
 
-/// The right to do something with objects of a resource.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Right<'r> {
-    /// As kubectl writes it: plural, group and subresource.
-    pub resource: &'r str,
-    /// `list`, `watch` …
-    pub verb: &'r str,
-    /// Where; everywhere without.
-    pub namespace: Option<&'r str>,
-    /// Which object; all without.
-    pub name: Option<&'r str>,
+/// The namespace and the name of the objects that a right is for; everywhere, and all, without.
+pub type Place<'p> = (Option<&'p str>, Option<&'p str>);
+
+/// Whose rights are asked for.
+#[derive(Debug, Clone, Copy)]
+pub struct User<'u> {
+    /// The name.
+    pub name: &'u str,
+    /// The groups that the user is in, beside those of everybody and of ServiceAccounts.
+    pub more_groups: &'u [String],
+}
+
+impl<'u> User<'u> {
+    /// Namespace and name of a ServiceAccount.
+    pub fn account(&self) -> Option<(&'u str, &'u str)> {
+        self.name.strip_prefix("system:serviceaccount:")?.split_once(':')
+    }
+
+    /// All groups, as the API server would say them.
+    fn groups(&self) -> Vec<String> {
+        let mut groups = vec!["system:authenticated".to_owned()];
+        if let Some((namespace, _)) = self.account() {
+            groups.push("system:serviceaccounts".to_owned());
+            groups.push(format!("system:serviceaccounts:{namespace}"));
+        }
+        groups.extend_from_slice(self.more_groups);
+        groups
+    }
 }
 
 impl Connection {
@@ -135,20 +152,19 @@ impl Connection {
             .collect())
     }
 
-    /// Whether `user`, who is in these groups besides those that everybody and ServiceAccounts are in, has a right. Nothing
-    /// is stored.
+    /// Whether a user has a right: to a verb, on a resource as kubectl writes it (plural, group and subresource). Nothing is
+    /// stored.
     ///
     /// # Errors
     /// The API server cannot be reached, or does not tell us.
-    pub async fn may(&self, user: &str, more_groups: &[String], right: &Right<'_>) -> anyhow::Result<bool> {
-        let (kind, subresource) = right.resource.split_once('/').unwrap_or((right.resource, ""));
+    pub async fn may(&self, user: User<'_>, verb: &str, resource: &str, place: Place<'_>) -> anyhow::Result<bool> {
+        let (kind, subresource) = resource.split_once('/').unwrap_or((resource, ""));
         let (resource, group) = kind.split_once('.').unwrap_or((kind, ""));
         let attributes = json!({
-            "group": group, "resource": resource, "subresource": subresource, "verb": right.verb,
-            "namespace": right.namespace, "name": right.name,
+            "group": group, "resource": resource, "subresource": subresource, "verb": verb,
+            "namespace": place.0, "name": place.1,
         });
-        let groups = [&groups(user)[..], more_groups].concat();
-        let spec = json!({"user": user, "groups": groups, "resourceAttributes": attributes});
+        let spec = json!({"user": user.name, "groups": user.groups(), "resourceAttributes": attributes});
         let review = serde_json::from_value(json!({ "spec": spec }))?;
         let reviews = Api::<SubjectAccessReview>::all(self.client.clone());
         let answer = reviews.create(&PostParams::default(), &review).await;
@@ -238,19 +254,6 @@ pub fn host_port(address: &str, port: i32) -> String {
         true => format!("[{address}]:{port}"),
         false => format!("{address}:{port}"),
     }
-}
-
-/// The groups of a user, as the API server would say them.
-fn groups(user: &str) -> Vec<String> {
-    let mut groups = vec!["system:authenticated".to_owned()];
-    if let Some((namespace, _)) = user
-        .strip_prefix("system:serviceaccount:")
-        .and_then(|account| account.split_once(':'))
-    {
-        groups.push("system:serviceaccounts".to_owned());
-        groups.push(format!("system:serviceaccounts:{namespace}"));
-    }
-    groups
 }
 
 fn read(entry: MutatingWebhook, metadata: &ObjectMeta, position: usize) -> anyhow::Result<Webhook> {
@@ -352,15 +355,20 @@ mod tests {
             let answer = http::Response::new(kube::client::Body::from(answer.into_bytes()));
             Ok::<_, std::convert::Infallible>(answer)
         });
-        let connection = Connection::to(kube::Client::new(service, "default"));
-        let right = Right {
-            resource: "sites.edgeward.io/status",
-            verb: "patch",
-            namespace: Some("edge"),
-            name: None,
+        let connection = Connection::to(kube::Client::new(service, "default"), "test".to_owned());
+        let user = User {
+            name: "system:serviceaccount:edge:me",
+            more_groups: &["more".to_owned()],
         };
-        let more = ["more".to_owned()];
-        let may = connection.may("system:serviceaccount:edge:me", &more, &right);
+        let may = connection.may(user, "patch", "sites.edgeward.io/status", (Some("edge"), None));
         assert!(may.await.unwrap());
+    }
+
+    #[test]
+    fn accounts_have_a_namespace_and_a_name() {
+        let account = |name| User { name, more_groups: &[] }.account();
+        assert_eq!(account("system:serviceaccount:edge:me"), Some(("edge", "me")));
+        assert_eq!(account("system:serviceaccount:edge"), None);
+        assert_eq!(account("jane"), None);
     }
 }

@@ -8,6 +8,7 @@ use edgeward_core::config::Config;
 use edgeward_core::model::pod_record::GatedPod;
 use edgeward_core::model::volumes::Volumes;
 use edgeward_core::units::{Micros, Moment};
+use edgeward_core::wire::liqo_objects::LiqoObjects;
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
 use kube::api::ListParams;
 use kube::{Api, Resource};
@@ -15,7 +16,6 @@ use kube::{Api, Resource};
 use crate::inspect::Connection;
 use crate::instruments::logs::LogLimit;
 use crate::instruments::metrics::Metrics;
-use crate::platform::clock::Clock;
 use crate::sources::probe;
 use crate::sources::raw::{Raw, list as list_raw};
 use crate::sources::volumes::{self, can_have_data};
@@ -35,26 +35,38 @@ pub struct Listing {
     pub volumes: Option<Arc<Volumes>>,
 }
 
-/// Lists nodes, pods and namespaces into a cache of the configured sites. An object that cannot be read is logged, and
-/// does not count.
+/// A cluster as it is now: nodes, pods and namespaces listed once into a cache of the configured sites, cloud sites probed once,
+/// and what Liqo says. An object that cannot be read is logged, and does not count.
 ///
 /// # Errors
 /// The API server cannot be reached, or refuses a list: the error names it, and what is not allowed.
-pub async fn list(connection: &Connection, config: &Config, clock: Clock) -> anyhow::Result<Listing> {
-    let keys = &config.keys;
+pub async fn list_and_probe(
+    connection: &Connection,
+    config: &Config,
+    liqo: Option<&LiqoObjects>,
+) -> anyhow::Result<Listing> {
+    let clock = connection.clock;
+    let metrics = Arc::new(Metrics::new());
+    let probed = async { Ok(probe::first_round(config, clock, &metrics).await) };
+    let (mut listing, links) = tokio::try_join!(list(connection, config), probed)?;
+    for (site, link) in links {
+        listing.cache.set_link(&site, link);
+    }
+    let facts = liqo.map(|objects| Arc::new(objects.facts(clock.now())));
+    listing.cache.set_liqo(facts);
+    Ok(listing)
+}
+
+async fn list(connection: &Connection, config: &Config) -> anyhow::Result<Listing> {
+    let (keys, clock) = (&config.keys, connection.clock);
     let asked = clock.now();
     let limit = &LogLimit::new(clock);
     let names = &RwLock::default();
     // Of a pod with a node count the resources that nodes have.
-    let nodes = all(connection, |node: &Raw<Node>| {
-        read_node(node, names, clock.now(), limit)
-    })
-    .await?;
+    let nodes = all(connection, |node: &Raw<Node>| read_node(node, names, asked, limit)).await?;
     let (pods, namespaces) = tokio::try_join!(
         all(connection, |pod: &Raw<Pod>| read_pod(pod, keys, names, limit)),
-        all(connection, |namespace: &Raw<Namespace>| read_namespace(
-            namespace, keys, limit
-        )),
+        all(connection, |found: &Raw<Namespace>| read_namespace(found, keys, limit)),
     )?;
     let mut cache = Cache::new(config);
     for (name, is_managed) in namespaces {
@@ -68,9 +80,9 @@ pub async fn list(connection: &Connection, config: &Config, clock: Clock) -> any
         cache.apply_pod(&pod, None, asked);
         gated.extend(pod.gated_pod);
     }
-    Kind::ALL
-        .into_iter()
-        .for_each(|kind| cache.record_event(kind, asked.moment));
+    for kind in Kind::ALL {
+        cache.record_event(kind, asked.moment);
+    }
     let volumes = match can_have_data(config) {
         true => volumes(connection, limit, asked.moment).await.unwrap_or_else(|error| {
             tracing::warn!(error = format!("{error:#}"), "where data is does not count");
@@ -91,29 +103,10 @@ async fn volumes(connection: &Connection, limit: &LogLimit, now: Moment) -> anyh
     for change in claims.into_iter().chain(volumes).chain(classes) {
         cache.apply(&change, now);
     }
-    VolumeKind::ALL
-        .into_iter()
-        .for_each(|kind| cache.apply(&VolumeChange::ListEnded(kind), now));
-    Ok(cache.publish(Micros(u64::MAX), now).0)
-}
-
-/// A cluster as it is now: listed once, and its cloud sites probed once.
-///
-/// # Errors
-/// As [`list`].
-pub async fn list_and_probe(
-    connection: &Connection,
-    config: &Config,
-    clock: Clock,
-    metrics: &Arc<Metrics>,
-) -> anyhow::Result<Listing> {
-    let (mut listing, links) = tokio::try_join!(list(connection, config, clock), async {
-        Ok(probe::first_round(config, clock, metrics).await)
-    })?;
-    for (site, link) in links {
-        listing.cache.set_link(&site, link);
+    for kind in VolumeKind::ALL {
+        cache.apply(&VolumeChange::ListEnded(kind), now);
     }
-    Ok(listing)
+    Ok(cache.publish(Micros(u64::MAX), now).0)
 }
 
 /// All objects of a kind, each as `read` has it.

@@ -4,11 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use edgeward_core::config::sites::Merged;
 use edgeward_core::config::{Config, Enabled, sites};
 use edgeward_core::model::scores::Profiles;
 use edgeward_core::placement::policy::Seen;
-use edgeward_core::units::Now;
 use edgeward_core::wire::liqo_objects::LiqoObjects;
 use edgeward_profiles::Profile;
 use k8s_openapi::api::core::v1::{ConfigMap, Event};
@@ -20,7 +18,6 @@ use super::Connection;
 use super::listing::all;
 use crate::api::{PerformanceProfile, Site};
 use crate::instruments::logs::LogLimit;
-use crate::platform::clock::Clock;
 use crate::sources::configuration::{Outcome, read_config_map};
 use crate::sources::liqo::{self, NamespaceOffloading};
 use crate::sources::namespaced_name::NamespacedName;
@@ -32,15 +29,16 @@ use crate::sources::{policies as slo_policies, profiles, sites as objects};
 ///
 /// # Errors
 /// The API server cannot be reached or does not allow it.
-async fn list<K, T>(connection: &Connection, read: impl Fn(&Raw<K>) -> Option<T>) -> anyhow::Result<Option<Vec<T>>>
+async fn list<K, T, C>(connection: &Connection, read: impl Fn(&Raw<K>) -> Option<T>) -> anyhow::Result<Option<C>>
 where
     K: Resource<DynamicType = ()> + Clone + 'static,
+    C: FromIterator<T>,
 {
     let failure = |error| connection.failure(&format!("cannot list {}", K::plural(&())), error);
     if !is_installed::<K>(&connection.client).await.map_err(failure)? {
         return Ok(None);
     }
-    Ok(Some(all(connection, read).await?))
+    Ok(Some(all(connection, read).await?.into_iter().collect()))
 }
 
 /// This configuration with the sites that are in use at a cluster: those of its Sites, where there are any.
@@ -63,6 +61,8 @@ pub struct Liqo {
     pub objects: Option<LiqoObjects>,
     /// The kinds that could not be read, by plural, and why. Nothing is known of them.
     pub unreadable: Vec<(&'static str, anyhow::Error)>,
+    /// The clusters that have no site of their own, and why.
+    pub left_out: Vec<(String, String)>,
 }
 
 impl Liqo {
@@ -82,12 +82,22 @@ impl Liqo {
     }
 }
 
-/// What Liqo says, read once, while it is in use by this configuration. A kind that cannot be read takes no other with it.
-pub async fn liqo(connection: &Connection, config: &Config) -> Liqo {
+/// What Liqo says, read once, while it is in use by this configuration, to which the sites are added that Liqo's objects make. A
+/// kind that cannot be read takes no other with it.
+pub async fn liqo(connection: &Connection, config: &mut Config) -> Liqo {
+    let mut found = match config.liqo.enabled {
+        Enabled::Never => Liqo::default(),
+        enabled => read_liqo(connection, enabled == Enabled::Always).await,
+    };
+    let runtime_class = config.liqo.runtime_class.as_ref().map(|name| &*name.0);
+    let discovered = found.objects.as_ref().map(|objects| objects.sites(runtime_class));
+    let merged = sites::with_discovered(&config.sites, &discovered.unwrap_or_default());
+    (config.sites, found.left_out) = (merged.sites, merged.left_out);
+    found
+}
+
+async fn read_liqo(connection: &Connection, is_required: bool) -> Liqo {
     let mut found = Liqo::default();
-    if config.liqo.enabled == Enabled::Never {
-        return found;
-    }
     let (foreign_clusters, virtual_nodes, offloadings, maps, latencies) = tokio::join!(
         list(connection, liqo::read_foreign_cluster),
         list(connection, liqo::read_virtual_node),
@@ -108,17 +118,9 @@ pub async fn liqo(connection: &Connection, config: &Config) -> Liqo {
         maps: found.take("namespacemaps", maps, &mut is_installed),
         latencies: found.take("connections", latencies, &mut are_connections),
     };
-    let is_in_use = is_installed || config.liqo.enabled == Enabled::Always;
+    let is_in_use = is_installed || is_required;
     found.objects = Some(objects).filter(|_| is_in_use && found.unreadable.len() < 5);
     found
-}
-
-/// This configuration with the sites that Liqo's objects make beside its own, and the clusters that have none.
-pub fn with_discovered(config: Config, objects: Option<&LiqoObjects>) -> (Config, Vec<(String, String)>) {
-    let runtime_class = config.liqo.runtime_class.as_ref().map(|name| name.0.clone());
-    let discovered = objects.map(|objects| objects.sites(runtime_class.as_deref()));
-    let Merged { sites, left_out } = sites::with_discovered(&config.sites, &discovered.unwrap_or_default());
-    (Config { sites, ..config }, left_out)
 }
 
 /// `spec` of every Site, by name; `None` while the definition is not installed.
@@ -127,8 +129,7 @@ pub fn with_discovered(config: Config, objects: Option<&LiqoObjects>) -> (Config
 /// The API server cannot be reached or does not allow it.
 pub async fn site_specs(connection: &Connection) -> anyhow::Result<Option<BTreeMap<String, Value>>> {
     let named = |object: &Raw<Site>| Some((object.meta().name.clone()?, objects::read(object)?.1));
-    let specs = list(connection, named).await?;
-    Ok(specs.map(|specs| specs.into_iter().collect()))
+    list(connection, named).await
 }
 
 /// The policies of a cluster; `None` while the definition is not installed. One with faults is logged, too.
@@ -136,7 +137,7 @@ pub async fn site_specs(connection: &Connection) -> anyhow::Result<Option<BTreeM
 /// # Errors
 /// The API server cannot be reached or does not allow it.
 pub async fn policies(connection: &Connection) -> anyhow::Result<Option<Vec<Arc<Seen>>>> {
-    let limit = LogLimit::new(Clock::start());
+    let limit = LogLimit::new(connection.clock);
     list(connection, |object| slo_policies::read(object, &limit)).await
 }
 
@@ -144,9 +145,10 @@ pub async fn policies(connection: &Connection) -> anyhow::Result<Option<Vec<Arc<
 ///
 /// # Errors
 /// The API server cannot be reached or does not allow it.
-pub async fn profiles(connection: &Connection, now: Now) -> anyhow::Result<Arc<Profiles>> {
-    let listed = list(connection, |object| profiles::scores_of(object, now)).await?;
-    Ok(Arc::new(listed.into_iter().flatten().collect()))
+pub async fn profiles(connection: &Connection) -> anyhow::Result<Arc<Profiles>> {
+    let now = connection.clock.now();
+    let listed = list::<_, _, Profiles>(connection, |object| profiles::scores_of(object, now)).await?;
+    Ok(Arc::new(listed.unwrap_or_default()))
 }
 
 /// The PerformanceProfiles of a cluster, by name, each with its faults if it has any; `None` while the definition is not installed.
@@ -156,13 +158,10 @@ pub async fn profiles(connection: &Connection, now: Now) -> anyhow::Result<Arc<P
 pub async fn profile_faults(connection: &Connection) -> anyhow::Result<Option<BTreeMap<String, Option<String>>>> {
     let named = |object: &Raw<PerformanceProfile>| {
         let spec = profiles::read(object)?.spec;
-        Some((
-            object.meta().name.clone()?,
-            Profile::read(&spec).err().map(|faults| faults.to_string()),
-        ))
+        let faults = Profile::read(&spec).err().map(|faults| faults.to_string());
+        Some((object.meta().name.clone()?, faults))
     };
-    let listed = list(connection, named).await?;
-    Ok(listed.map(|listed| listed.into_iter().collect()))
+    list(connection, named).await
 }
 
 /// Reads the configuration in a ConfigMap once, as an edgeward in its namespace would take it.

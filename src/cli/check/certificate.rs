@@ -8,7 +8,8 @@ use futures::stream::{self, StreamExt as _};
 use jiff::{SignedDuration, Timestamp};
 use rustls::pki_types::CertificateDer;
 
-use super::finding::Finding;
+use super::Installation;
+use super::finding::{Finding, Judged, told};
 use super::leader;
 use super::webhook::{host, replace};
 use crate::cli::sentence;
@@ -111,49 +112,48 @@ pub(super) async fn ask(connection: &Connection, webhook: &Webhook) -> Result<Be
     Ok(Behind { answers, stored })
 }
 
-/// What else is known of the installation.
-pub(super) struct Around<'a> {
-    /// edgeward's own namespace.
-    pub(super) home: &'a str,
-    /// How many replicas its Deployment is to have there, where that is known.
-    pub(super) wanted: Option<i32>,
-    pub(super) now: Timestamp,
+/// Whether the API server would believe who answers each of our entries, now and once replicas serve what is stored for them.
+pub(super) fn judge(seen: &Installation) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (entry, behind) in seen.ours.iter().zip(&seen.behind) {
+        for found in told(judge_entry(entry, behind, seen)) {
+            // Entries have most in common.
+            if !findings.contains(&found) {
+                findings.push(found);
+            }
+        }
+    }
+    findings
 }
 
-/// Whether the API server would believe who answers, now and once replicas serve what is stored for them.
-pub(super) fn judge(webhook: &Webhook, behind: &Result<Behind, Finding>, around: &Around<'_>) -> Vec<Finding> {
+fn judge_entry(webhook: &Webhook, behind: &Result<Behind, Finding>, seen: &Installation) -> Judged {
     let entry = &webhook.name;
     let of_keeper = of_keeper(webhook, behind.as_ref().ok());
-    let fix = || of_keeper.clone().unwrap_or_else(|| add_authority(webhook));
+    let fix = of_keeper.clone().unwrap_or_else(|| add_authority(webhook));
     if webhook.ca_bundle.is_empty() {
         let text = format!("{entry} has no caBundle: the API server believes its own authorities only");
-        return vec![match webhook.target {
+        let finding = match webhook.target {
             // Nobody else signs for a name like this.
-            Target::Service { .. } => Finding::fault(AREA, text).fix(fix()),
-            Target::Url(_) => Finding::warning(AREA, format!("{text}, which are not known here")).fix(fix()),
-        }];
+            Target::Service { .. } => Finding::fault(AREA, text),
+            Target::Url(_) => Finding::warning(AREA, format!("{text}, which are not known here")),
+        };
+        return Err(finding.fix(fix));
     }
-    let bundle = match Bundle::read(&webhook.ca_bundle, around.now) {
-        Ok(bundle) => bundle,
-        Err(words) => {
-            let text = format!("{entry}: caBundle {words}: the API server believes nobody");
-            return vec![Finding::fault(AREA, text).fix(fix())];
-        }
-    };
-    let Behind { answers, stored } = match behind {
-        Ok(behind) => behind,
-        Err(finding) => return vec![finding.clone()],
-    };
+    let bundle = Bundle::read(&webhook.ca_bundle, seen.now).map_err(|words| {
+        let text = format!("{entry}: caBundle {words}: the API server believes nobody");
+        Finding::fault(AREA, text).fix(fix)
+    })?;
+    let Behind { answers, stored } = behind.as_ref().map_err(Clone::clone)?;
     let judge = Judge {
         bundle,
         of_keeper,
         webhook,
-        now: around.now,
+        now: seen.now,
     };
     let mut findings: Vec<_> = answers.iter().map(|answer| judge.answer(answer)).collect();
     if let (true, Target::Service { namespace, .. }) = (answers.is_empty(), &webhook.target) {
         let text = format!("nobody answers {entry}: its Service has no ready endpoint");
-        let wanted = around.wanted.filter(|_| namespace == around.home);
+        let wanted = seen.replicas.wanted.filter(|_| *namespace == seen.home);
         findings.push(Finding::fault(AREA, text).fix(leader::start(namespace, wanted)));
     }
     match stored {
@@ -163,7 +163,7 @@ pub(super) fn judge(webhook: &Webhook, behind: &Result<Behind, Finding>, around:
             findings.push(Finding::warning(AREA, text));
         }
     }
-    findings
+    Ok(findings)
 }
 
 /// By what is judged.
@@ -187,12 +187,12 @@ impl Judge<'_> {
                 };
                 self.chain(chain, name, [&format!("at {address}"), address], renew)
             }
-            Err(words) => {
-                let text =
-                    format!("{address} cannot be looked at from here, so nothing is known of what it serves: {words}");
-                // The API server's own answer.
-                Finding::warning(AREA, text).fix("edgeward review --live -n NAMESPACE -f POD.yaml")
-            }
+            // The API server's own answer is another.
+            Err(words) => Finding::warning(
+                AREA,
+                format!("{address} cannot be looked at from here, so nothing is known of what it serves: {words}"),
+            )
+            .fix("edgeward review --live -n NAMESPACE -f POD.yaml"),
         }
     }
 

@@ -23,17 +23,14 @@ pub(super) fn judge(Found { place, state, .. }: &Found) -> Vec<Finding> {
     let edit = place.edit();
     match state {
         State::Good(notices) => {
-            let notices = notices.iter();
-            let notices = notices.map(|notice| Finding::warning(AREA, format!("{place}: {notice}")).fix(&edit));
-            [Finding::ok(AREA, format!("{place} can be taken"))]
-                .into_iter()
-                .chain(notices)
-                .collect()
+            let mut findings = vec![Finding::ok(AREA, format!("{place} can be taken"))];
+            let warning = |notice| Finding::warning(AREA, format!("{place}: {notice}")).fix(&edit);
+            findings.extend(notices.iter().map(warning));
+            findings
         }
         State::Faulty(faults) => {
-            let faults = faults.0.iter();
-            let faults = faults.map(|fault| Finding::fault(AREA, format!("{place}: {fault}")).fix(&edit));
-            faults.collect()
+            let fault = |fault| Finding::fault(AREA, format!("{place}: {fault}")).fix(&edit);
+            faults.0.iter().map(fault).collect()
         }
         State::Assumed(why) => {
             let fix = "edgeward check --deployment NAMESPACE/NAME, or --config FILE";

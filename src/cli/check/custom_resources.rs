@@ -4,23 +4,24 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use edgeward_core::config::sites::of_objects;
-use edgeward_core::keys::Keys;
 use edgeward_core::model::site::SiteDefinition;
 use edgeward_core::placement::policy::Seen;
 use serde_json::Value;
 
-use super::finding::Finding;
+use super::Installation;
+use super::finding::{Finding, Judged, known};
 use crate::inspect;
 use crate::inspect::Connection;
 use crate::inspect::installation::Labels;
 
-pub(super) const AREA: &str = "resources";
+const AREA: &str = "resources";
 
 const VERSION: &str = "v1alpha1";
 
 const INSTALL: &str = "edgeward crds | kubectl apply --server-side -f -";
 
 /// What there is.
+#[derive(Default)]
 pub(super) struct CustomResources {
     /// The versions that are served.
     pub(super) versions: Vec<String>,
@@ -47,12 +48,22 @@ pub(super) async fn ask(connection: &Connection) -> anyhow::Result<CustomResourc
     })
 }
 
-/// Definitions and policies. `namespaces` is `None` where they are not known.
-pub(super) fn judge(
-    custom: &CustomResources,
-    namespaces: Option<&BTreeMap<String, Labels>>,
-    keys: &Keys,
-) -> Vec<Finding> {
+impl CustomResources {
+    /// Whether a definition is installed.
+    pub(super) fn are_installed(&self) -> bool {
+        self.sites.is_some() || self.policies.is_some() || self.profiles.is_some()
+    }
+
+    /// The policies.
+    pub(super) fn policies(&self) -> impl Iterator<Item = &Seen> {
+        self.policies.iter().flatten().map(|policy| &**policy)
+    }
+}
+
+/// Definitions, profiles, policies and Sites.
+pub(super) fn judge(seen: &Installation) -> Judged {
+    let custom = known(AREA, &seen.custom)?;
+    let keys = &seen.found.config.keys;
     let mut findings = vec![installed(custom)];
     for (name, fault) in custom.profiles.iter().flatten() {
         if let Some(fault) = fault {
@@ -61,15 +72,20 @@ pub(super) fn judge(
         }
     }
     let mut unlabelled = BTreeMap::<&str, u32>::new();
-    for policy in custom.policies.iter().flatten() {
-        let Seen { namespace, name, .. } = &**policy;
-        let faults = policy.policy.as_ref().err().map(|refused| &refused.faults().0);
+    for Seen {
+        namespace,
+        name,
+        policy,
+        ..
+    } in custom.policies()
+    {
+        let faults = policy.as_ref().err().map(|refused| &refused.faults().0);
         for fault in faults.into_iter().flatten() {
             let text = format!("SloPolicy {namespace}/{name} is not in force as it is: {fault}");
             let fix = format!("kubectl -n {namespace} edit slopolicy {name}");
             findings.push(Finding::fault(AREA, text).fix(fix));
         }
-        let labels = namespaces.and_then(|namespaces| namespaces.get(namespace));
+        let labels = seen.namespaces.as_ref().ok().and_then(|all| all.get(namespace));
         let has = |labels: &Labels, key: &String| labels.get(key).is_some_and(|value| value == "true");
         if labels.is_some_and(|labels| !has(labels, &keys.managed) || !has(labels, &keys.policies)) {
             *unlabelled.entry(namespace).or_default() += 1;
@@ -84,7 +100,8 @@ pub(super) fn judge(
         let fix = format!("kubectl label --overwrite namespace {namespace} {managed}=true {policies}=true");
         Finding::warning(AREA, text).fix(fix)
     }));
-    findings
+    findings.extend(sites(custom).err().into_iter().flatten());
+    Ok(findings)
 }
 
 /// Whether all definitions are installed, or none.
@@ -162,46 +179,44 @@ mod tests {
         })
     }
 
-    fn judged(custom: &CustomResources, labels: &[&str]) -> Vec<(Level, String)> {
-        let keys = Keys::new("example.io");
+    fn judged(custom: CustomResources, labels: &[&str]) -> Vec<(Level, String)> {
         let label = |name: &&str| (format!("scheduling.example.io/{name}"), "true".to_owned());
         let labels = BTreeMap::from([("shop".to_owned(), labels.iter().map(label).collect())]);
-        let findings = judge(custom, Some(&labels), &keys).into_iter();
+        let seen = Installation {
+            custom: Ok(custom),
+            namespaces: Ok(labels),
+            ..Installation::example()
+        };
+        let findings = judge(&seen).unwrap().into_iter();
         findings.map(|found| (found.level, found.text)).collect()
     }
 
     #[test]
     fn definitions_are_both_there_or_neither() {
-        let levels = |custom: &CustomResources| judged(custom, &[])[0].0;
-        assert_eq!(levels(&none()), Level::Ok);
+        let levels = |custom: CustomResources| judged(custom, &[])[0].0;
+        assert_eq!(levels(none()), Level::Ok);
         let one = CustomResources {
             policies: None,
             ..none()
         };
-        assert_eq!(levels(&one), Level::Warning);
+        assert_eq!(levels(one), Level::Warning);
         let other_version = CustomResources {
             versions: vec!["v2".into()],
-            sites: None,
-            policies: None,
-            profiles: None,
+            ..CustomResources::default()
         };
-        assert_eq!(levels(&other_version), Level::Fault);
-        let nothing = CustomResources {
-            versions: vec![],
-            ..other_version
-        };
-        assert_eq!(levels(&nothing), Level::Ok);
+        assert_eq!(levels(other_version), Level::Fault);
+        assert_eq!(levels(CustomResources::default()), Level::Ok);
     }
 
     #[test]
     fn policies_must_be_in_force_and_be_asked() {
-        let custom = CustomResources {
+        let custom = || CustomResources {
             policies: Some(vec![policy("good", json!({"selector": {}, "slo": {"class": "batch"}}))]),
             ..none()
         };
-        assert_eq!(judged(&custom, &["managed", "policies"]).len(), 1);
+        assert_eq!(judged(custom(), &["managed", "policies"]).len(), 1);
         for labels in [&["managed"][..], &["policies"], &[]] {
-            let (level, text) = judged(&custom, labels).remove(1);
+            let (level, text) = judged(custom(), labels).remove(1);
             assert!(
                 level == Level::Warning && text.starts_with("namespace shop has 1 SloPolicies"),
                 "{text}"
@@ -211,7 +226,7 @@ mod tests {
             policies: Some(vec![policy("bad", json!({"selector": {}, "slo": {"class": "fast"}}))]),
             ..none()
         };
-        let (level, text) = judged(&custom, &["managed", "policies"]).remove(1);
+        let (level, text) = judged(custom, &["managed", "policies"]).remove(1);
         assert_eq!(level, Level::Fault);
         assert!(
             text.starts_with("SloPolicy shop/bad is not in force as it is: spec.slo.class: unknown variant `fast`"),

@@ -10,7 +10,6 @@ use super::finding::Finding;
 use crate::cli::installed::{LEASE, domain_option};
 use crate::inspect::Connection;
 use crate::inspect::installation::{Lead, Leaderless};
-use crate::platform::clock::Clock;
 
 const AREA: &str = "leader";
 
@@ -21,14 +20,14 @@ const RETRY: SignedDuration = SignedDuration::from_mins(1);
 pub(super) struct Replicas {
     /// How many the Deployment is to have; `None` where there is none, or nobody says.
     pub(super) wanted: Option<i32>,
-    lead: anyhow::Result<Lead>,
+    pub(super) lead: anyhow::Result<Lead>,
 }
 
 /// Asks who leads in edgeward's namespace. Takes 4 s where that seems to be nobody.
-pub(super) async fn ask(connection: &Connection, home: &str, clock: Clock) -> Replicas {
+pub(super) async fn ask(connection: &Connection, home: &str) -> Replicas {
     Replicas {
         wanted: connection.wanted_replicas(home, "edgeward").await.unwrap_or_default(),
-        lead: connection.lead(home, LEASE, clock).await,
+        lead: connection.lead(home, LEASE).await,
     }
 }
 
@@ -48,18 +47,12 @@ impl Replicas {
 
     /// Pods that should have been released.
     pub(super) fn gated(&self, pods: &[Arc<GatedPod>], home: &str, config: &Config, now: Timestamp) -> Option<Finding> {
-        let overdue = pods.iter().filter_map(|pod| {
-            let limit = pod.limit(config, now)?;
-            (now.duration_since(limit) > RETRY).then_some((limit, pod))
-        });
-        let overdue: Vec<_> = overdue.collect();
+        let limits = pods.iter().filter_map(|pod| Some((pod.limit(config, now)?, pod)));
+        let overdue: Vec<_> = limits.filter(|(limit, _)| now.duration_since(*limit) > RETRY).collect();
         let (limit, oldest) = overdue.iter().min_by_key(|(limit, _)| *limit)?;
-        let text = format!(
-            "pod {}/{} is gated beyond its limit, which was over at {limit:.0}; {} such pods",
-            oldest.namespace,
-            oldest.name,
-            overdue.len()
-        );
+        let (GatedPod { namespace, name, .. }, many) = (&***oldest, overdue.len());
+        let text =
+            format!("pod {namespace}/{name} is gated beyond its limit, which was over at {limit:.0}; {many} such pods");
         let domain = &config.keys.domain;
         let fix = match self.lead {
             Ok(Ok(_)) => format!(

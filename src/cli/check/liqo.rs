@@ -2,65 +2,52 @@
 
 use std::collections::BTreeMap;
 
-use edgeward_core::config::Config;
 use edgeward_core::model::endpoint::Endpoint;
 use edgeward_core::model::liqo::{ApiServerStatus, OffloadingPhase, Strategy};
 use edgeward_core::model::site::SiteDefinition;
 use edgeward_core::wire::liqo::ForeignCluster;
 use edgeward_core::wire::liqo_objects::LiqoObjects;
 
+use super::Installation;
 use super::finding::Finding;
 use super::webhook::{self, shown};
-use crate::cli::installed::Place;
-use crate::inspect;
-use crate::inspect::installation::{Labels, Webhook};
 
 const AREA: &str = "liqo";
 
 /// The name of the webhook by which Liqo changes pods.
 const POD_WEBHOOK: &str = "pod.mutate.liqo.io";
 
-/// What it is held against.
-pub(super) struct Reviewed<'r> {
-    pub(super) config: &'r Config,
-    pub(super) place: &'r Place,
-    pub(super) namespaces: Option<&'r BTreeMap<String, Labels>>,
-    /// The webhooks of others.
-    pub(super) webhooks: &'r [Webhook],
-    /// Clusters that have no site of their own, and why.
-    pub(super) left_out: &'r [(String, String)],
-}
-
-pub(super) fn judge(liqo: &inspect::Liqo, reviewed: &Reviewed<'_>) -> Vec<Finding> {
+pub(super) fn judge(seen: &Installation) -> Vec<Finding> {
+    let liqo = &seen.liqo;
     let unreadable = liqo.unreadable.iter();
     let mut findings: Vec<_> = unreadable.map(|(_, error)| Finding::unknown(AREA, error)).collect();
     let Some(objects) = &liqo.objects else {
         return findings;
     };
-    let sites = reviewed.config.sites.iter().filter(|site| site.is_of_liqo());
+    let edit = seen.found.place.edit();
+    let sites = seen.found.config.sites.iter().filter(|site| site.is_of_liqo());
     let clusters = liqo.is_known("foreignclusters").then_some(&*objects.foreign_clusters);
-    findings.extend(sites.clone().filter_map(|site| probe(site, reviewed)));
+    findings.extend(sites.clone().filter_map(|site| probe(site, &edit)));
     findings.extend(sites.filter_map(|site| api_server(site, clusters?)));
-    let edit = reviewed.place.edit();
-    findings.extend(reviewed.left_out.iter().map(|(cluster, other)| {
+    findings.extend(liqo.left_out.iter().map(|(cluster, other)| {
         let text = format!("cluster {cluster} has no site of its own: site {other} has its virtual nodes, or its name");
         let fix = format!(
             "{edit}   # remove site {other}, or give it the nodeSelector {{liqo.io/remote-cluster-id: CLUSTER}} of one cluster"
         );
         Finding::warning(AREA, text).fix(fix)
     }));
-    findings.extend(of_namespaces(objects, liqo.is_known("namespacemaps"), reviewed));
+    findings.extend(of_namespaces(objects, seen));
     findings
 }
 
-fn probe(site: &SiteDefinition, reviewed: &Reviewed<'_>) -> Option<Finding> {
+fn probe(site: &SiteDefinition, edit: &str) -> Option<Finding> {
     let mut probes = site.probes.iter();
     let tcp = probes.find(|probe| matches!(probe, Endpoint::Tcp { .. }))?;
     let text = format!(
         "site {} is probed by {tcp}: an API server that hangs still accepts connections, and counts as good",
         site.name
     );
-    let (edit, host, port) = (reviewed.place.edit(), tcp.host(), tcp.port());
+    let (host, port) = (tcp.host(), tcp.port());
     Some(Finding::warning(AREA, text).fix(format!("{edit}   # probes: [\"https://{host}:{port}/livez\"]")))
 }
 
@@ -73,51 +60,52 @@ fn api_server(site: &SiteDefinition, clusters: &[ForeignCluster]) -> Option<Find
         let fix = "kubectl get foreignclusters   # peer with that cluster, or correct the site";
         return Some(Finding::warning(AREA, text).fix(fix));
     };
-    let status = known.api_server.map_or("unknown", ApiServerStatus::as_str);
     if known.api_server == Some(ApiServerStatus::Established) {
         let text = format!("site {name}: Liqo reaches the API server of {cluster}");
         return Some(Finding::ok(AREA, text));
     }
+    let status = known.api_server.map_or("unknown", ApiServerStatus::as_str);
     let text = format!("site {name}: Liqo does not report the API server of {cluster} as reached ({status})");
     Some(Finding::warning(AREA, text).fix(format!("kubectl describe foreigncluster {cluster}")))
 }
 
 /// What is to be said of namespaces that opted in, each with the names of those that it is about.
-fn of_namespaces(objects: &LiqoObjects, are_maps_known: bool, reviewed: &Reviewed<'_>) -> Vec<Finding> {
-    let opted_in = reviewed.namespaces.into_iter();
-    let opted_in = opted_in.flat_map(|all| webhook::opted_in(all, &reviewed.config.keys));
-    let opted_in: Vec<_> = opted_in.map(|(name, _)| name).collect();
-    let stated = |namespace: &str| {
-        let mut found = objects.offloadings.iter().filter(|(of, _)| **of == *namespace);
-        found.next().map(|(_, offloading)| *offloading)
-    };
-    let is_mapped = |namespace: &str| {
-        let mut maps = objects.maps.iter();
-        maps.any(|map| map.namespaces.get(namespace) == Some(&OffloadingPhase::Accepted))
-    };
-    let with = |strategy: Strategy| {
-        let has = |namespace: &&str| stated(namespace).is_some_and(|offloading| offloading.strategy == strategy);
-        opted_in.iter().copied().filter(has).collect::<Vec<_>>()
-    };
+fn of_namespaces(objects: &LiqoObjects, seen: &Installation) -> Vec<Finding> {
+    let keys = &seen.found.config.keys;
+    let opted_in = seen.namespaces.iter().flat_map(|all| webhook::opted_in(all, keys));
+    let offloadings: BTreeMap<_, _> = objects
+        .offloadings
+        .iter()
+        .map(|(name, stated)| (&**name, stated))
+        .collect();
+    let (mut nowhere, mut phases) = (vec![], vec![]);
+    let (mut remote, mut both) = (vec![], vec![]);
+    for (name, _) in opted_in {
+        let stated = offloadings.get(&**name);
+        match stated.map(|offloading| offloading.strategy) {
+            Some(Strategy::Remote) => remote.push(&**name),
+            Some(Strategy::LocalAndRemote) => both.push(&**name),
+            _ => {}
+        }
+        let is_mapped = |phase: Option<&OffloadingPhase>| phase == Some(&OffloadingPhase::Accepted);
+        if !objects.maps.iter().any(|map| is_mapped(map.namespaces.get(&**name))) {
+            nowhere.push(name);
+            let phase = stated.map(|offloading| format!(" ({})", offloading.phase.as_str()));
+            phases.push(format!("{name}{}", phase.unwrap_or_default()));
+        }
+    }
     let mut findings = vec![];
-    let nowhere: Vec<_> = opted_in.iter().filter(|namespace| !is_mapped(namespace)).collect();
-    if are_maps_known && !nowhere.is_empty() && objects.clusters() > 0 {
-        let phase = |namespace: &&&str| match stated(namespace) {
-            Some(offloading) => format!("{namespace} ({})", offloading.phase.as_str()),
-            None => namespace.to_string(),
-        };
-        let phases: Vec<_> = nowhere.iter().map(phase).collect();
+    if let Some(first) = nowhere.first()
+        && seen.liqo.is_known("namespacemaps")
+        && objects.clusters() > 0
+    {
         let text = format!(
             "opted in, and offloaded to no cluster: {}: their pods stay here",
             shown(&phases)
         );
-        let fix = format!(
-            "liqoctl offload namespace {} --pod-offloading-strategy Local",
-            nowhere[0]
-        );
+        let fix = format!("liqoctl offload namespace {first} --pod-offloading-strategy Local");
         findings.push(Finding::warning(AREA, text).fix(fix));
     }
-    let (remote, both) = (with(Strategy::Remote), with(Strategy::LocalAndRemote));
     if let Some(first) = remote.first() {
         let text = format!(
             "strategy Remote: {}: their pods never run at the edge, and those that may not leave it are not placed",
@@ -125,9 +113,10 @@ fn of_namespaces(objects: &LiqoObjects, are_maps_known: bool, reviewed: &Reviewe
         );
         findings.push(Finding::warning(AREA, text).fix(strategy_local(first)));
     }
-    let fails = |webhook: &&Webhook| webhook.name == POD_WEBHOOK && webhook.failure_policy == "Fail";
+    let mut webhooks = seen.webhooks.iter().flatten();
+    let fails = webhooks.find(|webhook| webhook.name == POD_WEBHOOK && webhook.failure_policy == "Fail");
     let changed = [remote, both].concat();
-    if let (Some(webhook), Some(first)) = (reviewed.webhooks.iter().find(fails), changed.first()) {
+    if let (Some(webhook), Some(first)) = (fails, changed.first()) {
         let text = format!(
             "{POD_WEBHOOK} has failurePolicy Fail: while it does not answer, no pod is created in {}",
             shown(&changed)
@@ -151,16 +140,17 @@ fn strategy_local(namespace: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
     use std::sync::Arc;
 
+    use edgeward_core::config::Config;
     use edgeward_core::wire::liqo;
     use kube::core::Selector;
     use serde_json::json;
 
     use super::super::finding::Level;
     use super::*;
-    use crate::inspect::installation::Target;
+    use crate::inspect;
+    use crate::inspect::installation::{Labels, Target, Webhook};
 
     #[test]
     fn each_trap_is_named() {
@@ -211,18 +201,18 @@ mod tests {
             injected: None,
             namespaces: Selector::default(),
         };
-        let reviewed = Reviewed {
-            config: &config,
-            place: &Place::Path(PathBuf::from("config.yaml")),
-            namespaces: Some(&namespaces),
-            webhooks: &[webhook],
-            left_out: &[("dark".to_owned(), "all".to_owned())],
+        let mut seen = Installation {
+            namespaces: Ok(namespaces),
+            webhooks: Ok(vec![webhook]),
+            liqo: inspect::Liqo {
+                objects: Some(objects),
+                unreadable: vec![],
+                left_out: vec![("dark".to_owned(), "all".to_owned())],
+            },
+            ..Installation::example()
         };
-        let mut liqo = inspect::Liqo {
-            objects: Some(objects),
-            unreadable: vec![],
-        };
-        let found = judge(&liqo, &reviewed);
+        seen.found.config = config;
+        let found = judge(&seen);
         assert!(
             found
                 .iter()
@@ -246,10 +236,10 @@ mod tests {
 
         // Of what cannot be read nothing is said but that.
         let unreadable = ["foreignclusters", "namespacemaps"];
-        liqo.unreadable = unreadable
+        seen.liqo.unreadable = unreadable
             .map(|kind| (kind, anyhow::anyhow!("cannot list {kind}")))
             .into();
-        let found = judge(&liqo, &reviewed);
+        let found = judge(&seen);
         let said = |what: &str| found.iter().filter(|found| found.text.contains(what)).count();
         assert_eq!(
             [

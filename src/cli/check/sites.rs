@@ -1,7 +1,5 @@
 //! Sites, their nodes, and the WAN towards them.
 
-use std::sync::Arc;
-
 use edgeward_core::cluster::cache::NodeFault;
 use edgeward_core::model::link::LinkState;
 use edgeward_core::model::node::Node;
@@ -9,6 +7,7 @@ use edgeward_core::model::site::SiteKind;
 use edgeward_core::model::snapshot::{Site, Snapshot};
 use edgeward_core::model::traits::LABEL_PREFIX;
 use edgeward_core::placement::policy::Seen;
+use serde_json::Value;
 
 use super::finding::Finding;
 use super::webhook::shown;
@@ -43,10 +42,8 @@ fn tolerates_everything(site: &Site) -> Option<Finding> {
 
 /// Labels of traits whose value is another than the one that counts.
 fn unclear_traits(Node { name, labels, .. }: &Node) -> impl Iterator<Item = Finding> {
-    let unclear = labels
-        .iter()
-        .filter(|(key, value)| key.starts_with(LABEL_PREFIX) && *value != "true");
-    unclear.map(move |(key, value)| {
+    let is_unclear = |(key, value): &(&str, &str)| key.starts_with(LABEL_PREFIX) && *value != "true";
+    labels.iter().filter(is_unclear).map(move |(key, value)| {
         let text = format!("node {name}: label {key} is {value:?}, and only \"true\" says that it has the trait");
         let fix = format!("kubectl label --overwrite node {name} {key}=true, or {key}- without the trait");
         Finding::warning(AREA, text).fix(fix)
@@ -54,23 +51,23 @@ fn unclear_traits(Node { name, labels, .. }: &Node) -> impl Iterator<Item = Find
 }
 
 /// SloPolicies that require what no site and no node has.
-pub(super) fn missing_traits(snapshot: &Snapshot, policies: &[Arc<Seen>]) -> Vec<Finding> {
+pub(super) fn missing_traits<'p>(snapshot: &Snapshot, policies: impl Iterator<Item = &'p Seen>) -> Vec<Finding> {
     let has_it = |site: &Site, name: &str| {
         let label = format!("{LABEL_PREFIX}{name}");
         site.definition.traits.iter().any(|known| known == name)
             || site.nodes().any(|node| node.labels.get(&label) == Some("true"))
     };
-    let missing = |policy: &Arc<Seen>| {
+    let missing = |policy: &'p Seen| {
         let traits = policy.in_force()?.traits()?;
         let is_missing = |name: &&str| !snapshot.sites.iter().any(|site| has_it(site, name));
         let missing: Vec<_> = traits.names().filter(is_missing).collect();
         let (first, all) = (missing.first()?, missing.join(", "));
-        let Seen { namespace, name, .. } = &**policy;
+        let Seen { namespace, name, .. } = policy;
         let text = format!("SloPolicy {namespace}/{name} requires what no site and no node has: {all}");
         let fix = format!("kubectl label node NODE {LABEL_PREFIX}{first}=true, or `traits` of a Site");
         Some(Finding::warning(AREA, text).fix(fix))
     };
-    policies.iter().filter_map(missing).collect()
+    policies.filter_map(missing).collect()
 }
 
 fn nodes(site: &Site) -> Finding {
@@ -91,11 +88,11 @@ fn nodes(site: &Site) -> Finding {
     }
     let usable = site.nodes().filter(|node| node.ready && !node.cordoned).count();
     if usable > 0 {
-        let text = format!(
-            "site {name}: {usable} of {} nodes Ready and not cordoned",
-            site.nodes.len()
+        let all = site.nodes.len();
+        return Finding::ok(
+            AREA,
+            format!("site {name}: {usable} of {all} nodes Ready and not cordoned"),
         );
-        return Finding::ok(AREA, text);
     }
     let all: Vec<_> = site.nodes().map(|node| &*node.name).collect();
     let cordoned: Vec<_> = site.nodes().filter(|node| node.ready).map(|node| &*node.name).collect();
@@ -127,16 +124,12 @@ fn probed(site: &Site, place: &Place) -> Finding {
     let link = site.link.filter(|link| link.state != LinkState::Unreachable);
     let Some(link) = link else {
         let endpoints: Vec<_> = site.definition.probes.iter().map(ToString::to_string).collect();
-        let endpoints = endpoints.join(", ");
-        let text = format!("site {name} does not answer, seen from here: {endpoints}");
+        let text = format!("site {name} does not answer, seen from here: {}", endpoints.join(", "));
         return Finding::warning(AREA, text);
     };
     let rtt = link.rtt.map(|rtt| format!("RTT {rtt} ms"));
-    let loss = link
-        .loss
-        .map(|loss| format!("{} % lost", serde_json::Value::from(loss)));
-    let numbers: Vec<_> = rtt.into_iter().chain(loss).collect();
-    let numbers = numbers.join(", ");
+    let loss = link.loss.map(|loss| format!("{} % lost", Value::from(loss)));
+    let numbers = Vec::from_iter(rtt.into_iter().chain(loss)).join(", ");
     match link.state {
         LinkState::Healthy => Finding::ok(AREA, format!("site {name}: {numbers}, from here")),
         _ => Finding::warning(AREA, format!("site {name} is degraded, seen from here: {numbers}")),
@@ -164,14 +157,15 @@ mod tests {
         let snapshot = fleet_file::read(&fleet, &Config::default(), Moment(0)).unwrap();
         let policy = |name: &str, traits: &str| {
             let spec = json!({"selector": {}, "slo": {"class": "batch", "traits": traits}});
-            Arc::new(Seen {
+            Seen {
                 namespace: "shop".into(),
                 name: name.into(),
                 generation: None,
                 policy: Policy::read(&json!({ "spec": spec })),
-            })
+            }
         };
-        let findings = missing_traits(&snapshot, &[policy("good", "A, B, D?"), policy("bad", "A, C, D")]);
+        let policies = [policy("good", "A, B, D?"), policy("bad", "A, C, D")];
+        let findings = missing_traits(&snapshot, policies.iter());
         let texts: Vec<_> = findings.iter().map(|finding| &*finding.text).collect();
         assert_eq!(
             texts,

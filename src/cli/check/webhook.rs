@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use edgeward_core::keys::Keys;
 
-use super::finding::Finding;
-use crate::cli::installed::{DOMAIN, Found, State};
+use super::Installation;
+use super::finding::{Finding, Judged, known};
+use crate::cli::installed::{DOMAIN, State};
 use crate::cli::undecided::{OF_PLACED, WEBHOOKS, asks_as_pods_arrive};
 use crate::inspect::installation::{Calls, Labels, Target, Webhook};
 
@@ -17,8 +18,19 @@ const TIMEOUT: i32 = 2;
 /// What `webhook/base` is called for, as JSON.
 const RULES: &str = r#"[{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"], "scope": "Namespaced"}]"#;
 
+/// The registration, and whether its calls are answered.
+pub(super) fn judge(seen: &Installation) -> Judged {
+    known(AREA, &seen.webhooks)?;
+    let mut findings = registration(&seen.webhook, &seen.ours, &seen.found.config.keys);
+    if !seen.ours.is_empty() {
+        let counted = known(AREA, &seen.calls);
+        findings.push(counted.map_or_else(|unknown| unknown, |counted| calls(&seen.ours, counted)));
+    }
+    Ok(findings)
+}
+
 /// The registration itself.
-pub(super) fn judge(configuration: &str, ours: &[Webhook], keys: &Keys) -> Vec<Finding> {
+fn registration(configuration: &str, ours: &[Webhook], keys: &Keys) -> Vec<Finding> {
     if !ours.iter().any(asks_as_pods_arrive) {
         let text = format!(
             "there is no MutatingWebhookConfiguration {configuration} with a webhook {}: no pod is decided",
@@ -85,7 +97,7 @@ fn judge_order(of_placed: &Webhook, ours: &[Webhook]) -> Option<Finding> {
 }
 
 /// Whether the API server gets answers, by its own count.
-pub(super) fn calls(ours: &[Webhook], counted: &BTreeMap<String, Calls>) -> Finding {
+fn calls(ours: &[Webhook], counted: &BTreeMap<String, Calls>) -> Finding {
     let names: BTreeSet<_> = ours.iter().map(|webhook| &webhook.name).collect();
     let calls = || names.iter().filter_map(|name| counted.get(*name));
     let made: u64 = calls().map(|calls| calls.made).sum();
@@ -113,10 +125,10 @@ pub(super) fn apply(domain: &str) -> String {
 }
 
 /// How a registration is brought to select a namespace.
-fn select(configuration: &str, ours: &[&Webhook], namespace: &str, found: &Found) -> String {
-    let keys = &found.config.keys;
+fn select(seen: &Installation, ours: &[&Webhook], namespace: &str) -> String {
+    let (configuration, keys) = (&seen.webhook, &seen.found.config.keys);
     let mut domains = ours.iter().filter_map(|webhook| webhook.domain());
-    match (domains.find(|domain| *domain != keys.domain), &found.state) {
+    match (domains.find(|domain| *domain != keys.domain), &seen.found.state) {
         // Then the registration's may be the right one.
         (Some(_), State::Assumed(why)) => why.clone(),
         (Some(other), _) => format!("{}   # it is of the domain {other}", apply(&keys.domain)),
@@ -149,44 +161,36 @@ pub(super) fn host(url: &str) -> Option<(String, u16)> {
 }
 
 /// The namespaces that opted in.
-pub(super) fn opted_in<'n>(namespaces: &'n BTreeMap<String, Labels>, keys: &Keys) -> Vec<(&'n str, &'n Labels)> {
+pub(super) fn opted_in<'n>(
+    namespaces: &'n BTreeMap<String, Labels>,
+    keys: &Keys,
+) -> impl Iterator<Item = (&'n String, &'n Labels)> {
     let is_true = |labels: &Labels| labels.get(&keys.managed).is_some_and(|value| value == "true");
-    let opted_in = namespaces.iter().filter(|(_, labels)| is_true(labels));
-    opted_in.map(|(name, labels)| (&**name, labels)).collect()
+    namespaces.iter().filter(move |(_, labels)| is_true(labels))
 }
 
-/// Which namespaces opted in, and whether their pods come to edgeward. `ours` is `None` where that is not known.
-pub(super) fn namespaces(
-    configuration: &str,
-    ours: Option<&[Webhook]>,
-    namespaces: &BTreeMap<String, Labels>,
-    found: &Found,
-) -> Vec<Finding> {
+/// Which namespaces opted in, and whether their pods come to edgeward.
+pub(super) fn namespaces(seen: &Installation) -> Judged {
     const AREA: &str = "namespaces";
-    let config = &found.config;
+    let namespaces = known(AREA, &seen.namespaces)?;
+    let (config, configuration) = (&seen.found.config, &seen.webhook);
     let label = &config.keys.managed;
-    let opted_in = opted_in(namespaces, &config.keys);
-    if opted_in.is_empty() {
-        let text = format!("none is labelled {label}=true: no pod is decided");
-        let fix = format!("kubectl label namespace NAMESPACE {label}=true");
-        return vec![Finding::warning(AREA, text).fix(fix)];
-    }
     // What is created is not placed yet.
-    let ours = ours
-        .into_iter()
-        .flatten()
-        .filter(|webhook| asks_as_pods_arrive(webhook));
-    let ours: Vec<_> = ours.collect();
+    let ours: Vec<_> = seen
+        .ours
+        .iter()
+        .filter(|webhook| asks_as_pods_arrive(webhook))
+        .collect();
     let mut findings = Vec::new();
     let mut good = Vec::new();
-    for (name, labels) in opted_in {
-        if config.excluded_namespaces.iter().any(|excluded| excluded == name) {
+    for (name, labels) in opted_in(namespaces, &config.keys) {
+        if config.excluded_namespaces.contains(name) {
             let text = format!("{name} is labelled {label}=true but excluded: its pods pass through");
             let fix = format!("kubectl label namespace {name} {label}-");
             findings.push(Finding::warning(AREA, text).fix(fix));
         } else if !ours.is_empty() && !ours.iter().any(|one| one.selects(name, labels)) {
             let text = format!("{name} is labelled {label}=true, but no webhook of {configuration} selects it");
-            findings.push(Finding::fault(AREA, text).fix(select(configuration, &ours, name, found)));
+            findings.push(Finding::fault(AREA, text).fix(select(seen, &ours, name)));
         } else {
             good.push(name);
         }
@@ -194,7 +198,12 @@ pub(super) fn namespaces(
     if !good.is_empty() {
         findings.push(Finding::ok(AREA, format!("{} opted in: {}", good.len(), shown(&good))));
     }
-    findings
+    if findings.is_empty() {
+        let text = format!("none is labelled {label}=true: no pod is decided");
+        let fix = format!("kubectl label namespace NAMESPACE {label}=true");
+        findings.push(Finding::warning(AREA, text).fix(fix));
+    }
+    Ok(findings)
 }
 
 /// The first few of many names.

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use edgeward_core::config::Config;
 use edgeward_core::model::workload::Workload;
 use edgeward_core::placement::verdict::Reason;
-use edgeward_core::units::Now;
 use edgeward_core::wire::pod::Pod;
 use serde_json::{Value, json};
 
@@ -15,116 +14,113 @@ use crate::admission::review::shorten;
 use crate::cli::undecided::{self, Undecided};
 use crate::inspect::{Answer, Connection};
 
-/// Sends pods to an API server.
-pub(super) struct Live<'c> {
-    pub(super) connection: &'c Connection,
-    pub(super) config: &'c Config,
-    /// Of pods that name none.
-    pub(super) namespace: &'c str,
-    pub(super) now: Now,
+/// The API server's answer to a pod, in this namespace unless it names another.
+pub(super) async fn review(
+    subject: &Subject,
+    namespace: &str,
+    connection: &Connection,
+    config: &Config,
+) -> anyhow::Result<Item> {
+    let pod = subject.pod()?;
+    let namespace = subject.namespace.as_deref().unwrap_or(namespace);
+    let workload = pod.workload(namespace.into(), &config.keys);
+    let answer = ask(connection, subject, namespace).await?;
+    let mut item = Item {
+        faults: workload
+            .intent
+            .iter()
+            .flat_map(|intent| intent.faults.clone())
+            .collect(),
+        ..Item::of(subject, &pod, &workload, &config.keys)
+    };
+    // Those that edgeward has said are among the warnings.
+    item.hints.retain(|hint| !answer.warnings.contains(&shorten(hint)));
+    item.warnings = answer.warnings;
+    match answer.outcome {
+        Err(refusal) => {
+            let who = refusal.message.split_once("admission webhook \"");
+            let who = who.and_then(|(_, rest)| rest.split_once("\" denied the request"));
+            let ours = who.is_some_and(|(webhook, _)| undecided::is_ours(webhook));
+            Ok(Item {
+                verdict: if ours { "deny" } else { "refused" },
+                reason: ours.then(|| Reason::DeniedInvalidSlo.as_str().to_owned()),
+                answer: Some(AnswerItem {
+                    refusal: Some(refusal.message),
+                    ..AnswerItem::default()
+                }),
+                ..item
+            })
+        }
+        Ok(stored) => as_stored(&stored, &pod, &workload, item, connection, config).await,
+    }
 }
 
-impl Live<'_> {
-    pub(super) async fn review(&self, subject: &Subject) -> anyhow::Result<Item> {
-        let pod = subject.pod()?;
-        let namespace = subject.namespace.as_deref().unwrap_or(self.namespace);
-        let workload = pod.workload(namespace.into(), &self.config.keys);
-        let answer = self.ask(subject, namespace).await?;
-        let mut item = Item {
-            faults: workload
-                .intent
-                .iter()
-                .flat_map(|intent| intent.faults.clone())
-                .collect(),
-            ..Item::of(subject, &pod, &workload, &self.config.keys)
-        };
-        // Those that edgeward has said are among the warnings.
-        item.hints.retain(|hint| !answer.warnings.contains(&shorten(hint)));
-        item.warnings = answer.warnings;
-        match answer.outcome {
-            Err(refusal) => {
-                let who = refusal.message.split_once("admission webhook \"");
-                let who = who.and_then(|(_, rest)| rest.split_once("\" denied the request"));
-                let ours = who.is_some_and(|(webhook, _)| undecided::is_ours(webhook));
-                Ok(Item {
-                    verdict: if ours { "deny" } else { "refused" },
-                    reason: ours.then(|| Reason::DeniedInvalidSlo.as_str().to_owned()),
-                    answer: Some(AnswerItem {
-                        refusal: Some(refusal.message),
-                        ..AnswerItem::default()
-                    }),
-                    ..item
-                })
-            }
-            Ok(stored) => self.stored(&stored, &pod, &workload, item).await,
-        }
+/// Sends the pod; one whose name is taken, under another.
+async fn ask(connection: &Connection, subject: &Subject, namespace: &str) -> anyhow::Result<Answer> {
+    let mut pod: Value = serde_json::from_str(&subject.text)?;
+    pod["metadata"]["namespace"] = json!(namespace);
+    let metadata = &mut pod["metadata"];
+    if metadata["name"].is_null() && metadata["generateName"].is_null() {
+        metadata["generateName"] = json!("review-");
     }
+    let answer = connection.dry_run(namespace, &pod).await?;
+    match (&answer.outcome, pod["metadata"]["name"].take()) {
+        (Err(refusal), Value::String(name)) if refusal.reason == "AlreadyExists" => {
+            pod["metadata"]["generateName"] = json!(format!("{name}-"));
+            connection.dry_run(namespace, &pod).await
+        }
+        _ => Ok(answer),
+    }
+}
 
-    /// Sends the pod; one whose name is taken, under another.
-    async fn ask(&self, subject: &Subject, namespace: &str) -> anyhow::Result<Answer> {
-        let mut pod: Value = serde_json::from_str(&subject.text)?;
-        pod["metadata"]["namespace"] = json!(namespace);
-        let metadata = &mut pod["metadata"];
-        if metadata["name"].is_null() && metadata["generateName"].is_null() {
-            metadata["generateName"] = json!("review-");
-        }
-        let answer = self.connection.dry_run(namespace, &pod).await?;
-        match (&answer.outcome, pod["metadata"]["name"].take()) {
-            (Err(refusal), Value::String(name)) if refusal.reason == "AlreadyExists" => {
-                pod["metadata"]["generateName"] = json!(format!("{name}-"));
-                self.connection.dry_run(namespace, &pod).await
-            }
-            _ => Ok(answer),
-        }
-    }
-
-    async fn stored(
-        &self,
-        stored: &Value,
-        sent: &Pod<'_>,
-        workload: &Workload<'_>,
-        item: Item,
-    ) -> anyhow::Result<Item> {
-        let text = stored.to_string();
-        let pod = Pod::from_json(&text)?;
-        let keys = &self.config.keys;
-        let written = |key: &str| pod.annotation(key).map(str::to_owned);
-        // An id is new with every decision: one that was there before is a copy.
-        let id = pod.annotation(&keys.decision_id);
-        let decided = id.is_some() && id != sent.annotation(&keys.decision_id);
-        let annotations: BTreeMap<_, _> = keys
-            .written()
-            .into_iter()
-            .filter_map(|key| Some((key.to_owned(), written(key)?)))
-            .collect();
-        let verdict = match pod.annotation(&keys.decision).filter(|_| decided) {
-            Some("edge") => "edge",
-            Some("cloud") => "cloud",
-            _ => "passthrough",
-        };
-        let undecided = Undecided {
-            workload,
-            created: None,
-            on_node: false,
-            by_policy: false,
-        };
-        let causes = match decided {
-            true => vec![],
-            false => undecided::causes(self.connection, self.config, &undecided, self.now).await,
-        };
-        Ok(Item {
-            verdict,
-            site: written(&keys.site).filter(|_| decided),
-            reason: written(&keys.reason).filter(|_| decided),
-            request: integers(&pod.request()),
-            answer: Some(AnswerItem {
-                annotations,
-                node_selector: stored["spec"]["nodeSelector"].clone(),
-                tolerations: stored["spec"]["tolerations"].clone(),
-                refusal: None,
-                causes,
-            }),
-            ..item
-        })
-    }
+/// What would be stored.
+async fn as_stored(
+    stored: &Value,
+    sent: &Pod<'_>,
+    workload: &Workload<'_>,
+    item: Item,
+    connection: &Connection,
+    config: &Config,
+) -> anyhow::Result<Item> {
+    let text = stored.to_string();
+    let pod = Pod::from_json(&text)?;
+    let keys = &config.keys;
+    let written = |key: &str| pod.annotation(key).map(str::to_owned);
+    // An id is new with every decision: one that was there before is a copy.
+    let id = pod.annotation(&keys.decision_id);
+    let decided = id.is_some() && id != sent.annotation(&keys.decision_id);
+    let annotations: BTreeMap<_, _> = keys
+        .written()
+        .into_iter()
+        .filter_map(|key| Some((key.to_owned(), written(key)?)))
+        .collect();
+    let verdict = match pod.annotation(&keys.decision).filter(|_| decided) {
+        Some("edge") => "edge",
+        Some("cloud") => "cloud",
+        _ => "passthrough",
+    };
+    let undecided = Undecided {
+        workload,
+        created: None,
+        on_node: false,
+        by_policy: false,
+    };
+    let causes = match decided {
+        true => vec![],
+        false => undecided::causes(connection, config, &undecided).await,
+    };
+    Ok(Item {
+        verdict,
+        site: written(&keys.site).filter(|_| decided),
+        reason: written(&keys.reason).filter(|_| decided),
+        request: integers(&pod.request()),
+        answer: Some(AnswerItem {
+            annotations,
+            node_selector: stored["spec"]["nodeSelector"].clone(),
+            tolerations: stored["spec"]["tolerations"].clone(),
+            refusal: None,
+            causes,
+        }),
+        ..item
+    })
 }

@@ -15,82 +15,70 @@ use super::subject::Subject;
 use crate::admission::review::shorten;
 use crate::platform::yaml;
 
-/// Reviews pods against one snapshot.
-pub(in crate::cli) struct Offline<'c> {
-    pub(in crate::cli) config: &'c Config,
-    pub(in crate::cli) snapshot: &'c Snapshot,
-    pub(in crate::cli) namespace: &'c str,
-    pub(in crate::cli) now: Now,
-}
-
 /// The snapshot of a fleet file.
 pub(in crate::cli) fn snapshot(text: &str, source: &str, config: &Config, now: Now) -> anyhow::Result<Snapshot> {
     let document = yaml::parse_one(text, source)?;
     fleet_file::read(&document, config, now.moment).map_err(|faults| yaml::faulty(source, &faults))
 }
 
-impl Offline<'_> {
-    pub(in crate::cli) fn review(&self, subject: &Subject) -> anyhow::Result<Item> {
-        let mut pod = subject.pod()?;
-        if !subject.arrived {
-            pod.apply_api_defaults();
-        }
-        let namespace = subject.namespace.as_deref().unwrap_or(self.namespace);
-        let workload = pod.workload(namespace.into(), &self.config.keys);
-        let verdict = decide(&workload, &Room::of(self.snapshot), self.config, self.now);
-        let stamp = Stamp {
-            at: self.now.wall,
-            id: uuid::Uuid::new_v4().to_string(),
-        };
-        Ok(Item {
-            verdict: verdict.action.as_str(),
-            site: verdict.site().map(|site| site.name().to_owned()),
-            reason: Some(verdict.reason.as_str().to_owned()),
-            sites: verdict.sites.iter().map(SiteItem::from).collect(),
-            profile: ProfileItem::of(&verdict),
-            patch: patch(&pod, &verdict, self.config, &stamp),
-            warnings: verdict.warnings.iter().map(|warning| shorten(warning)).collect(),
-            assumptions: self.assumptions(subject, &pod, &workload),
-            faults: verdict.faults,
-            ..Item::of(subject, &pod, &workload, &self.config.keys)
-        })
+/// The decision on a pod, in this namespace unless it names another.
+pub(in crate::cli) fn review(
+    subject: &Subject,
+    namespace: &str,
+    snapshot: &Snapshot,
+    config: &Config,
+    now: Now,
+) -> anyhow::Result<Item> {
+    let mut pod = subject.pod()?;
+    if !subject.arrived {
+        pod.apply_api_defaults();
     }
+    let namespace = subject.namespace.as_deref().unwrap_or(namespace);
+    let workload = pod.workload(namespace.into(), &config.keys);
+    let verdict = decide(&workload, &Room::of(snapshot), config, now);
+    let stamp = Stamp {
+        at: now.wall,
+        id: uuid::Uuid::new_v4().to_string(),
+    };
+    Ok(Item {
+        verdict: verdict.action.as_str(),
+        site: verdict.site().map(|site| site.name().to_owned()),
+        reason: Some(verdict.reason.as_str().to_owned()),
+        sites: verdict.sites.iter().map(SiteItem::from).collect(),
+        profile: ProfileItem::of(&verdict),
+        patch: patch(&pod, &verdict, config, &stamp),
+        warnings: verdict.warnings.iter().map(|warning| shorten(warning)).collect(),
+        assumptions: assumptions(subject, &pod, &workload, &config.keys.managed),
+        faults: verdict.faults,
+        ..Item::of(subject, &pod, &workload, &config.keys)
+    })
+}
 
-    /// What only the cluster knows, and what was taken for granted instead.
-    fn assumptions(&self, subject: &Subject, pod: &Pod<'_>, workload: &Workload<'_>) -> Vec<String> {
-        if subject.arrived {
-            return vec![];
-        }
-        let unresolved = pod.unresolved();
-        let managed = &self.config.keys.managed;
-        let others = subject.others;
+/// What only the cluster knows, and what was taken for granted instead.
+fn assumptions(subject: &Subject, pod: &Pod<'_>, workload: &Workload<'_>, managed: &str) -> Vec<String> {
+    if subject.arrived {
+        return vec![];
+    }
+    let unresolved = pod.unresolved();
+    let mut assumptions = vec![format!("namespace {} is labelled {managed}=true", workload.namespace)];
+    if pod.lacks_requests() {
+        assumptions.push("no LimitRange fills in the requests that containers leave out".to_owned());
+    }
+    if unresolved.runtime_class_overhead {
+        assumptions.push("its RuntimeClass adds no overhead".to_owned());
+    }
+    if unresolved.priority {
         let priority = match unresolved.priority_class {
             true => "its PriorityClass is not known here",
             false => "the cluster has no default PriorityClass",
         };
-        let assumptions = [
-            (
-                true,
-                format!("namespace {} is labelled {managed}=true", workload.namespace),
-            ),
-            (
-                pod.lacks_requests(),
-                "no LimitRange fills in the requests that containers leave out".to_owned(),
-            ),
-            (
-                unresolved.runtime_class_overhead,
-                "its RuntimeClass adds no overhead".to_owned(),
-            ),
-            (unresolved.priority, format!("spec.priority is 0; {priority}")),
-            (
-                others > 0,
-                format!("the other replicas of its workload ({others}) take no room before it"),
-            ),
-        ];
-        assumptions
-            .into_iter()
-            .filter(|(applies, _)| *applies)
-            .map(|(_, text)| text)
-            .collect()
+        assumptions.push(format!("spec.priority is 0; {priority}"));
     }
+    if subject.others > 0 {
+        let others = subject.others;
+        assumptions.push(format!(
+            "the other replicas of its workload ({others}) take no room before it"
+        ));
+    }
+    assumptions
 }

@@ -16,7 +16,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::subject::Subject;
-use crate::cli::{table, trimmed};
+use crate::cli::table;
 
 /// Everything that is printed.
 #[derive(Serialize)]
@@ -141,13 +141,9 @@ impl From<&Assessment<'_>> for SiteItem {
 
 /// Every resource name to an integer: CPU in millicores, everything else in bytes or units, rounded up.
 pub(super) fn integers(request: &ResourceList<'_>) -> BTreeMap<String, i64> {
-    let integers = request.iter().map(|(name, quantity)| {
-        let integer = if name == "cpu" {
-            quantity.millis()
-        } else {
-            quantity.units()
-        };
-        (name.clone().into_owned(), integer)
+    let integers = request.iter().map(|(name, quantity)| match &**name {
+        "cpu" => ("cpu".to_owned(), quantity.millis()),
+        name => (name.to_owned(), quantity.units()),
     });
     integers.collect()
 }
@@ -159,23 +155,7 @@ fn is_zero(count: &usize) -> bool {
 impl ReviewList {
     /// For people.
     pub(in crate::cli) fn table(&self) -> String {
-        let mut table = table(["POD", "CLASS", "VERDICT", "SITE", "REASON", "ETA"]);
-        for item in &self.items {
-            let mut sites = item.sites.iter();
-            let eta = sites
-                .find(|site| Some(&site.name) == item.site.as_ref())
-                .map(SiteItem::eta);
-            let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
-            table.add_row([
-                item.title(),
-                item.class.unwrap_or("-").to_owned(),
-                item.verdict.to_owned(),
-                or_dash(item.site.clone()),
-                or_dash(item.reason.clone()),
-                or_dash(eta),
-            ]);
-        }
-        let mut text = trimmed(&table);
+        let mut text = table("POD,CLASS,VERDICT,SITE,REASON,ETA", self.items.iter().map(Item::row));
         for item in &self.items {
             let _ = write!(text, "\n{}\n", item.title());
             for line in item.lines() {
@@ -211,6 +191,20 @@ impl Item {
         harmless(&format!("{}/{name}", self.namespace))
     }
 
+    fn row(&self) -> [String; 6] {
+        let mut sites = self.sites.iter();
+        let site = sites.find(|site| Some(&site.name) == self.site.as_ref());
+        let or_dash = |text: Option<&str>| text.unwrap_or("-").to_owned();
+        [
+            self.title(),
+            or_dash(self.class),
+            self.verdict.to_owned(),
+            or_dash(self.site.as_deref()),
+            or_dash(self.reason.as_deref()),
+            or_dash(site.map(SiteItem::eta).as_deref()),
+        ]
+    }
+
     fn lines(&self) -> Vec<String> {
         let mut lines: Vec<_> = self.sites.iter().map(SiteItem::line).collect();
         lines.extend(self.profile.iter().map(|profile| profile.line.clone()));
@@ -231,17 +225,13 @@ impl Item {
 impl AnswerItem {
     fn lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
-        if let Some(message) = &self.refusal {
-            lines.push(format!("refused: {message}"));
-        }
-        for (name, value) in [
+        lines.extend(self.refusal.iter().map(|message| format!("refused: {message}")));
+        let fields = [
             ("nodeSelector", &self.node_selector),
             ("tolerations", &self.tolerations),
-        ] {
-            if !value.is_null() {
-                lines.push(format!("{name}: {value}"));
-            }
-        }
+        ];
+        let stated = fields.into_iter().filter(|(_, value)| !value.is_null());
+        lines.extend(stated.map(|(name, value)| format!("{name}: {value}")));
         lines.extend(self.annotations.iter().map(|(key, value)| format!("{key}: {value}")));
         lines.extend(self.causes.iter().map(|cause| format!("not decided: {cause}")));
         lines

@@ -10,7 +10,6 @@ use kube::api::ListParams;
 use serde::Serialize;
 
 use crate::inspect::installation::Connection;
-use crate::platform::clock::Clock;
 
 /// What a Lease without a duration lasts, in seconds.
 const DURATION: i32 = 15;
@@ -37,11 +36,11 @@ impl Connection {
     ///
     /// # Errors
     /// The API server cannot be reached, or does not say.
-    pub async fn lead(&self, namespace: &str, name: &str, clock: Clock) -> anyhow::Result<Lead> {
-        self.look(namespace, name, clock, RENEWAL).await
+    pub async fn lead(&self, namespace: &str, name: &str) -> anyhow::Result<Lead> {
+        self.look(namespace, name, RENEWAL).await
     }
 
-    async fn look(&self, namespace: &str, name: &str, clock: Clock, renewal: Duration) -> anyhow::Result<Lead> {
+    async fn look(&self, namespace: &str, name: &str, renewal: Duration) -> anyhow::Result<Lead> {
         let nobody = |since| {
             Err(Leaderless {
                 lease: format!("{namespace}/{name}"),
@@ -51,7 +50,7 @@ impl Connection {
         let Some(lease) = self.get::<Lease>(namespace, name).await? else {
             return Ok(nobody(None));
         };
-        let Some(since) = lapsed(&lease, clock.wall()) else {
+        let Some(since) = lapsed(&lease, self.clock.wall()) else {
             return Ok(Ok(holder(lease)));
         };
         tokio::time::sleep(renewal).await;
@@ -100,6 +99,7 @@ mod tests {
     use std::convert::Infallible;
     use std::sync::{Arc, Mutex};
 
+    use crate::platform::clock::Clock;
     use http::{Request, Response};
     use kube::Client;
     use kube::client::Body;
@@ -137,10 +137,8 @@ mod tests {
             }
         });
         let client = Client::new(service, "default");
-        let connection = Connection::to(client);
-        let found = connection
-            .look("home", "edgeward", Clock::start(), Duration::ZERO)
-            .await;
+        let connection = Connection::to(client, "test".to_owned());
+        let found = connection.look("home", "edgeward", Duration::ZERO).await;
         assert!(answers.lock().unwrap().is_empty());
         found
     }

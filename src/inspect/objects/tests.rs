@@ -42,22 +42,20 @@ fn cluster(forbidden: &'static str) -> Connection {
         let body = Body::from(answer.to_string().into_bytes());
         anyhow::Ok(Response::builder().status(code).body(body)?)
     };
-    Connection::to(Client::new(
-        tower::service_fn(move |request| Box::pin(answer(request))),
-        "default",
-    ))
+    let service = tower::service_fn(move |request| Box::pin(answer(request)));
+    Connection::to(Client::new(service, "default"), "test".to_owned())
 }
 
 #[tokio::test]
 async fn a_kind_of_liqo_that_may_not_be_read_takes_no_other_with_it() {
-    let config = Config::default();
+    let config = &mut Config::default();
     for forbidden in [
         "connections",
         "foreignclusters",
         "namespacemaps",
         "namespaceoffloadings",
     ] {
-        let found = liqo(&cluster(forbidden), &config).await;
+        let found = liqo(&cluster(forbidden), config).await;
         let kinds: Vec<_> = found.unreadable.iter().map(|(kind, _)| *kind).collect();
         assert_eq!(kinds, [forbidden]);
         assert!(!found.is_known(forbidden) && found.is_known("virtualnodes"));
@@ -74,6 +72,6 @@ async fn a_kind_of_liqo_that_may_not_be_read_takes_no_other_with_it() {
             "{forbidden}"
         );
     }
-    let found = liqo(&cluster("all"), &config).await;
+    let found = liqo(&cluster("all"), config).await;
     assert_eq!((found.objects.is_none(), found.unreadable.len()), (true, 5));
 }

@@ -86,23 +86,23 @@ fn webhook(bundle: &str) -> Webhook {
     }
 }
 
-/// [`super::judge`] where the Deployment is to have two replicas.
-fn judge(webhook: &Webhook, behind: &Result<Behind, Finding>, now: Timestamp) -> Vec<Finding> {
-    judge_of(Some(2), webhook, behind, now)
+/// [`judge_entry`] where the Deployment is to have two replicas.
+fn judge(webhook: &Webhook, behind: &Result<Behind, Finding>) -> Vec<Finding> {
+    judge_of(Some(2), webhook, behind)
 }
 
-fn judge_of(wanted: Option<i32>, webhook: &Webhook, behind: &Result<Behind, Finding>, now: Timestamp) -> Vec<Finding> {
-    let around = Around {
-        home: "edgeward-system",
-        wanted,
-        now,
+fn judge_of(wanted: Option<i32>, webhook: &Webhook, behind: &Result<Behind, Finding>) -> Vec<Finding> {
+    let mut seen = Installation {
+        now: now(),
+        ..Installation::example()
     };
-    super::judge(webhook, behind, &around)
+    seen.replicas.wanted = wanted;
+    told(judge_entry(webhook, behind, &seen))
 }
 
 /// The only finding about the certificate.
 fn finding(webhook: &Webhook, behind: &Result<Behind, Finding>) -> Finding {
-    let mut findings = judge(webhook, behind, now());
+    let mut findings = judge(webhook, behind);
     assert_eq!(findings.len(), 1, "{findings:#?}");
     let finding = findings.pop().unwrap();
     assert!(finding.level != Level::Fault || finding.fix.is_some(), "{finding:?}");
@@ -246,7 +246,7 @@ fn what_the_leader_keeps_nobody_patches() {
             contents: Ok(contents.cloned()),
         };
         let behind = nobody(Ok(vec![stored]));
-        let mut findings = judge(&webhook(bundle), &behind, now());
+        let mut findings = judge(&webhook(bundle), &behind);
         // Nobody answers.
         findings.retain(|found| !found.text.starts_with("nobody answers"));
         for found in &findings {
@@ -297,7 +297,7 @@ fn replicas_that_are_not_wanted_are_scaled_up() {
     let ours = trusted();
     let fix = |wanted| {
         let nobody = nobody(Ok(vec![]));
-        let found = judge_of(wanted, &webhook(&ours.pem()), &nobody, now());
+        let found = judge_of(wanted, &webhook(&ours.pem()), &nobody);
         found[0].fix.clone().unwrap()
     };
     let scale = "kubectl -n edgeward-system scale deployment edgeward --replicas=2";
@@ -366,7 +366,7 @@ fn what_is_stored_for_replicas_is_judged_as_they_will() {
             stored: Ok(vec![stored]),
             ..shows(&good).unwrap()
         };
-        let mut findings = judge(&webhook(&ours.pem()), &Ok(behind), now());
+        let mut findings = judge(&webhook(&ours.pem()), &Ok(behind));
         // What is served stays good meanwhile.
         assert_eq!(findings.len(), 2, "{findings:#?}");
         assert_eq!(findings[0].level, Level::Ok);

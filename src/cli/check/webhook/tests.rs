@@ -2,7 +2,6 @@ use edgeward_core::config::Config;
 
 use super::super::finding::Level;
 use super::*;
-use crate::cli::installed::{Place, State};
 
 /// The entry for placed pods, at this position.
 fn of_placed(position: usize) -> Webhook {
@@ -16,7 +15,7 @@ fn of_placed(position: usize) -> Webhook {
 #[test]
 fn the_registration_is_judged_by_what_it_would_do() {
     let levels = |webhooks: &[Webhook]| -> Vec<_> {
-        let findings = judge("zz-edgeward", webhooks, &Config::default().keys).into_iter();
+        let findings = registration("zz-edgeward", webhooks, &Config::default().keys).into_iter();
         findings.map(|found| found.level).collect()
     };
     assert_eq!(levels(&[]), [Level::Fault]);
@@ -35,7 +34,7 @@ fn the_registration_is_judged_by_what_it_would_do() {
         levels(std::slice::from_ref(&other)),
         [Level::Fault, Level::Warning, Level::Warning, Level::Warning]
     );
-    let fixes: Vec<_> = judge("zz-edgeward", &[other], &Config::default().keys)
+    let fixes: Vec<_> = registration("zz-edgeward", &[other], &Config::default().keys)
         .into_iter()
         .map(|found| found.fix.unwrap())
         .collect();
@@ -114,17 +113,19 @@ fn missing_registration_is_applied_under_its_domain() {
             include_str!("../../../../docs/operations.md").contains(apply),
             "{apply}"
         );
-        let findings = judge("zz-edgeward", &[], &Keys::new(domain));
+        let findings = registration("zz-edgeward", &[], &Keys::new(domain));
         assert_eq!(findings[0].fix, Some(format!("{apply}{folder}")));
     }
 }
 
-fn installed(config: &Config, state: State) -> Found {
-    Found {
-        config: config.clone(),
-        place: Place::Path("edgeward.yaml".into()),
-        state,
-    }
+/// Where these namespaces have these labels.
+fn of_namespaces(config: &Config, namespaces: &BTreeMap<String, Labels>) -> Installation {
+    let mut seen = Installation {
+        namespaces: Ok(namespaces.clone()),
+        ..Installation::example()
+    };
+    seen.found.config = config.clone();
+    seen
 }
 
 #[test]
@@ -135,15 +136,8 @@ fn namespaces_that_opted_in_must_be_selected() {
         let names = names.iter();
         names.map(|(name, value)| ((*name).to_owned(), labels(value))).collect()
     };
-    let ours = [Webhook::example()];
     let brief = |config: &Config, found: &BTreeMap<String, Labels>| -> Vec<_> {
-        let findings = namespaces(
-            "zz-edgeward",
-            Some(&ours),
-            found,
-            &installed(config, State::Good(vec![])),
-        )
-        .into_iter();
+        let findings = namespaces(&of_namespaces(config, found)).unwrap().into_iter();
         findings.map(|found| (found.level, found.text)).collect()
     };
     let found = brief(
@@ -158,14 +152,11 @@ fn namespaces_that_opted_in_must_be_selected() {
         namespaces: [("team", "theirs")].into_iter().collect(),
         ..Webhook::example()
     };
-    let good = installed(&config, State::Good(vec![]));
-    let found = namespaces(
-        "zz-edgeward",
-        Some(&[of_placed(0), elsewhere]),
-        &all(&[("shop", "true")]),
-        &good,
-    );
-    assert_eq!(found[0].level, Level::Fault);
+    let seen = Installation {
+        ours: vec![of_placed(0), elsewhere],
+        ..of_namespaces(&config, &all(&[("shop", "true")]))
+    };
+    assert_eq!(namespaces(&seen).unwrap()[0].level, Level::Fault);
     // The manifest was not brought in line with the domain.
     let acme = Config {
         keys: edgeward_core::keys::Keys::new("acme.dev"),
@@ -177,8 +168,7 @@ fn namespaces_that_opted_in_must_be_selected() {
     let expected = "shop is labelled scheduling.acme.dev/managed=true, but no webhook of zz-edgeward selects it";
     assert_eq!(found, [(Level::Fault, expected.to_owned())]);
     let fix = |namespaces_found: &BTreeMap<String, Labels>, config: &Config| {
-        let found = installed(config, State::Good(vec![]));
-        let mut findings = namespaces("zz-edgeward", Some(&ours), namespaces_found, &found);
+        let mut findings = namespaces(&of_namespaces(config, namespaces_found)).unwrap();
         findings.pop().unwrap().fix.unwrap()
     };
     assert_eq!(
@@ -186,8 +176,9 @@ fn namespaces_that_opted_in_must_be_selected() {
         r"kubectl kustomize mine | sed 's/example\.io/acme.dev/g' | kubectl apply -f -   # it is of the domain example.io"
     );
     // Nobody knows that the domain is ours.
-    let assumed = installed(&acme, State::Assumed("the default configuration is assumed".into()));
-    let found = namespaces("zz-edgeward", Some(&ours), &shop, &assumed).pop().unwrap();
+    let mut assumed = of_namespaces(&acme, &shop);
+    assumed.found.state = State::Assumed("the default configuration is assumed".into());
+    let found = namespaces(&assumed).unwrap().pop().unwrap();
     assert_eq!(found.fix.as_deref(), Some("the default configuration is assumed"));
     // Of our domain, but for others: whoever excluded it is not overruled by a manifest.
     let excluded = Config {
