@@ -121,14 +121,7 @@ impl<'a> Pod<'a> {
 
     /// Whether a container leaves out a request for CPU or memory, which a LimitRange could fill in.
     pub fn lacks_requests(&self) -> bool {
-        let states = |resources: &Option<Resources<'a>>, name: &str| {
-            resources
-                .as_ref()
-                .and_then(|resources| resources.requests.as_ref()?.get(name))
-                .is_some()
-        };
-        let mut containers = self.spec.all_containers();
-        containers.any(|container| ["cpu", "memory"].iter().any(|name| !states(&container.resources, name)))
+        !["cpu", "memory"].iter().all(|name| self.spec.requests_everywhere(name))
     }
 
     /// Whether the pod has `metadata`, `metadata.annotations` and `metadata.labels`, `spec.nodeSelector`, `spec.tolerations`, `spec.schedulingGates`,
@@ -333,6 +326,12 @@ impl<'a> Spec<'a> {
 
     fn all_containers(&self) -> impl Iterator<Item = &Container<'a>> {
         self.containers.iter().chain(&self.init_containers).flatten()
+    }
+
+    /// Whether every container requests this resource.
+    fn requests_everywhere(&self, name: &str) -> bool {
+        let requests = |container: &Container<'a>| container.requests().is_some_and(|list| list.get(name).is_some());
+        self.all_containers().all(requests)
     }
 
     fn request(&self) -> ResourceList<'a> {

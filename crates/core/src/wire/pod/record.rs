@@ -14,7 +14,7 @@ use crate::model::remote_room::{Bound, POD_SLOT, Start};
 use crate::model::slo::Management;
 use crate::model::workload::Workload;
 use crate::resources::{Amounts, ResourceNames};
-use crate::wire::pod::fields::{Condition, Container, ContainerStatus, Resources, Status};
+use crate::wire::pod::fields::{Condition, Container, ContainerStatus, Resources, Spec, Status};
 use crate::wire::pod::refusal::missing;
 use crate::wire::pod::{Pod, ResourceList, Text};
 
@@ -225,7 +225,7 @@ impl<'a> Pod<'a> {
             terminating: metadata.deletion_timestamp.stated().map(|at| at.parse().ok()),
             gated: self.gates().next().is_some(),
             start: match node {
-                Some(_) if phase == Phase::Pending => status.start(&request),
+                Some(_) if phase == Phase::Pending => status.start(&self.spec, &request),
                 _ => Start::Begun,
             },
             unschedulable: status.unschedulable(),
@@ -328,8 +328,8 @@ impl<'a> Status<'a> {
     }
 
     /// How far a pod has come that is Pending on its node and asks for so much. Of a virtual node, the status is that of the pod
-    /// in the cluster behind it.
-    fn start(&self, request: &Amounts) -> Start {
+    /// in the cluster behind it, where a LimitRange may fill in what a container does not request: then the pod is no bound.
+    fn start(&self, spec: &Spec<'a>, request: &Amounts) -> Start {
         let mut containers = self.container_statuses.iter().chain(&self.init_container_statuses);
         if containers.any(|statuses| !statuses.is_empty()) {
             return Start::Begun;
@@ -337,7 +337,8 @@ impl<'a> Status<'a> {
         let Some(condition) = self.refusal() else {
             return Start::Silent;
         };
-        let resources = missing(&condition.message);
+        let is_stated = |name: &&str| *name == POD_SLOT || spec.requests_everywhere(name);
+        let resources = missing(&condition.message).filter(|names| names.iter().all(is_stated));
         Start::Refused(resources.and_then(|names| Bound::new(request, names)).map(Arc::new))
     }
 

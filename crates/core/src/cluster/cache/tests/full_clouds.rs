@@ -223,6 +223,29 @@ fn any_other_word_closes_the_cloud_to_its_controller_alone() {
 }
 
 #[test]
+fn refused_pod_that_leaves_a_request_open_is_no_bound() {
+    for (kind, resources, full) in [
+        ("containers", json!({"requests": {"memory": "1Mi"}}), None),
+        ("initContainers", Value::Null, None),
+        (
+            "containers",
+            json!({"requests": {"cpu": "2m"}}),
+            Some("cpu 3m or more (1 waits)"),
+        ),
+    ] {
+        let mut fixture = Fixture::with_a_cloud();
+        let mut pod = refused("1", 1);
+        let mut containers = pod["spec"][kind].as_array().cloned().unwrap_or_default();
+        containers.push(json!({"name": "open", "resources": resources}));
+        pod["spec"][kind] = json!(containers);
+        fixture.pod(&pod);
+        assert_eq!(fixture.full(), full.as_slice(), "{pod}");
+        let closed = if full.is_none() { vec!["rs: 1"] } else { vec![] };
+        assert_eq!(fixture.closed_cloud(), closed, "{pod}");
+    }
+}
+
+#[test]
 fn a_pod_of_which_nothing_is_said_for_15_s_closes_the_cloud_to_its_controller() {
     let mut fixture = Fixture::with_a_cloud();
     fixture.pod(&sent("1", 500));
