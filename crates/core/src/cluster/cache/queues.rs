@@ -121,8 +121,8 @@ impl Cache {
             && !entry.gated
             && entry.terminating.is_none();
         let is_at_cloud = |at: &usize| self.sites[*at].site.kind() == SiteKind::Cloud;
-        let is_sent = entry.node.is_some() && entry.is_pending() && entry.terminating.is_none();
-        let cloud = site.filter(is_at_cloud).filter(|_| is_sent);
+        // Only a pod with a node has a start other than `Begun`.
+        let cloud = site.filter(is_at_cloud).filter(|_| entry.terminating.is_none());
         let witness_at = cloud.filter(|_| matches!(entry.start, Start::Refused(Some(_))));
         let refused_at = cloud.filter(|_| entry.start == Start::Refused(None));
         let unbound = entry.unbound.as_deref();

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::super::*;
-use crate::cluster::cache::tests::{Fixture, bound, edge_node, pod, unschedulable, with};
+use crate::cluster::cache::tests::{Fixture, bound, edge_node, of, pod, unschedulable, with};
 use crate::model::remote_room::MAX_BOUNDS;
 
 const CPU: &str = "0/4 nodes are available: 1 node(s) had untolerated taint {a: b}, 3 Insufficient cpu.";
@@ -142,6 +142,17 @@ const CASES: &[Case] = &[
             f.cache.delete_pod("1");
             f.publish();
             f.pass(60);
+        },
+        &[],
+    ),
+    (
+        "whatever is said of pods that no scheduler put there",
+        |f| {
+            f.cache.delete_pod("1");
+            f.publish();
+            f.pass(59);
+            f.pod(&of("nobody", with(refused("2", 500), "/spec/nodeName", Value::Null)));
+            f.pass(1);
         },
         &[],
     ),
