@@ -6,6 +6,7 @@ use axum::http::StatusCode;
 use axum::routing::get;
 use axum_server::accept::DefaultAcceptor;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpSocket;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
@@ -55,6 +56,12 @@ async fn serve(port: Port) -> Served {
 impl Served {
     async fn connect(&self) -> TcpStream {
         TcpStream::connect(self.address).await.expect("connected")
+    }
+
+    async fn connect_from(&self, address: [u8; 4]) -> TcpStream {
+        let socket = TcpSocket::new_v4().expect("a socket");
+        socket.bind((address, 0).into()).expect("an address of the loopback");
+        socket.connect(self.address).await.expect("connected")
     }
 
     /// A new connection that was asked for `/`.
@@ -115,6 +122,26 @@ async fn full_port_closes_unproven_then_idle_but_no_review() {
     for stream in [&mut new, &mut newest] {
         assert!(ask(stream, "/").await.contains("200 OK"));
     }
+}
+
+#[tokio::test]
+async fn port_full_of_idle_proven_connections_answers_another_peer() {
+    // Not as many as the admission port takes: this process has both ends of each.
+    let port = Port {
+        connections: 256,
+        ..ADMISSION
+    };
+    let served = serve(port).await;
+    let mut idle = vec![];
+    for _ in 0..port.connections {
+        let mut stream = served.connect_from([127, 0, 0, 2]).await;
+        assert!(ask(&mut stream, "/").await.contains("200 OK"));
+        idle.push(stream);
+    }
+    let mut other = served.connect_from([127, 0, 0, 3]).await;
+    assert!(ask(&mut other, "/").await.contains("200 OK"));
+    assert_eq!(answer(&mut idle[0]).await, "", "it has idled longest");
+    assert!(ask(&mut idle[1], "/").await.contains("200 OK"));
 }
 
 #[test]
