@@ -19,40 +19,23 @@ use crate::platform::files::Watch;
 pub(in crate::sources) type Current = ArcSwap<Client>;
 
 pub(in crate::sources) struct Connection {
-    files: Files,
-    /// `None` without files.
-    watch: Option<Watch>,
+    settings: Prometheus,
+    /// Of no file, if the settings name none.
+    watch: Watch,
     client: Arc<Current>,
-}
-
-struct Files {
-    url: String,
-    has_token: bool,
-    has_ca: bool,
 }
 
 impl Connection {
     pub(in crate::sources) async fn open(prometheus: &Prometheus) -> anyhow::Result<Self> {
         // The error says that there is one already, which is what was wanted.
         let _ = ring::default_provider().install_default();
-        let files = Files {
-            url: prometheus.url.clone(),
-            has_token: prometheus.token_file.is_some(),
-            has_ca: prometheus.ca_file.is_some(),
-        };
-        let paths: Vec<_> = [&prometheus.token_file, &prometheus.ca_file]
-            .into_iter()
-            .flatten()
-            .cloned()
-            .collect();
-        let (watch, contents) = if paths.is_empty() {
-            (None, vec![])
-        } else {
-            let (watch, contents) = Watch::open(paths).await?;
-            (Some(watch), contents)
-        };
-        let client = Arc::new(ArcSwap::from_pointee(files.client(contents)?));
-        Ok(Self { files, watch, client })
+        let paths = [&prometheus.token_file, &prometheus.ca_file].into_iter().flatten();
+        let (watch, contents) = Watch::open(paths.cloned().collect()).await?;
+        Ok(Self {
+            settings: prometheus.clone(),
+            watch,
+            client: Arc::new(ArcSwap::from_pointee(open(prometheus, contents)?)),
+        })
     }
 
     pub(in crate::sources) fn client(&self) -> Arc<Current> {
@@ -61,12 +44,9 @@ impl Connection {
 
     /// Replaces the client whenever a file changes, for ever. Files that cannot be used leave the last client in place.
     pub(in crate::sources) async fn follow(&mut self) {
-        let Some(watch) = &mut self.watch else {
-            return std::future::pending().await;
-        };
         loop {
-            let changed = watch.changed().await.map_err(anyhow::Error::from);
-            match changed.and_then(|contents| self.files.client(contents)) {
+            let changed = self.watch.changed().await.map_err(anyhow::Error::from);
+            match changed.and_then(|contents| open(&self.settings, contents)) {
                 Ok(client) => {
                     self.client.store(Arc::new(client));
                     tracing::info!("token and CA certificates for Prometheus read again");
@@ -80,26 +60,24 @@ impl Connection {
     }
 }
 
-impl Files {
-    /// `contents` of the token, if there is one, then of the CA certificates, if there are any.
-    fn client(&self, contents: files::Contents) -> anyhow::Result<Client> {
-        let mut contents = contents.into_iter();
-        // Settings are arguments: no proxy out of the environment. A redirect leads to a login page, or the token to somebody else.
-        let mut builder = reqwest::Client::builder().no_proxy().redirect(Policy::none());
-        if self.has_token {
-            let token = contents.next().context("a file is missing")?;
-            let token = std::str::from_utf8(&token.bytes).map_or("", str::trim);
-            anyhow::ensure!(!token.is_empty(), "prometheus.tokenFile holds no token");
-            let mut value = HeaderValue::from_str(&format!("Bearer {token}")).context("prometheus.tokenFile")?;
-            value.set_sensitive(true);
-            builder = builder.default_headers([(AUTHORIZATION, value)].into_iter().collect());
-        }
-        if self.has_ca {
-            let pem = contents.next().context("a file is missing")?;
-            let certificates = Certificate::from_pem_bundle(&pem.bytes).context("prometheus.caFile")?;
-            anyhow::ensure!(!certificates.is_empty(), "prometheus.caFile holds no certificate");
-            builder = builder.tls_certs_only(certificates);
-        }
-        Client::from(builder.build()?, &self.url).with_context(|| format!("prometheus.url: {}", self.url))
+/// A client with these `contents` of the token, if there is one, then of the CA certificates, if there are any.
+fn open(settings: &Prometheus, contents: files::Contents) -> anyhow::Result<Client> {
+    let mut contents = contents.into_iter();
+    // Settings are arguments: no proxy out of the environment. A redirect leads to a login page, or the token to somebody else.
+    let mut builder = reqwest::Client::builder().no_proxy().redirect(Policy::none());
+    if settings.token_file.is_some() {
+        let token = contents.next().context("a file is missing")?;
+        let token = std::str::from_utf8(&token.bytes).map_or("", str::trim);
+        anyhow::ensure!(!token.is_empty(), "prometheus.tokenFile holds no token");
+        let mut value = HeaderValue::from_str(&format!("Bearer {token}")).context("prometheus.tokenFile")?;
+        value.set_sensitive(true);
+        builder = builder.default_headers([(AUTHORIZATION, value)].into_iter().collect());
     }
+    if settings.ca_file.is_some() {
+        let pem = contents.next().context("a file is missing")?;
+        let certificates = Certificate::from_pem_bundle(&pem.bytes).context("prometheus.caFile")?;
+        anyhow::ensure!(!certificates.is_empty(), "prometheus.caFile holds no certificate");
+        builder = builder.tls_certs_only(certificates);
+    }
+    Client::from(builder.build()?, &settings.url).with_context(|| format!("prometheus.url: {}", settings.url))
 }

@@ -19,7 +19,7 @@ words! {
         Ambiguous = "ambiguous",
         /// A series names no site, or a site or class that there is not.
         Label = "label",
-        /// A scalar, a string or a range.
+        /// A scalar or a range.
         NotAVector = "not_a_vector",
         /// A sample is older than a value may be.
         Stale = "stale",
@@ -31,6 +31,8 @@ words! {
         Timeout = "timeout",
         /// No connection, or it ended early.
         Unreachable = "unreachable",
+        /// More bytes or series than are read.
+        TooLarge = "too_large",
         /// Not what Prometheus answers.
         Malformed = "malformed",
     }

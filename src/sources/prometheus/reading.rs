@@ -1,5 +1,6 @@
 //! From the series of an answer to measurements.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use edgeward_core::cluster::telemetry::Measurement;
@@ -22,7 +23,7 @@ pub struct Reading {
 }
 
 /// What a series is about. Nothing for a query whose answer is one number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Place<'s> {
     site: Option<&'s str>,
     class: Option<Class>,
@@ -41,18 +42,20 @@ pub(super) fn read(
         return (vec![], Err(Failure::new(Outcome::Empty, "no series")));
     }
     let places: Vec<_> = series.iter().map(|series| place(input, series, sites)).collect();
+    let mut counts = HashMap::<Place<'_>, usize>::new();
+    for place in places.iter().flatten() {
+        *counts.entry(*place).or_default() += 1;
+    }
     let mut readings = Vec::new();
     let mut first_fault = Ok(());
-    for (series, place) in series.iter().zip(&places) {
-        let same = places.iter().filter(|other| other == &place).count();
-        let reading = match place {
-            Ok(_) if same > 1 => Err(Failure::new(
-                Outcome::Ambiguous,
-                format_args!("{same} series for {}", labels(series)),
-            )),
-            Ok(place) => reading(input, staleness, series, *place, received),
-            Err(failure) => Err(failure.clone()),
-        };
+    for (series, place) in series.iter().zip(places) {
+        let reading = place.and_then(|place| match counts[&place] {
+            1 => reading(input, staleness, series, place, received),
+            same => {
+                let detail = format_args!("{same} series for {}", labels(series));
+                Err(Failure::new(Outcome::Ambiguous, detail))
+            }
+        });
         match reading {
             Ok(reading) => readings.push(reading),
             Err(failure) => first_fault = first_fault.and(Err(failure)),

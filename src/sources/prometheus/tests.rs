@@ -164,7 +164,7 @@ async fn whatever_goes_wrong_has_a_word_and_the_last_value_stays() {
         (Outcome::Rejected, 302, String::new()),
         (Outcome::ServerError, 500, "no".to_owned()),
         (Outcome::Malformed, 200, "<html>".to_owned()),
-        (Outcome::Malformed, 200, "1".repeat(2 << 20)),
+        (Outcome::TooLarge, 200, "1".repeat(2 << 20)),
         (Outcome::Timeout, 999, String::new()),
     ] {
         script.says(status, &body);
