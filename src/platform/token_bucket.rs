@@ -22,6 +22,11 @@ impl TokenBucket {
         }
     }
 
+    /// Whether no token is missing.
+    pub fn is_full(&self, now: Moment) -> bool {
+        self.full_at <= now
+    }
+
     /// Takes a token, if there is one.
     pub fn take(&mut self, now: Moment) -> bool {
         let full_at = self.full_at.max(now).after(self.interval);

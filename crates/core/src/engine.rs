@@ -243,15 +243,17 @@ impl Engine {
         confirmed
     }
 
-    /// The pod's decision, if it is seen for the first time. Of what the first list shows, which was there before us, only
-    /// what was decided lately; and nothing of what was copied with a manifest, or says a time that has not come.
+    /// The pod's decision, if it is seen for the first time in a namespace that opted in. Of what the first list shows, which was
+    /// there before us, only what was decided lately; and nothing of what was copied with a manifest, or says a time that has not
+    /// come.
     fn first_seen(&self, pod: &PodRecord, at: Now) -> Option<Effect> {
         let decided = pod.decided.as_ref()?;
         let is_recent = |by: jiff::Timestamp| by.duration_since(decided.at) <= RECENT;
         let is_copied = pod.created.is_some_and(|created| !is_recent(created));
         let is_old = !self.cache.is_listed(Kind::Pods) && !is_recent(at.wall);
         let is_future = decided.at.duration_since(at.wall) > RECENT;
-        if is_copied || is_old || is_future || !self.cache.has_new_decision(pod) {
+        let is_ours = self.cache.is_managed(&pod.namespace) && self.cache.has_new_decision(pod);
+        if is_copied || is_old || is_future || !is_ours {
             return None;
         }
         Some(Effect::Decided(Box::new(ObservedDecision {

@@ -1,7 +1,7 @@
 //! Who writes the Events on pods: the holder of the Lease. The others keep what they would have written until it is sure
 //! that a holder has.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,9 +28,12 @@ const WAITING: usize = 4096;
 const LATEST: Micros = Micros::from_secs(300);
 const MOMENT: Duration = Duration::from_millis(500);
 
-/// How many Events are written at once, and after which time one more.
+/// How many Events are written at once, and after which time one more. A namespace has half of that.
 const BURST: u64 = 200;
 const INTERVAL: Micros = Micros::from_millis(50);
+
+/// The most buckets: beyond, no Event is written until some are full again.
+const BUCKETS: usize = 1_000;
 
 /// Something to tell.
 #[derive(Debug)]
@@ -70,7 +73,7 @@ impl Events {
 pub struct Recorder {
     reports: mpsc::Receiver<Report>,
     waiting: VecDeque<Waiting>,
-    bucket: TokenBucket,
+    budget: Budget,
     client: Client,
     clock: Clock,
     metrics: Arc<Metrics>,
@@ -85,6 +88,24 @@ struct Waiting {
     is_due: bool,
 }
 
+/// How many Events may be written: in each namespace that had some lately, and in all, under the empty name.
+#[derive(Default)]
+struct Budget(HashMap<Box<str>, TokenBucket>);
+
+impl Budget {
+    /// Takes a token for an Event of this namespace, if there is one.
+    fn take(&mut self, namespace: &str, now: Moment) -> bool {
+        // A full bucket is as good as a new one.
+        self.0.retain(|_, bucket| !bucket.is_full(now));
+        let is_bounded = self.0.len() < BUCKETS;
+        let mut take = |name: &str, burst, interval| {
+            let bucket = self.0.entry(name.into());
+            bucket.or_insert_with(|| TokenBucket::new(burst, interval)).take(now)
+        };
+        is_bounded && take(namespace, BURST / 2, INTERVAL.times(2)) && take("", BURST, INTERVAL)
+    }
+}
+
 impl Recorder {
     /// A recorder, and where it is told.
     #[must_use]
@@ -97,7 +118,7 @@ impl Recorder {
         let recorder = Self {
             reports,
             waiting: VecDeque::new(),
-            bucket: TokenBucket::new(BURST, INTERVAL),
+            budget: Budget::default(),
             client,
             clock,
             metrics,
@@ -144,7 +165,7 @@ impl Recorder {
                 }
                 continue;
             };
-            next.is_due = next.is_due || self.bucket.take(now);
+            next.is_due = next.is_due || self.budget.take(&next.event.namespace, now);
             let result = if next.is_due {
                 match create(&self.client, &next.event.event(), &self.log_limit).await {
                     Outcome::Written => EventResult::Written,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-use edgeward_core::units::{Micros, Moment};
+use edgeward_core::units::Micros;
 
 use crate::platform::clock::Clock;
 use crate::platform::token_bucket::TokenBucket;
@@ -17,14 +17,8 @@ const INTERVAL: Micros = Micros::from_secs(1);
 #[derive(Debug)]
 pub struct LogLimit {
     clock: Clock,
-    kinds: Mutex<BTreeMap<&'static str, Lines>>,
-}
-
-/// The lines of a kind.
-#[derive(Debug)]
-struct Lines {
-    bucket: TokenBucket,
-    held_back: u64,
+    /// Of each kind, when lines are due, and how many were held back.
+    kinds: Mutex<BTreeMap<&'static str, (TokenBucket, u64)>>,
 }
 
 impl LogLimit {
@@ -40,20 +34,12 @@ impl LogLimit {
     /// How many lines of this kind were held back since the last one; `None` if this one is held back too.
     pub fn due(&self, kind: &'static str) -> Option<u64> {
         let mut kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
-        let lines = kinds.entry(kind).or_insert_with(|| Lines {
-            bucket: TokenBucket::new(BURST, INTERVAL),
-            held_back: 0,
-        });
-        lines.due(self.clock.moment())
-    }
-}
-
-impl Lines {
-    fn due(&mut self, now: Moment) -> Option<u64> {
-        if self.bucket.take(now) {
-            return Some(std::mem::take(&mut self.held_back));
+        let new = || (TokenBucket::new(BURST, INTERVAL), 0);
+        let (bucket, held_back) = kinds.entry(kind).or_insert_with(new);
+        if bucket.take(self.clock.moment()) {
+            return Some(std::mem::take(held_back));
         }
-        self.held_back += 1;
+        *held_back += 1;
         None
     }
 }

@@ -154,9 +154,12 @@ fn each_decision_is_reported_once_and_only_where_it_is_new() {
     let is = |uid: &str, site: Option<&str>| vec![(Box::from(uid), site.map(str::to_owned))];
     let cloud = "node.role/cloud";
 
+    // Anybody may write annotations where nobody is placed.
+    assert_eq!(tells(vec![pod("forged", ago(0), 9, cloud)]), []);
     // There before us, but decided lately; another leader may have ended before it reported it.
+    let began = [Change::Namespace("shop".into(), true), Change::ListBegan(Kind::Pods)];
     assert_eq!(
-        tells(vec![Change::ListBegan(Kind::Pods), pod("a", ago(2), 1, cloud)]),
+        tells(began.into_iter().chain([pod("a", ago(2), 1, cloud)]).collect()),
         is("a", Some("cloud"))
     );
     let old = ago(3_600);
