@@ -156,7 +156,8 @@ impl Reviewer {
         let config = self.config.load();
         let namespace = Cow::Borrowed(request.namespace());
         self.policies.load().apply(&mut pod, &namespace, &config.keys);
-        let workload = pod.workload(namespace, &config.keys);
+        let mut workload = pod.workload(namespace, &config.keys);
+        workload.shadow = pod.claims_to_be_shadow() && request.is_by_liqo();
         let context = DecisionContext {
             config: &config,
             id: DecisionId(uuid::Uuid::new_v4().as_u128()),
@@ -397,8 +398,17 @@ pub(crate) struct Request<'a> {
     operation: Name<'a>,
     namespace: Option<Name<'a>>,
     dry_run: Option<bool>,
+    user_info: Option<UserInfo<'a>>,
     /// What is created.
     pub(crate) object: Option<&'a RawValue>,
+}
+
+/// Who creates it.
+#[derive(Deserialize)]
+struct UserInfo<'a> {
+    /// As JSON, of any length.
+    #[serde(borrow)]
+    username: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
@@ -443,6 +453,12 @@ impl<'a> Request<'a> {
     /// Where the pod is to be; its own metadata may not name it yet.
     pub(crate) fn namespace(&self) -> &str {
         self.namespace.as_deref().unwrap_or_default()
+    }
+
+    /// Whether a ServiceAccount of Liqo creates it.
+    fn is_by_liqo(&self) -> bool {
+        let username = self.user_info.as_ref().and_then(|user| user.username);
+        username.is_some_and(|name| name.get().starts_with("\"system:serviceaccount:liqo:"))
     }
 
     /// Whether this is the creation of a pod itself, not of one of its subresources.

@@ -177,6 +177,8 @@ fn as_it_arrived<'p>(
 ) -> Workload<'p> {
     let mut workload = pod.workload(namespace.into(), &config.keys);
     workload.bound = false;
+    // Of a pod that exists, nothing tells who created it.
+    workload.shadow = pod.claims_to_be_shadow();
     if let Some(seconds) = state.gated_seconds {
         workload.gated_for = Some(Micros::from_secs(seconds));
     }

@@ -110,13 +110,12 @@ fn selectors_and_conditions_use_the_keys_of_the_contract() {
         json!({"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": excluded})
     );
 
-    let not_in = |key: &str, value: &str| json!({"key": key, "operator": "NotIn", "values": [value]});
+    // No label that anybody may write to get past edgeward but the one that opts out.
     assert_eq!(
         webhook["objectSelector"],
         json!({"matchExpressions": [
             {"key": keys.placed, "operator": "DoesNotExist"},
-            not_in(&keys.managed, "false"),
-            not_in("liqo.io/managed-by", "shadowpod"),
+            {"key": keys.managed, "operator": "NotIn", "values": ["false"]},
         ]})
     );
     let (prefix, managed) = (&keys.slo_prefix, &keys.managed);

@@ -134,6 +134,36 @@ fn a_pod_that_states_nothing_is_decided_by_its_policy() {
 }
 
 #[test]
+fn pod_labelled_as_shadow_is_left_alone_if_liqo_creates_it() {
+    let reviewer = reviewer(Config::default());
+    let liqo = "system:serviceaccount:liqo:liqo-controller-manager";
+    for (username, label, expected) in [
+        (json!(liqo), "shadowpod", "passthrough_shadow_pod"),
+        (json!(liqo), "else", "edge_no_slo_target"),
+        (json!("admin"), "shadowpod", "edge_no_slo_target"),
+        (
+            json!("system:serviceaccount:liqo2:x"),
+            "shadowpod",
+            "edge_no_slo_target",
+        ),
+        (json!("x".repeat(1 << 20)), "shadowpod", "edge_no_slo_target"),
+        (Value::Null, "shadowpod", "edge_no_slo_target"),
+    ] {
+        let mut pod = latency_pod();
+        pod["metadata"]["labels"] = json!({"liqo.io/managed-by": label});
+        let mut review = create(pod);
+        review["request"]["userInfo"]["username"] = username;
+        let reason = &answer(&reviewer, &review)["auditAnnotations"]["reason"];
+        assert_eq!(
+            reason,
+            expected,
+            "{label} by {:.60}",
+            review["request"]["userInfo"]["username"].to_string()
+        );
+    }
+}
+
+#[test]
 fn what_is_not_the_creation_of_a_pod_is_allowed_untouched() {
     let with = |pointer: &str, value: Value| {
         let mut review = create(latency_pod());

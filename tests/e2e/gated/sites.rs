@@ -145,7 +145,19 @@ pub(crate) fn never_left(fixture: &Fixture<'_>) -> Result<()> {
         "labels",
         json!({fixture.key("scheduling.example.io/managed"): "false"}),
     ))?;
-    dry_run(&with("labels", json!({"liqo.io/managed-by": "shadowpod"})))?;
+    // A shadow pod is one that Liqo creates.
+    let shadow = with("labels", json!({"liqo.io/managed-by": "shadowpod"}));
+    is_refused(&shadow)?;
+    let account = "--as=system:serviceaccount:liqo:liqo-controller-manager";
+    let as_liqo = [
+        "create",
+        "--dry-run=server",
+        account,
+        "--as-group=system:masters",
+        "-f",
+        "-",
+    ];
+    fixture.kubectl.run(&as_liqo, &shadow.to_string())?;
     let mut gated = arriving.clone();
     gated["spec"]["schedulingGates"] = json!([{"name": fixture.key("scheduling.example.io/awaiting-capacity")}]);
     dry_run(&gated)?;

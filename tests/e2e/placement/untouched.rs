@@ -26,7 +26,7 @@ pub(crate) fn conditions_of_the_manifest(fixture: &Fixture<'_>) -> Result<()> {
     }
     for (name, pod, _) in variants() {
         kubectl.dry_run(&pod).with_context(|| name.to_owned())?;
-        if !["opted-out", "shadow"].contains(&name) {
+        if name != "opted-out" {
             expected.push(name);
         }
     }
@@ -278,7 +278,7 @@ fn variants() -> Vec<(&'static str, Value, bool)> {
             pod["metadata"]["annotations"]["kubernetes.io/config.mirror"] = json!("0b9f1a2c");
             pod["spec"]["nodeName"] = json!(EDGE_NODES[0]);
         }),
-        with("shadow", false, &|pod| {
+        with("labelled-as-shadow", true, &|pod| {
             pod["metadata"]["labels"] = json!({"liqo.io/managed-by": "shadowpod"})
         }),
     ]

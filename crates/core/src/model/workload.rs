@@ -51,7 +51,7 @@ pub struct Workload<'a> {
     pub controller: Option<Cow<'a, str>>,
     /// Controlled by a DaemonSet.
     pub daemonset: bool,
-    /// Created by Liqo on behalf of another cluster.
+    /// Created by Liqo on behalf of another cluster: set by who knows the creator.
     pub shadow: bool,
     /// Names of its scheduling gates.
     pub gates: Vec<Cow<'a, str>>,

@@ -67,7 +67,6 @@ const LONGEST_UID: usize = 64;
 /// What the API server gives a pod that states none.
 const DEFAULT_GRACE_SECONDS: i64 = 30;
 const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
-const LIQO_MANAGED_BY: &str = "liqo.io/managed-by";
 
 impl<'a> Pod<'a> {
     /// Reads a pod from its JSON text. Cost: one pass, about a microsecond a kilobyte; allocates for lists and for
@@ -196,7 +195,7 @@ impl<'a> Pod<'a> {
         &self.inherited
     }
 
-    /// The workload this pod is, in `namespace`.
+    /// The workload this pod is, in `namespace`; no shadow, which its creator tells.
     pub fn workload(&self, namespace: Cow<'a, str>, keys: &Keys) -> Workload<'a> {
         let (management, intent) = self.slo(keys);
         Workload {
@@ -216,7 +215,7 @@ impl<'a> Pod<'a> {
             mirror: self.is_mirror(),
             controller: self.controller_uid().map(|uid| uid.0.clone()),
             daemonset: self.is_of_daemonset(),
-            shadow: self.is_shadow(),
+            shadow: false,
             gates: self
                 .spec
                 .scheduling_gates
@@ -279,13 +278,14 @@ impl<'a> Pod<'a> {
         self.controller().is_some_and(|owner| owner.kind == "DaemonSet")
     }
 
-    fn is_shadow(&self) -> bool {
-        self.label(LIQO_MANAGED_BY) == Some("shadowpod")
+    /// Whether its label says that Liqo created it on behalf of another cluster. Anybody may write that label.
+    pub fn claims_to_be_shadow(&self) -> bool {
+        self.label("liqo.io/managed-by") == Some("shadowpod")
     }
 
     /// Whether it is for others to say where it runs.
     fn is_of_others(&self) -> bool {
-        self.is_mirror() || self.is_of_daemonset() || self.is_shadow()
+        self.is_mirror() || self.is_of_daemonset() || self.claims_to_be_shadow()
     }
 
     fn controller(&self) -> Option<&fields::OwnerReference<'a>> {

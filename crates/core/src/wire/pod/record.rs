@@ -153,7 +153,8 @@ impl<'a> Pod<'a> {
         keys: &Keys,
     ) -> Option<StuckPod> {
         let is_stuck = record.unschedulable.is_some() && record.node.is_none() && record.phase == Phase::Pending;
-        if !is_stuck || record.gated || record.terminating.is_some() || self.was_gate_removed(keys) {
+        let is_left_alone = self.claims_to_be_shadow() || self.was_gate_removed(keys);
+        if !is_stuck || record.gated || record.terminating.is_some() || is_left_alone {
             return None;
         }
         workload.intent.as_ref()?;

@@ -152,7 +152,7 @@ fn facts_that_decide_whose_pod_it_is() {
             workload.daemonset,
             workload.mirror,
             workload.bound,
-            workload.shadow,
+            pod.claims_to_be_shadow(),
             workload.gates.len(),
         )
     };

@@ -43,7 +43,7 @@ fn pods_that_are_not_ours() {
             ),
         ),
         (
-            "passthrough_shadow_pod",
+            "edge: edge_no_slo_target",
             with(
                 web.clone(),
                 "/metadata/labels",
@@ -70,7 +70,7 @@ fn pods_that_are_not_ours() {
     ] {
         assert_eq!(outcome(&fleet(0), &pod), expected, "{pod}");
         // Who is left alone is not refused either, whatever it states.
-        let is_left_alone = ["node_name", "daemonset", "mirror", "shadow_pod", "opted_out"]
+        let is_left_alone = ["node_name", "daemonset", "mirror", "opted_out"]
             .iter()
             .any(|kind| expected == format!("passthrough_{kind}"));
         if is_left_alone {
