@@ -5,10 +5,15 @@ use std::sync::{Arc, LazyLock};
 use cel::common::ast::{Expr, LiteralValue, operators};
 use cel::common::types::{CelDouble, DOUBLE_TYPE};
 use cel::common::value::CowVal;
-use cel::{Context, Env, ExecutionError, IdedExpr, Program, Value, extensions};
+use cel::{Context, Env, ExecutionError, IdedExpr, Value, extensions};
 
 /// The most bytes of an equation.
 pub const MAX_BYTES: usize = 1024;
+
+/// How deep parentheses and `? :` may nest, and how many characters of operators there may be. A level takes some 10 KiB of the stack
+/// to read, an operator 2 KiB.
+const MAX_DEPTH: u16 = 16;
+const MAX_OPERATORS: usize = 128;
 
 /// What the names of metrics begin with in an equation.
 pub const PREFIX: &str = "cm_normalized_";
@@ -59,7 +64,7 @@ static ENVIRONMENT: LazyLock<Option<Arc<Env>>> = LazyLock::new(|| {
 #[derive(Debug)]
 pub struct Equation {
     text: String,
-    program: Program,
+    expression: IdedExpr,
     /// The metrics it is of, with the prefix, in the order of their declaration.
     names: Vec<String>,
 }
@@ -73,23 +78,31 @@ impl Equation {
         if text.len() > MAX_BYTES {
             return Err(format!("is longer than {MAX_BYTES} bytes"));
         }
+        let is_operator = |byte: &u8| b"+-*/%<>=!&|?[".contains(byte);
+        if text.bytes().filter(is_operator).count() > MAX_OPERATORS {
+            return Err(format!("has more than {MAX_OPERATORS} characters of operators"));
+        }
         if text.contains('^') {
             return Err("`^` is no operator: write x * x for a square".to_owned());
         }
         let environment = ENVIRONMENT.as_ref().ok_or("cannot be read")?;
-        let program = environment.compile(text).map_err(|errors| {
+        let parser = environment.parser().max_recursion_depth(MAX_DEPTH);
+        let expression = parser.parse(text).map_err(|errors| {
             let errors = errors.to_string();
+            if errors.contains("Recursion limit") {
+                return format!("nests deeper than {MAX_DEPTH} levels");
+            }
             format!("is not CEL: {}", errors.lines().next().unwrap_or_default())
         })?;
         let names: Vec<String> = metrics.iter().map(|metric| format!("{PREFIX}{metric}")).collect();
         let mut used = vec![false; names.len()];
-        check(program.expression(), &names, &mut used)?;
+        check(&expression, &names, &mut used)?;
         if !used.contains(&true) {
             return Err(format!("names no metric; there are {}", names.join(", ")));
         }
         let equation = Self {
             text: text.to_owned(),
-            program,
+            expression,
             names,
         };
         equation.try_out(&used)?;
@@ -104,23 +117,19 @@ impl Equation {
     /// Evaluates it for each of these, which have a number for each metric, in their order. What is no finite number is `None`. Cost:
     /// less than a microsecond each, and some to begin with.
     pub fn evaluate<'v>(&self, values: impl IntoIterator<Item = &'v [f64]>) -> Vec<Option<f64>> {
-        let environment = ENVIRONMENT.as_ref();
-        let mut context = environment.map(|environment| Context::with_env(Arc::clone(environment)));
-        let mut evaluate = |values: &[f64]| {
-            let context = context.as_mut()?;
-            match self.outcome(context, values) {
-                Ok(Value::Float(number)) if number.is_finite() => Some(number),
-                _ => None,
-            }
+        let mut context = ENVIRONMENT.as_ref().map(|all| Context::with_env(Arc::clone(all)));
+        let finite = |values| match self.outcome(context.as_mut()?, values) {
+            Ok(Value::Float(number)) if number.is_finite() => Some(number),
+            _ => None,
         };
-        values.into_iter().map(&mut evaluate).collect()
+        values.into_iter().map(finite).collect()
     }
 
     fn outcome(&self, context: &mut Context<'_, '_>, values: &[f64]) -> Result<Value, ExecutionError> {
         for (name, value) in self.names.iter().zip(values) {
             context.add_variable_from_value(name.clone(), *value);
         }
-        self.program.execute(context)
+        Value::resolve(&self.expression, context)
     }
 
     /// Tries it with all metrics at 0, a half and 1, and with each that is used at 0 and 1 where the others are a half. Types are found
@@ -145,10 +154,8 @@ impl Equation {
                 Err(error) => return Err(format!("cannot be evaluated: {error}")),
             }
         }
-        match is_finite {
-            true => Ok(()),
-            false => Err("gives no finite number, whatever the metrics are".to_owned()),
-        }
+        let fault = "gives no finite number, whatever the metrics are";
+        is_finite.then_some(()).ok_or_else(|| fault.to_owned())
     }
 }
 
@@ -299,7 +306,17 @@ mod tests {
         assert!(broken.starts_with("is not CEL: "), "{broken}");
         let long = format!("cm_normalized_a{}", " + 1.0".repeat(200));
         assert_eq!(Equation::parse(&long, &["a"]).unwrap_err(), "is longer than 1024 bytes");
-        let deep = format!("{}cm_normalized_a{}", "(".repeat(400), ")".repeat(400));
-        assert!(Equation::parse(&deep, &["a"]).is_err());
+        let nested = |levels| format!("{}cm_normalized_a{}", "(".repeat(levels), ")".repeat(levels));
+        assert!(Equation::parse(&nested(16), &["a"]).is_ok());
+        for deep in [nested(17), "cm_normalized_a > 0.0 ? 1.0 : ".repeat(20) + "0.0"] {
+            assert_eq!(
+                Equation::parse(&deep, &["a"]).unwrap_err(),
+                "nests deeper than 16 levels"
+            );
+        }
+        let chain = |operators| format!("cm_normalized_a{}", " + 1.0".repeat(operators));
+        assert!(Equation::parse(&chain(128), &["a"]).is_ok());
+        let many = "has more than 128 characters of operators";
+        assert_eq!(Equation::parse(&chain(129), &["a"]).unwrap_err(), many);
     }
 }

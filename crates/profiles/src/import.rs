@@ -5,7 +5,7 @@ use promql_parser::parser::{self, Expr, LabelModifier};
 use serde_json::{Value, json};
 
 use crate::equation::PREFIX;
-use crate::profile::{By, Metric, Profile, Source};
+use crate::profile::{By, MAX_PROMQL, Metric, Profile, Source};
 
 /// Metrics that are never above this, and what they are.
 const BOUNDED: [(&str, f64); 2] = [("kube_node_status_condition", 1.0), ("node_cpu_seconds_total", 1.0)];
@@ -142,6 +142,10 @@ fn judge(promql: &str, by: By) -> Judged {
         corrected: promql.to_owned(),
         places: vec![],
     };
+    // To read it takes stack for each level, and no profile may have it.
+    if promql.len() > MAX_PROMQL {
+        return judged;
+    }
     while let Some((range, wrong, right)) = range_after_call(&judged.corrected) {
         let function = right.split('(').next().unwrap_or_default();
         let finding = format!("range {range} stands after {function}(…): write {right}");
@@ -355,6 +359,9 @@ mod tests {
             fault(of("cm_normalized_b")),
             "x: spec.metrics: 0 are not 1 to 16\nspec.equation: cm_normalized_b is not declared; there are "
         );
+        let mut deep = of("cm_normalized_a");
+        deep["custom_metrics.yaml"]["custom_metrics"][0]["promQL"] = json!("(".repeat(200_000));
+        assert!(fault(deep).contains("promQL: is empty, or longer than 4096 bytes"));
         assert_eq!(
             fault(json!({"profiles.yaml": "a: ["})).split(':').next(),
             Some("profiles.yaml")

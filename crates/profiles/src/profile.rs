@@ -18,7 +18,7 @@ pub const MAX_METRICS: usize = 16;
 const MAX_NAME: usize = 63;
 
 /// The longest query: it is part of a URL.
-const MAX_PROMQL: usize = 4_096;
+pub(crate) const MAX_PROMQL: usize = 4_096;
 
 /// The largest amount of a bound, of either sign.
 const MAX_BOUND: f64 = 1e18;

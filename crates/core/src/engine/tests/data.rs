@@ -196,4 +196,8 @@ fn a_gated_pod_is_planned_again_when_its_claim_is_another() {
     assert_eq!(after(&[claim(Some("pv-x")), volume("pv-x", "x")], 2), Some(vec![]));
     assert_eq!(after(&[volume("pv-x", "e1")], 3), Some(vec![PlanAction::Release]));
     assert_eq!(after(&[claim(None)], 4), Some(vec![PlanAction::Release]));
+    // However often it changes, a plan is made after the pause that the last one costs.
+    assert_eq!(after(&[claim(Some("pv-c1"))], 4), None);
+    assert_eq!(after(&[claim(None)], 4), None);
+    assert!(after(&[], 5).is_some());
 }
