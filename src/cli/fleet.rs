@@ -175,7 +175,7 @@ mod tests {
     fn the_table_tells_what_is_free() {
         let fleet = json!({
             "sites": [
-                {"name": "edge", "kind": "edge", "closed": [{"namespace": "shop", "controller": "u1", "pods": 2}],
+                {"name": "edge", "kind": "edge", "closed": {"shop": {"u1": 2}},
                  "queues": [{"class": "batch", "waiting": 3}, {"class": "batch", "priority": 1, "waiting": 1}]},
                 {"name": "far", "kind": "cloud", "wan": {"rttMs": 22.5, "lossPct": 0.1, "ageSeconds": 3},
                   "full": [{"refused": {"memory": "2Gi", "cpu": "500m"}, "pods": 3}, {"refused": {"pods": 1}, "pods": 0}]},

@@ -1,13 +1,13 @@
-//! How long work took, by the finished pods of Jobs: a mean per class, and per controller, at each site.
+//! How long work took, by the finished pods of Jobs in namespaces that opted in: at each site a mean per namespace and class, and
+//! one per controller.
 //!
 //! [`Processing`] remembers a few numbers for each mean, and no pod.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use crate::model::slo::{Class, PerClass};
-use crate::model::snapshot::ByController;
-use crate::units::Micros;
+use crate::model::snapshot::{ByController, JobTimes};
+use crate::units::{Micros, Moment};
 
 /// The part of a new observation in a mean is one in so many (alpha = 0.2); the first ones are averaged plainly, so
 /// that none of them weighs more than the others.
@@ -20,43 +20,38 @@ pub const RESOLUTION: Micros = Micros::from_secs(1);
 /// Observations from which on a mean replaces the model.
 const ENOUGH: u32 = 5;
 
+/// For how long after its last observation a mean counts.
+const MEMORY: Micros = Micros::from_secs(3_600);
+
 /// Controllers remembered at a site; beyond, the one observed longest ago is forgotten.
 pub const MAX_CONTROLLERS: usize = 4_096;
 
 /// Observed processing times at all sites.
 #[derive(Debug, Default)]
-pub struct Processing {
-    sites: BTreeMap<Box<str>, Site>,
-    /// Counts observations, to know which controller was observed longest ago.
-    observations: u64,
-}
+pub struct Processing(BTreeMap<Box<str>, Site>);
 
 #[derive(Debug, Default)]
 struct Site {
-    classes: PerClass<Mean>,
-    controllers: ByController<OfController>,
-    /// Namespace and uid of each of them, by its last observation.
-    by_age: BTreeMap<u64, (Box<str>, Box<str>)>,
-    /// What [`Processing::by_controller`] last answered; `None` once it is outdated.
-    answer: Option<Arc<ByController<Micros>>>,
+    /// By namespace.
+    classes: BTreeMap<Box<str>, PerClass<Mean>>,
+    controllers: ByController<Mean>,
 }
 
-#[derive(Debug, Default)]
-struct OfController {
-    mean: Mean,
-    last: u64,
-}
-
-/// An exponentially weighted mean and the number of observations in it.
+/// An exponentially weighted mean, the number of observations in it, and when the last was made.
 #[derive(Debug, Clone, Copy, Default)]
 struct Mean {
     value: Micros,
     count: u32,
+    last: Moment,
 }
 
 impl Mean {
-    /// Stays between the least and the greatest that was observed.
-    fn observe(&mut self, time: Micros) {
+    /// Stays between the least and the greatest that was observed. Begins again after a time without observations.
+    fn observe(&mut self, time: Micros, now: Moment) {
+        if self.is_old(now) {
+            *self = Self::default();
+        }
+        self.last = now;
         self.count = self.count.saturating_add(1);
         let weight = u64::from(self.count).min(WEIGHT);
         let step = Micros(time.0.abs_diff(self.value.0) / weight);
@@ -67,72 +62,65 @@ impl Mean {
         };
     }
 
-    /// The mean, if there are enough observations.
-    fn known(self) -> Option<Micros> {
-        (self.count >= ENOUGH && self.value >= RESOLUTION).then_some(self.value)
+    /// The mean, if there are enough observations, the last of them recent.
+    fn known(self, now: Moment) -> Option<Micros> {
+        (self.count >= ENOUGH && self.value >= RESOLUTION && !self.is_old(now)).then_some(self.value)
+    }
+
+    fn is_old(&self, now: Moment) -> bool {
+        now.since(self.last) > MEMORY
     }
 }
 
 impl Processing {
     /// Folds in one pod that finished after `duration` at `site`. `controller` is the uid of its controller in
-    /// `namespace`. Cost: a few searches.
-    pub fn observe(&mut self, site: &str, class: Class, namespace: &str, controller: Option<&str>, duration: Micros) {
-        self.observations += 1;
-        if !self.sites.contains_key(site) {
-            self.sites.insert(site.into(), Site::default());
-        }
-        let Some(known) = self.sites.get_mut(site) else { return };
-        known.classes[class].observe(duration);
+    /// `namespace`. Cost: a few searches; for a new controller a pass over those of the site.
+    pub fn observe(
+        &mut self,
+        site: &str,
+        class: Class,
+        namespace: &str,
+        controller: Option<&str>,
+        duration: Micros,
+        now: Moment,
+    ) {
+        let site = self.0.entry(site.into()).or_default();
+        let classes = site.classes.entry(namespace.into()).or_default();
+        classes[class].observe(duration, now);
         if let Some(uid) = controller {
-            if known.controllers.get(namespace, uid).is_none() {
-                known.make_room();
-            }
-            let of = known.controllers.entry(namespace, uid).or_default();
-            let before = of.mean;
-            of.mean.observe(duration);
-            known.by_age.remove(&of.last);
-            of.last = self.observations;
-            known.by_age.insert(of.last, (namespace.into(), uid.into()));
-            if before.known() != of.mean.known() {
-                known.answer = None;
-            }
+            site.make_room(namespace, uid);
+            let mean = site.controllers.entry(namespace, uid).or_default();
+            mean.observe(duration, now);
         }
     }
 
-    /// The mean per class at the site, of classes with enough observations and a mean of at least [`RESOLUTION`].
-    pub fn by_class(&self, site: &str) -> PerClass<Option<Micros>> {
-        let classes = self.sites.get(site).map(|site| site.classes).unwrap_or_default();
-        PerClass(classes.0.map(Mean::known))
-    }
-
-    /// The same per controller, to be shared with snapshots. Cost: nothing while it is the same as at the last call, else a pass
-    /// over the controllers of the site.
-    pub fn by_controller(&mut self, site: &str) -> Arc<ByController<Micros>> {
-        let Some(site) = self.sites.get_mut(site) else {
-            return Arc::default();
-        };
-        if let Some(answer) = &site.answer {
-            return Arc::clone(answer);
-        }
-        let mut means = ByController::default();
-        for (namespace, uid, of) in site.controllers.iter() {
-            if let Some(mean) = of.mean.known() {
-                means.entry(namespace, uid).or_insert(mean);
+    /// The means at the site that have enough observations, the last of them recent, and are at least [`RESOLUTION`]. Cost: a pass
+    /// over the means of the site, of which those that are not recent are forgotten.
+    pub fn times(&mut self, site: &str, now: Moment) -> JobTimes {
+        let mut times = JobTimes::default();
+        let Some(site) = self.0.get_mut(site) else { return times };
+        site.classes
+            .retain(|_, means| means.0.iter().any(|mean| !mean.is_old(now)));
+        for (namespace, means) in &site.classes {
+            let known = means.map(|mean| mean.known(now));
+            if known != PerClass::default() {
+                times.classes.insert(namespace.clone(), known);
             }
         }
-        let answer = Arc::new(means);
-        site.answer = Some(Arc::clone(&answer));
-        answer
+        site.controllers.retain(|mean| !mean.is_old(now));
+        times.controllers = site.controllers.filter_map(|mean| mean.known(now));
+        times
     }
 }
 
 impl Site {
-    fn make_room(&mut self) {
-        if self.by_age.len() < MAX_CONTROLLERS {
+    /// Makes room for this controller, if it is new and there are too many.
+    fn make_room(&mut self, namespace: &str, uid: &str) {
+        if self.controllers.get(namespace, uid).is_some() || self.controllers.iter().count() < MAX_CONTROLLERS {
             return;
         }
-        if let Some((_, (namespace, uid))) = self.by_age.pop_first() {
-            self.answer.take_if(|answer| answer.get(&namespace, &uid).is_some());
+        let oldest = self.controllers.iter().min_by_key(|(.., mean)| mean.last);
+        if let Some((namespace, uid)) = oldest.map(|(namespace, uid, _)| (namespace.to_owned(), uid.to_owned())) {
             self.controllers.remove(&namespace, &uid);
         }
     }
@@ -145,74 +133,85 @@ mod tests {
     use proptest::prelude::*;
 
     const S: fn(u64) -> Micros = Micros::from_secs;
+    const NOW: Moment = Moment(0);
 
     fn observed(times: &[Micros]) -> Processing {
         let mut processing = Processing::default();
         for &time in times {
-            processing.observe("edge", Class::Batch, "shop", Some("job"), time);
+            processing.observe("edge", Class::Batch, "shop", Some("job"), time, NOW);
         }
         processing
+    }
+
+    /// The mean of the class in `shop` at the edge.
+    fn mean(mut processing: Processing) -> Option<Micros> {
+        processing.times("edge", NOW).classes.get("shop")?[Class::Batch]
     }
 
     #[test]
     fn means_are_used_from_enough_observations_on() {
         let mut processing = observed(&[S(10), S(20), S(30), S(20)]);
-        assert_eq!(processing.by_class("edge"), PerClass::default());
-        assert!(processing.by_controller("edge").is_empty());
-        processing.observe("edge", Class::Batch, "shop", Some("job"), S(20));
-        assert_eq!(processing.by_class("edge")[Class::Batch], Some(S(20)));
-        assert_eq!(processing.by_class("edge")[Class::Latency], None);
-        assert_eq!(processing.by_class("cloud"), PerClass::default());
-        assert_eq!(processing.by_controller("edge").get("shop", "job"), Some(&S(20)));
-        assert_eq!(processing.by_controller("edge").get("else", "job"), None);
+        assert_eq!(processing.times("edge", NOW), JobTimes::default());
+        processing.observe("edge", Class::Batch, "shop", Some("job"), S(20), NOW);
+        let times = processing.times("edge", NOW);
+        let of_class = PerClass([None, None, Some(S(20))]);
+        assert_eq!(times.classes, BTreeMap::from([("shop".into(), of_class)]));
+        assert_eq!(times.controllers.iter().collect::<Vec<_>>(), [("shop", "job", &S(20))]);
+        assert_eq!(processing.times("cloud", NOW), JobTimes::default());
 
         // The first five weigh the same, later ones a fifth.
-        let processing = observed(&[S(10), S(10), S(10), S(10), S(60), S(120)]);
-        assert_eq!(processing.by_class("edge")[Class::Batch], Some(S(40)));
+        assert_eq!(
+            mean(observed(&[S(10), S(10), S(10), S(10), S(60), S(120)])),
+            Some(S(40))
+        );
     }
 
     #[test]
-    fn an_answer_is_shared_until_a_controller_is_observed() {
-        let mut processing = observed(&[S(10); 5]);
-        let first = processing.by_controller("edge");
-        processing.observe("edge", Class::Batch, "shop", None, S(90));
-        assert!(Arc::ptr_eq(&first, &processing.by_controller("edge")));
-        processing.observe("edge", Class::Batch, "shop", Some("job"), S(20));
-        assert_eq!(processing.by_controller("edge").get("shop", "job"), Some(&S(12)));
-    }
-
-    #[test]
-    fn an_answer_is_shared_while_nothing_in_it_changes() {
-        let mut processing = observed(&[S(10); 5]);
-        let first = processing.by_controller("edge");
-        processing.observe("edge", Class::Batch, "shop", Some("once"), S(90));
-        processing.observe("edge", Class::Batch, "shop", Some("job"), S(10));
-        assert!(Arc::ptr_eq(&first, &processing.by_controller("edge")));
-        for i in 0..MAX_CONTROLLERS {
-            processing.observe("edge", Class::Batch, "shop", Some(&i.to_string()), S(5));
-        }
-        assert!(processing.by_controller("edge").is_empty(), "forgotten");
+    fn means_of_other_namespaces_and_controllers_are_apart() {
+        let mut processing = observed(&[S(10); 4]);
+        processing.observe("edge", Class::Batch, "other", Some("job"), S(600), NOW);
+        processing.observe("edge", Class::Batch, "shop", None, S(10), NOW);
+        let times = processing.times("edge", NOW);
+        assert_eq!(times.classes.keys().map(|name| &**name).collect::<Vec<_>>(), ["shop"]);
+        assert!(times.controllers.is_empty());
     }
 
     #[test]
     fn a_mean_finer_than_the_clock_of_kubernetes_is_none() {
-        assert_eq!(
-            observed(&[S(0), S(1), S(1), S(1), S(1)]).by_class("edge")[Class::Batch],
-            None
-        );
-        assert_eq!(observed(&[S(1); 5]).by_class("edge")[Class::Batch], Some(S(1)));
+        assert_eq!(mean(observed(&[S(0), S(1), S(1), S(1), S(1)])), None);
+        assert_eq!(mean(observed(&[S(1); 5])), Some(S(1)));
+    }
+
+    #[test]
+    fn a_mean_not_observed_for_an_hour_is_none_and_begins_again() {
+        let (end, late) = (NOW.after(MEMORY), NOW.after(MEMORY + Micros(1)));
+        let mut processing = observed(&[S(600); 5]);
+        let at_end = processing.times("edge", end);
+        assert!(!at_end.classes.is_empty() && !at_end.controllers.is_empty());
+        // Another class of the namespace goes on.
+        processing.observe("edge", Class::Latency, "shop", None, S(1), late);
+        assert_eq!(processing.times("edge", late), JobTimes::default());
+        processing.observe("edge", Class::Batch, "shop", Some("job"), S(1), late);
+        assert_eq!(processing.times("edge", late), JobTimes::default(), "one of five");
+        processing.times("edge", late.after(MEMORY + Micros(1)));
+        let Site { classes, controllers } = &processing.0["edge"];
+        assert!(classes.is_empty() && controllers.is_empty(), "nothing is kept of them");
     }
 
     #[test]
     fn the_controller_observed_longest_ago_makes_room() {
         let mut processing = Processing::default();
-        let mut observe = |uid: &str| processing.observe("edge", Class::Batch, "shop", Some(uid), S(5));
+        let mut now = NOW;
+        let mut observe = |uid: &str| {
+            now = now.after(Micros(1));
+            processing.observe("edge", Class::Batch, "shop", Some(uid), S(5), now);
+        };
         for i in 0..MAX_CONTROLLERS {
             (0..ENOUGH).for_each(|_| observe(&i.to_string()));
         }
         observe("0");
         (0..ENOUGH).for_each(|_| observe("new"));
-        let means = processing.by_controller("edge");
+        let means = processing.times("edge", NOW).controllers;
         assert_eq!(means.iter().count(), MAX_CONTROLLERS);
         assert!(means.get("shop", "1").is_none());
         assert!(means.get("shop", "0").is_some() && means.get("shop", "new").is_some());
@@ -221,15 +220,14 @@ mod tests {
     proptest! {
         #[test]
         fn a_mean_lies_between_what_was_observed(times in vec(1_000_000..=u64::MAX, 5..40)) {
-            let processing = observed(&times.iter().copied().map(Micros).collect::<Vec<_>>());
-            let mean = processing.by_class("edge")[Class::Batch].unwrap().0;
+            let mean = mean(observed(&times.iter().copied().map(Micros).collect::<Vec<_>>())).unwrap().0;
             prop_assert!(times.iter().min().unwrap() <= &mean && &mean <= times.iter().max().unwrap());
         }
 
         #[test]
         fn a_mean_follows_what_changes(before in 1_000_000..1_000_000_000_u64, after in 1_000_000..1_000_000_000_u64) {
             let times: Vec<_> = [before; 20].into_iter().chain([after; 120]).map(Micros).collect();
-            let mean = observed(&times).by_class("edge")[Class::Batch].unwrap().0;
+            let mean = mean(observed(&times)).unwrap().0;
             // A fifth of less than 5 µs is nothing.
             prop_assert!(mean.abs_diff(after) < WEIGHT, "{mean} after {before} and {after}");
         }

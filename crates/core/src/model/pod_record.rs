@@ -49,8 +49,10 @@ pub struct PodRecord {
     pub phase: Phase,
     /// Whether it is over, and not well.
     pub failed: bool,
-    /// How long its work took, if it is a Job's and over.
-    pub finished: Option<Finished>,
+    /// How long its work took, if it is a Job's and succeeded: the run of the container that ran longest, in whole seconds as
+    /// Kubernetes writes them. Start and end are both cut off, so the mean of many is right. Waiting for a node, pulling images, init
+    /// containers and earlier runs of a restarted container do not count.
+    pub job_time: Option<Micros>,
     /// Whether it is being deleted, and by when it is to be gone, to the second, if that can be read.
     pub terminating: Option<Option<jiff::Timestamp>>,
     /// Whether a scheduling gate keeps it from kube-scheduler.
@@ -193,15 +195,4 @@ impl Decided {
         (self.id.0, &self.reason).hash(&mut hasher);
         hasher.finish()
     }
-}
-
-/// How a finished pod of a Job ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Finished {
-    /// Whether the work was done. A pod that failed says nothing about the time that the work takes.
-    pub succeeded: bool,
-    /// The run of the container that ran longest, in whole seconds as Kubernetes writes them: start and end are both
-    /// cut off, so that the mean of many is right. Only the last run of a container that was restarted. Waiting for a
-    /// node, pulling images and init containers do not count.
-    pub duration: Micros,
 }

@@ -44,8 +44,9 @@ impl Snapshot {
     /// Whether anything is known of the controller with this uid that decides whether there is a place for its pods; how many it has
     /// at each site only decides which. Cost: two searches for each site.
     pub fn knows_controller(&self, namespace: &str, uid: &str) -> bool {
-        let is_known_at =
-            |site: &Site| site.observed_of.get(namespace, uid).is_some() || site.closed.get(namespace, uid).is_some();
+        let is_known_at = |site: &Site| {
+            site.job_times.controllers.get(namespace, uid).is_some() || site.closed.get(namespace, uid).is_some()
+        };
         self.sites.iter().any(is_known_at)
     }
 
@@ -95,10 +96,10 @@ pub struct Site {
     pub api_server: Option<ApiServerStatus>,
     /// Pods not yet running there.
     pub queues: Vec<QueueGroup>,
-    /// Mean processing time per class as observed there, where there were enough observations.
+    /// Mean processing time there by class, for pods of all namespaces, as a Prometheus server states it.
     pub observed: PerClass<Option<Micros>>,
-    /// The same per controller, which knows better than its class.
-    pub observed_of: Arc<ByController<Micros>>,
+    /// How long finished pods of Jobs took there.
+    pub job_times: Arc<JobTimes>,
     /// What is free there as a whole by measurement: an upper bound beside what the nodes have.
     pub free: Free,
     /// Controllers to whose pods kube-scheduler closes the site, with the number of pods that wait there for something
@@ -121,7 +122,7 @@ impl Site {
             api_server: None,
             queues: vec![],
             observed: PerClass::default(),
-            observed_of: Arc::default(),
+            job_times: Arc::default(),
             free: Free::default(),
             closed: Arc::default(),
             full: Arc::default(),
@@ -156,6 +157,16 @@ impl Site {
     }
 }
 
+/// Mean run times of finished pods of Jobs at a site, where there are enough recent ones. A tenant can make these as long as it
+/// likes, so each counts within its namespace only.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct JobTimes {
+    /// By namespace and class.
+    pub classes: BTreeMap<Box<str>, PerClass<Option<Micros>>>,
+    /// By controller, which knows better than its class.
+    pub controllers: ByController<Micros>,
+}
+
 /// What is free at a site as a whole, as somebody measured it, less everything reserved since; unbounded where nobody
 /// did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -177,7 +188,8 @@ impl Free {
 }
 
 /// Something known of controllers. A pod names its controller's uid itself, so one counts within its namespace only.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct ByController<T>(BTreeMap<Box<str>, BTreeMap<Box<str>, T>>);
 
 impl<T> Default for ByController<T> {
@@ -205,6 +217,25 @@ impl<T> ByController<T> {
                 self.0.remove(namespace);
             }
         }
+    }
+
+    /// Forgets those of which this is not so.
+    pub fn retain(&mut self, mut is_kept: impl FnMut(&T) -> bool) {
+        self.0.retain(|_, uids| {
+            uids.retain(|_, known| is_kept(known));
+            !uids.is_empty()
+        });
+    }
+
+    /// What is made of each, where something is.
+    pub fn filter_map<U>(&self, change: impl Fn(&T) -> Option<U>) -> ByController<U> {
+        let mut changed = ByController::default();
+        for (namespace, uid, known) in self.iter() {
+            if let Some(known) = change(known) {
+                changed.entry(namespace, uid).insert_entry(known);
+            }
+        }
+        changed
     }
 
     /// Namespace, uid and what is known, sorted.

@@ -6,7 +6,7 @@ use crate::model::slo::{Class, Slo};
 use crate::model::snapshot::{Site, Snapshot};
 use crate::model::workload::Workload;
 use crate::placement::verdict::Estimate;
-use crate::units::{Micros, Permille};
+use crate::units::{Micros, Millicores, Permille};
 
 /// The pod's time at `site`, where it `fits` a node now or does not. `edge_speed` is the speed factor of the edge, which the
 /// pod's own `processingMs` is stated for.
@@ -18,11 +18,19 @@ pub(super) fn estimate(
     edge_speed: Permille,
     config: &Config,
 ) -> Estimate {
-    let model = model(workload, slo, site, config);
-    let mean = site.observed[slo.class].unwrap_or(model);
+    let model = model(slo.class, workload.request.cpu, site, config);
+    let namespace = &*workload.namespace;
+    let of_namespace = site.job_times.classes.get(namespace);
+    let of_class = site.observed[slo.class].or_else(|| of_namespace?[slo.class]);
+    let mean = of_class.unwrap_or(model);
+    let of_controller = || {
+        site.job_times
+            .controllers
+            .get(namespace, workload.controller.as_deref()?)
+    };
     let processing = match slo.processing {
         Some(stated) => stated.rescaled(edge_speed, site.definition.speed),
-        None => observed_of_controller(workload, site).unwrap_or(mean),
+        None => of_controller().copied().unwrap_or(mean),
     };
     Estimate {
         queue: mean.times(pods_ahead(workload, slo, site, fits, config)),
@@ -32,11 +40,9 @@ pub(super) fn estimate(
 }
 
 /// The time that a pod of this class would have at `site` that asks for one core and stands behind all that wait there: what a
-/// performance profile may go by. `None` where its RTT is not known.
+/// performance profile may go by. It is of no namespace, so no Job's time counts. `None` where its RTT is not known.
 pub fn eta_of_class(class: Class, site: &Site, config: &Config) -> Option<Micros> {
-    let model = config.models[class];
-    let model = (Micros(model.alpha_us).times(1_000) + model.beta).rescaled(Permille::ONE, site.definition.speed);
-    let mean = site.observed[class].unwrap_or(model);
+    let mean = site.observed[class].unwrap_or_else(|| model(class, Millicores(1_000), site, config));
     let groups = site.queues.iter().filter(|group| group.class == class);
     let ahead: u64 = groups.map(|group| group.waiting).sum();
     Some(mean.times(ahead) + mean + wan(class, site)?)
@@ -63,15 +69,10 @@ pub(crate) fn is_late(workload: &Workload<'_>, snapshot: &Snapshot, config: &Con
     slack(workload, snapshot, config).is_some_and(|slack| gated.signed() > slack)
 }
 
-fn observed_of_controller(workload: &Workload<'_>, site: &Site) -> Option<Micros> {
-    let uid = workload.controller.as_deref()?;
-    site.observed_of.get(&workload.namespace, uid).copied()
-}
-
 /// `alpha · cpu + beta`, at the site's speed.
-fn model(workload: &Workload<'_>, slo: &Slo, site: &Site, config: &Config) -> Micros {
-    let model = config.models[slo.class];
-    let millicores = u64::try_from(workload.request.cpu.0).unwrap_or(0);
+fn model(class: Class, cpu: Millicores, site: &Site, config: &Config) -> Micros {
+    let model = config.models[class];
+    let millicores = u64::try_from(cpu.0).unwrap_or(0);
     (Micros(model.alpha_us).times(millicores) + model.beta).rescaled(Permille::ONE, site.definition.speed)
 }
 

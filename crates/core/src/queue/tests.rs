@@ -532,7 +532,7 @@ fn pods_of_controllers_of_which_nothing_is_known_are_alike() {
     assert_eq!((plan.gated, plan.decisions), (29, 1));
     // The site may be closed to one of them.
     let mut fleet = fleet(&[1_000]);
-    fleet["sites"][0]["closed"] = json!([{"namespace": "shop", "controller": "job40", "pods": 1}]);
+    fleet["sites"][0]["closed"] = json!({"shop": {"job40": 1}});
     let plan = plan_with(&mut waitlist, &fleet, &Ledger::default());
     assert_eq!((plan.gated, plan.decisions), (29, 2));
 }

@@ -5,8 +5,8 @@
 
 mod decided;
 pub(crate) mod fields;
-mod finished;
 mod hints;
+mod job_time;
 mod record;
 mod refusal;
 

@@ -12,7 +12,6 @@ use crate::model::link::{Link, LinkState, Thresholds};
 use crate::model::liqo::{ApiServerStatus, Liqo, RemoteCluster};
 use crate::model::pod_record::{Phase, PodRecord};
 use crate::model::site::SiteKind;
-use crate::model::slo::PerClass;
 use crate::model::snapshot::Free;
 use crate::resources::Amounts;
 use crate::units::{Micros, Moment};
@@ -113,16 +112,16 @@ impl Cache {
         }
     }
 
-    /// Counts how long the work of this pod took, if it has just ended well.
-    pub(super) fn observe_finished(&mut self, record: &PodRecord, before: Option<Phase>) {
-        let finished = record.finished.filter(|finished| finished.succeeded);
-        if let (Some(finished), Some((class, _)), Some(site)) = (finished, record.slo, self.site_of(record))
-            && before != Some(Phase::Finished)
-        {
+    /// Counts how long the work of this pod took, if it has just succeeded in a namespace that opted in.
+    pub(super) fn observe_finished(&mut self, record: &PodRecord, before: Option<Phase>, now: Moment) {
+        if before == Some(Phase::Finished) || !self.is_managed(&record.namespace) {
+            return;
+        }
+        if let (Some(time), Some((class, _)), Some(site)) = (record.job_time, record.slo, self.site_of(record)) {
             let site = site.name.clone();
             let (namespace, controller) = (&record.namespace, record.controller.as_deref());
             let processing = &mut self.measured.processing;
-            processing.observe(&site, class, namespace, controller, finished.duration);
+            processing.observe(&site, class, namespace, controller, time, now);
         }
     }
 
@@ -138,27 +137,18 @@ impl Cache {
                 SiteKind::Edge => self.free(at, now),
                 SiteKind::Cloud => Free::default(),
             };
-            let Measured {
-                telemetry,
-                processing,
-                liqo,
-                thresholds,
-                telemetry_ttl,
-                ..
-            } = &mut self.measured;
-            let (asked, counted) = (telemetry.processing(&name, now), processing.by_class(&name));
-            let entry = &mut self.sites[at];
+            let (measured, entry) = (&mut self.measured, &mut self.sites[at]);
             let site = &mut entry.site;
-            let link = telemetry.link(&name, entry.probed, now);
-            let of_cluster = site.definition.remote_cluster().zip(liqo.as_ref());
+            let link = measured.telemetry.link(&name, entry.probed, now);
+            let of_cluster = site.definition.remote_cluster().zip(measured.liqo.as_ref());
             let cluster = of_cluster.and_then(|(id, liqo)| liqo.clusters.get(id)).copied();
             let cluster = cluster.unwrap_or_default();
-            let own = thresholds.map(|all| all.with(site.definition.thresholds));
-            let link = beside(link, &cluster, own, now, *telemetry_ttl);
+            let own = measured.thresholds.map(|all| all.with(site.definition.thresholds));
+            let ttl = measured.telemetry_ttl;
+            let link = beside(link, &cluster, own, now, ttl);
             site.api_server = cluster.api_server;
-            let observed = PerClass(std::array::from_fn(|class| asked.0[class].or(counted.0[class])));
-            let observed_of = processing.by_controller(&name);
-            let ttl = self.measured.telemetry_ttl;
+            site.observed = measured.telemetry.processing(&name, now);
+            site.job_times = Arc::new(measured.processing.times(&name, now));
             let state = |link: Option<Link>| {
                 let fresh = link.filter(|link| now.since(link.as_of) <= ttl);
                 fresh.map(|link| (link.state, link.rtt.is_some()))
@@ -166,8 +156,6 @@ impl Cache {
             let has_gained = state(site.link) != state(link) || free.has_more_than(&site.free);
             let has_lost = site.free.has_more_than(&free);
             site.link = link;
-            site.observed = observed;
-            site.observed_of = observed_of;
             site.free = free;
             if has_gained {
                 self.site_gained(at);

@@ -35,7 +35,7 @@ impl Cache {
     pub fn apply_pod(&mut self, record: &PodRecord, reserved_node: Option<NodeId>, at: Now) {
         let now = at.moment;
         let before = self.pods.get(&*record.uid).map(|pod| pod.phase);
-        self.observe_finished(record, before);
+        self.observe_finished(record, before, now);
         let (uid, old) = match self.pods.remove_entry(&*record.uid) {
             Some((uid, old)) => (uid, Some(old)),
             None => (Arc::from(&*record.uid), None),

@@ -10,6 +10,9 @@ use crate::cluster::telemetry::{Measurement, Telemetry};
 use crate::config::{Input, Prometheus, Query};
 use crate::keys::Keys;
 use crate::model::slo::Class;
+use crate::model::snapshot::JobTimes;
+use crate::placement::decide::decide;
+use crate::placement::room::Room;
 use crate::testkit::NOW;
 use crate::units::{Micros, Millicores};
 use crate::wire::node;
@@ -688,40 +691,61 @@ fn measured_room_shrinks_by_what_began_since_the_sample() {
     assert_eq!(free(&mut fixture), Some(2600));
 }
 
+/// A pod of a Job in this namespace that ran on node `a` for ten minutes.
+fn done(uid: &str, namespace: &str) -> Value {
+    let owners = json!([{"kind": "Job", "uid": "nightly", "controller": true}]);
+    let run = json!([{"name": "main", "state": {"terminated": {
+        "startedAt": "2026-01-01T00:00:00Z", "finishedAt": "2026-01-01T00:10:00Z",
+    }}}]);
+    let mut pod = bound(pod(uid, 1), "a");
+    pod["metadata"]["namespace"] = namespace.into();
+    pod["metadata"]["ownerReferences"] = owners;
+    pod["status"] = json!({"phase": "Succeeded", "containerStatuses": run});
+    pod
+}
+
 #[test]
 fn finished_jobs_teach_how_long_work_takes() {
     let mut fixture = Fixture::new();
     fixture.node(&edge_node("a", 4000));
-    let done = |uid: &str| {
-        let owners = json!([{"kind": "Job", "uid": "nightly", "controller": true}]);
-        let pod = with(bound(pod(uid, 100), "a"), "/metadata/ownerReferences", owners);
-        let run = json!([{"name": "main", "state": {"terminated": {
-            "startedAt": "2026-01-01T00:00:00Z", "finishedAt": "2026-01-01T00:00:30Z",
-        }}}]);
-        with(
-            with(pod, "/status/containerStatuses", run),
-            "/status/phase",
-            "Succeeded".into(),
-        )
-    };
     for uid in ["1", "2", "3", "4"] {
-        fixture.pod(&done(uid));
-        fixture.pod(&done(uid));
+        fixture.pod(&done(uid, "shop"));
+        fixture.pod(&done(uid, "shop"));
     }
-    assert_eq!(
-        fixture.publish().sites[0].observed[Class::Batch],
-        None,
-        "each counts once"
-    );
-    fixture.pod(&done("5"));
-    let snapshot = fixture.publish();
-    let half_a_minute = Some(Micros::from_secs(30));
-    assert_eq!(snapshot.sites[0].observed[Class::Batch], half_a_minute);
-    assert_eq!(
-        snapshot.sites[0].observed_of.get("shop", "nightly").copied(),
-        half_a_minute
-    );
-    assert_eq!(snapshot.sites[1].observed[Class::Batch], None);
+    let times = |fixture: &mut Fixture| (*fixture.publish().sites[0].job_times).clone();
+    assert_eq!(times(&mut fixture), JobTimes::default(), "each counts once");
+    fixture.pod(&done("5", "shop"));
+    let ten_minutes = Some(Micros::from_secs(600));
+    let known = times(&mut fixture);
+    assert_eq!(known.classes["shop"][Class::Batch], ten_minutes);
+    assert_eq!(known.controllers.get("shop", "nightly").copied(), ten_minutes);
+    assert_eq!(*fixture.publish().sites[1].job_times, JobTimes::default());
+    fixture.wait(3_601);
+    assert_eq!(times(&mut fixture), JobTimes::default(), "an hour ago");
+}
+
+#[test]
+fn jobs_elsewhere_change_no_estimate_of_a_namespace() {
+    let config = Config::default();
+    let eta = |jobs: &[&str]| {
+        let mut fixture = Fixture::new();
+        fixture.node(&edge_node("a", 4000));
+        fixture.cache.apply_namespace("other", true);
+        for namespace in jobs {
+            (0..5).for_each(|i| fixture.pod(&done(&format!("{namespace}-{i}"), namespace)));
+        }
+        let snapshot = fixture.publish();
+        let text = pod("new", 200).to_string();
+        let pod = Pod::from_json(&text).unwrap();
+        let workload = pod.workload("shop".into(), &config.keys);
+        let verdict = decide(&workload, &Room::of(&snapshot), &config, NOW.at(fixture.now));
+        let known = snapshot.sites[0].job_times.classes.keys().map(ToString::to_string);
+        (verdict.sites[0].estimate.processing, known.collect::<Vec<_>>())
+    };
+    let (model, _) = eta(&[]);
+    assert_eq!(eta(&["never-opted-in"]), (model, vec![]));
+    assert_eq!(eta(&["other"]), (model, vec!["other".to_owned()]));
+    assert_eq!(eta(&["shop"]).0, Micros::from_secs(600));
 }
 
 /// A pod that keeps a node warm: of low priority, without an SLO.

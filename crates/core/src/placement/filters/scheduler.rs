@@ -19,7 +19,7 @@ mod tests {
 
     #[test]
     fn pods_of_the_controller_are_refused() {
-        let closed = |namespace: &str| json!([{"namespace": namespace, "controller": "rs-1", "pods": 2}]);
+        let closed = |namespace: &str| json!({namespace: {"rs-1": 2}});
         let of = |uid: &str| -> Value {
             let owners = json!([{"kind": "ReplicaSet", "uid": uid, "controller": true}]);
             with(pod(json!({})), "/metadata/ownerReferences", owners)

@@ -92,8 +92,9 @@ fn site(members: BoxedStrategy<Value>) -> BoxedStrategy<Value> {
     )
         .prop_map(|(class, waiting, ranks)| with_members(json!({"class": class, "waiting": waiting}), ranks));
     let time = || select(&[5, 120, 900][..]).prop_map(Value::from).boxed();
-    let observed = object(vec![("latency", time()), ("throughput", time()), ("batch", time())]);
-    let observed_of = time().prop_map(|ms| json!([{"namespace": "shop", "controller": "u", "ms": ms}]));
+    let observed = || object(vec![("latency", time()), ("throughput", time()), ("batch", time())]);
+    let of_namespace = observed().prop_map(|times| json!({"shop": times}));
+    let observed_of = time().prop_map(|ms| json!({"shop": {"u": ms}}));
     // Seldom less than the nodes have.
     let free = object(vec![
         ("cpu", select(&[1, 4, 30, 90][..]).prop_map(Value::from).boxed()),
@@ -113,7 +114,8 @@ fn site(members: BoxedStrategy<Value>) -> BoxedStrategy<Value> {
             vec(select(&["A", "B"][..]), 0..3).prop_map(Value::from).boxed(),
         ),
         ("queues", vec(queue, 0..3).prop_map(Value::from).boxed()),
-        ("observedProcMs", observed),
+        ("observedProcMs", observed()),
+        ("observedNamespaceProcMs", of_namespace.boxed()),
         ("observedControllerProcMs", observed_of.boxed()),
         ("measuredFree", free),
     ]);

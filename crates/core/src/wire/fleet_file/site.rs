@@ -1,5 +1,6 @@
 //! A site in a fleet file: what it is, and what is seen of it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -15,7 +16,7 @@ use crate::model::liqo::ApiServerStatus;
 use crate::model::remote_room::{Bound, FullFrom, MAX_BOUNDS};
 use crate::model::site::{SiteDefinition, SiteKind, SiteSource};
 use crate::model::slo::{ByClass, PerClass};
-use crate::model::snapshot::{ByController, Free, QueueGroup, Site};
+use crate::model::snapshot::{ByController, Free, JobTimes, QueueGroup, Site};
 use crate::units::{Bytes, Micros, Millicores, Moment, Permille};
 
 #[derive(Serialize, Deserialize)]
@@ -29,11 +30,16 @@ pub(super) struct SiteEntry {
     wan: Option<Wan>,
     queues: Option<Vec<QueueGroup>>,
     observed_proc_ms: Option<ByClass<ProcessingTime>>,
-    observed_controller_proc_ms: Option<Vec<Timed>>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    observed_namespace_proc_ms: BTreeMap<Box<str>, ByClass<ProcessingTime>>,
+    #[serde(default, skip_serializing_if = "ByController::is_empty")]
+    observed_controller_proc_ms: ByController<ProcessingTime>,
     measured_free: Option<Resources>,
-    closed: Option<Vec<Counted>>,
+    #[serde(default, skip_serializing_if = "ByController::is_empty")]
+    closed: ByController<u64>,
     full: Option<Vec<Full>>,
-    controller_pods: Option<Vec<Counted>>,
+    #[serde(default, skip_serializing_if = "ByController::is_empty")]
+    controller_pods: ByController<u64>,
 }
 
 /// Milliseconds, up to a day.
@@ -50,24 +56,6 @@ struct Wan {
     loss_pct: Option<Decimal<1, 0, 1_000>>,
     age_seconds: Option<Age>,
     health: Option<LinkState>,
-}
-
-/// How long work of a controller takes.
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Timed {
-    namespace: String,
-    controller: String,
-    ms: ProcessingTime,
-}
-
-/// How many pods a controller has.
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Counted {
-    namespace: String,
-    controller: String,
-    pods: Option<u32>,
 }
 
 /// From where on a site is full.
@@ -96,33 +84,26 @@ impl SiteEntry {
         }
         let thresholds = Thresholds::from(config).with(definition.thresholds);
         let link = self.wan.map(|wan| wan.link(thresholds, now, &mut checks));
-        let observed = self.observed_proc_ms.map(ByClass::stated).unwrap_or_default();
-        let mut observed_of = ByController::default();
-        for Timed {
-            namespace,
-            controller,
-            ms,
-        } in self.observed_controller_proc_ms.into_iter().flatten()
-        {
-            observed_of
-                .entry(&namespace, &controller)
-                .insert_entry(Micros(ms.0 as u64));
-        }
+        let classes = self.observed_namespace_proc_ms.into_iter();
+        let job_times = JobTimes {
+            classes: classes.map(|(namespace, stated)| (namespace, times(stated))).collect(),
+            controllers: self.observed_controller_proc_ms.filter_map(|ms| Some(time(*ms))),
+        };
         let full = full_from(self.full.unwrap_or_default(), &mut checks);
         let free = self.measured_free.unwrap_or_default();
         Some(Site {
             link,
             api_server: self.api_server_status,
             queues: self.queues.unwrap_or_default(),
-            observed: observed.map(|time| Some(Micros(time?.0 as u64))),
-            observed_of: Arc::new(observed_of),
+            observed: self.observed_proc_ms.map(times).unwrap_or_default(),
+            job_times: Arc::new(job_times),
             free: Free {
                 cpu: free.get("cpu").map(|cpu| Millicores(cpu.millis())),
                 memory: free.get("memory").map(|memory| Bytes(memory.units())),
             },
-            closed: Arc::new(counted(self.closed)),
+            closed: Arc::new(self.closed),
             full: Arc::new(full),
-            pods_of: Arc::new(counted(self.controller_pods)),
+            pods_of: Arc::new(self.controller_pods),
             ..Site::new(Arc::new(definition))
         })
     }
@@ -131,12 +112,9 @@ impl SiteEntry {
         let definition = &site.definition;
         let is_cloud = definition.kind == SiteKind::Cloud;
         let is_observed = site.observed != PerClass::default();
-        let observed = site.observed.map(|time| time.map(processing_time));
-        let observed_of = site.observed_of.iter().map(|(namespace, controller, time)| Timed {
-            namespace: namespace.to_owned(),
-            controller: controller.to_owned(),
-            ms: processing_time(*time),
-        });
+        let times = |known: PerClass<Option<Micros>>| known.map(|time| time.map(processing_time)).into();
+        let classes = site.job_times.classes.iter();
+        let controllers = &site.job_times.controllers;
         // What is promised may be more than what was measured.
         let cpu = site.free.cpu.map(|cpu| ("cpu", cpu.0.max(0)));
         let memory = site.free.memory.map(|memory| ("memory", memory.0.max(0)));
@@ -151,12 +129,13 @@ impl SiteEntry {
             api_server_status: site.api_server,
             wan: site.link.filter(|_| is_cloud).map(|link| Wan::of(&link, now)),
             queues: some_of(site.queues.iter().copied()),
-            observed_proc_ms: is_observed.then(|| observed.into()),
-            observed_controller_proc_ms: some_of(observed_of),
+            observed_proc_ms: is_observed.then(|| times(site.observed)),
+            observed_namespace_proc_ms: classes.map(|(name, known)| (name.clone(), times(*known))).collect(),
+            observed_controller_proc_ms: controllers.filter_map(|time| Some(processing_time(*time))),
             measured_free: (site.free != Free::default()).then_some(free),
-            closed: some_of(counts(&site.closed)),
+            closed: (*site.closed).clone(),
             full: some_of(full),
-            controller_pods: some_of(counts(&site.pods_of)),
+            controller_pods: (*site.pods_of).clone(),
         }
     }
 }
@@ -210,20 +189,12 @@ fn full_from(full: Vec<Full>, checks: &mut Checks<'_>) -> Vec<FullFrom> {
     bounds
 }
 
-fn counted(entries: Option<Vec<Counted>>) -> ByController<u64> {
-    let mut counts = ByController::default();
-    for entry in entries.into_iter().flatten() {
-        *counts.entry(&entry.namespace, &entry.controller).or_default() += u64::from(entry.pods.unwrap_or(1));
-    }
-    counts
+fn times(stated: ByClass<ProcessingTime>) -> PerClass<Option<Micros>> {
+    stated.stated().map(|ms| ms.map(time))
 }
 
-fn counts(known: &ByController<u64>) -> impl Iterator<Item = Counted> {
-    known.iter().map(|(namespace, controller, pods)| Counted {
-        namespace: namespace.to_owned(),
-        controller: controller.to_owned(),
-        pods: Some(u32::try_from(*pods).unwrap_or(u32::MAX)),
-    })
+fn time(ms: ProcessingTime) -> Micros {
+    Micros(ms.0 as u64)
 }
 
 fn processing_time(time: Micros) -> ProcessingTime {

@@ -213,7 +213,8 @@ fn nodes_belong_to_the_site_whose_selector_they_carry() {
             {"name": "l", "kind": "liqo", "speedFactor": 2, "supports": ["hostPort"], "wan": {"reachable": false}},
             {"name": "here", "kind": "edge", "queues": [{"class": "batch", "waiting": 3}],
              "observedProcMs": {"batch": 7},
-             "observedControllerProcMs": [{"namespace": "shop", "controller": "u", "ms": 8.5}],
+             "observedNamespaceProcMs": {"shop": {"batch": 7.5}},
+             "observedControllerProcMs": {"shop": {"u": 8.5}},
              "measuredFree": {"cpu": "1500m", "memory": "1Gi"}},
         ],
         "nodes": [
@@ -238,7 +239,8 @@ fn nodes_belong_to_the_site_whose_selector_they_carry() {
         (10, 2, 1000)
     );
     assert_eq!(edge.observed[Class::Batch], Some(Micros(7_000)));
-    assert_eq!(edge.observed_of.get("shop", "u"), Some(&Micros(8_500)));
+    assert_eq!(edge.job_times.classes["shop"][Class::Batch], Some(Micros(7_500)));
+    assert_eq!(edge.job_times.controllers.get("shop", "u"), Some(&Micros(8_500)));
     assert_eq!(
         edge.free,
         Free {

@@ -222,7 +222,7 @@ impl<'a> Pod<'a> {
                 .map(|intent| (intent.slo.class, intent.slo.priority)),
             phase,
             failed: status.phase == "Failed",
-            finished: self.finished(status),
+            job_time: self.job_time(status),
             terminating: metadata.deletion_timestamp.stated().map(|at| at.parse().ok()),
             gated: self.gates().next().is_some(),
             start: match node {

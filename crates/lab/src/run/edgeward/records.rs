@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use edgeward_core::keys::Keys;
 use edgeward_core::model::decision_id::DecisionId;
-use edgeward_core::model::pod_record::{Finished, Phase as RecordPhase, PodRecord};
+use edgeward_core::model::pod_record::{Phase as RecordPhase, PodRecord};
 use edgeward_core::model::remote_room::Start;
 use edgeward_core::model::site::SiteDefinition;
 use edgeward_core::model::workload::Workload;
@@ -138,12 +138,9 @@ impl Records {
                 Phase::Finished => RecordPhase::Finished,
                 _ => RecordPhase::Pending,
             },
-            finished: started
+            job_time: started
                 .filter(|_| pod.phase == Phase::Finished)
-                .map(|started| Finished {
-                    succeeded: true,
-                    duration: Micros::from_secs(ended - started),
-                }),
+                .map(|started| Micros::from_secs(ended - started)),
             terminating: pod.deleted.map(|at| clock(at).wall.checked_add(GRACE).ok()),
             start: Start::Begun,
             unschedulable: pod.refused.filter(|_| node.is_none()).map(|_| 1),

@@ -263,9 +263,7 @@ fn the_configuration_chooses_among_clouds_that_meet_the_time() {
 #[test]
 fn spread_counts_the_pods_of_a_controller_at_each_site() {
     let mut fleet = full(fleet(), &[0]);
-    fleet["sites"][2]["controllerPods"] = json!([
-        {"namespace": "shop", "controller": "u", "pods": 1}, {"namespace": "other", "controller": "v", "pods": 7},
-    ]);
+    fleet["sites"][2]["controllerPods"] = json!({"shop": {"u": 1}, "other": {"v": 7}});
     let config = Config {
         site_policy: SitePolicy::Spread,
         ..Config::default()

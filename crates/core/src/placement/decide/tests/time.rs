@@ -59,8 +59,7 @@ fn processing_time_is_stated_observed_or_modelled() {
         json!(2),
     );
     assert_eq!(eta(observed, pod(json!({}))), "270 57");
-    let of_controllers =
-        json!([{"namespace": "shop", "controller": "a", "ms": 5}, {"namespace": "x", "controller": "b", "ms": 5}]);
+    let of_controllers = json!({"shop": {"a": 5}, "x": {"b": 5}});
     let observed = with(
         with(fleet(0), "/sites/1/observedProcMs", json!({"latency": 7})),
         "/sites/1/observedControllerProcMs",
@@ -70,13 +69,20 @@ fn processing_time_is_stated_observed_or_modelled() {
         let owners = json!([{"kind": "Job", "uid": uid, "controller": true}]);
         with(pod, "/metadata/ownerReferences", owners)
     };
-    // A controller knows better than its class, in its own namespace.
+    // The means of Jobs count in their own namespace: that of a controller first, that of a class last.
     assert_eq!(eta(observed.clone(), of("a", pod(json!({})))), "270 55");
     assert_eq!(eta(observed.clone(), of("b", pod(json!({})))), "270 57");
     assert_eq!(
         eta(observed.clone(), of("a", pod(json!({"processingMs": "40"})))),
         "40 90"
     );
+    let of_namespaces = |name: &str| json!({name: {"latency": 6}});
+    let of_shop = with(fleet(0), "/sites/1/observedNamespaceProcMs", of_namespaces("shop"));
+    assert_eq!(eta(of_shop, pod(json!({}))), "270 56");
+    let of_other = with(fleet(0), "/sites/1/observedNamespaceProcMs", of_namespaces("x"));
+    assert_eq!(eta(of_other, pod(json!({}))), "270 320");
+    let observed = with(observed, "/sites/1/observedNamespaceProcMs", of_namespaces("shop"));
+    assert_eq!(eta(observed.clone(), pod(json!({}))), "270 57");
     // The pods ahead are of any controller.
     let queue = with(observed, "/sites/1/queues", json!([{"class": "latency", "waiting": 1}]));
     let queue = with(queue, "/nodes/1/used", json!({"cpu": "64"}));

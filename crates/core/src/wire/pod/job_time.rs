@@ -1,30 +1,20 @@
-//! How long the work of a finished pod took.
+//! How long the work of a succeeded pod took.
 
 use jiff::Timestamp;
 
-use crate::model::pod_record::Finished;
 use crate::units::Micros;
 use crate::wire::pod::Pod;
 use crate::wire::pod::fields::{ContainerStatus, Status, Terminated};
 
 impl Pod<'_> {
-    /// How the pod ended; `None` unless it did, is of a Job, and says when its containers started and finished. A pod of
-    /// another controller runs until it is stopped, and the time of one without controller measures nothing.
-    pub(super) fn finished(&self, status: &Status<'_>) -> Option<Finished> {
-        let succeeded = match &*status.phase {
-            "Succeeded" => true,
-            "Failed" => false,
-            _ => return None,
-        };
-        if self.controller()?.kind != "Job" {
+    /// How long the pod worked; `None` unless it succeeded, is of a Job, and says when its containers started and finished. A pod of
+    /// another controller runs until it is stopped, and the time of one that failed or has no controller measures nothing.
+    pub(super) fn job_time(&self, status: &Status<'_>) -> Option<Micros> {
+        if status.phase != "Succeeded" || self.controller()?.kind != "Job" {
             return None;
         }
         let statuses = status.container_statuses.iter().flatten();
-        let runs = statuses.filter_map(ContainerStatus::run);
-        Some(Finished {
-            succeeded,
-            duration: runs.max()?,
-        })
+        statuses.filter_map(ContainerStatus::run).max()
     }
 }
 
@@ -47,7 +37,7 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    fn finished(phase: &str, kind: &str, runs: &[(&str, &str)]) -> Option<Finished> {
+    fn job_time(phase: &str, kind: &str, runs: &[(&str, &str)]) -> Option<Micros> {
         let ran = |(started, finished): &(&str, &str)| {
             json!({"name": "c", "state": {"terminated": {
                 "exitCode": 0, "reason": "Completed", "startedAt": started, "finishedAt": finished,
@@ -64,7 +54,7 @@ mod tests {
         });
         let text = pod.to_string();
         let pod = Pod::from_json(&text).unwrap();
-        pod.finished(&pod.status().unwrap())
+        pod.job_time(&pod.status().unwrap())
     }
 
     #[test]
@@ -74,12 +64,10 @@ mod tests {
             ("2026-01-01T10:00:02Z", "2026-01-01T10:01:10Z"),
             ("2026-01-01T10:00:01Z", "2026-01-01T10:00:09Z"),
         ];
-        let duration = Micros::from_secs(68);
-        let ended = |succeeded| Some(Finished { succeeded, duration });
-        assert_eq!(finished("Succeeded", "Job", &runs), ended(true));
-        assert_eq!(finished("Failed", "Job", &runs), ended(false));
-        assert_eq!(finished("Running", "Job", &runs), None);
-        assert_eq!(finished("Succeeded", "ReplicaSet", &runs), None);
+        assert_eq!(job_time("Succeeded", "Job", &runs), Some(Micros::from_secs(68)));
+        assert_eq!(job_time("Failed", "Job", &runs), None);
+        assert_eq!(job_time("Running", "Job", &runs), None);
+        assert_eq!(job_time("Succeeded", "ReplicaSet", &runs), None);
     }
 
     #[test]
@@ -90,10 +78,10 @@ mod tests {
             ("", "2026-01-01T10:00:00Z"),
             ("soon", "later"),
         ] {
-            assert_eq!(finished("Succeeded", "Job", &[run]), None, "{run:?}");
+            assert_eq!(job_time("Succeeded", "Job", &[run]), None, "{run:?}");
         }
-        assert_eq!(finished("Succeeded", "Job", &[]), None);
+        assert_eq!(job_time("Succeeded", "Job", &[]), None);
         let pod = Pod::from_json(r#"{"spec": {}}"#).unwrap();
-        assert_eq!(pod.finished(&pod.status().unwrap()), None);
+        assert_eq!(pod.job_time(&pod.status().unwrap()), None);
     }
 }
