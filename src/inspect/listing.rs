@@ -1,12 +1,13 @@
 //! A live cluster, listed and probed once.
 
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
 
 use edgeward_core::cluster::cache::{Cache, Kind};
 use edgeward_core::cluster::volumes::{VolumeCache, VolumeChange, VolumeKind};
 use edgeward_core::config::Config;
 use edgeward_core::model::pod_record::GatedPod;
 use edgeward_core::model::volumes::Volumes;
+use edgeward_core::resources::ResourceNames;
 use edgeward_core::units::{Micros, Moment};
 use edgeward_core::wire::liqo_objects::LiqoObjects;
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
@@ -61,11 +62,14 @@ async fn list(connection: &Connection, config: &Config) -> anyhow::Result<Listin
     let (keys, clock) = (&config.keys, connection.clock);
     let asked = clock.now();
     let limit = &LogLimit::new(clock);
-    let names = &RwLock::default();
+    let nodes = all(connection, |node: &Raw<Node>| read_node(node, asked, limit)).await?;
     // Of a pod with a node count the resources that nodes have.
-    let nodes = all(connection, |node: &Raw<Node>| read_node(node, names, asked, limit)).await?;
+    let mut names = ResourceNames::default();
+    for node in &nodes {
+        names.set(&node.name, &node.allocatable);
+    }
     let (pods, namespaces) = tokio::try_join!(
-        all(connection, |pod: &Raw<Pod>| read_pod(pod, keys, names, limit)),
+        all(connection, |pod: &Raw<Pod>| read_pod(pod, keys, &names, limit)),
         all(connection, |found: &Raw<Namespace>| read_namespace(found, keys, limit)),
     )?;
     let mut cache = Cache::new(config);

@@ -17,7 +17,7 @@ use edgeward_core::keys::Keys;
 use edgeward_core::model::node as model_node;
 use edgeward_core::model::pod_record::PodRecord;
 use edgeward_core::model::site::are_same_places;
-use edgeward_core::resources::ResourceNames;
+use edgeward_core::resources::{Amounts, ResourceNames};
 use edgeward_core::units::Now;
 use edgeward_core::wire::{node, pod};
 use futures::future::BoxFuture;
@@ -52,7 +52,7 @@ pub struct Cluster {
     pub(super) changes: Changes,
     /// What was listed once.
     listed: watch::Sender<BTreeSet<Kind>>,
-    /// Of all nodes that were seen.
+    /// Of all nodes.
     resource_names: Arc<RwLock<ResourceNames>>,
 }
 
@@ -131,10 +131,13 @@ impl Cluster {
     /// Watches nodes, for ever. A failure is logged, counted and tried again after a pause.
     async fn watch_nodes(self, metrics: &Metrics) {
         let limit = LogLimit::new(self.changes.clock);
-        let names = Arc::clone(&self.resource_names);
         let clock = self.changes.clock;
-        let read = |object: &_| Some(Change::Node(Box::new(read_node(object, &names, clock.now(), &limit)?)));
         let gone = |object: &Raw<Node>| Some(Change::NodeGone(object.meta().name.as_deref()?.into()));
+        // What was known of a node that cannot be read is not true any more.
+        let read = |object: &_| match read_node(object, clock.now(), &limit) {
+            Some(node) => Some(Change::Node(Box::new(node))),
+            None => gone(object),
+        };
         self.watch_kind(Kind::Nodes, metrics, read, gone).await;
     }
 
@@ -148,7 +151,10 @@ impl Cluster {
         let _ = self.listed.subscribe().wait_for(are_listed).await;
         let limit = LogLimit::new(self.changes.clock);
         let names = Arc::clone(&self.resource_names);
-        let read = |object: &_| Some(Change::Pod(Box::new(read_pod(object, &keys, &names, &limit)?)));
+        let read = |object: &_| {
+            let names = names.read().unwrap_or_else(PoisonError::into_inner);
+            Some(Change::Pod(Box::new(read_pod(object, &keys, &names, &limit)?)))
+        };
         let gone = |object: &Raw<Pod>| Some(Change::PodGone(object.meta().uid.as_deref()?.into()));
         self.watch_kind(Kind::Pods, metrics, read, gone).await;
     }
@@ -162,6 +168,18 @@ impl Cluster {
         };
         let gone = |object: &Raw<Namespace>| Some(Change::Namespace(object.meta().name.as_deref()?.into(), false));
         self.watch_kind(Kind::Namespaces, metrics, read, gone).await;
+    }
+
+    /// What this change means for the names of resources.
+    fn keep_names(&self, change: &Change) {
+        let names = || self.resource_names.write().unwrap_or_else(PoisonError::into_inner);
+        match change {
+            Change::Node(node) => names().set(&node.name, &node.allocatable),
+            Change::NodeGone(name) => names().set(name, &Amounts::default()),
+            Change::ListBegan(Kind::Nodes) => names().list_began(),
+            Change::ListEnded(Kind::Nodes) => names().list_ended(),
+            _ => {}
+        }
     }
 
     /// Sends what is seen of a kind, for ever.
@@ -201,6 +219,7 @@ impl Cluster {
             };
             let has_ended = matches!(change, Some(Change::ListEnded(_)));
             if let Some(change) = change {
+                self.keep_names(&change);
                 self.changes.send(change).await;
             }
             if has_ended {
@@ -251,32 +270,19 @@ pub async fn client() -> anyhow::Result<Client> {
     Client::try_from(config).context(NO_CLUSTER)
 }
 
-/// A node, unless it cannot be read. What it has is added to the names of resources.
-pub(crate) fn read_node(
-    object: &Raw<Node>,
-    names: &RwLock<ResourceNames>,
-    now: Now,
-    limit: &LogLimit,
-) -> Option<model_node::Node> {
+/// A node, unless it cannot be read.
+pub(crate) fn read_node(object: &Raw<Node>, now: Now, limit: &LogLimit) -> Option<model_node::Node> {
     let mut node = node::from_json(object.json())
         .map_err(|error| unreadable(Kind::Nodes.as_str(), object, &error, limit))
         .ok()?;
     let created = object.meta().creation_timestamp.as_ref();
     node.young_until = created.and_then(|at| model_node::Node::young_until(at.0, now));
-    let mut names = names.write().unwrap_or_else(PoisonError::into_inner);
-    names.extend(&node.allocatable);
     Some(node)
 }
 
 /// A pod, unless it cannot be read.
-pub(crate) fn read_pod(
-    object: &Raw<Pod>,
-    keys: &Keys,
-    names: &RwLock<ResourceNames>,
-    limit: &LogLimit,
-) -> Option<PodRecord> {
-    let names = names.read().unwrap_or_else(PoisonError::into_inner);
-    pod::read_record(object.json(), keys, &names)
+pub(crate) fn read_pod(object: &Raw<Pod>, keys: &Keys, names: &ResourceNames, limit: &LogLimit) -> Option<PodRecord> {
+    pod::read_record(object.json(), keys, names)
         .map_err(|error| unreadable(Kind::Pods.as_str(), object, &error, limit))
         .ok()?
 }
@@ -427,6 +433,50 @@ mod tests {
             () = cluster.watch_nodes(&metrics) => {}
             () = lists => {}
         }
+    }
+
+    /// An API server whose only node gets more and more resources.
+    async fn inventive(request: Request<Body>) -> Result<Response<Body>, http::Error> {
+        let node = |kind: &str, resources: usize| {
+            let names = (0..resources).map(|i| (format!("example.com/r-{i}"), "1".into()));
+            let allocatable: serde_json::Map<_, Value> = names.collect();
+            let metadata = serde_json::json!({"name": "a", "resourceVersion": resources.to_string()});
+            let status = serde_json::json!({"allocatable": allocatable});
+            let object =
+                serde_json::json!({"apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": status});
+            serde_json::json!({"type": kind, "object": object}).to_string()
+        };
+        let query = request.uri().query().unwrap_or_default();
+        if !query.contains("resourceVersion=0") {
+            return std::future::pending().await;
+        }
+        let events = [node("ADDED", 1), node("MODIFIED", 2), node("MODIFIED", 101)];
+        Response::builder().body(Body::from(events.join("\n").into_bytes()))
+    }
+
+    #[tokio::test]
+    async fn a_node_with_too_much_is_gone_with_the_names_of_its_resources() {
+        let (changes, mut received) = changes();
+        let cluster = Cluster::of(Client::new(tower::service_fn(inventive), "default"), changes);
+        let names = Arc::clone(&cluster.resource_names);
+        let metrics = Metrics::new();
+        let seen = async {
+            let mut seen = vec![];
+            while let Some((_, change)) = received.recv().await {
+                match change {
+                    Change::Node(node) => seen.push(node.allocatable.scalars.len()),
+                    Change::NodeGone(name) => return (seen, name),
+                    _ => {}
+                }
+            }
+            unreachable!("the watch is over");
+        };
+        tokio::select! {
+            () = cluster.watch_nodes(&metrics) => {}
+            seen = timeout(BOUND, seen) => assert_eq!(seen.unwrap(), (vec![1, 2], "a".into())),
+        }
+        let names = format!("{:?}", names.read().unwrap());
+        assert!(!names.contains("example.com"), "{names}");
     }
 
     /// An API server that refuses to begin a list as a stream, and has two nodes on as many pages.

@@ -1,7 +1,7 @@
 //! Amounts of resources by name: exact sums while a pod is added up, rounded integers once it is compared.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use crate::units::{Bytes, Millicores, Quantity};
 
@@ -116,17 +116,39 @@ pub fn quantity(name: &str, amount: i64) -> String {
 }
 
 /// The extended resources that nodes have: a pod with a node takes no others, whatever it asks for.
-#[derive(Debug, Clone, Default)]
-pub struct ResourceNames(BTreeSet<Box<str>>);
+#[derive(Debug, Default)]
+pub struct ResourceNames {
+    /// The nodes that have a resource, with the number of the list that showed them last.
+    nodes: BTreeMap<Box<str>, BTreeMap<Box<str>, u32>>,
+    list: u32,
+}
 
 impl ResourceNames {
-    /// Adds those of a node.
-    pub fn extend(&mut self, allocatable: &Amounts) {
+    /// This is what a node has now: nothing, if it is gone. Cost: a search for each name.
+    pub fn set(&mut self, node: &str, allocatable: &Amounts) {
+        self.nodes.retain(|_, nodes| {
+            nodes.remove(node);
+            !nodes.is_empty()
+        });
         for (name, _) in &allocatable.scalars {
-            if !self.0.contains(name) {
-                self.0.insert(name.clone());
-            }
+            self.nodes
+                .entry(name.clone())
+                .or_default()
+                .insert(node.into(), self.list);
         }
+    }
+
+    /// A list of all nodes begins: those that it does not name are gone when it ends.
+    pub fn list_began(&mut self) {
+        self.list = self.list.wrapping_add(1);
+    }
+
+    /// That list is complete.
+    pub fn list_ended(&mut self) {
+        self.nodes.retain(|_, nodes| {
+            nodes.retain(|_, list| *list == self.list);
+            !nodes.is_empty()
+        });
     }
 }
 
@@ -187,7 +209,7 @@ impl Amounts {
 
     /// Drops the extended resources that are not among these names.
     pub fn retain(&mut self, names: &ResourceNames) {
-        self.scalars.retain(|(name, _)| names.0.contains(name));
+        self.scalars.retain(|(name, _)| names.nodes.contains_key(name));
         self.scalars.shrink_to_fit();
     }
 
@@ -313,6 +335,31 @@ mod tests {
         let huge = list(&[("cpu", "9E")]).amounts();
         sum.add(&huge, u32::MAX);
         assert_eq!(sum.cpu, Millicores(i64::MAX));
+    }
+
+    #[test]
+    fn names_of_resources_go_with_the_last_node_that_has_them() {
+        let having = |names: &[String]| Amounts {
+            scalars: names.iter().map(|name| (name.as_str().into(), 1)).collect(),
+            ..Amounts::default()
+        };
+        let known = |names: &ResourceNames| names.nodes.keys().map(ToString::to_string).collect::<Vec<_>>();
+        let mut names = ResourceNames::default();
+        for update in 0..60 {
+            let invented: Vec<_> = (0..3_500).map(|i| format!("example.com/r-{update}-{i:04}")).collect();
+            names.set("one", &having(&invented));
+            assert_eq!(known(&names), invented);
+        }
+        let gpu = ["example.com/gpu".to_owned()];
+        names.set("one", &having(&gpu));
+        names.set("other", &having(&gpu));
+        names.set("one", &Amounts::default());
+        assert_eq!(known(&names), gpu);
+        names.list_began();
+        names.set("one", &Amounts::default());
+        assert_eq!(known(&names), gpu, "until the list is complete");
+        names.list_ended();
+        assert!(known(&names).is_empty());
     }
 
     #[test]

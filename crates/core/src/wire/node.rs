@@ -3,6 +3,7 @@
 use serde::de::Error as _;
 use serde_json::Error;
 
+use crate::excerpt::LONGEST_NAME;
 use crate::model::constraints::Taint;
 use crate::model::node::Node;
 use crate::resources::ResourceList;
@@ -13,7 +14,8 @@ use crate::wire::pod::{Condition, StringMap, Text};
 /// not read.
 ///
 /// # Errors
-/// The text is not a node with a name, or a field that is read has the wrong type.
+/// The text is not a node with a name, a field that is read has the wrong type, or it has more labels, taints or extended resources than
+/// are read: without some of its labels or taints a node would take pods that it repels.
 pub fn from_json(json: &str) -> Result<Node, Error> {
     let node: Wire<'_> = serde_json::from_str(json)?;
     if node.metadata.name.is_empty() {
@@ -22,13 +24,23 @@ pub fn from_json(json: &str) -> Result<Node, Error> {
     let spec = node.spec.unwrap_or_default();
     let status = node.status.unwrap_or_default();
     let allocatable = status.allocatable.unwrap_or_default();
+    let amounts = allocatable.amounts();
+    let labels = node.metadata.labels.unwrap_or_default();
+    let taints = spec.taints.unwrap_or_default();
+    let counts = [
+        (labels.iter().count(), MAX_LABELS, "labels"),
+        (taints.len(), MAX_TAINTS, "taints"),
+        (amounts.scalars.len(), MAX_RESOURCES, "extended resources"),
+    ];
+    if let Some((count, most, what)) = counts.into_iter().find(|(count, most, _)| count > most) {
+        return Err(Error::custom(format_args!("it has {count} {what}, more than {most}")));
+    }
     let ready = |condition: &Condition<'_>| condition.kind == "Ready" && condition.status == "True";
     let taint = |taint: Fields<'_>| Taint {
         key: (*taint.key).into(),
         value: (*taint.value).into(),
         effect: (*taint.effect).into(),
     };
-    let labels = node.metadata.labels.unwrap_or_default();
     let annotations = node.metadata.annotations.unwrap_or_default();
     Ok(Node {
         name: (*node.metadata.name).into(),
@@ -39,8 +51,8 @@ pub fn from_json(json: &str) -> Result<Node, Error> {
             .take(MAX_ANNOTATIONS)
             .collect(),
         addresses: addresses(status.addresses.as_deref().unwrap_or_default()),
-        taints: spec.taints.into_iter().flatten().map(taint).collect(),
-        allocatable: allocatable.amounts(),
+        taints: taints.into_iter().map(taint).collect(),
+        allocatable: amounts,
         slots: allocatable.get("pods").map_or(0, Quantity::units),
         cordoned: spec.unschedulable.unwrap_or(false),
         ready: status.conditions.iter().flatten().any(ready),
@@ -94,6 +106,18 @@ struct Address<'a> {
     address: Text<'a>,
 }
 
+/// The most labels of a node.
+const MAX_LABELS: usize = 500;
+
+/// The most taints of a node.
+const MAX_TAINTS: usize = 100;
+
+/// The most extended resources, huge pages and the like of a node.
+const MAX_RESOURCES: usize = 100;
+
+/// The most addresses that are kept of a node.
+const MAX_ADDRESSES: usize = 16;
+
 /// The most annotations that are kept of a node.
 const MAX_ANNOTATIONS: usize = 64;
 
@@ -108,12 +132,16 @@ fn is_number(value: &str) -> bool {
 fn addresses(addresses: &[Address<'_>]) -> Vec<Box<str>> {
     let internal = addresses
         .iter()
-        .filter(|address| ["InternalIP", "Hostname"].contains(&&*address.kind));
-    internal.map(|address| (*address.address).into()).collect()
+        .filter(|address| ["InternalIP", "Hostname"].contains(&&*address.kind))
+        .map(|address| &*address.address)
+        .filter(|address| address.len() <= LONGEST_NAME);
+    internal.take(MAX_ADDRESSES).map(Box::from).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -149,6 +177,31 @@ mod tests {
         .unwrap();
         assert_eq!(node.annotations.iter().collect::<Vec<_>>(), [("watts", "12.5")]);
         assert_eq!(node.addresses, ["e1.lan", "10.0.0.1", "fd00::1"].map(Box::from));
+    }
+
+    #[test]
+    fn a_node_with_too_much_is_a_fault_and_further_addresses_are_dropped() {
+        let read = |labels: usize, taints: usize, resources: usize| {
+            let named = |count: usize| (0..count).map(|i| (format!("example.com/{i}"), json!("1"))).collect();
+            let [labels, resources]: [serde_json::Map<_, _>; 2] = [labels, resources].map(named);
+            let address = json!({"type": "InternalIP", "address": "10.0.0.1"});
+            let long = json!({"type": "Hostname", "address": "a".repeat(LONGEST_NAME + 1)});
+            let addresses: Vec<_> = [long].into_iter().chain(vec![address; MAX_ADDRESSES + 1]).collect();
+            let node = json!({
+                "metadata": {"name": "e1", "labels": labels},
+                "spec": {"taints": vec![json!({"key": "k", "effect": "NoSchedule"}); taints]},
+                "status": {"allocatable": resources, "addresses": addresses},
+            });
+            from_json(&node.to_string()).map_err(|error| error.to_string())
+        };
+        let node = read(MAX_LABELS, MAX_TAINTS, MAX_RESOURCES).unwrap();
+        assert_eq!(node.addresses, vec![Box::from("10.0.0.1"); MAX_ADDRESSES]);
+        assert_eq!(read(501, 0, 0).unwrap_err(), "it has 501 labels, more than 500");
+        assert_eq!(read(0, 101, 0).unwrap_err(), "it has 101 taints, more than 100");
+        assert_eq!(
+            read(0, 0, 101).unwrap_err(),
+            "it has 101 extended resources, more than 100"
+        );
     }
 
     #[test]

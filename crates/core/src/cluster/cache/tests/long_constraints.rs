@@ -24,10 +24,11 @@ const DEVICE: &str = "example.com/z-device";
 /// What the nodes have.
 fn names() -> ResourceNames {
     let mut names = ResourceNames::default();
-    names.extend(&Amounts {
+    let amounts = Amounts {
         scalars: vec![(DEVICE.into(), 1)],
         ..Amounts::default()
-    });
+    };
+    names.set("a", &amounts);
     names
 }
 
