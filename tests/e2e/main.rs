@@ -210,6 +210,7 @@ const TESTS: &[Test] = &[
     ("live::nodes_change", Nodes, live::nodes::nodes_change),
     ("live::cloud_node_states", Nodes, live::nodes::cloud_node_states),
     ("live::anti_affinity", Nodes, live::controllers::anti_affinity),
+    ("live::highly_available", Nodes, live::controllers::highly_available),
     (
         "live::only_who_waits_is_late",
         Nodes,

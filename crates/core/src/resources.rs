@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::units::{Bytes, Millicores, Quantity};
 
@@ -163,6 +164,17 @@ pub struct Amounts {
     pub ephemeral_storage: Bytes,
     /// Extended resources, huge pages and the like, sorted by name; missing is zero.
     pub scalars: Vec<(Box<str>, i64)>,
+    /// Pods that keep apart from each other, and how many; sorted.
+    pub apart: Vec<(Apart, i64)>,
+}
+
+/// What keeps pods apart ("Anti-affinity" in docs/decision.md): no two pods that have this may share a node or topology domain.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Apart {
+    /// A number for the namespace, and for the labels that the anti-affinity selects.
+    pub pods: u64,
+    /// The label whose value names a topology domain; `None` for a node of its own.
+    pub topology_key: Option<Arc<str>>,
 }
 
 impl Amounts {
@@ -170,6 +182,18 @@ impl Amounts {
     pub fn scalar(&self, name: &str) -> i64 {
         let at = self.scalars.binary_search_by(|(n, _)| (**n).cmp(name));
         at.map_or(0, |at| self.scalars[at].1)
+    }
+
+    /// How many pods have this.
+    pub fn pods_apart(&self, apart: &Apart) -> i64 {
+        let at = self.apart.binary_search_by(|(known, _)| known.cmp(apart));
+        at.map_or(0, |at| self.apart[at].1)
+    }
+
+    /// Whether a node from which `used` is taken has a pod that this one keeps apart from.
+    pub fn is_kept_from(&self, used: &Amounts) -> bool {
+        let is_taken = |apart: &Apart| apart.topology_key.is_none() && used.pods_apart(apart) > 0;
+        self.apart.iter().any(|(apart, _)| is_taken(apart))
     }
 
     /// Whether `self` fits into `total` minus `used`. A resource that is not asked for is not compared, so an
@@ -188,6 +212,7 @@ impl Amounts {
                 .scalars
                 .iter()
                 .all(|(name, request)| fits(*request, total.scalar(name), used.scalar(name)))
+            && !self.is_kept_from(used)
     }
 
     /// Adds `other`, so many times over.
@@ -196,15 +221,8 @@ impl Amounts {
         add(&mut self.cpu.0, other.cpu.0);
         add(&mut self.memory.0, other.memory.0);
         add(&mut self.ephemeral_storage.0, other.ephemeral_storage.0);
-        for (name, amount) in other.scalars.iter().filter(|(_, amount)| *amount != 0) {
-            match self.scalars.binary_search_by(|(n, _)| n.cmp(name)) {
-                Ok(at) => add(&mut self.scalars[at].1, *amount),
-                Err(at) => {
-                    self.scalars.insert(at, (name.clone(), 0));
-                    add(&mut self.scalars[at].1, *amount);
-                }
-            }
-        }
+        add_named(&mut self.scalars, &other.scalars, add);
+        add_named(&mut self.apart, &other.apart, add);
     }
 
     /// Drops the extended resources that are not among these names.
@@ -224,11 +242,8 @@ impl Amounts {
             cpu: self.cpu - other.cpu,
             memory: self.memory - other.memory,
             ephemeral_storage: self.ephemeral_storage - other.ephemeral_storage,
-            scalars: self
-                .scalars
-                .iter()
-                .map(|(name, amount)| (name.clone(), amount.saturating_sub(other.scalar(name))))
-                .collect(),
+            scalars: less_named(&self.scalars, |name| other.scalar(name)),
+            apart: less_named(&self.apart, |apart| other.pods_apart(apart)),
         }
     }
 
@@ -259,6 +274,22 @@ impl Amounts {
             scalar => self.scalar(scalar),
         }
     }
+}
+
+fn add_named<K: Ord + Clone>(sums: &mut Vec<(K, i64)>, more: &[(K, i64)], add: impl Fn(&mut i64, i64)) {
+    for (name, amount) in more.iter().filter(|(_, amount)| *amount != 0) {
+        let found = sums.binary_search_by(|(known, _)| known.cmp(name));
+        let at = found.unwrap_or_else(|at| {
+            sums.insert(at, (name.clone(), 0));
+            at
+        });
+        add(&mut sums[at].1, *amount);
+    }
+}
+
+fn less_named<K: Clone>(all: &[(K, i64)], other: impl Fn(&K) -> i64) -> Vec<(K, i64)> {
+    let rest = |(name, amount): &(K, i64)| (name.clone(), amount.saturating_sub(other(name)));
+    all.iter().map(rest).collect()
 }
 
 #[cfg(test)]

@@ -15,7 +15,53 @@ use serde_json::{Value, json};
 
 use super::{CLOUD, runs, would_be};
 
-/// A pod per node, and fewer nodes than pods: one waits for what we do not evaluate, and closes the edge to those of its
+/// The everyday manifest of a highly available application: two replicas that share no node. Of one edge node and a cloud, each gets one,
+/// and a third replica goes where neither is.
+pub(crate) fn highly_available(fixture: &Fixture<'_>) -> Result<()> {
+    let nodes = Nodes::new(fixture)?;
+    nodes.edge_node("edge-0", "4")?;
+    nodes.cloud_node("cloud-0")?;
+    nodes.cloud_node("cloud-1")?;
+    let edgeward = fixture.live_edgeward(&nodes.config())?;
+    let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
+
+    fixture.kubectl.apply(&spread(2, None))?;
+    let run_at = |expected: &[&str]| {
+        eventually(&format!("replicas run at {expected:?}"), BOUND, || {
+            let pods = fixture.kubectl.list("pods", "app=spread")?;
+            let running = pods.iter().filter(|pod| pod["status"]["phase"] == "Running");
+            let mut sites: Vec<_> = running.filter_map(|pod| nodes.site_of(pod)).collect();
+            sites.sort_unstable();
+            ensure!(
+                sites == expected && pods.len() == expected.len(),
+                "{sites:?} of {}",
+                pods.len()
+            );
+            Ok(())
+        })
+    };
+    run_at(&["cloud", "edge"])?;
+    scale(fixture, 3)?;
+    run_at(&["cloud", "cloud", "edge"])?;
+    would_be(fixture, 200, EDGE).context("another application's")?;
+    // Else its pods would be created again on other tests' nodes when ours are gone.
+    fixture.kubectl.run(&["delete", "deployment", "spread"], "").map(drop)
+}
+
+/// A Deployment whose pods share no node with pods like them, in their own namespace or those that a selector selects.
+fn spread(replicas: u32, namespaces: Option<Value>) -> Value {
+    let mut deployment = workloads::deployment("spread", replicas, workloads::latency());
+    let mut apart =
+        json!({"labelSelector": {"matchLabels": {"app": "spread"}}, "topologyKey": "kubernetes.io/hostname"});
+    if let Some(namespaces) = namespaces {
+        apart["namespaceSelector"] = namespaces;
+    }
+    deployment["spec"]["template"]["spec"]["affinity"] =
+        json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}});
+    deployment
+}
+
+/// A pod per node, by a term that we do not evaluate, and fewer nodes than pods: one waits, and closes the edge to those of its
 /// controller that come after it. Nobody else is affected, and when it is gone the edge is open again.
 pub(crate) fn anti_affinity(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = Nodes::new(fixture)?;
@@ -26,11 +72,8 @@ pub(crate) fn anti_affinity(fixture: &Fixture<'_>) -> Result<()> {
     let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
     let closed = || edgeward.count("edgeward_closed_controllers", &[("site", "edge")]);
 
-    let mut deployment = workloads::deployment("spread", 3, workloads::latency());
-    let apart = json!([{"labelSelector": {"matchLabels": {"app": "spread"}}, "topologyKey": "kubernetes.io/hostname"}]);
-    deployment["spec"]["template"]["spec"]["affinity"] =
-        json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": apart}});
-    fixture.kubectl.apply(&deployment)?;
+    let own = json!({"matchLabels": {"kubernetes.io/metadata.name": fixture.namespace}});
+    fixture.kubectl.apply(&spread(3, Some(own)))?;
     let surplus = eventually("two pods run, and one is Unschedulable", BOUND, || {
         let pods = fixture.kubectl.list("pods", "app=spread")?;
         let running = pods.iter().filter(|pod| pod["status"]["phase"] == "Running").count();

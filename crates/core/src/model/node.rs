@@ -53,10 +53,13 @@ pub const YOUNG: Micros = Micros::from_secs(60);
 static UNSCHEDULABLE: LazyLock<Taint> = LazyLock::new(Taint::unschedulable);
 
 impl Node {
-    /// Whether less of any resource is free than on `other`, the same node at another time.
+    /// Whether less of any resource is free than on `other`, the same node at another time, or it has more pods that others keep apart
+    /// from.
     pub fn has_less_than(&self, other: &Node) -> bool {
-        let mut used = self.used.named();
-        self.pods > other.pods || used.any(|(name, amount)| amount > other.used.get(name))
+        let (mut used, mut apart) = (self.used.named(), self.used.apart.iter());
+        self.pods > other.pods
+            || used.any(|(name, amount)| amount > other.used.get(name))
+            || apart.any(|(apart, pods)| *pods > other.used.pods_apart(apart))
     }
 
     /// Whether kube-scheduler's filters on readiness, cordon, taints, labels and name let a pod with these constraints

@@ -95,7 +95,7 @@ fn unfiltered<'s>(case: &Case<'_, 's>, site: &'s Site, edge_speed: Permille) -> 
     let fitting = nodes::fitting_nodes(workload, site, room);
     // Where the pod fits, nothing asks for the others.
     let usable = if fitting.is_empty() {
-        nodes::usable_nodes(workload, site)
+        nodes::usable_nodes(workload, site, room)
     } else {
         fitting.clone()
     };

@@ -172,6 +172,22 @@ impl Room<'_, '_> {
         !self.claims.is_empty() && nodes.any(|node| unclaimed.fits(request, node))
     }
 
+    /// The topology domains of `site` that this request keeps apart from: labels of nodes that have pods with an equal term, or are promised
+    /// to some. Cost: a pass over the nodes for each term that is not of the hostname.
+    pub(super) fn domains_apart<'n>(&self, request: &'n Amounts, site: &'n Site) -> Vec<(&'n str, &'n str)> {
+        let mut domains = vec![];
+        for (apart, _) in &request.apart {
+            let Some(key) = apart.topology_key.as_deref() else {
+                continue;
+            };
+            let occupied = site
+                .nodes()
+                .filter(|node| self.taken(node).amounts.pods_apart(apart) > 0);
+            domains.extend(occupied.filter_map(|node| Some((key, node.labels.get(key)?))));
+        }
+        domains
+    }
+
     /// What is reserved on `node`, for this pod to find, for pods that the snapshot does not show. Cost: a search if anything is
     /// reserved at all.
     pub fn charges(&self, node: &Node) -> impl Iterator<Item = Charge<'_>> {

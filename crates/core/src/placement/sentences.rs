@@ -89,6 +89,7 @@ const fn templates(code: RefusalCode) -> &'static [&'static str] {
         ],
         RefusalCode::NoRoom => &[
             "by measurement the site has less free: asked for {request}, free {measuredFree}",
+            "of its usable nodes ({usableNodes}), {excludedNodes} have pods that the pod keeps apart from, and no other has room",
             "none of its usable nodes ({usableNodes}) has room{lacking}",
             "no node has room",
         ],

@@ -79,7 +79,9 @@ pub(super) fn nearest_node<'s>(
     room: &Room<'s, '_>,
     is_claimed: impl Fn(&Node) -> bool,
 ) -> Option<(i64, &'s Node)> {
-    let nodes = found.usable.iter().copied().filter(|node| !is_claimed(node));
+    let is_kept_from = |node: &Node| workload.request.is_kept_from(&room.taken(node).amounts);
+    let nodes = found.usable.iter().copied();
+    let nodes = nodes.filter(|node| !is_claimed(node) && !is_kept_from(node));
     let missing = nodes.map(|node| (missing_share(workload, node, room), node));
     missing.min_by(|(a, one), (b, other)| a.cmp(b).then(one.name.cmp(&other.name)))
 }

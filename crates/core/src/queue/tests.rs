@@ -352,6 +352,35 @@ fn the_node_that_comes_closest_is_kept_for_who_has_waited_long() {
 }
 
 #[test]
+fn replicas_that_keep_apart_get_a_node_each() {
+    let term = json!({"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": "kubernetes.io/hostname"});
+    let affinity = json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}});
+    let plan = |used: &[i64]| {
+        let mut waitlist = Waitlist::default();
+        for replica in [gated("first", 100, 5, 70), gated("second", 100, 5, 65)] {
+            let mut document = replica.document();
+            document["metadata"]["labels"] = json!({"app": "web"});
+            document["spec"]["affinity"] = affinity.clone();
+            waitlist.apply(read(&document), NOW);
+        }
+        plan_with(&mut waitlist, &fleet(used), &Ledger::default());
+        claims(&waitlist)
+    };
+    let claimed = |claims: &[(&str, (u32, bool))]| {
+        claims
+            .iter()
+            .map(|(name, claim)| ((*name).to_owned(), *claim))
+            .collect()
+    };
+    assert_eq!(plan(&[0, 0]), claimed(&[("first", (0, true)), ("second", (1, true))]));
+    assert_eq!(
+        plan(&[0, 1000]),
+        claimed(&[("first", (0, true)), ("second", (1, false))])
+    );
+    assert_eq!(plan(&[0]), claimed(&[("first", (0, true))]));
+}
+
+#[test]
 fn whoever_is_not_ours_loses_its_gate() {
     let mut waitlist = Waitlist::default();
     let mut elsewhere = gated("elsewhere", 100, 5, 9).document();

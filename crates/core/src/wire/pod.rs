@@ -3,6 +3,7 @@
 //! Reads only the fields a decision or a patch needs, borrowing their strings from the JSON; every other field,
 //! known to us or not, is skipped and so survives (a patch is built beside the raw object, never from these types).
 
+mod anti_affinity;
 mod decided;
 pub(crate) mod fields;
 mod hints;
@@ -199,8 +200,8 @@ impl<'a> Pod<'a> {
     pub fn workload(&self, namespace: Cow<'a, str>, keys: &Keys) -> Workload<'a> {
         let (management, intent) = self.slo(keys);
         Workload {
+            request: self.kept_apart(self.request().amounts(), &namespace),
             namespace,
-            request: self.request().amounts(),
             constraints: self.spec.constraints(),
             tolerations: self.tolerations().collect(),
             ties: self.spec.ties(),

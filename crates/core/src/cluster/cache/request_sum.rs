@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::model::node::Share;
-use crate::resources::Amounts;
+use crate::resources::{Amounts, Apart};
 use crate::units::{Bytes, Millicores};
 
 /// A sum of requests to which pods are added and from which they are taken again. Wider than an amount, so that no order
@@ -14,6 +14,7 @@ pub(super) struct RequestSum {
     memory: i128,
     ephemeral_storage: i128,
     scalars: BTreeMap<Box<str>, i128>,
+    apart: BTreeMap<Apart, i64>,
     pods: i64,
 }
 
@@ -55,6 +56,7 @@ impl RequestSum {
             *self.scalars.entry(name.clone()).or_default() += wide * amount;
         }
         self.scalars.retain(|_, amount| *amount != 0);
+        self.keep_apart(other.apart.iter().map(|(apart, pods)| (apart, sign * pods)));
         self.pods += sign * other.pods;
     }
 
@@ -71,7 +73,18 @@ impl RequestSum {
                 self.scalars.remove(name);
             }
         }
+        self.keep_apart(request.apart.iter().map(|(apart, pods)| (apart, by * pods)));
         self.pods += by;
+    }
+
+    fn keep_apart<'p>(&mut self, more: impl Iterator<Item = (&'p Apart, i64)>) {
+        for (apart, more) in more {
+            let pods = self.apart.entry(apart.clone()).or_default();
+            *pods += more;
+            if *pods == 0 {
+                self.apart.remove(apart);
+            }
+        }
     }
 
     pub(super) fn pods(&self) -> i64 {
@@ -90,6 +103,7 @@ impl RequestSum {
                 .iter()
                 .map(|(name, sum)| (name.clone(), clamp(*sum)))
                 .collect(),
+            apart: self.apart.iter().map(|(apart, pods)| (apart.clone(), *pods)).collect(),
         }
     }
 }

@@ -389,6 +389,34 @@ fn refused_pod_that_fits_closes_its_site_until_it_is_bound() {
 }
 
 #[test]
+fn pods_that_keep_apart_charge_a_node_each_and_wait_for_one() {
+    let term = json!({"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": "kubernetes.io/hostname"});
+    let affinity = json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}});
+    let replica = |uid: &str| {
+        let pod = with(pod(uid, 100), "/spec/affinity", affinity.clone());
+        with(pod, "/metadata/labels", json!({"app": "web"}))
+    };
+    let mut fixture = Fixture::new();
+    fixture.node(&edge_node("a", 8000));
+    fixture.node(&edge_node("b", 1000));
+    fixture.pod(&replica("1"));
+    fixture.pod(&replica("2"));
+    assert_eq!(fixture.used(), [100, 100]);
+    fixture.pod(&unschedulable(replica("3"), "didn't match pod anti-affinity rules"));
+    assert_eq!((fixture.closed().len(), fixture.waiting()), (0, 1));
+    fixture.cache.take_delta();
+    // One that asks for as much takes its place: a node that gained nothing but this.
+    fixture.cache.delete_pod("1");
+    fixture.pod(&bound(pod("4", 100), "a"));
+    fixture.publish();
+    let a = fixture.cache.node_named("a").unwrap();
+    assert!(fixture.cache.take_delta().gained.contains(&a));
+    assert_eq!((fixture.closed().len(), fixture.waiting()), (1, 0));
+    let used = &fixture.publish().sites[0].nodes[0].used;
+    assert!(used.apart.is_empty(), "{used:?}");
+}
+
+#[test]
 fn a_node_is_of_one_site() {
     let mut fixture = Fixture::new();
     let names = |snapshot: &Snapshot| {

@@ -1,6 +1,7 @@
 //! By the steps of a decision.
 
 mod account;
+mod apart;
 mod away;
 mod candidates;
 mod capacity;

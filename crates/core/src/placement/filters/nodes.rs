@@ -14,6 +14,8 @@ use crate::resources::Amounts;
 /// What keeps the pod from a node, whatever room there is; what is nearest to running the pod first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Obstacle {
+    /// Its topology domain has a pod that the pod keeps apart from.
+    Apart,
     NotReady,
     /// The node is young and may still change.
     New,
@@ -26,14 +28,25 @@ pub(super) enum Obstacle {
 }
 
 /// Nodes of the site that may run the pod if they have room. Cost: a pass over its nodes.
-pub(super) fn usable_nodes<'s>(workload: &Workload<'_>, site: &'s Site) -> Vec<&'s Node> {
-    site.nodes().filter(|node| is_usable(workload, site, node)).collect()
+pub(super) fn usable_nodes<'s>(workload: &Workload<'_>, site: &'s Site, room: &Room<'_, '_>) -> Vec<&'s Node> {
+    usable_among(site.nodes(), workload, site, room)
 }
 
 /// Nodes of the site on which the pod fits now. Cost: a pass over its nodes; resources are compared first, which is cheap.
 pub(crate) fn fitting_nodes<'s>(workload: &Workload<'_>, site: &'s Site, room: &Room<'_, '_>) -> Vec<&'s Node> {
-    let fits = |node: &&Node| room.fits(&workload.request, node) && is_usable(workload, site, node);
-    site.nodes().filter(fits).collect()
+    let fitting = site.nodes().filter(|node| room.fits(&workload.request, node));
+    usable_among(fitting, workload, site, room)
+}
+
+fn usable_among<'s>(
+    nodes: impl Iterator<Item = &'s Node>,
+    workload: &Workload<'_>,
+    site: &Site,
+    room: &Room<'_, '_>,
+) -> Vec<&'s Node> {
+    let apart = room.domains_apart(&workload.request, site);
+    let is_apart = |node: &Node| apart.iter().any(|(key, value)| node.labels.get(key) == Some(value));
+    nodes.filter(|node| is_usable(workload, site, node) && !is_apart(node)).collect()
 }
 
 fn is_usable(workload: &Workload<'_>, site: &Site, node: &Node) -> bool {
@@ -51,6 +64,11 @@ pub(super) fn no_usable_node(case: &Case<'_, '_>, found: &Assessment<'_>) -> Opt
     let nearest = nearest_obstacle(case, found)?;
     Some(match nearest {
         Obstacle::Traits => return None,
+        Obstacle::Apart => {
+            let nodes = count(nearest);
+            let refusal = Refusal::new(RefusalCode::NoRoom).with("usableNodes", nodes);
+            refusal.with("excludedNodes", nodes)
+        }
         Obstacle::NotReady => Refusal::new(RefusalCode::NodeNotReady).with("matchingNodes", count(nearest)),
         Obstacle::New => Refusal::new(RefusalCode::NewNode),
         Obstacle::Size => refuse_size(workload, site),
@@ -123,6 +141,7 @@ fn obstacles(workload: &Workload<'_>, site: &Site) -> impl Iterator<Item = Obsta
         .map(move |node| match lasting_obstacle(workload, site, node) {
             Some(_) if site.kind() == SiteKind::Cloud && node.young_until.is_some() => Obstacle::New,
             Some(lasting) => lasting,
+            None if is_usable(workload, site, node) => Obstacle::Apart,
             None => Obstacle::NotReady,
         })
 }

@@ -42,6 +42,13 @@ fn refuse_nodes(case: &Case<'_, '_>, found: &Assessment<'_>) -> Refusal {
         .with("usableNodes", usable.len())
         .with("request", asked(workload, |name| request(workload, name)))
         .with("largestFree", asked(workload, largest_free));
+    let excluded = usable
+        .iter()
+        .filter(|(_, taken)| workload.request.is_kept_from(&taken.amounts));
+    let refusal = match excluded.count() {
+        0 => refusal,
+        excluded => refusal.with("excludedNodes", excluded),
+    };
     match reserved("pods") {
         0 => refusal,
         _ => refusal.with("reserved", asked(workload, reserved)),

@@ -11,6 +11,7 @@ use serde_json::value::RawValue;
 use crate::model::constraints::Toleration;
 use crate::resources::ResourceList;
 use crate::units::Quantity;
+use crate::wire::pod::anti_affinity::PodAntiAffinity;
 
 /// A string that borrows from the document where it holds no escapes. (serde borrows a `Cow` only as a direct
 /// field, not inside lists and maps.) It is empty where it is missing or null, as it is in Go.
@@ -306,7 +307,7 @@ pub(crate) struct Affinity<'a> {
     #[serde(borrow)]
     pub(super) node_affinity: Option<NodeAffinity<'a>>,
     pub(super) pod_affinity: Option<IgnoredAny>,
-    pub(super) pod_anti_affinity: Option<IgnoredAny>,
+    pub(super) pod_anti_affinity: Option<PodAntiAffinity<'a>>,
 }
 
 #[derive(Debug, Clone, Deserialize)]

@@ -199,7 +199,7 @@ impl<'a> Pod<'a> {
         let text = |text: &Text<'a>| Some(Box::<str>::from(start(text.stated()?, LONGEST_NAME)));
         let (_, intent) = self.slo(keys);
         let node = text(&self.spec.node_name);
-        let request = self.charged_request(status).amounts();
+        let request = self.kept_apart(self.charged_request(status).amounts(), &metadata.namespace);
         let phase = match &*status.phase {
             "Running" => Phase::Running,
             "Succeeded" | "Failed" => Phase::Finished,

@@ -87,7 +87,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 #[derive(Debug, Clone)]
 enum Call {
     /// With what its namespace keeps from others then, and whether that is within its share.
-    Reserve(Reservation, Moment, Share, bool),
+    Reserve(Box<Reservation>, Moment, Share, bool),
     Forget(DecisionId, &'static str),
     Confirm(DecisionId, &'static str, u64),
     Published(u64),
@@ -99,7 +99,7 @@ impl Call {
     fn on(&self, ledger: &mut Ledger) {
         match self.clone() {
             Call::Reserve(reservation, now, expected, is_within) => {
-                let is_reserved = ledger.reserve(reservation, now, |kept| {
+                let is_reserved = ledger.reserve(*reservation, now, |kept| {
                     assert_eq!(*kept, expected);
                     is_within
                 });
@@ -305,7 +305,7 @@ impl World {
             let namespace = reservation.owner.namespace().into();
             self.shares.insert(namespace, (share, self.replicas));
         }
-        self.call(Call::Reserve(reservation, since, kept, is_within));
+        self.call(Call::Reserve(Box::new(reservation), since, kept, is_within));
     }
 
     /// What the namespace of this owner keeps from others if a pod that asks for so much does so, too, in place of the pod `again`;
