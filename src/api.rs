@@ -114,7 +114,7 @@ pub struct SiteSpec {
     /// What keeps other pods at the edge, and this cloud site can serve.
     #[schemars(length(max = 7))]
     pub supports: Option<Vec<Tie>>,
-    /// Traits that all of its nodes have, such as SecureRuntime. A single node has one by the label `traits.edgeward.io/<name>: "true"`.
+    /// Traits that all of its nodes have, such as SecureRuntime. A single node of the edge has one by the label `traits.edgeward.io/<name>: "true"`.
     #[schemars(length(max = 32), inner(length(max = 63)))]
     #[x_kube(validation = Rule::new(format!("self.all(name, name.matches('{TRAIT}'))")).message(Message::Expression(format!(
         "self.filter(name, !name.matches('{TRAIT}'))[0] + ' is not {}'", traits::NAME

@@ -56,11 +56,7 @@ impl Fleet {
         let liqo = inspect::liqo(connection, &mut config).await;
         let mut listing = inspect::list_and_probe(connection, &config, liqo.objects.as_ref()).await?;
         for fault in listing.cache.faults() {
-            tracing::warn!(
-                node = &*fault.node,
-                sites = fault.sites.join(" "),
-                "carries the selectors of several sites; it counts to the first cloud of them"
-            );
+            tracing::warn!("{fault}");
         }
         let profiles = inspect::profiles(connection).await;
         let unreadable = liqo.unreadable.iter().map(|(_, error)| error);

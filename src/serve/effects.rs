@@ -39,12 +39,7 @@ impl EffectHandler {
             Effect::SitesInUse(sites) => tracing::info!(sites = sites.join(" "), "other sites are in use"),
             Effect::NodeFault(fault) => {
                 if let Some(held_back) = self.log_limit.due("node fault") {
-                    tracing::warn!(
-                        node = &*fault.node,
-                        sites = fault.sites.join(" "),
-                        held_back,
-                        "carries the selectors of several sites; it counts to the first cloud of them"
-                    );
+                    tracing::warn!(node = &*fault.node, held_back, "{fault}");
                 }
             }
         }
@@ -172,9 +167,13 @@ mod tests {
             handler.handle(Effect::NodeFault(NodeFault {
                 node: "a".into(),
                 sites: vec!["edge".to_owned(), "cloud".to_owned()],
+                foreign: None,
             }));
         }
-        let told = log.text().matches("carries the selectors of several sites").count();
+        let told = log
+            .text()
+            .matches("node a carries the selectors of edge and cloud")
+            .count();
         assert!((10..50).contains(&told), "{told}");
     }
 }

@@ -209,6 +209,11 @@ const TESTS: &[Test] = &[
     ("live::full_cloud", Nodes, live::full_cloud::full_cloud),
     ("live::nodes_change", Nodes, live::nodes::nodes_change),
     ("live::cloud_node_states", Nodes, live::nodes::cloud_node_states),
+    (
+        "live::cloud_node_with_edge_label",
+        Nodes,
+        live::nodes::cloud_node_with_edge_label,
+    ),
     ("live::anti_affinity", Nodes, live::controllers::anti_affinity),
     ("live::highly_available", Nodes, live::controllers::highly_available),
     (

@@ -47,7 +47,7 @@ pub enum Effect {
     OtherDomain(Box<str>),
     /// The sites of these names are in use from now on.
     SitesInUse(Vec<String>),
-    /// A node carries the selectors of several sites.
+    /// A node whose labels do not say of which site it is.
     NodeFault(NodeFault),
 }
 

@@ -5,7 +5,7 @@ use edgeward_core::model::link::LinkState;
 use edgeward_core::model::node::Node;
 use edgeward_core::model::site::SiteKind;
 use edgeward_core::model::snapshot::{Site, Snapshot};
-use edgeward_core::model::traits::LABEL_PREFIX;
+use edgeward_core::model::traits::{LABEL_PREFIX, is_on};
 use edgeward_core::placement::policy::Seen;
 use serde_json::Value;
 
@@ -20,11 +20,10 @@ pub(super) fn judge<'f>(snapshot: &Snapshot, faults: impl Iterator<Item = &'f No
     let mut findings: Vec<_> = snapshot.sites.iter().map(nodes).collect();
     findings.extend(snapshot.sites.iter().filter_map(tolerates_everything));
     findings.extend(snapshot.sites.iter().flat_map(Site::nodes).flat_map(unclear_traits));
-    findings.extend(faults.map(|NodeFault { node, sites }| {
-        let sites = sites.join(" and ");
-        let text = format!("node {node} carries the selectors of {sites}; it counts to the first cloud of them");
+    findings.extend(faults.map(|fault| {
+        let node = &fault.node;
         let fix = format!("kubectl label node {node} LABEL-   # LABEL: of the site that it does not belong to");
-        Finding::warning(AREA, text).fix(fix)
+        Finding::warning(AREA, fault.to_string()).fix(fix)
     }));
     findings
 }
@@ -55,7 +54,7 @@ pub(super) fn missing_traits<'p>(snapshot: &Snapshot, policies: impl Iterator<It
     let has_it = |site: &Site, name: &str| {
         let label = format!("{LABEL_PREFIX}{name}");
         site.definition.traits.iter().any(|known| known == name)
-            || site.nodes().any(|node| node.labels.get(&label) == Some("true"))
+            || site.nodes().any(|node| is_on(node, &site.definition, &label))
     };
     let missing = |policy: &'p Seen| {
         let traits = policy.in_force()?.traits()?;
@@ -204,6 +203,7 @@ mod tests {
         let fault = NodeFault {
             node: "e1".into(),
             sites: vec!["edge".into(), "far".into()],
+            foreign: None,
         };
         let findings = judge(&snapshot, [&fault].into_iter());
         let brief: Vec<_> = findings

@@ -83,6 +83,9 @@ impl SiteMetrics {
         let usable = site.usable_nodes().count();
         self.nodes.at([name, "true"]).set(count(usable));
         self.nodes.at([name, "false"]).set(count(site.nodes.len() - usable));
+        if !site.foreign.is_empty() {
+            self.nodes.at([name, "foreign"]).set(count(site.foreign.len()));
+        }
         for class in Class::ALL {
             let of_class = site.queues.iter().filter(|group| group.class == class);
             let waiting: u64 = of_class.map(|group| group.waiting).sum();

@@ -60,8 +60,6 @@ fn pods_to_try(fixture: &Fixture<'_>) -> Result<()> {
 fn forbidden() -> Vec<(&'static str, Vec<Row>)> {
     let image = "/spec/containers/0/image";
     let owner = json!([{"apiVersion": "v1", "kind": "Namespace", "name": "invented", "uid": "1"}]);
-    let term = json!({"nodeSelectorTerms": [{"matchExpressions": [{"key": "disk", "operator": "Exists"}]}]});
-    let affinity = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": term}});
     let everything = json!({"operator": "Exists"});
     vec![
         (
@@ -78,7 +76,6 @@ fn forbidden() -> Vec<(&'static str, Vec<Row>)> {
                     "gated",
                     json!([op("add", "/spec/activeDeadlineSeconds", json!(1))]),
                 ),
-                ("an affinity", "bare", json!([op("add", "/spec/affinity", affinity)])),
             ],
         ),
         (
@@ -204,6 +201,8 @@ fn forbidden() -> Vec<(&'static str, Vec<Row>)> {
 
 fn permitted() -> Vec<Row> {
     let cloud = json!({"key": "cloud", "operator": "Equal", "value": "cloud", "effect": "NoSchedule"});
+    let term = json!({"nodeSelectorTerms": [{"matchExpressions": [{"key": "node.role/cloud", "operator": "NotIn", "values": ["true"]}]}]});
+    let affinity = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": term}});
     // A Site may bring any key.
     let exists = json!({"key": "node-role.kubernetes.io/control-plane", "operator": "Exists"});
     let placed =
@@ -234,6 +233,7 @@ fn permitted() -> Vec<Row> {
             json!([
                 op("add", "/metadata/annotations", placed),
                 op("add", selector, json!({"node.role/cloud": "true"})),
+                op("add", "/spec/affinity", affinity),
                 op("add", "/spec/tolerations/-", cloud),
                 remove("/spec/schedulingGates/0"),
             ]),

@@ -1,12 +1,14 @@
 //! Nodes come, go and change.
 
 use anyhow::{Result, ensure};
+use edgeward_harness::decision::is_unschedulable;
 use edgeward_harness::fixture::Fixture;
-use edgeward_harness::live::EDGE;
+use edgeward_harness::live::{EDGE, pod};
 use edgeward_harness::nodes::Nodes;
+use edgeward_harness::wait::{BOUND, eventually};
 use serde_json::json;
 
-use super::{CLOUD, fill, would_be};
+use super::{CLOUD, fill, runs, would_be};
 
 /// Whatever keeps pods from the only edge node that is large enough, the next goes to the cloud; when it is over, the
 /// next goes to the edge.
@@ -89,4 +91,49 @@ pub(crate) fn cloud_node_states(fixture: &Fixture<'_>) -> Result<()> {
     would_be(fixture, 500, "edge: edge_wan_unreachable")?;
     nodes.wan.reopen()?;
     would_be(fixture, 500, CLOUD)
+}
+
+/// A node of the cloud carries the edge's label and that of a trait, as the provider of a virtual node may have it. It is larger than the
+/// edge's node, so kube-scheduler would take it: pods that may not leave the edge run at the edge, and one that requires the trait nowhere.
+pub(crate) fn cloud_node_with_edge_label(fixture: &Fixture<'_>) -> Result<()> {
+    const CLOUD_LABEL: &str = "edgeward.test/cloud";
+    let nodes = Nodes::new(fixture)?;
+    let edge = nodes.edge_node("edge-0", "4")?;
+    let both = nodes.edge_node("cloud-0", "64")?;
+    let labels = [
+        format!("{CLOUD_LABEL}={}", fixture.namespace),
+        "traits.edgeward.io/SecureRuntime=true".to_owned(),
+    ];
+    fixture
+        .kubectl
+        .run(&["label", "node", &both, &labels[0], &labels[1]], "")?;
+    let mut config = nodes.config();
+    config["sites"][1]["nodeSelector"] = json!({CLOUD_LABEL: fixture.namespace});
+    let edgeward = fixture.live_edgeward(&config)?;
+    let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
+
+    let stays = |name: &str, traits: Option<&str>| {
+        let mut pod = pod(fixture, name, 100);
+        let annotations = &mut pod["metadata"]["annotations"];
+        annotations[fixture.key("slo.example.io/offloadAllowed")] = json!("false");
+        if let Some(traits) = traits {
+            annotations[fixture.key("slo.example.io/traits")] = json!(traits);
+        }
+        fixture.kubectl.create(&pod)
+    };
+    for name in ["first", "second", "third"] {
+        stays(name, None)?;
+        runs(fixture, name)?;
+        let node = &fixture.kubectl.get("pod", name)?["spec"]["nodeName"];
+        ensure!(*node == edge, "{name} is on {node}");
+    }
+    stays("secure", Some("SecureRuntime"))?;
+    eventually("no node is found for the one that requires a trait", BOUND, || {
+        let pod = fixture.kubectl.get("pod", "secure")?;
+        ensure!(is_unschedulable(&pod), "{}", pod["status"]);
+        Ok(())
+    })?;
+    let foreign = edgeward.count("edgeward_site_nodes", &[("site", "edge"), ("usable", "foreign")])?;
+    ensure!(foreign == 1, "{foreign} nodes of others carry the edge's label");
+    Ok(())
 }

@@ -17,10 +17,12 @@ mod terminations;
 mod unbound;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::fmt;
 use std::sync::Arc;
 
 use crate::config::Config;
 use crate::model::link::{Link, LinkState};
+use crate::model::liqo::VIRTUAL_NODE;
 use crate::model::node::{Node, NodeId};
 use crate::model::priority_caps::PriorityCaps;
 use crate::model::site::{SiteDefinition, SiteKind, are_same_places};
@@ -50,13 +52,32 @@ words! {
     }
 }
 
-/// A node that carries the selectors of several sites, which cannot be: it counts to the first of them that is a cloud.
+/// A node that carries the selectors of several sites, or a virtual node that carries the edge's: it counts to the first of them that is
+/// a cloud, and never to the edge.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NodeFault {
     /// The node.
     pub node: Arc<str>,
     /// The sites, in the order of the fleet.
     pub sites: Vec<String>,
+    /// The label that tells it from the edge's nodes, if it carries the edge's selector.
+    pub foreign: Option<(String, String)>,
+}
+
+impl fmt::Display for NodeFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (node, sites) = (&self.node, self.sites.join(" and "));
+        match self.sites.len() {
+            1 => write!(
+                f,
+                "virtual node {node} carries the selector of {sites}; it counts to no site"
+            ),
+            _ => write!(
+                f,
+                "node {node} carries the selectors of {sites}; it counts to the first cloud of them"
+            ),
+        }
+    }
 }
 
 /// Nodes and pods as the watches show them. Every change costs as much as it changes; a [`publication`](Self::publish)
@@ -169,7 +190,7 @@ impl Cache {
     pub fn apply_node(&mut self, node: Node) {
         let id = self.node_id(&node.name);
         let listed = self.list(Kind::Nodes).began;
-        let (site, claimants) = self.claimants(&node);
+        let (site, fault) = self.claimants(&node);
         let Some(entry) = self.nodes.get_mut(&id) else { return };
         entry.listed = listed;
         let is_same = |old: &Node| {
@@ -202,12 +223,7 @@ impl Cache {
             ..node
         });
         self.faults.retain(|fault| fault.node != old.name);
-        if claimants.len() > 1 {
-            self.faults.insert(NodeFault {
-                node: Arc::clone(&old.name),
-                sites: claimants,
-            });
-        }
+        self.faults.extend(fault);
         self.move_to(id, site);
         self.touch(id);
         self.unbound_pods.gained.insert(id);
@@ -278,7 +294,7 @@ impl Cache {
         self.list(kind).as_of
     }
 
-    /// Nodes that carry the selectors of several sites.
+    /// Nodes whose labels do not say of which site they are.
     pub fn faults(&self) -> impl Iterator<Item = &NodeFault> {
         self.faults.iter()
     }
@@ -319,6 +335,9 @@ impl Cache {
         let queues = self.queues.by_site(self.sites.len());
         let (mut gained, mut lost) = (vec![], vec![]);
         for (at, (entry, queues)) in self.sites.iter_mut().zip(queues).enumerate() {
+            if entry.site.kind() == SiteKind::Edge {
+                entry.site.foreign = self.faults.iter().filter_map(|fault| fault.foreign.clone()).collect();
+            }
             entry.publish_nodes(&self.nodes);
             entry.judge_away(now);
             entry.site.queues = queues;
@@ -402,14 +421,33 @@ impl Cache {
         }
     }
 
-    /// The site a node is of, and every site whose selector it carries. A cloud's label makes it that cloud's.
-    fn claimants(&self, node: &Node) -> (Option<usize>, Vec<String>) {
+    /// The site a node is of, and what is wrong with its labels. A cloud's label makes it that cloud's, and no virtual node is of the edge.
+    fn claimants(&self, node: &Node) -> (Option<usize>, Option<NodeFault>) {
         let carries = |entry: &SiteEntry| node.labels.contain(entry.site.definition.selector());
         let claims: Vec<usize> = (0..self.sites.len()).filter(|&at| carries(&self.sites[at])).collect();
-        let is_cloud = |at: &&usize| self.sites[**at].site.kind() == SiteKind::Cloud;
-        let site = claims.iter().find(is_cloud).or(claims.first()).copied();
-        let names = claims.iter().map(|&at| self.sites[at].site.name().to_owned());
-        (site, names.collect())
+        let is_edge = |at: &&usize| self.sites[**at].site.kind() == SiteKind::Edge;
+        let cloud = claims.iter().find(|at| !is_edge(at)).copied();
+        let is_virtual = node.labels.contain([VIRTUAL_NODE]);
+        let edge = claims.iter().find(is_edge).copied();
+        let site = cloud.or(edge.filter(|_| !is_virtual));
+        let is_fault = claims.len() > 1 || site.is_none() && edge.is_some();
+        let fault = is_fault.then(|| NodeFault {
+            node: Arc::clone(&node.name),
+            sites: claims.iter().map(|&at| self.sites[at].site.name().to_owned()).collect(),
+            foreign: edge.and_then(|edge| match cloud {
+                Some(cloud) if !is_virtual => self.label_apart(cloud, edge),
+                _ => Some((VIRTUAL_NODE.0.to_owned(), VIRTUAL_NODE.1.to_owned())),
+            }),
+        });
+        (site, fault)
+    }
+
+    /// A label of the cloud's selector that is none of the edge's.
+    fn label_apart(&self, cloud: usize, edge: usize) -> Option<(String, String)> {
+        let selector = |at: usize| self.sites[at].site.definition.selector.iter();
+        selector(cloud)
+            .find(|label| !selector(edge).any(|other| other == *label))
+            .cloned()
     }
 
     fn move_to(&mut self, id: NodeId, site: Option<usize>) {

@@ -2,9 +2,8 @@
 
 use std::fmt;
 
-use crate::model::constraints::Labels;
 use crate::model::node::Node;
-use crate::model::site::SiteDefinition;
+use crate::model::site::{SiteDefinition, SiteKind};
 use crate::units::Micros;
 
 /// How many bytes one list may have.
@@ -136,13 +135,13 @@ impl Traits {
 
     /// Whether a node of this site has all that is required. Cost: a search for each.
     pub fn are_at(&self, node: &Node, site: &SiteDefinition) -> bool {
-        !self.is_unreadable && self.of_nodes(site).all(|label| is_true(&node.labels, label))
+        !self.is_unreadable && self.of_nodes(site).all(|label| is_on(node, site, label))
     }
 
     /// The names of what is required and no node of those has; of all that nodes must have where each is on some node, but no node has
     /// all.
     pub fn missing<'n>(&self, site: &SiteDefinition, nodes: impl Iterator<Item = &'n Node> + Clone) -> Vec<&str> {
-        let on_none = |label: &&str| !nodes.clone().any(|node| is_true(&node.labels, label));
+        let on_none = |label: &&str| !nodes.clone().any(|node| is_on(node, site, label));
         let missing: Vec<_> = self.of_nodes(site).filter(on_none).map(name).collect();
         match missing.is_empty() {
             true => self.of_nodes(site).map(name).collect(),
@@ -160,7 +159,7 @@ impl Traits {
     ) -> usize {
         let has_it = |label: &str| {
             let mut nodes = nodes.clone().peekable();
-            has(site, label) || (nodes.peek().is_some() && nodes.all(|node| is_true(&node.labels, label)))
+            has(site, label) || (nodes.peek().is_some() && nodes.all(|node| is_on(node, site, label)))
         };
         let missing = self.optional.iter().filter(|label| !has_it(label)).count();
         let is_far = |bound| rtt.is_none_or(|rtt| rtt >= bound);
@@ -205,8 +204,9 @@ fn has(site: &SiteDefinition, label: &str) -> bool {
     site.traits.iter().any(|known| known == name(label))
 }
 
-fn is_true(labels: &Labels, label: &str) -> bool {
-    labels.get(label) == Some("true")
+/// Whether a node of this site has the trait of this label. What is behind a cloud's nodes says their labels itself.
+pub fn is_on(node: &Node, site: &SiteDefinition, label: &str) -> bool {
+    site.kind == SiteKind::Edge && node.labels.get(label) == Some("true")
 }
 
 fn label(name: &str) -> Box<str> {
@@ -243,6 +243,7 @@ mod tests {
     fn site(traits: &[&str]) -> SiteDefinition {
         SiteDefinition {
             traits: traits.iter().map(|name| (*name).to_owned()).collect(),
+            kind: SiteKind::Edge,
             ..SiteDefinition::cloud()
         }
     }
@@ -308,6 +309,8 @@ mod tests {
             .collect();
         assert!(!traits.are_at(&other, &site(&[])));
         assert!(!Traits::unreadable().are_at(&node(&[]), &site(&[])));
+        // What a cloud's node says of itself is no trait.
+        assert!(!traits.are_at(&node(&["A", "B"]), &SiteDefinition::cloud()));
         let missing = |nodes: &[Node], of_site: &[&str]| traits.missing(&site(of_site), nodes.iter()).join(",");
         assert_eq!(missing(&[node(&["A"])], &[]), "B");
         assert_eq!(missing(&[], &["A"]), "B");

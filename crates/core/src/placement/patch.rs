@@ -8,6 +8,7 @@ mod release;
 pub use release::{release, remove_gate, update_reason};
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 
 use json_patch::jsonptr::PointerBuf;
 use json_patch::{AddOperation, PatchOperation};
@@ -70,6 +71,7 @@ pub fn patch(pod: &Pod<'_>, verdict: &Verdict<'_>, config: &Config, stamp: &Stam
     match verdict.site() {
         Some(site) => {
             select(pod, site, &verdict.trait_labels, &mut operations);
+            exclude(pod, site, &mut operations);
             tolerate(pod, site, &mut operations);
             classify(pod, site, config, &mut operations);
             label(pod, config, &mut operations);
@@ -210,6 +212,52 @@ fn select(pod: &Pod<'_>, site: &Site, trait_labels: &[Box<str>], operations: &mu
     for (key, value) in selector.filter(|(key, _)| found.get(key).is_none()) {
         add(operations, ["spec", "nodeSelector", key], value.into());
     }
+}
+
+/// Keeps the pod from nodes that carry the edge's selector and are not of the edge: each term of its required node affinity gets an
+/// expression for each of their labels. One that requires nothing allows no node, and is left alone. The affinity is added again as a
+/// whole, with every field that it has.
+fn exclude(pod: &Pod<'_>, site: &Site, operations: &mut Vec<PatchOperation>) {
+    let labels: BTreeSet<_> = site.foreign.iter().collect();
+    let expression = |(key, value): &(String, String)| json!({"key": key, "operator": "NotIn", "values": [value]});
+    let expressions: Vec<Value> = labels.into_iter().map(expression).collect();
+    if expressions.is_empty() {
+        return;
+    }
+    let mut affinity = pod.affinity();
+    let required = child(&mut affinity, "nodeAffinity").and_then(|of_nodes| child(of_nodes, REQUIRED));
+    let Some(required) = required else { return };
+    if required.is_null() {
+        *required = json!({"nodeSelectorTerms": [{"matchExpressions": expressions}]});
+    } else {
+        let terms = required.get_mut("nodeSelectorTerms").and_then(Value::as_array_mut);
+        for term in terms.into_iter().flatten() {
+            let is_stated = |field: &str| term[field].as_array().is_some_and(|list| !list.is_empty());
+            let is_empty = !is_stated("matchExpressions") && !is_stated("matchFields");
+            if is_empty {
+                continue;
+            }
+            let Some(list) = child(term, "matchExpressions") else {
+                continue;
+            };
+            let own = list.as_array().cloned().unwrap_or_default();
+            let missing = expressions.iter().filter(|one| !own.contains(one));
+            *list = own.iter().chain(missing).cloned().collect();
+        }
+    }
+    if affinity != pod.affinity() {
+        add(operations, ["spec", "affinity"], affinity);
+    }
+}
+
+const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
+
+/// A field of an object, which is made if it is missing; `None` of what is no object.
+fn child<'v>(value: &'v mut Value, field: &str) -> Option<&'v mut Value> {
+    if value.is_null() {
+        *value = json!({});
+    }
+    Some(value.as_object_mut()?.entry(field).or_insert(Value::Null))
 }
 
 fn tolerate(pod: &Pod<'_>, site: &Site, operations: &mut Vec<PatchOperation>) {

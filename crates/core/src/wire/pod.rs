@@ -138,6 +138,12 @@ impl<'a> Pod<'a> {
         }
     }
 
+    /// `spec.affinity` with every field that it has; null where there is none. Cost: a pass over it.
+    pub fn affinity(&self) -> serde_json::Value {
+        let text = self.spec.affinity.map_or("null", |text| text.get());
+        serde_json::from_str(text).unwrap_or_default()
+    }
+
     /// The names of its scheduling gates.
     pub fn gates(&self) -> impl Iterator<Item = &str> {
         self.spec.scheduling_gates.iter().flatten().map(|gate| &*gate.name)

@@ -439,10 +439,29 @@ fn a_node_is_of_one_site() {
     assert_eq!(names(&fixture.publish()), of(&["a", "b"], &["c"]));
     let fault = fixture.cache.faults().next().unwrap().clone();
     assert_eq!(
-        (&*fault.node, &fault.sites[..]),
-        ("c", &["edge".to_owned(), "cloud".to_owned()][..])
+        fault.to_string(),
+        "node c carries the selectors of edge and cloud; it counts to the first cloud of them"
+    );
+    let label = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+    assert_eq!(fixture.publish().sites[0].foreign, [label("node.role/cloud", "true")]);
+    // A provider says the labels of its virtual nodes.
+    fixture.node(&with(
+        edge_node("c", 1),
+        "/metadata/labels/liqo.io~1type",
+        "virtual-node".into(),
+    ));
+    assert_eq!(names(&fixture.publish()), of(&["a", "b"], &[]));
+    let fault = fixture.cache.faults().next().unwrap().to_string();
+    assert_eq!(
+        fault,
+        "virtual node c carries the selector of edge; it counts to no site"
+    );
+    assert_eq!(
+        fixture.publish().sites[0].foreign,
+        [label("liqo.io/type", "virtual-node")]
     );
     fixture.node(&edge_node("c", 1));
+    assert_eq!(fixture.publish().sites[0].foreign, []);
     assert_eq!(names(&fixture.publish()), of(&["a", "b", "c"], &[]));
     assert_eq!(fixture.cache.faults().count(), 0);
     fixture.cache.delete_node("b");

@@ -46,7 +46,9 @@ fn usable_among<'s>(
 ) -> Vec<&'s Node> {
     let apart = room.domains_apart(&workload.request, site);
     let is_apart = |node: &Node| apart.iter().any(|(key, value)| node.labels.get(key) == Some(value));
-    nodes.filter(|node| is_usable(workload, site, node) && !is_apart(node)).collect()
+    nodes
+        .filter(|node| is_usable(workload, site, node) && !is_apart(node))
+        .collect()
 }
 
 fn is_usable(workload: &Workload<'_>, site: &Site, node: &Node) -> bool {
@@ -139,6 +141,7 @@ pub(super) fn nearest_obstacle(case: &Case<'_, '_>, found: &Assessment<'_>) -> O
 fn obstacles(workload: &Workload<'_>, site: &Site) -> impl Iterator<Item = Obstacle> {
     site.nodes()
         .map(move |node| match lasting_obstacle(workload, site, node) {
+            Some(Obstacle::Traits) => Obstacle::Traits,
             Some(_) if site.kind() == SiteKind::Cloud && node.young_until.is_some() => Obstacle::New,
             Some(lasting) => lasting,
             None if is_usable(workload, site, node) => Obstacle::Apart,

@@ -106,6 +106,52 @@ fn a_pod_without_metadata_gets_it_when_labels_do_not_decide() {
 }
 
 #[test]
+fn pods_of_the_edge_are_kept_from_nodes_that_only_carry_its_selector() {
+    let is_in = |key: &str, values: &[&str]| json!({"key": key, "operator": "In", "values": values});
+    let excluded = json!({"key": "node.role/cloud", "operator": "NotIn", "values": ["true"]});
+    let required = |terms: Value| json!({"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": terms}}});
+    let mut fleet = fleet();
+    fleet["nodes"][0]["allocatable"] = json!({"pods": 9});
+    let mut snapshot = testkit::snapshot(&fleet);
+    let mut patched = |affinity: &Value, is_foreign: bool| {
+        let label = ("node.role/cloud".to_owned(), "true".to_owned());
+        snapshot.sites[0].foreign = if is_foreign { vec![label.clone(), label] } else { vec![] };
+        let pod = to_the_cloud(json!({}), json!({"affinity": affinity}));
+        let operations = operations_on(&snapshot, &Policies::default(), &pod, &Config::default());
+        let pod = apply(&pod, &operations);
+        assert_eq!(pod["spec"]["nodeSelector"], json!({"node.role/edge": "true"}));
+        pod["spec"]["affinity"].clone()
+    };
+    let alone = required(json!([{"matchExpressions": [excluded]}]));
+    let preferred = json!({"nodeAffinity": {"preferred": [1]}, "podAffinity": {"unknown": 1.5}});
+    let mut with_preferred = preferred.clone();
+    with_preferred["nodeAffinity"][REQUIRED] = alone["nodeAffinity"][REQUIRED].clone();
+    let own = is_in("kubernetes.io/os", &["linux"]);
+    let linux = is_in("node.role/edge", &["true"]);
+    let fields = json!([{"key": "metadata.name", "operator": "In", "values": ["e"]}]);
+    for (affinity, expected) in [
+        (Value::Null, alone.clone()),
+        (preferred, with_preferred),
+        (json!({"nodeAffinity": {REQUIRED: null}}), alone.clone()),
+        (
+            required(
+                json!([{"matchExpressions": [own]}, {"matchFields": fields, "new": 1}, {}, {"matchExpressions": [linux]}]),
+            ),
+            required(json!([
+                {"matchExpressions": [own, excluded]},
+                {"matchFields": fields, "new": 1, "matchExpressions": [excluded]},
+                {},
+                {"matchExpressions": [linux, excluded]},
+            ])),
+        ),
+        (alone.clone(), alone),
+    ] {
+        assert_eq!(patched(&affinity, true), expected, "{affinity}");
+        assert_eq!(patched(&affinity, false), affinity);
+    }
+}
+
+#[test]
 fn paths_are_escaped_and_nothing_is_duplicated() {
     let pod = to_the_cloud(
         json!({"annotations": {"a~b/c": "kept", "controller.kubernetes.io/pod-deletion-cost": "7"}}),

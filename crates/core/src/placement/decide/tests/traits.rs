@@ -50,18 +50,21 @@ fn a_pod_goes_where_its_traits_are() {
             of_site(fleet(&[]), 0, &["Secure", "Other"]),
         ),
         ("near: cloud_pinned_by_pod", &[], of_site(fleet(&[]), 2, &["Secure"])),
-        ("near: cloud_pinned_by_pod", &label, fleet(&[(2, "Secure")])),
-        ("far: cloud_pinned_by_pod", &label, fleet(&[(1, "Secure")])),
+        (
+            "far: cloud_pinned_by_pod",
+            &[],
+            of_site(fleet(&[(2, "Secure")]), 1, &["Secure"]),
+        ),
     ] {
         assert_eq!(fates(&fleet, &asking("Secure"))[0], expected, "{fleet}");
         assert_eq!(labels(&fleet, &asking("Secure")), added, "{fleet}");
     }
     // The node that has it is full, and the other does not count.
-    let mut full = fleet(&[(0, "Secure"), (2, "Secure")]);
+    let mut full = of_site(fleet(&[(0, "Secure")]), 2, &["Secure"]);
     full["nodes"][0]["used"] = full["nodes"][0]["allocatable"].clone();
     assert_eq!(fates(&full, &asking("Secure"))[0], "near: cloud_edge_no_capacity");
     // Each is somewhere, and all are nowhere.
-    let spread = fleet(&[(0, "A"), (3, "B")]);
+    let spread = fleet(&[(0, "A"), (3, "B"), (2, "A"), (2, "B")]);
     assert_eq!(fates(&spread, &asking("A,B"))[0], "held_no_capacity");
     assert_eq!(
         fates(&fleet(&[(0, "A"), (0, "B")]), &asking("A,B"))[0],
