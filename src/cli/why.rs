@@ -109,7 +109,7 @@ impl Why {
         waitlist.plan(&snapshot, &ledger, &config, is_managed, now);
         snapshot.queue_claims = waitlist.claims();
         let gated_pod = record.gated_pod.as_ref();
-        let place = gated_pod.and_then(|gated| waitlist.place(&gated.uid, &config));
+        let place = gated_pod.and_then(|gated| waitlist.place(&gated.uid, &snapshot, &config, now.moment));
 
         let mut state = SchedulingState::read(&json, &config.keys, site, now.wall)?;
         if state.is_silent {

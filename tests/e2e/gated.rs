@@ -5,6 +5,7 @@
 pub(crate) mod away;
 pub(crate) mod gate;
 pub(crate) mod history;
+pub(crate) mod hostile;
 pub(crate) mod limits;
 pub(crate) mod queue;
 pub(crate) mod release;

@@ -28,7 +28,7 @@ use edgeward_harness::side_by_side::Needs::{Cluster, Domain, Nodes, Peering};
 use crate::commands::{check, fleet_command, why};
 use crate::configuration::{custom_resources, validation};
 use crate::confined::narrow;
-use crate::gated::{away, gate, limits, queue, release, sites, starvation, traits};
+use crate::gated::{away, gate, hostile, limits, queue, release, sites, starvation, traits};
 use crate::install::{chart, quick_start, upgrade};
 use crate::leader::{backstop, events, lost_lease};
 use crate::load::{burst, rollout};
@@ -69,6 +69,11 @@ const TESTS: &[Test] = &[
     ("gated::in_queue_order", Domain, gated::in_queue_order),
     ("burst::fills_the_edge", Domain, burst::fills_the_edge),
     ("queue::no_later_pod_first", Domain, queue::no_later_pod_first),
+    (
+        "hostile::neighbours_are_placed_at_once",
+        Domain,
+        hostile::neighbours_are_placed_at_once,
+    ),
     ("live::unknown_scheduler", Nodes, live::waiting::unknown_scheduler),
     (
         "live::promised_to_nobody",

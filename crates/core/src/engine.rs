@@ -324,7 +324,9 @@ impl Engine {
             if replaced.is_some() {
                 self.waitlist.reset();
             }
-            if delta.other || freed != self.freed {
+            if delta.sites {
+                self.waitlist.reconsider_sites();
+            } else if freed != self.freed {
                 self.waitlist.reconsider();
             }
             let (gained, lost) = (&delta.gained, &delta.lost);

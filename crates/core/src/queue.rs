@@ -16,11 +16,12 @@ use crate::model::queue_claims::QueueClaims;
 use crate::model::slo::Class;
 use crate::model::snapshot::Snapshot;
 use crate::model::workload::{QueueKey, Workload};
+use crate::placement::decide::cost;
 use crate::placement::estimate::slack;
 use crate::placement::ledger::Ledger;
 use crate::placement::verdict::{Action, Reason, Verdict};
 use crate::units::{Micros, Moment, Now};
-use planning::Planning;
+use planning::{Planning, Purse, purses};
 
 /// For how long a pod is gated for want of room before it claims the node that comes closest to having it.
 const WAIT_BEFORE_CLAIM: Micros = Micros::from_secs(60);
@@ -28,19 +29,16 @@ const WAIT_BEFORE_CLAIM: Micros = Micros::from_secs(60);
 /// How late the watch may show a namespace's label: it may have opted in a moment before its pod was created.
 const NAMESPACE_DELAY: Micros = Micros::from_secs(5);
 
-/// The most comparisons of pods' constraints and tolerations with nodes that one plan takes, about a tenth of a second. The
-/// next plan goes on from there.
-const MAX_COMPARISONS: usize = 10_000_000;
+/// The most comparisons of pods' constraints and tolerations with nodes that one plan takes, some hundredths of a second, and one
+/// decision for each purse. A limit holds within the pause after it, less than a second.
+const MAX_COMPARISONS: usize = 3_000_000;
 
 /// What a gated pod costs a plan beside the comparisons of its decision, in comparisons.
 const PER_POD: usize = 100;
 
-/// How long a comparison takes, on the safe side. The pace of plans counts comparisons, not time: the same plans are made of
-/// the same snapshots, however fast the machine is.
-const COMPARISON_NANOSECONDS: usize = 50;
-
-/// A plan takes one part in so many of the time, until the next one is made.
-const PLAN_SHARE: usize = 4;
+/// How long no plan is made after one, for each comparison of it: four times what that takes, on the safe side. The pace of plans
+/// counts comparisons, not time: the same plans are made of the same snapshots, however fast the machine is.
+const PAUSE_NANOSECONDS: usize = 200;
 
 impl GatedPod {
     /// Its place in the queue; `None` if what it asks for is not kept.
@@ -71,11 +69,8 @@ impl GatedPod {
             return None;
         }
         let since = self.stated.filter(|at| *at <= now).or(self.created)?;
-        since
-            .checked_add(jiff::SignedDuration::from_micros(
-                i64::try_from(self.longest(config).0).ok()?,
-            ))
-            .ok()
+        let longest = i64::try_from(self.longest(config).0).ok()?;
+        since.checked_add(jiff::SignedDuration::from_micros(longest)).ok()
     }
 
     /// For how long it may be gated.
@@ -116,7 +111,7 @@ pub struct Plan {
     pub gated: usize,
     /// Since when the pod is gated that is gated longest, of those that wait neither for others nor for a site that is away.
     pub oldest: Option<Moment>,
-    /// How many decisions it took; a plan that goes on counts its own.
+    /// How many decisions it took.
     pub decisions: usize,
 }
 
@@ -131,8 +126,12 @@ impl PlanAction {
     }
 }
 
+/// The purses that ran out in a plan, by namespace and whether its pods are past their limit, each with the first pod that was not
+/// considered.
+type Unfinished = HashMap<(Box<str>, bool), QueueKey>;
+
 /// The gated pods.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Waitlist {
     pods: HashMap<Arc<str>, Entry>,
     /// Whether a plan made before is out of date.
@@ -141,29 +140,13 @@ pub struct Waitlist {
     due: Option<Moment>,
     /// The claims of the plan made last.
     claims: Arc<QueueClaims>,
-    /// What it says is to be done, if it did not come to its end.
-    steps: Vec<Step>,
+    unfinished: Unfinished,
     /// Whether the snapshot was too old for it.
     stale: bool,
     /// Until when no plan is made.
     paused_until: Moment,
-    /// [`MAX_COMPARISONS`].
-    budget: usize,
-}
-
-impl Default for Waitlist {
-    fn default() -> Self {
-        Self {
-            pods: HashMap::new(),
-            changed: false,
-            due: None,
-            claims: Arc::default(),
-            steps: vec![],
-            stale: false,
-            paused_until: Moment(i64::MIN),
-            budget: MAX_COMPARISONS,
-        }
-    }
+    /// In the place of [`MAX_COMPARISONS`].
+    budget: Option<usize>,
 }
 
 #[derive(Debug)]
@@ -171,10 +154,8 @@ struct Entry {
     pod: Arc<GatedPod>,
     first_seen: Moment,
     since: Moment,
-    /// For how long it may be gated and still meet its deadline in microseconds, and whether it was for longer, when the last plan
-    /// began: a plan in several parts keeps its order.
-    slack: Option<i64>,
-    is_late: bool,
+    /// Why it waits, if no site was possible since sites changed, and whether it was past its limit then.
+    without_site: Option<(bool, Reason)>,
 }
 
 impl Waitlist {
@@ -182,7 +163,8 @@ impl Waitlist {
     /// gone. Otherwise it never begins later than it did: whoever may write annotations cannot stretch it.
     pub fn apply(&mut self, pod: Arc<GatedPod>, now: Now) {
         let old = self.pods.remove(&pod.uid);
-        let (slack, is_late) = old.as_ref().map_or((None, false), |old| (old.slack, old.is_late));
+        let unchanged = old.as_ref().filter(|old| old.pod.workload == pod.workload);
+        let without_site = unchanged.and_then(|old| old.without_site);
         let first_seen = old.as_ref().map_or(now.moment, |old| old.first_seen);
         let stated = pod.stated.filter(|at| *at <= now.wall);
         let age = stated.and_then(|at| u64::try_from(now.wall.duration_since(at).as_micros()).ok());
@@ -198,8 +180,7 @@ impl Waitlist {
             pod,
             first_seen,
             since,
-            slack,
-            is_late,
+            without_site,
         };
         self.pods.insert(Arc::clone(&entry.pod.uid), entry);
         self.changed = true;
@@ -222,11 +203,18 @@ impl Waitlist {
         self.changed = true;
     }
 
-    /// The same, and nothing of the plan holds any more: other nodes, or another order. It is made without a pause.
-    pub fn reset(&mut self) {
+    /// Other sites may be possible for a pod.
+    pub fn reconsider_sites(&mut self) {
         self.changed = true;
+        self.pods.values_mut().for_each(|entry| entry.without_site = None);
+    }
+
+    /// Nothing of the plan holds any more: other nodes, or another order. The next one is made without a pause.
+    pub fn reset(&mut self) {
+        self.reconsider_sites();
         self.claims = Arc::default();
-        self.paused_until = Moment(i64::MIN);
+        self.unfinished.clear();
+        self.paused_until = Moment::default();
     }
 
     /// The nodes whose room changed in this snapshot. Until the next plan, those that `gained` room are for the pods that the
@@ -245,8 +233,7 @@ impl Waitlist {
         let is_stale = snapshot.is_stale(config.telemetry_ttl, now);
         self.changed |= is_stale != self.stale || !gained.is_empty() || lost.iter().any(|id| self.claims.is_on(*id));
         if !gained.is_empty() {
-            let claims = Arc::make_mut(&mut self.claims);
-            gained.iter().for_each(|id| claims.close_gained(*id));
+            Arc::make_mut(&mut self.claims).close_gained(gained);
         }
     }
 
@@ -257,17 +244,17 @@ impl Waitlist {
 
     /// When the plan must be made again.
     pub fn next_change(&self) -> Option<Moment> {
-        let at = if self.is_unfinished() {
-            Some(self.paused_until)
-        } else {
-            self.due
-        };
+        let is_due = self.changed || !self.unfinished.is_empty();
+        let at = if is_due { Some(self.paused_until) } else { self.due };
         at.map(|at| at.max(self.paused_until))
     }
 
-    /// The place of this pod in the order of the plan made last, and how many are before it; `None` for one that has none.
-    pub fn place(&self, uid: &str, config: &Config) -> Option<(QueueKey, usize)> {
-        let key = |entry: &Entry| Some(entry.pod.queue_key(config)?.late(entry.is_late));
+    /// The place of this pod in the order of a plan, and how many are before it; `None` for one that has none.
+    pub fn place(&self, uid: &str, snapshot: &Snapshot, config: &Config, now: Moment) -> Option<(QueueKey, usize)> {
+        let key = |entry: &Entry| {
+            let is_late = entry.is_late(snapshot, config, now);
+            Some(entry.pod.queue_key(config)?.late(is_late))
+        };
         let own = key(self.pods.get(uid)?)?;
         let keys = self.pods.values().filter_map(key);
         Some((own, keys.filter(|other| *other < own).count()))
@@ -283,15 +270,11 @@ impl Waitlist {
         self.next_change().is_some_and(|at| at <= now)
     }
 
-    fn is_unfinished(&self) -> bool {
-        self.changed || self.claims.not_considered().is_some()
-    }
-
     /// Decides about every gated pod whose only gate is ours, in the order of the queue, each on the room that the earlier ones
-    /// left; what the placed ones will take is claimed. Goes on where the plan before ran out of comparisons, if it did.
+    /// left; what the placed ones will take is claimed. Each purse goes on where it ran out in the plan before, if it did.
     /// Cost: a decision for each pod, but only one for those that differ in nothing but their age and find no room, for each of
-    /// their ages: as long as terminating pods are waited for, before and after `WAIT_BEFORE_CLAIM`, late or not. And
-    /// `MAX_COMPARISONS`, at most.
+    /// their ages: as long as terminating pods are waited for, before and after `WAIT_BEFORE_CLAIM`, late or not; none where no
+    /// site is possible, after the first. And `MAX_COMPARISONS`, at most.
     pub fn plan(
         &mut self,
         snapshot: &Snapshot,
@@ -300,52 +283,51 @@ impl Waitlist {
         is_managed: impl Fn(&str) -> bool,
         now: Now,
     ) -> Plan {
-        let from = self.claims.not_considered();
-        if from.is_none() {
-            self.judge_lateness(snapshot, config, now.moment);
-        }
-        let (claims, steps) = self.begin_plan(now.moment);
-        let claimed_nodes = claims.iter().filter(|(_, claim)| !claim.has_room);
+        // Pods before those that the plan goes on from do not see what changed.
+        self.changed = !self.unfinished.is_empty() && (self.changed || self.due.is_some_and(|due| due <= now.moment));
+        let (in_order, alone) = self.in_order(&is_managed, snapshot, config, now.moment);
         let mut planning = Planning {
             snapshot,
             ledger,
             config,
             now,
-            budget: self.budget,
-            claimed_nodes: claimed_nodes.map(|(node, _)| node).collect(),
-            claims,
+            before: &self.claims,
+            purses: purses(&in_order, &self.unfinished, self.budget.unwrap_or(MAX_COMPARISONS)),
+            claims: QueueClaims::default(),
+            claimed_nodes: BTreeSet::new(),
             unplaceable: HashMap::new(),
-            steps,
+            without_site: vec![],
+            steps: vec![],
             decisions: 0,
             comparisons: 0,
         };
-        let (in_order, alone) = self.in_order(&is_managed, config);
-        let begin = in_order.partition_point(|(queue_key, ..)| from.is_some_and(|from| *queue_key < from));
-        for (queue_key, entry, workload) in &in_order[begin..] {
-            if !planning.consider(entry, workload, *queue_key) {
-                planning.claims.consider_up_to(Some(*queue_key));
-                break;
-            }
-        }
-        // The next plan goes on with the steps of one that ran out of comparisons.
-        let unfinished = match planning.claims.not_considered() {
-            Some(_) => planning.steps.clone(),
-            None => vec![],
-        };
+        in_order.iter().for_each(|planned| planning.consider(planned));
         planning.consider_alone(&alone, &is_managed);
         let Planning {
+            purses,
             claims,
+            without_site,
             steps,
             decisions,
             comparisons,
             ..
         } = planning;
-        self.steps = unfinished;
+        let next =
+            |((namespace, is_overdue), purse): (_, Purse)| Some(((Box::from(namespace), is_overdue), purse.next?));
+        self.unfinished = purses.into_iter().filter_map(next).collect();
+        for (uid, found) in without_site {
+            self.pods
+                .entry(uid)
+                .and_modify(|entry| entry.without_site = Some(found));
+        }
         self.claims = Arc::new(claims);
         self.stale = snapshot.is_stale(config.telemetry_ttl, now.moment);
-        let takes = comparisons.saturating_mul(COMPARISON_NANOSECONDS * PLAN_SHARE) / 1_000;
-        self.paused_until = now.moment.after(Micros(takes as u64));
-        self.due = self.next_due(snapshot, config, &is_managed, now.moment);
+        let pause = comparisons.saturating_mul(PAUSE_NANOSECONDS) / 1_000;
+        self.paused_until = now.moment.after(Micros(pause as u64));
+        let is_ours = |entry: &Entry| is_managed(&entry.pod.namespace);
+        let moments = self.pods.values();
+        let moments = moments.flat_map(|entry| entry.moments(snapshot, config, is_ours(entry)));
+        self.due = moments.filter(|at| *at > now.moment).min();
         let is_limited = |entry: &&Entry| !entry.pod.waited_for_others() && !entry.pod.waits_for_site();
         let ours = self.pods.values().filter(is_limited);
         Plan {
@@ -356,75 +338,52 @@ impl Waitlist {
         }
     }
 
-    /// The claims and steps that a plan begins with: those of the last one, where that ran out of comparisons.
-    fn begin_plan(&mut self, now: Moment) -> (QueueClaims, Vec<Step>) {
-        let goes_on = self.claims.not_considered().is_some();
-        // Pods that were considered before do not see that they grew older.
-        self.changed = goes_on && (self.changed || self.due.is_some_and(|due| due <= now));
-        if !goes_on {
-            return (QueueClaims::default(), vec![]);
-        }
-        let mut claims = (*self.claims).clone();
-        claims.consider_up_to(None);
-        let is_current = |step: &Step| {
-            let entry = self.pods.get(&step.pod.uid);
-            entry.is_some_and(|entry| Arc::ptr_eq(&entry.pod, &step.pod))
-        };
-        let mut steps = std::mem::take(&mut self.steps);
-        steps.retain(is_current);
-        (claims, steps)
-    }
-
-    /// Finds which pods miss their deadline even if they start now.
-    fn judge_lateness(&mut self, snapshot: &Snapshot, config: &Config, now: Moment) {
-        for entry in self.pods.values_mut() {
-            let workload = entry.pod.workload.as_ref();
-            let gated = now.since(entry.since);
-            entry.slack = workload.and_then(|workload| slack(workload, snapshot, config));
-            entry.is_late = entry.slack.is_some_and(|slack| gated.signed() > slack);
-        }
-    }
-
     /// The pods that are planned, in the order of the queue; and those that are not, by creation: their constraints are not kept,
     /// or their namespace has not opted in. The label of a namespace may be seen later than its pods.
-    fn in_order(&self, is_managed: impl Fn(&str) -> bool, config: &Config) -> (Vec<Planned<'_>>, Vec<&Entry>) {
+    fn in_order(
+        &self,
+        is_managed: impl Fn(&str) -> bool,
+        snapshot: &Snapshot,
+        config: &Config,
+        now: Moment,
+    ) -> (Vec<Planned<'_>>, Vec<&Entry>) {
         let (mut in_order, mut alone) = (vec![], vec![]);
         for entry in self.pods.values() {
             match &entry.pod.workload {
                 Some(workload) if is_managed(&entry.pod.namespace) => {
-                    let queue_key = entry.pod.queue_key_of(workload, config).late(entry.is_late);
-                    in_order.push((queue_key, entry, workload));
+                    let is_late = entry.is_late(snapshot, config, now);
+                    let age = Age::of(&entry.pod, config, now.since(entry.since), is_late);
+                    let known = entry.known_reason(age);
+                    let cost = || cost(workload, snapshot) + snapshot.node_count();
+                    in_order.push(Planned {
+                        queue_key: entry.pod.queue_key_of(workload, config).late(is_late),
+                        entry,
+                        workload,
+                        age,
+                        known,
+                        cost: if known.is_some() { 0 } else { cost() },
+                    });
                 }
                 _ => alone.push(entry),
             }
         }
-        in_order.sort_unstable_by_key(|(queue_key, ..)| *queue_key);
-        alone.sort_unstable_by_key(|entry| {
-            let is_managed = is_managed(&entry.pod.namespace);
-            (!is_managed, entry.pod.created, &entry.pod.uid)
-        });
+        in_order.sort_unstable_by_key(|planned| planned.queue_key);
+        alone.sort_unstable_by_key(|entry| (!is_managed(&entry.pod.namespace), entry.pod.created, &entry.pod.uid));
         (in_order, alone)
-    }
-
-    /// When the passing of time changes the plan next.
-    fn next_due(
-        &self,
-        snapshot: &Snapshot,
-        config: &Config,
-        is_managed: impl Fn(&str) -> bool,
-        now: Moment,
-    ) -> Option<Moment> {
-        let away_since: Vec<_> = snapshot.sites.iter().filter_map(|site| site.away_since).collect();
-        let moments = self.pods.values().flat_map(|entry| {
-            let is_managed = is_managed(&entry.pod.namespace);
-            entry.moments(config, is_managed, &away_since)
-        });
-        moments.filter(|at| *at > now).min()
     }
 }
 
-/// A gated pod, its place in the queue and what it asks for.
-type Planned<'p> = (QueueKey, &'p Entry, &'p Workload<'static>);
+/// A gated pod that has a place in the plan.
+struct Planned<'p> {
+    queue_key: QueueKey,
+    entry: &'p Entry,
+    workload: &'p Workload<'static>,
+    age: Age,
+    /// Why it waits, where that takes no decision.
+    known: Option<Reason>,
+    /// How many comparisons a decision takes at most.
+    cost: usize,
+}
 
 /// How far the age of a gated pod decides about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -459,19 +418,35 @@ impl Age {
 }
 
 impl Entry {
-    /// Whether its namespace has not opted in, and would be known if it had.
-    fn is_unmanaged(&self, is_managed: impl Fn(&str) -> bool, now: Moment) -> bool {
-        !is_managed(&self.pod.namespace) && now.since(self.first_seen) >= NAMESPACE_DELAY
+    /// Why it waits: for the gates of others, or for sites to change.
+    fn known_reason(&self, age: Age) -> Option<Reason> {
+        if self.pod.has_other_gates {
+            return Some(Reason::HeldForeignGate);
+        }
+        let (was_overdue, reason) = self.without_site?;
+        (was_overdue == age.is_overdue).then_some(reason)
+    }
+
+    /// For how long it may be gated and still meet its deadline, in microseconds.
+    fn slack(&self, snapshot: &Snapshot, config: &Config) -> Option<i64> {
+        slack(self.pod.workload.as_ref()?, snapshot, config)
+    }
+
+    fn is_late(&self, snapshot: &Snapshot, config: &Config, now: Moment) -> bool {
+        let gated = now.since(self.since).signed();
+        self.slack(snapshot, config).is_some_and(|slack| gated > slack)
     }
 
     /// The next full seconds after its age, or the outage of a cloud, changes what is to be done: with many gated pods there is
     /// such a moment all the time.
-    fn moments(&self, config: &Config, is_managed: bool, away_since: &[Moment]) -> impl Iterator<Item = Moment> {
-        let slack = self.slack.map(|slack| Micros(slack.max(0).unsigned_abs()));
+    fn moments(&self, snapshot: &Snapshot, config: &Config, is_managed: bool) -> impl Iterator<Item = Moment> {
+        let slack = self.slack(snapshot, config);
+        let slack = slack.map(|slack| Micros(slack.max(0).unsigned_abs()));
         let late = slack.map(|slack| self.since.after(slack + Micros(1)));
         let longest = self.pod.longest(config);
         let longest = slack.map_or(longest, |slack| slack.min(longest));
-        let lost = away_since.iter().map(move |since| since.after(longest));
+        let away = snapshot.sites.iter().filter_map(|site| site.away_since);
+        let lost = away.map(move |since| since.after(longest));
         let moments = Age::ends(&self.pod, config).map(|age| self.since.after(age));
         let namespace_known = (!is_managed).then(|| self.first_seen.after(NAMESPACE_DELAY));
         let full_second = |at: Moment| {

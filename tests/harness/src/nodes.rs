@@ -176,6 +176,31 @@ impl<'run> Nodes<'run> {
         )
     }
 
+    /// Creates so many edge nodes of four cores at once, and waits until each is Ready.
+    pub fn edge_nodes(&self, count: usize) -> Result<()> {
+        let taints = json!([{"key": LABEL, "value": self.name, "effect": "NoSchedule"}]);
+        let resources = json!({"cpu": "4", "memory": "64Gi", "pods": "110"});
+        let names: Vec<_> = (0..count).map(|i| format!("{}-edge-{i}", self.name)).collect();
+        let labels = json!({LABEL: self.label("edge")});
+        let nodes = names
+            .iter()
+            .map(|name| node(name, labels.clone(), taints.clone(), resources.clone()));
+        let list = json!({"apiVersion": "v1", "kind": "List", "items": nodes.collect::<Vec<_>>()});
+        self.nodes.borrow_mut().extend(names);
+        self.kubectl.run(&["create", "-f", "-"], &list.to_string())?;
+        eventually("all are Ready and not tainted", BOUND, || {
+            let nodes = self.kubectl.list("nodes", &self.edge_label())?;
+            let is_used = |node: &&Value| {
+                let mut conditions = node["status"]["conditions"].as_array().into_iter().flatten();
+                conditions.any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
+                    && !node["spec"]["taints"].to_string().contains("not-ready")
+            };
+            let used = nodes.iter().filter(is_used).count();
+            ensure!(used == count, "{used} of {count}");
+            Ok(())
+        })
+    }
+
     /// Creates an edge node with room for everything, and waits until it is Ready.
     pub(crate) fn wide_edge_node(&self, suffix: &str) -> Result<String> {
         let taints = json!([{"key": LABEL, "value": self.name, "effect": "NoSchedule"}]);

@@ -228,6 +228,7 @@ impl Cache {
         self.touch(id);
         self.unbound_pods.gained.insert(id);
         self.delta.gained.insert(id);
+        self.delta.sites = true;
     }
 
     /// A node is gone. Its pods stay until they are gone themselves.
@@ -241,6 +242,7 @@ impl Cache {
         self.unbound_pods.lost.insert(id);
         self.delta.lost.insert(id);
         self.delta.gained.remove(&id);
+        self.delta.sites = true;
         self.forget_unused(id);
     }
 
@@ -381,7 +383,7 @@ impl Cache {
             {
                 Arc::make_mut(&mut entry.node).young_until = None;
                 self.touch(id);
-                self.delta.other = true;
+                self.delta.sites = true;
             }
         }
     }

@@ -22,8 +22,8 @@ pub struct QueueClaim {
     pub has_room: bool,
 }
 
-/// The claims of a release plan, one for each pod, in the order of the queue; and where nobody may go yet whom the plan does not
-/// know or has not considered. Equal after equal calls. A copy shares the claims.
+/// The claims of a release plan, one for each pod, in the order of the queue; and the nodes that pods behind those left waiting may
+/// not use yet. Equal after equal calls. A copy shares the claims.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct QueueClaims {
     table: Arc<ClaimTable>,
@@ -31,8 +31,6 @@ pub struct QueueClaims {
     first_waiting: Option<QueueKey>,
     /// Nodes that gained room since it was considered.
     gained: BTreeSet<NodeId>,
-    /// The first pod that was not considered.
-    not_considered: Option<QueueKey>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -55,8 +53,8 @@ struct ClaimSums {
 pub struct Claimed {
     /// All of it.
     pub taken: Share,
-    /// The part of those that are about to be released.
-    pub coming: Share,
+    /// What those that are about to be released ask for.
+    pub coming: Amounts,
 }
 
 impl Claimed {
@@ -64,8 +62,7 @@ impl Claimed {
         self.taken.amounts.add(&claim.amount, 1);
         self.taken.pods += 1;
         if claim.has_room {
-            self.coming.amounts.add(&claim.amount, 1);
-            self.coming.pods += 1;
+            self.coming.add(&claim.amount, 1);
         }
     }
 
@@ -74,8 +71,7 @@ impl Claimed {
         self.taken.amounts = self.taken.amounts.less(&claim.amount);
         self.taken.pods -= 1;
         if claim.has_room {
-            self.coming.amounts = self.coming.amounts.less(&claim.amount);
-            self.coming.pods -= 1;
+            self.coming = self.coming.less(&claim.amount);
         }
     }
 }
@@ -109,31 +105,19 @@ impl QueueClaims {
         self.first_waiting.get_or_insert(queue_key);
     }
 
-    /// This node has more room than the plan knew. Those that it left waiting are considered for it before those behind them.
-    pub fn close_gained(&mut self, node: NodeId) {
-        self.gained.insert(node);
-    }
-
-    /// Nobody from this key on is considered yet, or everybody is. Who is not may not be overtaken.
-    pub fn consider_up_to(&mut self, queue_key: Option<QueueKey>) {
-        self.not_considered = queue_key;
-    }
-
-    /// The key from which on nobody is considered yet.
-    pub fn not_considered(&self) -> Option<QueueKey> {
-        self.not_considered
+    /// These nodes have more room than the plan knew. Those that it left waiting are considered for it before those behind them.
+    pub fn close_gained(&mut self, nodes: &BTreeSet<NodeId>) {
+        self.gained.extend(nodes);
     }
 
     /// Whether nothing is claimed, and every node is open to every pod.
     pub fn is_empty(&self) -> bool {
-        self.table.by_uid.is_empty() && self.gained.is_empty() && self.not_considered.is_none()
+        self.table.by_uid.is_empty() && self.gained.is_empty()
     }
 
     /// Whether a pod with this key may go to this node at all. Cost: a search.
     pub fn is_open(&self, node: NodeId, queue_key: QueueKey) -> bool {
-        let is_new = || self.gained.contains(&node);
-        self.not_considered.is_none_or(|next| queue_key < next)
-            && (self.first_waiting.is_none_or(|first| queue_key <= first) || !is_new())
+        self.first_waiting.is_none_or(|first| queue_key <= first) || !self.gained.contains(&node)
     }
 
     /// The claim of the pod of this uid, and its node. Cost: a search.

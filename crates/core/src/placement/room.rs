@@ -216,7 +216,7 @@ impl Room<'_, '_> {
         if let Some(ahead) = self.claims.at(site.name(), self.queue_key) {
             let released = self.released.iter().map(|(_, claim)| *claim);
             let of_site = released.filter(|claim| *claim.site == *site.name());
-            promised.add(&without(ahead, of_site).coming.amounts, 1);
+            promised.add(&without(ahead, of_site).coming, 1);
         }
         promised
     }

@@ -1,21 +1,67 @@
 //! A plan in the making: gated pods are decided one after the other, each on the room that the earlier ones left.
 
 use std::borrow::Cow;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use super::{Age, Entry, PER_POD, PlanAction, Step, WAIT_BEFORE_CLAIM};
+use super::{Age, Entry, NAMESPACE_DELAY, PER_POD, PlanAction, Planned, Step, Unfinished, WAIT_BEFORE_CLAIM};
 use crate::config::Config;
 use crate::model::node::{Node, NodeId};
-use crate::model::pod_record::GatedPod;
 use crate::model::queue_claims::{QueueClaim, QueueClaims};
 use crate::model::snapshot::Snapshot;
 use crate::model::workload::{QueueKey, Workload};
-use crate::placement::decide::{cost, decide, nearest_room};
+use crate::placement::decide::{decide, nearest_room};
 use crate::placement::ledger::Ledger;
 use crate::placement::room::Room;
 use crate::placement::verdict::{Action, Assessment, Reason, Standing, Verdict};
 use crate::units::{Micros, Now};
+
+/// What a plan may spend on the pods of one namespace that are within their limit, or on those past it. A namespace that spends it
+/// holds up its own pods alone.
+pub(super) struct Purse {
+    /// The pod that it ran out at in the plan before: it goes on from there.
+    from: Option<QueueKey>,
+    /// How many comparisons are left. The last decision may take more.
+    left: usize,
+    /// The pod that it ran out at.
+    pub(super) next: Option<QueueKey>,
+}
+
+/// The purses of these pods: equal parts of the budget, and what one does not need is for the others.
+pub(super) fn purses<'p>(
+    in_order: &[Planned<'p>],
+    unfinished: &Unfinished,
+    mut budget: usize,
+) -> BTreeMap<(&'p str, bool), Purse> {
+    let mut needs = BTreeMap::<_, usize>::new();
+    for planned in in_order {
+        *needs.entry(planned.purse()).or_default() += planned.cost;
+    }
+    let mut needs: Vec<_> = needs.into_iter().collect();
+    needs.sort_by_key(|(_, need)| *need);
+    let parts = (1..=needs.len()).rev();
+    let purse = |(parts, (key, need)): (usize, ((&'p str, bool), usize))| {
+        let left = need.min(budget / parts);
+        budget -= left;
+        let from = unfinished.get(&(key.0.into(), key.1)).copied();
+        (
+            key,
+            Purse {
+                from,
+                left: left.max(1),
+                next: None,
+            },
+        )
+    };
+    parts.zip(needs).map(purse).collect()
+}
+
+impl<'p> Planned<'p> {
+    /// Whose purse pays for it: its namespace, and whether it is past its limit.
+    fn purse(&self) -> (&'p str, bool) {
+        (&self.entry.pod.namespace, self.age.is_overdue)
+    }
+}
 
 /// A plan in the making.
 pub(super) struct Planning<'p> {
@@ -23,14 +69,17 @@ pub(super) struct Planning<'p> {
     pub(super) ledger: &'p Ledger,
     pub(super) config: &'p Config,
     pub(super) now: Now,
-    /// How many comparisons are left.
-    pub(super) budget: usize,
+    /// The claims of the plan before.
+    pub(super) before: &'p QueueClaims,
+    pub(super) purses: BTreeMap<(&'p str, bool), Purse>,
     pub(super) claims: QueueClaims,
     /// Nodes that are claimed by a pod which does not fit there yet.
     pub(super) claimed_nodes: BTreeSet<NodeId>,
     /// Pods for which there is no room, nor a node to claim, each on behalf of all that are like it: there is only less for
-    /// those that come later. And why it waits.
-    pub(super) unplaceable: HashMap<(Cow<'p, Workload<'static>>, Age), Reason>,
+    /// those that come later. And why it waits, and whether no site is possible.
+    pub(super) unplaceable: HashMap<(Cow<'p, Workload<'static>>, Age), (Reason, bool)>,
+    /// Pods for which no site is possible, by uid.
+    pub(super) without_site: Vec<(Arc<str>, (bool, Reason))>,
     pub(super) steps: Vec<Step>,
     pub(super) decisions: usize,
     /// What all of it took so far.
@@ -48,102 +97,108 @@ impl<'p> Planning<'p> {
                 if is_overdue && !entry.pod.has_other_gates && !self.ledger.releases(&entry.pod.uid) {
                     self.step(entry, PlanAction::Release);
                 }
-            } else if entry.is_unmanaged(&is_managed, self.now.moment) {
+            } else if self.now.moment.since(entry.first_seen) >= NAMESPACE_DELAY {
                 self.step(entry, PlanAction::RemoveGate(Reason::NotManaged));
             }
         }
     }
 
-    /// Whether the plan could decide about this pod; else it has come to its end.
-    pub(super) fn consider(&mut self, entry: &Entry, workload: &'p Workload<'static>, queue_key: QueueKey) -> bool {
-        let pod = &entry.pod;
+    /// Decides about this pod, as far as its purse goes.
+    pub(super) fn consider(&mut self, planned: &Planned<'p>) {
+        let Planned {
+            queue_key, entry, age, ..
+        } = *planned;
         self.comparisons = self.comparisons.saturating_add(PER_POD);
-        if pod.has_other_gates {
-            self.update_reason(entry, Reason::HeldForeignGate);
-            return true;
+        if let Some(reason) = planned.known {
+            self.update_reason(entry, reason);
+            return;
         }
         // It is being released already.
-        if self.ledger.releases(&pod.uid) {
-            return true;
+        if self.ledger.releases(&entry.pod.uid) {
+            return;
         }
-        let gated_for = self.now.moment.since(entry.since);
-        let kind = (
-            self.kind_of(workload),
-            Age::of(pod, self.config, gated_for, entry.is_late),
-        );
-        if let Some(reason) = self.unplaceable.get(&kind) {
-            self.update_reason(entry, *reason);
-            return true;
+        let Some(purse) = self.purses.get_mut(&planned.purse()) else {
+            return;
+        };
+        if purse.from.is_some_and(|from| queue_key < from) {
+            // It keeps what the plan before found, until those behind it were considered.
+            if let Some((node, claim)) = self.before.of(&entry.pod.uid) {
+                self.claims.add(node, claim.clone());
+                match claim.has_room {
+                    true => self.step(entry, PlanAction::Release),
+                    false => drop(self.claimed_nodes.insert(node)),
+                }
+            }
+            return;
         }
-        let cost = cost(workload, self.snapshot).saturating_add(self.snapshot.node_count());
-        // One can always be decided about.
-        match self.budget.checked_sub(cost) {
-            Some(rest) => self.budget = rest,
-            None if self.decisions == 0 => self.budget = 0,
-            None => return false,
+        let kind = (kind_of(planned.workload, self.snapshot), age);
+        if let Some((reason, has_no_site)) = self.unplaceable.get(&kind).copied() {
+            self.go_on_waiting(entry, age, reason, has_no_site);
+        } else if purse.left == 0 {
+            purse.next.get_or_insert(queue_key);
+        } else {
+            purse.left = purse.left.saturating_sub(planned.cost);
+            self.comparisons = self.comparisons.saturating_add(planned.cost);
+            self.decide(planned, kind);
         }
+    }
+
+    fn decide(&mut self, planned: &Planned<'p>, kind: (Cow<'p, Workload<'static>>, Age)) {
+        let Planned {
+            queue_key, entry, age, ..
+        } = *planned;
         self.decisions += 1;
-        self.comparisons = self.comparisons.saturating_add(cost);
+        let gated_for = self.now.moment.since(entry.since);
         let workload = Workload {
             gated_for: Some(gated_for),
-            ..workload.clone()
+            ..planned.workload.clone()
         };
         let room = Room::beside(self.snapshot, self.ledger, &self.claims, queue_key, &workload.namespace);
         let room = room.with_headroom(&workload, self.config);
         let verdict = decide(&workload, &room, self.config, self.now);
+        let claim = |site: &str, has_room| QueueClaim {
+            uid: Arc::clone(&entry.pod.uid),
+            queue_key,
+            site: site.into(),
+            amount: workload.request.clone(),
+            has_room,
+        };
         match verdict.action {
             Action::Place(site) => {
-                let claim = verdict
-                    .node
-                    .map(|node| (node, claim(pod, &workload, queue_key, site.name(), true)));
-                claim.into_iter().for_each(|(node, claim)| self.claims.add(node, claim));
+                if let Some(node) = verdict.node {
+                    self.claims.add(node, claim(site.name(), true));
+                }
                 self.step(entry, PlanAction::Release);
             }
             Action::Gate => {
-                if wants_room(&verdict) {
-                    let claimed = self.node_to_claim(&workload, &verdict, &room, gated_for);
-                    let claimed = claimed.map(|(node, site)| (node, claim(pod, &workload, queue_key, site, false)));
-                    self.leave_waiting(&verdict, kind, queue_key, claimed);
-                } else {
-                    // It blocks no other pod.
-                    self.unplaceable.insert(kind, verdict.reason);
+                let is_possible = verdict.sites.is_empty() || verdict.sites.iter().any(Assessment::is_possible);
+                let wants_room = is_possible && verdict.reason != Reason::HeldSiteAway;
+                // Where the volumes of its claims are changes without a site.
+                let has_no_site = !is_possible && workload.volume_claims.is_empty();
+                let claimed = wants_room.then(|| self.node_to_claim(&workload, &verdict, &room, gated_for));
+                if wants_room {
+                    self.claims.leave_waiting(queue_key);
                 }
-                self.update_reason(entry, verdict.reason);
+                if let Some((node, site)) = claimed.flatten() {
+                    self.claimed_nodes.insert(node);
+                    self.claims.add(node, claim(site, false));
+                } else if !verdict.sites.iter().any(|site| site.standing() == Standing::Late) {
+                    // A younger one has more time left, and may go where this one would be late.
+                    self.unplaceable.insert(kind, (verdict.reason, has_no_site));
+                }
+                self.go_on_waiting(entry, age, verdict.reason, has_no_site);
             }
             Action::PassThrough | Action::Deny => self.step(entry, PlanAction::RemoveGate(verdict.reason)),
         }
-        true
     }
 
-    /// Goes on with the gated pods behind one that has to wait. Cost: none for later pods of the same kind where the plan notes that
-    /// there is nothing for them.
-    fn leave_waiting(
-        &mut self,
-        verdict: &Verdict<'_>,
-        kind: (Cow<'p, Workload<'static>>, Age),
-        queue_key: QueueKey,
-        claimed: Option<(NodeId, QueueClaim)>,
-    ) {
-        self.claims.leave_waiting(queue_key);
-        // A younger one has more time left, and may go where this one would be late.
-        let has_less_time = verdict.sites.iter().any(|site| site.standing() == Standing::Late);
-        if let Some((node, claim)) = claimed {
-            self.claimed_nodes.insert(node);
-            self.claims.add(node, claim);
-        } else if !has_less_time {
-            self.unplaceable.insert(kind, verdict.reason);
+    /// The pod waits for this reason. If no site is possible for it, that stays so until sites change.
+    fn go_on_waiting(&mut self, entry: &Entry, age: Age, reason: Reason, has_no_site: bool) {
+        if has_no_site {
+            let uid = Arc::clone(&entry.pod.uid);
+            self.without_site.push((uid, (age.is_overdue, reason)));
         }
-    }
-
-    /// What a decision reads of a pod: nothing of its controller, where nothing is known of that. The pods of many Jobs are alike.
-    fn kind_of(&self, workload: &'p Workload<'static>) -> Cow<'p, Workload<'static>> {
-        match &workload.controller {
-            Some(uid) if !self.snapshot.knows_controller(&workload.namespace, uid) => Cow::Owned(Workload {
-                controller: None,
-                ..workload.clone()
-            }),
-            _ => Cow::Borrowed(workload),
-        }
+        self.update_reason(entry, reason);
     }
 
     /// The node that a pod claims which does not fit yet, and its site: the one that it waits for while pods terminate there;
@@ -183,18 +238,13 @@ impl<'p> Planning<'p> {
     }
 }
 
-/// Whether room could help the gated pod: some site is possible, or the view is too old to say, and it does not wait for a site.
-fn wants_room(verdict: &Verdict<'_>) -> bool {
-    let is_possible = verdict.sites.is_empty() || verdict.sites.iter().any(Assessment::is_possible);
-    verdict.reason != Reason::HeldSiteAway && is_possible
-}
-
-fn claim(pod: &GatedPod, workload: &Workload<'_>, queue_key: QueueKey, site: &str, has_room: bool) -> QueueClaim {
-    QueueClaim {
-        uid: Arc::clone(&pod.uid),
-        queue_key,
-        site: site.into(),
-        amount: workload.request.clone(),
-        has_room,
+/// What a decision reads of a pod: nothing of its controller, where nothing is known of that. The pods of many Jobs are alike.
+fn kind_of<'p>(workload: &'p Workload<'static>, snapshot: &Snapshot) -> Cow<'p, Workload<'static>> {
+    match &workload.controller {
+        Some(uid) if !snapshot.knows_controller(&workload.namespace, uid) => Cow::Owned(Workload {
+            controller: None,
+            ..workload.clone()
+        }),
+        _ => Cow::Borrowed(workload),
     }
 }

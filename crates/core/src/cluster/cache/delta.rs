@@ -13,8 +13,8 @@ pub struct RoomDelta {
     pub gained: BTreeSet<NodeId>,
     /// Nodes that have less room.
     pub lost: BTreeSet<NodeId>,
-    /// Whether something else may help: a setting, a namespace.
-    pub other: bool,
+    /// Whether other sites may be possible for a pod: a node came, changed or went, or a setting, a namespace or Liqo changed.
+    pub sites: bool,
 }
 
 impl Cache {

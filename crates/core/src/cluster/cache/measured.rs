@@ -59,7 +59,7 @@ impl Cache {
         self.set_headroom_below(config.headroom_below.0);
         self.queues.counts_pods = config.site_policy == SitePolicy::Spread;
         self.queues.outdated = true;
-        self.delta.other = true;
+        self.delta.sites = true;
     }
 
     /// What a Prometheus server says.
@@ -75,7 +75,7 @@ impl Cache {
     /// What Liqo says; `None` while it is not in use. Where pods may run concerns whoever waits.
     pub fn set_liqo(&mut self, liqo: Option<Arc<Liqo>>) {
         let offloadings = |liqo: &Option<Arc<Liqo>>| liqo.as_ref().map(|liqo| Arc::clone(&liqo.offloadings));
-        self.delta.other |= offloadings(&self.measured.liqo) != offloadings(&liqo);
+        self.delta.sites |= offloadings(&self.measured.liqo) != offloadings(&liqo);
         self.measured.liqo = liqo;
     }
 

@@ -229,7 +229,7 @@ impl Cache {
             self.managed.remove(&name)
         };
         self.queues.outdated |= changed;
-        self.delta.other |= changed;
+        self.delta.sites |= changed;
     }
 
     fn site_of_placement(&self, placement: &Placement) -> Option<usize> {

@@ -145,7 +145,7 @@ fn node_is_young_until_its_time_is_over() {
     fixture.cache.take_delta();
     fixture.wait(20);
     assert!(!is_young(fixture.publish()));
-    assert!(fixture.cache.take_delta().other, "gated pods are decided again");
+    assert!(fixture.cache.take_delta().sites, "gated pods are decided again");
     assert_eq!(fixture.cache.next_change(), None);
 }
 
@@ -510,12 +510,12 @@ fn the_oldest_source_tells_the_age() {
 /// Names of the nodes that gained and that lost room since this was last asked, and whether something else is new.
 fn delta(fixture: &mut Fixture) -> (String, String, bool) {
     fixture.publish();
-    let RoomDelta { gained, lost, other } = fixture.cache.take_delta();
+    let RoomDelta { gained, lost, sites } = fixture.cache.take_delta();
     let names = |ids: BTreeSet<NodeId>| {
         let names = ids.into_iter().filter_map(|id| fixture.cache.node_name(id));
         names.collect::<Vec<_>>().join(" ")
     };
-    (names(gained), names(lost), other)
+    (names(gained), names(lost), sites)
 }
 
 fn is(gained: &str, lost: &str) -> (String, String, bool) {
@@ -559,7 +559,11 @@ fn only_room_is_a_delta_for_pods_that_wait() {
     fixture.cache.delete_pod("2");
     assert_eq!(delta(&mut fixture), is("a", ""));
     fixture.node(&edge_node("b", 3000));
-    assert_eq!(delta(&mut fixture), is("b", ""), "a node that changed");
+    assert_eq!(
+        delta(&mut fixture),
+        ("b".to_owned(), String::new(), true),
+        "a node that changed"
+    );
     // Of no site.
     fixture.node(&with(edge_node("c", 1000), "/metadata/labels", json!({})));
     delta(&mut fixture);

@@ -140,6 +140,39 @@ fn pod(name: &str, class: &str, cpu: &str, spec: Value) -> Value {
 }
 
 #[test]
+fn pod_without_a_site_is_released_when_a_node_comes_or_goes() {
+    let gates = json!([{"name": "scheduling.example.io/awaiting-capacity"}]);
+    let spec = json!({"schedulingGates": gates, "nodeSelector": {"disk": "ssd"}});
+    let mut gated = pod("gated", "batch", "500m", spec);
+    gated["metadata"]["annotations"]["slo.example.io/sites"] = json!("edge");
+    let (other, ssd) = (node("edge-0", "node.role/edge", "1"), {
+        let node = json!({
+            "metadata": {"name": "edge-1", "labels": {"node.role/edge": "true", "disk": "ssd"}},
+            "status": {"allocatable": {"cpu": "1", "memory": "1Gi", "pods": "9"},
+                       "conditions": [{"type": "Ready", "status": "True"}]},
+        });
+        Change::Node(Box::new(crate::wire::node::from_json(&node.to_string()).unwrap()))
+    });
+    // The edge without nodes may get one that the pod selects.
+    for change in [ssd, Change::NodeGone("edge-0".into())] {
+        let mut cluster = Cluster::of(Arc::default(), std::slice::from_ref(&other));
+        cluster.sees(&record(&gated));
+        let actions = |published: Vec<(u64, Publication)>| {
+            let plans = published.into_iter().filter_map(|(_, publication)| publication.plan);
+            let steps = plans.flat_map(|plan| plan.steps);
+            steps.map(|step| step.action).collect::<Vec<_>>()
+        };
+        let waits = PlanAction::UpdateReason(Reason::HeldSiteAway);
+        assert_eq!(actions(cluster.pass(1, true)), [waits]);
+        cluster.sees(&change);
+        assert_eq!(
+            actions(vec![(0, cluster.engine.publish(cluster.now))]),
+            [PlanAction::Release]
+        );
+    }
+}
+
+#[test]
 fn a_gated_pod_claims_a_node_after_60_s_and_is_released_at_the_limit_of_its_class() {
     let mut cluster = Cluster::new();
     let full = pod("full", "batch", "800m", json!({"nodeName": "edge-0"}));

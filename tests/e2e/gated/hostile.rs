@@ -1,0 +1,89 @@
+//! Gated pods of one namespace that cost the release plan much.
+
+use std::thread;
+
+use anyhow::{Result, anyhow, ensure};
+use edgeward_harness::decision::{annotation, is_gated};
+use edgeward_harness::fixture::{Fixture, MANAGED};
+use edgeward_harness::kubectl::Kubectl;
+use edgeward_harness::nodes::{Nodes, for_long};
+use edgeward_harness::wait::{BOUND, eventually};
+use serde_json::{Value, json};
+
+use crate::gated::pod;
+
+/// Nodes of the edge.
+const NODES: usize = 150;
+
+/// Hostile pods that are gated before others come: more comparisons with the nodes than one plan takes.
+const HOSTILE: usize = 1_000;
+
+/// Tolerations of each; with more, it has no place in the plan.
+const TOLERATIONS: usize = 100;
+
+/// How many pods of the neighbour come, and how many hostile ones with each.
+const NEIGHBOURS: usize = 20;
+const WITH_EACH: usize = 10;
+
+/// How many clients create hostile pods.
+const CLIENTS: usize = 10;
+
+/// A namespace creates many pods of the highest priority that differ in their memory and may run at one site alone, which there
+/// is not. The edge is empty: each pod of another namespace is placed there when it is created.
+pub(crate) fn neighbours_are_placed_at_once(fixture: &Fixture<'_>) -> Result<()> {
+    let nodes = Nodes::new(fixture)?;
+    nodes.edge_nodes(NODES)?;
+    let (evil, kubectl) = fixture.another_namespace("evil", json!({fixture.key(MANAGED): "true"}))?;
+    let edgeward = fixture.live_edgeward(&nodes.gating(&for_long()))?;
+    let namespaces: [&str; 2] = [&fixture.namespace, &evil];
+    let _registered = fixture.register_as("zz-edgeward", &namespaces, &edgeward.url, &edgeward.ca)?;
+    let gated = |count: usize| {
+        eventually("edgeward knows of all that are gated", BOUND, || {
+            let known = edgeward.count("edgeward_gated_pods", &[])?;
+            ensure!(known == count as u64, "{known} of {count}");
+            Ok(())
+        })
+    };
+
+    let all: Vec<_> = (0..HOSTILE + NEIGHBOURS * WITH_EACH)
+        .map(|i| hostile(fixture, i))
+        .collect();
+    let (before, later) = all.split_at(HOSTILE);
+    create(&kubectl, before)?;
+    gated(HOSTILE)?;
+    for (i, more) in later.chunks(WITH_EACH).enumerate() {
+        create(&kubectl, more)?;
+        let created = fixture
+            .kubectl
+            .create(&pod(fixture, &format!("neighbour-{i}"), 100, 5))?;
+        ensure!(
+            !is_gated(&created) && annotation(&created, "site") == Some("edge"),
+            "{created}"
+        );
+    }
+    gated(all.len())
+}
+
+/// The hostile pod of this number.
+fn hostile(fixture: &Fixture<'_>, number: usize) -> Value {
+    let mut pod = pod(fixture, &format!("hostile-{number}"), 0, 10);
+    pod["metadata"]["annotations"][fixture.key("slo.example.io/sites")] = json!("atlantis");
+    pod["spec"]["containers"][0]["resources"]["requests"] = json!({"memory": (1 + number).to_string()});
+    let toleration = |i: usize| json!({"key": format!("k{i}"), "operator": "Exists"});
+    pod["spec"]["tolerations"] = (0..TOLERATIONS).map(toleration).collect();
+    pod
+}
+
+/// Creates these pods, each client its share.
+fn create(kubectl: &Kubectl, pods: &[Value]) -> Result<()> {
+    thread::scope(|scope| {
+        let shares = pods.chunks(pods.len().div_ceil(CLIENTS));
+        let clients: Vec<_> = shares
+            .map(|share| scope.spawn(move || share.iter().try_for_each(|pod| kubectl.create(pod).map(drop))))
+            .collect();
+        let created = clients.into_iter().map(|client| client.join());
+        created
+            .into_iter()
+            .try_for_each(|result| result.map_err(|_| anyhow!("a client panicked"))?)
+    })
+}
