@@ -81,9 +81,7 @@ fn create(kubectl: &Kubectl, pods: &[Value]) -> Result<()> {
         let clients: Vec<_> = shares
             .map(|share| scope.spawn(move || share.iter().try_for_each(|pod| kubectl.create(pod).map(drop))))
             .collect();
-        let created = clients.into_iter().map(|client| client.join());
-        created
-            .into_iter()
-            .try_for_each(|result| result.map_err(|_| anyhow!("a client panicked"))?)
+        let mut created = clients.into_iter().map(|client| client.join());
+        created.try_for_each(|result| result.map_err(|_| anyhow!("a client panicked"))?)
     })
 }

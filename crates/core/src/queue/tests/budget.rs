@@ -127,6 +127,7 @@ fn pod_without_a_site_is_decided_once_until_sites_change() {
 #[test]
 fn pod_without_a_site_loses_the_gate_at_its_limit() {
     let mut document = gated("nowhere", 100, 5, 299).document();
+    document["metadata"]["annotations"]["slo.example.io/offloadAllowed"] = json!("false");
     document["spec"]["nodeSelector"] = json!({"disk": "tape"});
     let mut waitlist = Waitlist::default();
     waitlist.apply(read(&document), NOW);
@@ -208,9 +209,9 @@ fn pods_past_their_limit_have_a_budget_of_their_own() {
 #[test]
 fn what_a_namespace_does_not_need_is_for_the_others() {
     let snapshot = testkit::snapshot(&fleet(&[1_000]));
-    // A decision takes two comparisons.
+    // A decision takes one comparison.
     let mut waitlist = Waitlist {
-        budget: Some(10),
+        budget: Some(5),
         ..Waitlist::default()
     };
     for i in 0..9 {
