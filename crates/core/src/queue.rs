@@ -75,8 +75,7 @@ impl GatedPod {
 
     /// For how long it may be gated.
     pub fn longest(&self, config: &Config) -> Micros {
-        let [.., limit] = Age::ends(self, config);
-        limit
+        Age::ends(self, config)[2]
     }
 }
 
@@ -316,9 +315,8 @@ impl Waitlist {
             |((namespace, is_overdue), purse): (_, Purse)| Some(((Box::from(namespace), is_overdue), purse.next?));
         self.unfinished = purses.into_iter().filter_map(next).collect();
         for (uid, found) in without_site {
-            self.pods
-                .entry(uid)
-                .and_modify(|entry| entry.without_site = Some(found));
+            let entry = self.pods.entry(uid);
+            entry.and_modify(|entry| entry.without_site = Some(found));
         }
         self.claims = Arc::new(claims);
         self.stale = snapshot.is_stale(config.telemetry_ttl, now.moment);
@@ -360,6 +358,7 @@ impl Waitlist {
                         entry,
                         workload,
                         age,
+                        purse: (&entry.pod.namespace, age.is_overdue),
                         known,
                         cost: if known.is_some() { 0 } else { cost() },
                     });
@@ -379,6 +378,8 @@ struct Planned<'p> {
     entry: &'p Entry,
     workload: &'p Workload<'static>,
     age: Age,
+    /// Whose purse pays for it: its namespace, and whether it is past its limit.
+    purse: (&'p str, bool),
     /// Why it waits, where that takes no decision.
     known: Option<Reason>,
     /// How many comparisons a decision takes at most.
@@ -399,11 +400,8 @@ impl Age {
     fn ends(pod: &GatedPod, config: &Config) -> [Micros; 3] {
         let class = pod.class.unwrap_or(Class::Batch);
         let gating = &config.gating;
-        [
-            gating.wait_for_terminating[class],
-            WAIT_BEFORE_CLAIM,
-            gating.limits[class],
-        ]
+        let (terminating, limit) = (gating.wait_for_terminating[class], gating.limits[class]);
+        [terminating, WAIT_BEFORE_CLAIM, limit]
     }
 
     fn of(pod: &GatedPod, config: &Config, gated: Micros, is_late: bool) -> Self {

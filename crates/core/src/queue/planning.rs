@@ -35,7 +35,7 @@ pub(super) fn purses<'p>(
 ) -> BTreeMap<(&'p str, bool), Purse> {
     let mut needs = BTreeMap::<_, usize>::new();
     for planned in in_order {
-        *needs.entry(planned.purse()).or_default() += planned.cost;
+        *needs.entry(planned.purse).or_default() += planned.cost;
     }
     let mut needs: Vec<_> = needs.into_iter().collect();
     needs.sort_by_key(|(_, need)| *need);
@@ -44,23 +44,14 @@ pub(super) fn purses<'p>(
         let left = need.min(budget / parts);
         budget -= left;
         let from = unfinished.get(&(key.0.into(), key.1)).copied();
-        (
-            key,
-            Purse {
-                from,
-                left: left.max(1),
-                next: None,
-            },
-        )
+        let purse = Purse {
+            from,
+            left: left.max(1),
+            next: None,
+        };
+        (key, purse)
     };
     parts.zip(needs).map(purse).collect()
-}
-
-impl<'p> Planned<'p> {
-    /// Whose purse pays for it: its namespace, and whether it is past its limit.
-    fn purse(&self) -> (&'p str, bool) {
-        (&self.entry.pod.namespace, self.age.is_overdue)
-    }
 }
 
 /// A plan in the making.
@@ -105,9 +96,7 @@ impl<'p> Planning<'p> {
 
     /// Decides about this pod, as far as its purse goes.
     pub(super) fn consider(&mut self, planned: &Planned<'p>) {
-        let Planned {
-            queue_key, entry, age, ..
-        } = *planned;
+        let (entry, age, queue_key) = (planned.entry, planned.age, planned.queue_key);
         self.comparisons = self.comparisons.saturating_add(PER_POD);
         if let Some(reason) = planned.known {
             self.update_reason(entry, reason);
@@ -117,16 +106,17 @@ impl<'p> Planning<'p> {
         if self.ledger.releases(&entry.pod.uid) {
             return;
         }
-        let Some(purse) = self.purses.get_mut(&planned.purse()) else {
+        let Some(purse) = self.purses.get_mut(&planned.purse) else {
             return;
         };
         if purse.from.is_some_and(|from| queue_key < from) {
             // It keeps what the plan before found, until those behind it were considered.
             if let Some((node, claim)) = self.before.of(&entry.pod.uid) {
                 self.claims.add(node, claim.clone());
-                match claim.has_room {
-                    true => self.step(entry, PlanAction::Release),
-                    false => drop(self.claimed_nodes.insert(node)),
+                if claim.has_room {
+                    self.step(entry, PlanAction::Release);
+                } else {
+                    self.claimed_nodes.insert(node);
                 }
             }
             return;
@@ -144,9 +134,7 @@ impl<'p> Planning<'p> {
     }
 
     fn decide(&mut self, planned: &Planned<'p>, kind: (Cow<'p, Workload<'static>>, Age)) {
-        let Planned {
-            queue_key, entry, age, ..
-        } = *planned;
+        let (entry, age, queue_key) = (planned.entry, planned.age, planned.queue_key);
         self.decisions += 1;
         let gated_for = self.now.moment.since(entry.since);
         let workload = Workload {
