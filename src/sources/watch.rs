@@ -444,7 +444,7 @@ mod tests {
             let status = serde_json::json!({"allocatable": allocatable});
             let object =
                 serde_json::json!({"apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": status});
-            serde_json::json!({"type": kind, "object": object}).to_string()
+            format!(r#"{{"type": "{kind}", "object": {object}}}"#)
         };
         let query = request.uri().query().unwrap_or_default();
         if !query.contains("resourceVersion=0") {
