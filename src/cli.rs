@@ -51,8 +51,15 @@ enum Command {
     Fleet(fleet::Fleet),
     Profile(profile::Profile),
     Release(release::Release),
-    Crds(crds::Crds),
-    ConfigSchema(config_schema::ConfigSchema),
+    /// Print the definitions of the custom resources Site, SloPolicy and PerformanceProfile, for `kubectl apply --server-side -f -`.
+    ///
+    /// They are optional: without them, sites come from the configuration and SLOs from annotations alone, and no site is preferred.
+    Crds,
+    /// Print a JSON schema of the configuration, for editors that complete and check while one types.
+    ///
+    /// It knows names, types, words and the bounds of numbers. What it accepts may still be refused, by `serve` and by `check
+    /// --config`, which know the rest.
+    ConfigSchema,
     /// Show three situations on this machine, without a cluster.
     ///
     /// The same three pods are decided while load and WAN change. It is `edgeward review` of examples/pods.yaml against three fleets.
@@ -76,8 +83,8 @@ pub fn main() -> ExitCode {
         Command::Why(why) => why.run().map(|()| ExitCode::SUCCESS),
         Command::Check(check) => check.run(),
         Command::Review(review) => review.run(),
-        Command::Crds(crds) => crds.run().map(|()| ExitCode::SUCCESS),
-        Command::ConfigSchema(schema) => schema.run().map(|()| ExitCode::SUCCESS),
+        Command::Crds => crds::run().map(|()| ExitCode::SUCCESS),
+        Command::ConfigSchema => config_schema::run().map(|()| ExitCode::SUCCESS),
         Command::Completions(completions) => completions.run().map(|()| ExitCode::SUCCESS),
         Command::Fleet(fleet) => fleet.run().map(|()| ExitCode::SUCCESS),
         Command::Profile(profile) => profile.run(),

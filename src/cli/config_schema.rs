@@ -1,7 +1,6 @@
 //! `edgeward config-schema`: the configuration as a JSON schema.
 
 use anyhow::Context as _;
-use clap::Args;
 use edgeward_core::config::{Assumed, Config, Kind, Setting};
 use edgeward_core::model::slo::Class;
 use serde_json::{Map, Value, json};
@@ -9,20 +8,11 @@ use serde_json::{Map, Value, json};
 use super::print;
 use crate::api;
 
-/// Print a JSON schema of the configuration, for editors that complete and check while one types.
-///
-/// It knows names, types, words and the bounds of numbers. What it accepts may still be refused, by `serve` and by `check
-/// --config`, which know the rest.
-#[derive(Debug, Args)]
-pub(super) struct ConfigSchema {}
-
-impl ConfigSchema {
-    pub(super) fn run(self) -> anyhow::Result<()> {
-        let mut schema = object(&Config::SETTINGS)?;
-        schema["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
-        schema["title"] = json!("Configuration of edgeward");
-        print(&format!("{schema:#}\n"))
-    }
+pub(super) fn run() -> anyhow::Result<()> {
+    let mut schema = object(&Config::SETTINGS)?;
+    schema["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
+    schema["title"] = json!("Configuration of edgeward");
+    print(&format!("{schema:#}\n"))
 }
 
 fn object(fields: &[Setting]) -> anyhow::Result<Value> {

@@ -7,7 +7,6 @@ use serde::Serialize;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Output {
     /// For people.
-    #[value(alias = "table")]
     Text,
     /// One object.
     Json,

@@ -167,7 +167,6 @@ mod tests {
             handler.handle(Effect::NodeFault(NodeFault {
                 node: "a".into(),
                 sites: vec!["edge".to_owned(), "cloud".to_owned()],
-                foreign: None,
             }));
         }
         let told = log

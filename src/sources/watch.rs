@@ -435,22 +435,23 @@ mod tests {
         }
     }
 
-    /// An API server whose only node gets more and more resources.
+    /// An API server whose only node gets more and more resources, and then too many taints.
     async fn inventive(request: Request<Body>) -> Result<Response<Body>, http::Error> {
-        let node = |kind: &str, resources: usize| {
+        let node = |kind: &str, resources: usize, taints: usize| {
             let names = (0..resources).map(|i| (format!("example.com/r-{i}"), "1".into()));
             let allocatable: serde_json::Map<_, Value> = names.collect();
             let metadata = serde_json::json!({"name": "a", "resourceVersion": resources.to_string()});
-            let status = serde_json::json!({"allocatable": allocatable});
-            let object =
-                serde_json::json!({"apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": status});
+            let object = serde_json::json!({
+                "apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": {"allocatable": allocatable},
+                "spec": {"taints": vec![serde_json::json!({"key": "k", "effect": "NoSchedule"}); taints]},
+            });
             format!(r#"{{"type": "{kind}", "object": {object}}}"#)
         };
         let query = request.uri().query().unwrap_or_default();
         if !query.contains("resourceVersion=0") {
             return std::future::pending().await;
         }
-        let events = [node("ADDED", 1), node("MODIFIED", 2), node("MODIFIED", 101)];
+        let events = [node("ADDED", 1, 0), node("MODIFIED", 2, 0), node("MODIFIED", 3, 101)];
         Response::builder().body(Body::from(events.join("\n").into_bytes()))
     }
 

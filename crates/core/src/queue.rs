@@ -30,7 +30,7 @@ const WAIT_BEFORE_CLAIM: Micros = Micros::from_secs(60);
 const NAMESPACE_DELAY: Micros = Micros::from_secs(5);
 
 /// The most comparisons of pods' constraints and tolerations with nodes that one plan takes, some hundredths of a second, and one
-/// decision for each purse. A limit holds within the pause after it, less than a second.
+/// decision for each purse. The pause after it, and so the delay of a limit, is less than a second, if few namespaces have costly pods.
 const MAX_COMPARISONS: usize = 3_000_000;
 
 /// What a gated pod costs a plan beside the comparisons of its decision, in comparisons.

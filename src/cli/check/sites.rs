@@ -203,7 +203,6 @@ mod tests {
         let fault = NodeFault {
             node: "e1".into(),
             sites: vec!["edge".into(), "far".into()],
-            foreign: None,
         };
         let findings = judge(&snapshot, [&fault].into_iter());
         let brief: Vec<_> = findings

@@ -61,6 +61,8 @@ fn forbidden() -> Vec<(&'static str, Vec<Row>)> {
     let image = "/spec/containers/0/image";
     let owner = json!([{"apiVersion": "v1", "kind": "Namespace", "name": "invented", "uid": "1"}]);
     let everything = json!({"operator": "Exists"});
+    let preference = json!({"weight": 1, "preference": {"matchExpressions": [{"key": "a", "operator": "Exists"}]}});
+    let preferred = json!({"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [preference]}});
     vec![
         (
             "change nothing of a pod's spec but",
@@ -171,6 +173,10 @@ fn forbidden() -> Vec<(&'static str, Vec<Row>)> {
             ],
         ),
         (
+            "change no affinity but",
+            vec![("a preference", "bare", json!([op("add", "/spec/affinity", preferred)]))],
+        ),
+        (
             "change no toleration",
             vec![(
                 "the seconds of a toleration",
@@ -201,7 +207,7 @@ fn forbidden() -> Vec<(&'static str, Vec<Row>)> {
 
 fn permitted() -> Vec<Row> {
     let cloud = json!({"key": "cloud", "operator": "Equal", "value": "cloud", "effect": "NoSchedule"});
-    let term = json!({"nodeSelectorTerms": [{"matchExpressions": [{"key": "node.role/cloud", "operator": "NotIn", "values": ["true"]}]}]});
+    let term = json!({"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": ["v"]}]}]});
     let affinity = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": term}});
     // A Site may bring any key.
     let exists = json!({"key": "node-role.kubernetes.io/control-plane", "operator": "Exists"});

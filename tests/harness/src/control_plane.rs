@@ -51,8 +51,9 @@ pub(crate) const NOT_AUDITED: [&str; 3] = ["hostile-pods-largest", "hostile-pods
 const SCHEDULER: &str = "kube-scheduler";
 
 /// What it says when it ends itself because it has missed that a pod was deleted whose name another has by then. A pause of the
-/// machine, after which the API server closes its watch, is enough. Source: `cache.UpdatePod` of Kubernetes 1.36.
-const CORRUPTED: &str = "Scheduler cache is corrupted";
+/// machine, after which the API server closes its watch, is enough (`cache.UpdatePod` of Kubernetes 1.36). And when somebody else's
+/// connection has its port for a moment.
+const CURABLE: &[&str] = &["Scheduler cache is corrupted", "bind: address already in use"];
 
 const KUBECONFIG: &str = "kubeconfig";
 const EDGEWARD_KUBECONFIG: &str = "edgeward.kubeconfig";
@@ -107,7 +108,7 @@ pub(crate) struct ControlPlane {
     pub(crate) url: String,
     /// Where etcd is.
     pub(crate) etcd: String,
-    /// kube-scheduler, started again when it ends by its own fault ([`CORRUPTED`]). Where something is measured it is one of
+    /// kube-scheduler, started again when it ends by its own fault ([`CURABLE`]). Where something is measured it is one of
     /// `processes`.
     scheduler: Option<Supervised>,
     processes: Vec<Process>,
@@ -170,7 +171,7 @@ impl ControlPlane {
             true => self.processes.push(start(SCHEDULER, args)?),
             false => {
                 let program = binaries.join(SCHEDULER);
-                self.scheduler = Some(Supervised::start(SCHEDULER, &program, &args, &dir, CORRUPTED)?);
+                self.scheduler = Some(Supervised::start(SCHEDULER, &program, &args, &dir, CURABLE)?);
             }
         }
         self.processes

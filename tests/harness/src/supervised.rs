@@ -22,13 +22,13 @@ pub(crate) struct Supervised {
 
 impl Supervised {
     /// Starts `program`; its logs are `<dir>/<name>.log`, `<dir>/<name>-1.log` and so on. It is started again when it ends and its log
-    /// has the text `known`; for any other reason it stays ended.
+    /// has a text of `known`; for any other reason it stays ended.
     pub(crate) fn start(
         name: &'static str,
         program: &Path,
         args: &[String],
         dir: &Path,
-        known: &'static str,
+        known: &'static [&'static str],
     ) -> Result<Self> {
         let mut process = Process::start(name, program, args, dir)?;
         let first_log = dir.join(format!("{name}.log"));
@@ -41,7 +41,7 @@ impl Supervised {
                     continue;
                 };
                 eprintln!("{ended:#}\n{}", process.tail());
-                if !process.has_logged(known) {
+                if !known.iter().any(|text| process.has_logged(text)) {
                     return;
                 }
                 restarts += 1;
@@ -96,7 +96,13 @@ mod tests {
     fn supervised(dir: &TempDir, rest: &str) -> Result<Supervised> {
         let script = format!("echo $$ >> {}/runs; {rest}", dir.path().display());
         let args = ["-c".to_owned(), script];
-        Supervised::start("sh", Path::new("/bin/sh"), &args, dir.path(), KNOWN)
+        Supervised::start(
+            "sh",
+            Path::new("/bin/sh"),
+            &args,
+            dir.path(),
+            &["another reason", KNOWN],
+        )
     }
 
     fn runs(dir: &TempDir) -> Result<Vec<String>> {

@@ -60,8 +60,6 @@ pub struct NodeFault {
     pub node: Arc<str>,
     /// The sites, in the order of the fleet.
     pub sites: Vec<String>,
-    /// The label that tells it from the edge's nodes, if it carries the edge's selector.
-    pub foreign: Option<(String, String)>,
 }
 
 impl fmt::Display for NodeFault {
@@ -338,7 +336,9 @@ impl Cache {
         let (mut gained, mut lost) = (vec![], vec![]);
         for (at, (entry, queues)) in self.sites.iter_mut().zip(queues).enumerate() {
             if entry.site.kind() == SiteKind::Edge {
-                entry.site.foreign = self.faults.iter().filter_map(|fault| fault.foreign.clone()).collect();
+                let of_edge = |fault: &&NodeFault| fault.sites.iter().any(|site| site == entry.site.name());
+                let foreign = self.faults.iter().filter(of_edge).map(|fault| Arc::clone(&fault.node));
+                entry.site.foreign = foreign.collect();
             }
             entry.publish_nodes(&self.nodes);
             entry.judge_away(now);
@@ -436,20 +436,8 @@ impl Cache {
         let fault = is_fault.then(|| NodeFault {
             node: Arc::clone(&node.name),
             sites: claims.iter().map(|&at| self.sites[at].site.name().to_owned()).collect(),
-            foreign: edge.and_then(|edge| match cloud {
-                Some(cloud) if !is_virtual => self.label_apart(cloud, edge),
-                _ => Some((VIRTUAL_NODE.0.to_owned(), VIRTUAL_NODE.1.to_owned())),
-            }),
         });
         (site, fault)
-    }
-
-    /// A label of the cloud's selector that is none of the edge's.
-    fn label_apart(&self, cloud: usize, edge: usize) -> Option<(String, String)> {
-        let selector = |at: usize| self.sites[at].site.definition.selector.iter();
-        selector(cloud)
-            .find(|label| !selector(edge).any(|other| other == *label))
-            .cloned()
     }
 
     fn move_to(&mut self, id: NodeId, site: Option<usize>) {

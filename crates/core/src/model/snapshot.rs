@@ -107,8 +107,8 @@ pub struct Site {
     pub closed: Arc<ByController<u64>>,
     /// From where on it is full, by what pods there say; sorted, none of which covers another.
     pub full: Arc<Vec<FullFrom>>,
-    /// Of each node that carries the edge's selector and is not of the edge, a label by which placements exclude it.
-    pub foreign: Vec<(String, String)>,
+    /// The nodes that carry the edge's selector and are not of the edge: placements exclude them.
+    pub foreign: Vec<Arc<str>>,
     /// How many pods a controller has there, bound or not; only where that decides anything (`sitePolicy: spread`).
     pub pods_of: Arc<ByController<u64>>,
 }

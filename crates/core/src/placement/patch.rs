@@ -8,7 +8,7 @@ mod release;
 pub use release::{release, remove_gate, update_reason};
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use json_patch::jsonptr::PointerBuf;
 use json_patch::{AddOperation, PatchOperation};
@@ -214,21 +214,21 @@ fn select(pod: &Pod<'_>, site: &Site, trait_labels: &[Box<str>], operations: &mu
     }
 }
 
-/// Keeps the pod from nodes that carry the edge's selector and are not of the edge: each term of its required node affinity gets an
-/// expression for each of their labels. One that requires nothing allows no node, and is left alone. The affinity is added again as a
-/// whole, with every field that it has.
+/// Keeps the pod from nodes that carry the edge's selector and are not of the edge: each term of its required node affinity excludes
+/// them by name. A term that requires nothing allows no node, and is left alone. The affinity is added again as a whole, with every
+/// field that it has.
 fn exclude(pod: &Pod<'_>, site: &Site, operations: &mut Vec<PatchOperation>) {
-    let labels: BTreeSet<_> = site.foreign.iter().collect();
-    let expression = |(key, value): &(String, String)| json!({"key": key, "operator": "NotIn", "values": [value]});
-    let expressions: Vec<Value> = labels.into_iter().map(expression).collect();
-    if expressions.is_empty() {
+    let other_than = |name: &Arc<str>| json!({"key": "metadata.name", "operator": "NotIn", "values": [&**name]});
+    let excluded: Vec<Value> = site.foreign.iter().take(MAX_EXCLUDED).map(other_than).collect();
+    if excluded.is_empty() {
         return;
     }
-    let mut affinity = pod.affinity();
+    let Some(before) = pod.affinity() else { return };
+    let mut affinity = before.clone();
     let required = child(&mut affinity, "nodeAffinity").and_then(|of_nodes| child(of_nodes, REQUIRED));
     let Some(required) = required else { return };
     if required.is_null() {
-        *required = json!({"nodeSelectorTerms": [{"matchExpressions": expressions}]});
+        *required = json!({"nodeSelectorTerms": [{"matchFields": excluded}]});
     } else {
         let terms = required.get_mut("nodeSelectorTerms").and_then(Value::as_array_mut);
         for term in terms.into_iter().flatten() {
@@ -237,20 +237,23 @@ fn exclude(pod: &Pod<'_>, site: &Site, operations: &mut Vec<PatchOperation>) {
             if is_empty {
                 continue;
             }
-            let Some(list) = child(term, "matchExpressions") else {
+            let Some(list) = child(term, "matchFields") else {
                 continue;
             };
             let own = list.as_array().cloned().unwrap_or_default();
-            let missing = expressions.iter().filter(|one| !own.contains(one));
+            let missing = excluded.iter().filter(|one| !own.contains(one));
             *list = own.iter().chain(missing).cloned().collect();
         }
     }
-    if affinity != pod.affinity() {
+    if affinity != before {
         add(operations, ["spec", "affinity"], affinity);
     }
 }
 
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
+
+/// The most nodes that a pod is kept from.
+const MAX_EXCLUDED: usize = 64;
 
 /// A field of an object, which is made if it is missing; `None` of what is no object.
 fn child<'v>(value: &'v mut Value, field: &str) -> Option<&'v mut Value> {

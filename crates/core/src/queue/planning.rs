@@ -116,6 +116,7 @@ impl<'p> Planning<'p> {
                 if claim.has_room {
                     self.step(entry, PlanAction::Release);
                 } else {
+                    self.claims.leave_waiting(queue_key);
                     self.claimed_nodes.insert(node);
                 }
             }

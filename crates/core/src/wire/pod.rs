@@ -138,10 +138,10 @@ impl<'a> Pod<'a> {
         }
     }
 
-    /// `spec.affinity` with every field that it has; null where there is none. Cost: a pass over it.
-    pub fn affinity(&self) -> serde_json::Value {
+    /// `spec.affinity` with every field that it has; null where there is none, `None` where it cannot be read. Cost: a pass over it.
+    pub fn affinity(&self) -> Option<serde_json::Value> {
         let text = self.spec.affinity.map_or("null", |text| text.get());
-        serde_json::from_str(text).unwrap_or_default()
+        serde_json::from_str(text).ok()
     }
 
     /// The names of its scheduling gates.

@@ -442,8 +442,7 @@ fn a_node_is_of_one_site() {
         fault.to_string(),
         "node c carries the selectors of edge and cloud; it counts to the first cloud of them"
     );
-    let label = |key: &str, value: &str| (key.to_owned(), value.to_owned());
-    assert_eq!(fixture.publish().sites[0].foreign, [label("node.role/cloud", "true")]);
+    assert_eq!(fixture.publish().sites[0].foreign, ["c".into()]);
     // A provider says the labels of its virtual nodes.
     fixture.node(&with(
         edge_node("c", 1),
@@ -456,10 +455,7 @@ fn a_node_is_of_one_site() {
         fault,
         "virtual node c carries the selector of edge; it counts to no site"
     );
-    assert_eq!(
-        fixture.publish().sites[0].foreign,
-        [label("liqo.io/type", "virtual-node")]
-    );
+    assert_eq!(fixture.publish().sites[0].foreign, ["c".into()]);
     fixture.node(&edge_node("c", 1));
     assert_eq!(fixture.publish().sites[0].foreign, []);
     assert_eq!(names(&fixture.publish()), of(&["a", "b", "c"], &[]));

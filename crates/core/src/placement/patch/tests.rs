@@ -108,40 +108,39 @@ fn a_pod_without_metadata_gets_it_when_labels_do_not_decide() {
 #[test]
 fn pods_of_the_edge_are_kept_from_nodes_that_only_carry_its_selector() {
     let is_in = |key: &str, values: &[&str]| json!({"key": key, "operator": "In", "values": values});
-    let excluded = json!({"key": "node.role/cloud", "operator": "NotIn", "values": ["true"]});
+    let excluded = json!({"key": "metadata.name", "operator": "NotIn", "values": ["v"]});
     let required = |terms: Value| json!({"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": terms}}});
     let mut fleet = fleet();
     fleet["nodes"][0]["allocatable"] = json!({"pods": 9});
     let mut snapshot = testkit::snapshot(&fleet);
     let mut patched = |affinity: &Value, is_foreign: bool| {
-        let label = ("node.role/cloud".to_owned(), "true".to_owned());
-        snapshot.sites[0].foreign = if is_foreign { vec![label.clone(), label] } else { vec![] };
+        snapshot.sites[0].foreign = if is_foreign { vec!["v".into()] } else { vec![] };
         let pod = to_the_cloud(json!({}), json!({"affinity": affinity}));
         let operations = operations_on(&snapshot, &Policies::default(), &pod, &Config::default());
         let pod = apply(&pod, &operations);
         assert_eq!(pod["spec"]["nodeSelector"], json!({"node.role/edge": "true"}));
         pod["spec"]["affinity"].clone()
     };
-    let alone = required(json!([{"matchExpressions": [excluded]}]));
+    let alone = required(json!([{"matchFields": [excluded]}]));
     let preferred = json!({"nodeAffinity": {"preferred": [1]}, "podAffinity": {"unknown": 1.5}});
     let mut with_preferred = preferred.clone();
     with_preferred["nodeAffinity"][REQUIRED] = alone["nodeAffinity"][REQUIRED].clone();
     let own = is_in("kubernetes.io/os", &["linux"]);
     let linux = is_in("node.role/edge", &["true"]);
-    let fields = json!([{"key": "metadata.name", "operator": "In", "values": ["e"]}]);
+    let named = is_in("metadata.name", &["e"]);
     for (affinity, expected) in [
         (Value::Null, alone.clone()),
         (preferred, with_preferred),
         (json!({"nodeAffinity": {REQUIRED: null}}), alone.clone()),
         (
             required(
-                json!([{"matchExpressions": [own]}, {"matchFields": fields, "new": 1}, {}, {"matchExpressions": [linux]}]),
+                json!([{"matchExpressions": [own]}, {"matchFields": [named], "new": 1}, {}, {"matchExpressions": [linux]}]),
             ),
             required(json!([
-                {"matchExpressions": [own, excluded]},
-                {"matchFields": fields, "new": 1, "matchExpressions": [excluded]},
+                {"matchExpressions": [own], "matchFields": [excluded]},
+                {"matchFields": [named, excluded], "new": 1},
                 {},
-                {"matchExpressions": [linux, excluded]},
+                {"matchExpressions": [linux], "matchFields": [excluded]},
             ])),
         ),
         (alone.clone(), alone),
