@@ -21,6 +21,7 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use clap_complete::Shell;
 use comfy_table::{Table, presets};
 
 /// Place Kubernetes pods on the edge or in the cloud, by their SLO, when they are created.
@@ -64,7 +65,15 @@ enum Command {
     ///
     /// The same three pods are decided while load and WAN change. It is `edgeward review` of examples/pods.yaml against three fleets.
     Demo,
-    Completions(completions::Completions),
+    /// Print what a shell needs to complete commands and options.
+    ///
+    /// bash, for all users: `edgeward completions bash > /etc/bash_completion.d/edgeward`. zsh, into a directory of `$fpath`:
+    /// `edgeward completions zsh > _edgeward`. fish: `edgeward completions fish > ~/.config/fish/completions/edgeward.fish`.
+    Completions {
+        /// For which shell
+        #[arg(value_name = "SHELL")]
+        shell: Shell,
+    },
 }
 
 /// Writes to standard output. A reader that has seen enough, such as `head`, is no failure.
@@ -85,7 +94,7 @@ pub fn main() -> ExitCode {
         Command::Review(review) => review.run(),
         Command::Crds => crds::run().map(|()| ExitCode::SUCCESS),
         Command::ConfigSchema => config_schema::run().map(|()| ExitCode::SUCCESS),
-        Command::Completions(completions) => completions.run().map(|()| ExitCode::SUCCESS),
+        Command::Completions { shell } => completions::run(shell).map(|()| ExitCode::SUCCESS),
         Command::Fleet(fleet) => fleet.run().map(|()| ExitCode::SUCCESS),
         Command::Profile(profile) => profile.run(),
         Command::Release(release) => release.run(),
@@ -116,10 +125,8 @@ fn is_name(text: &str) -> bool {
 
 /// The name of an object.
 fn name(text: &str) -> Result<String, String> {
-    match is_name(text) {
-        true => Ok(text.to_owned()),
-        false => Err("not a name in Kubernetes: lower-case letters, digits, `-` and `.`".to_owned()),
-    }
+    let fault = "not a name in Kubernetes: lower-case letters, digits, `-` and `.`";
+    is_name(text).then(|| text.to_owned()).ok_or_else(|| fault.to_owned())
 }
 
 /// That of a command that reads a file: whether that has faults.
@@ -130,10 +137,9 @@ fn exit_code(is_faulty: bool) -> ExitCode {
 /// `[NAMESPACE/]NAME` of an object, as it was written.
 fn namespaced_name(text: &str) -> Result<String, String> {
     let (namespace, name) = text.split_once('/').unwrap_or(("any", text));
-    match is_name(namespace) && is_name(name) {
-        true => Ok(text.to_owned()),
-        false => Err("not the name of an object: expected NAME or NAMESPACE/NAME".to_owned()),
-    }
+    let are_names = is_name(namespace) && is_name(name);
+    let fault = "not the name of an object: expected NAME or NAMESPACE/NAME";
+    are_names.then(|| text.to_owned()).ok_or_else(|| fault.to_owned())
 }
 
 /// A line on standard error. Not `eprintln!`, which panics where that is closed.

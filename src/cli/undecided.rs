@@ -29,10 +29,7 @@ pub(super) fn is_ours(name: &str) -> bool {
 }
 
 /// What was seen of the way from the pod to edgeward; or why it was not.
-struct Seen {
-    namespace: anyhow::Result<Labels>,
-    webhooks: anyhow::Result<Vec<Webhook>>,
-}
+type Seen = (anyhow::Result<Labels>, anyhow::Result<Vec<Webhook>>);
 
 /// A pod without a decision.
 pub(super) struct Undecided<'u> {
@@ -48,33 +45,28 @@ pub(super) struct Undecided<'u> {
 /// Why a pod has no decision: the likely causes, at least one.
 pub(super) async fn causes(connection: &Connection, config: &Config, undecided: &Undecided<'_>) -> Vec<String> {
     let namespace = &undecided.workload.namespace;
-    let (namespace, webhooks) = tokio::join!(connection.namespace_labels(namespace), connection.webhooks());
-    judge(&Seen { namespace, webhooks }, config, undecided, connection.clock.now())
+    let seen = tokio::join!(connection.namespace_labels(namespace), connection.webhooks());
+    judge(&seen, config, undecided, connection.clock.now())
 }
 
-fn judge(seen: &Seen, config: &Config, undecided: &Undecided<'_>, now: Now) -> Vec<String> {
-    let Undecided {
-        workload,
-        created,
-        on_node,
-        by_policy,
-    } = *undecided;
+fn judge((labels_seen, webhooks): &Seen, config: &Config, undecided: &Undecided<'_>, now: Now) -> Vec<String> {
+    let workload = undecided.workload;
     let (namespace, label) = (&*workload.namespace, &config.keys.managed);
     let mut causes = Vec::new();
     let mut labels = None;
-    match &seen.namespace {
+    match labels_seen {
         Ok(found) if found.get(label).is_some_and(|value| value == "true") => labels = Some(found),
         Ok(_) => causes.push(format!("namespace {namespace} is not labelled {label}=true")),
         Err(error) => causes.push(format!(
             "namespace {namespace} may not be labelled {label}=true ({error:#})"
         )),
     }
-    match &seen.webhooks {
-        Ok(webhooks) => causes.extend(unasked(webhooks, namespace, labels, created)),
+    match webhooks {
+        Ok(webhooks) => causes.extend(unasked(webhooks, namespace, labels, undecided.created)),
         Err(error) => causes.push(format!("a webhook {} may not be registered ({error:#})", WEBHOOKS[0])),
     }
     let policies = &config.keys.policies;
-    if by_policy && labels.is_some_and(|labels| labels.get(policies).is_none_or(|value| value != "true")) {
+    if undecided.by_policy && labels.is_some_and(|labels| labels.get(policies).is_none_or(|value| value != "true")) {
         causes.push(format!(
             "its SLO comes from an SloPolicy alone, and namespace {namespace} is not labelled {policies}=true"
         ));
@@ -93,7 +85,7 @@ fn judge(seen: &Seen, config: &Config, undecided: &Undecided<'_>, now: Now) -> V
         ));
     }
     if causes.is_empty() {
-        let by_itself = match on_node {
+        let by_itself = match undecided.on_node {
             true => {
                 "it was created with its nodeName, which edgeward leaves alone (whether it was, or kube-scheduler placed it, \
                  cannot be told from its spec); or "
@@ -186,10 +178,7 @@ mod tests {
     }
 
     fn seen(namespace: Labels, webhooks: Vec<Webhook>) -> Seen {
-        Seen {
-            namespace: Ok(namespace),
-            webhooks: Ok(webhooks),
-        }
+        (Ok(namespace), Ok(webhooks))
     }
 
     #[test]
@@ -227,10 +216,7 @@ mod tests {
         let unknown = causes(seen(labels("true"), webhook()), slo(), Some("2026-11-21T01:00:00Z"));
         assert!(unknown[0].starts_with("edgeward did not answer"), "{unknown:?}");
         assert_eq!(unknown.len(), 1);
-        let nobody_says = Seen {
-            namespace: Err(anyhow!("forbidden")),
-            webhooks: Err(anyhow!("forbidden")),
-        };
+        let nobody_says = (Err(anyhow!("forbidden")), Err(anyhow!("forbidden")));
         assert_eq!(causes(nobody_says, slo(), None).len(), 2);
     }
 

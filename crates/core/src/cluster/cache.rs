@@ -65,16 +65,12 @@ pub struct NodeFault {
 impl fmt::Display for NodeFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (node, sites) = (&self.node, self.sites.join(" and "));
-        match self.sites.len() {
-            1 => write!(
-                f,
-                "virtual node {node} carries the selector of {sites}; it counts to no site"
-            ),
-            _ => write!(
-                f,
-                "node {node} carries the selectors of {sites}; it counts to the first cloud of them"
-            ),
-        }
+        let (kind, selectors, site) = match self.sites.len() {
+            1 => ("virtual node", "selector", "no site"),
+            _ => ("node", "selectors", "the first cloud of them"),
+        };
+        write!(f, "{kind} {node} carries the {selectors} of {sites}; ")?;
+        write!(f, "it counts to {site}")
     }
 }
 

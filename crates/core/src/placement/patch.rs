@@ -232,17 +232,13 @@ fn exclude(pod: &Pod<'_>, site: &Site, operations: &mut Vec<PatchOperation>) {
     } else {
         let terms = required.get_mut("nodeSelectorTerms").and_then(Value::as_array_mut);
         for term in terms.into_iter().flatten() {
-            let is_stated = |field: &str| term[field].as_array().is_some_and(|list| !list.is_empty());
-            let is_empty = !is_stated("matchExpressions") && !is_stated("matchFields");
-            if is_empty {
+            let is_empty = |field: &str| term[field].as_array().is_none_or(Vec::is_empty);
+            if is_empty("matchExpressions") && is_empty("matchFields") {
                 continue;
             }
-            let Some(list) = child(term, "matchFields") else {
-                continue;
-            };
-            let own = list.as_array().cloned().unwrap_or_default();
+            let own = term["matchFields"].as_array().cloned().unwrap_or_default();
             let missing = excluded.iter().filter(|one| !own.contains(one));
-            *list = own.iter().chain(missing).cloned().collect();
+            term["matchFields"] = own.iter().chain(missing).cloned().collect();
         }
     }
     if affinity != before {
