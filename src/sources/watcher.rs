@@ -21,8 +21,7 @@ use crate::platform::random;
 const OPEN_SECONDS: u32 = 20;
 const MORE_SECONDS: u32 = 11;
 
-/// How many objects are on a page of a list, all of which are in memory: a tenant may write pods of 1.5 MB. With fewer a list of
-/// 100,000 pods would take longer than its continue token lives.
+/// How many objects are on a page of a list, all of which are in memory: a tenant may write pods of 1.5 MB.
 const PAGE: u32 = 10;
 
 /// How many lists may break off before pages are tried instead of a stream: a list that takes longer than a watch is open
