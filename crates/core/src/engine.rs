@@ -287,14 +287,15 @@ impl Engine {
             .is_complete()
             .then(|| self.backstop.report(&self.cache, now.moment));
         let plan = self.plan(&mut snapshot, replaced.as_ref(), now);
-        let revision = snapshot.revision;
+        let snapshot = Arc::new(snapshot);
         // No review comes between: it decides and reserves under this lock.
         let mut ledger = self.shared.ledger();
-        let before = self.shared.set_snapshot(Arc::new(snapshot));
+        let before = self.shared.set_snapshot(Arc::clone(&snapshot));
         if let Some(old) = &replaced {
             ledger.renumber(|id| self.cache.node_named(old.node_name(id)?));
         }
-        ledger.published(revision);
+        ledger.published(snapshot.revision);
+        ledger.move_displaced(&snapshot);
         drop(ledger);
         // Freed when nobody waits for the lock.
         drop(before);

@@ -13,15 +13,18 @@
 
 mod assumed_volumes;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::model::decision_id::DecisionId;
-use crate::model::node::{NodeId, Share};
+use crate::model::node::{Node, NodeId, Share};
 use crate::model::owner::Owner;
 use crate::model::site::SiteDefinition;
+use crate::model::snapshot::{Site, Snapshot};
 use crate::model::volumes::Volumes;
 use crate::model::workload::Workload;
+use crate::placement::score::best_node;
 use crate::resources::Amounts;
 use crate::units::{Micros, Moment};
 pub(crate) use assumed_volumes::AssumedVolumes;
@@ -58,6 +61,24 @@ impl Reservation {
             releases: None,
         }
     }
+}
+
+impl Reservation {
+    fn fits(&self, node: &Node, taken: &Share) -> bool {
+        taken.pods < node.slots && self.amount.fits(&node.allocatable, &taken.amounts)
+    }
+
+    fn share(&self) -> Share {
+        let amounts = self.amount.clone();
+        Share { amounts, pods: 1 }
+    }
+}
+
+/// What the pods take that the snapshot shows on a node.
+fn taken(node: &Node) -> Share {
+    let amounts = node.used.clone();
+    let pods = node.pods;
+    Share { amounts, pods }
 }
 
 /// What is taken from a node for one pod that the snapshot does not show there.
@@ -107,6 +128,15 @@ impl Entry {
     /// Whether it is of a pod that need not come to be, and within the share of its namespace.
     fn is_in_share(&self) -> bool {
         self.shown_in.is_none() && !self.is_beyond_share && self.reservation.releases.is_none()
+    }
+
+    /// Whether it fits on the node beside what is taken; if it does, that is taken, too.
+    fn takes(&self, node: &Node, taken: &mut Share) -> bool {
+        let fits = self.reservation.fits(node, taken);
+        if fits {
+            taken.add(&self.reservation.share());
+        }
+        fits
     }
 
     /// Whether it is this one, unconfirmed.
@@ -232,6 +262,45 @@ impl Ledger {
             }
             !on_node.is_empty()
         });
+    }
+
+    /// Moves what nobody has confirmed from nodes that other pods have filled meanwhile to the nodes of the site that kube-scheduler would
+    /// take instead, as far as they have room: else that room would be promised twice. Cost: a pass over the nodes and the open
+    /// reservations, and for each that is moved one over the nodes of its site.
+    pub fn move_displaced(&mut self, snapshot: &Snapshot) {
+        let mut displaced = vec![];
+        for node in snapshot.sites.iter().flat_map(Site::nodes) {
+            let Some(on_node) = self.nodes.get_mut(&node.id) else {
+                continue;
+            };
+            let mut taken = taken(node);
+            displaced
+                .extend(on_node.extract_if(.., |entry| entry.shown_in.is_none() && !entry.takes(node, &mut taken)));
+        }
+        for mut entry in displaced {
+            let reservation = &mut entry.reservation;
+            reservation.node = self.other_node(reservation, snapshot).unwrap_or(reservation.node);
+            self.unconfirmed.insert(reservation.id, reservation.node);
+            self.nodes.entry(reservation.node).or_default().push(entry);
+        }
+    }
+
+    fn other_node(&self, reservation: &Reservation, snapshot: &Snapshot) -> Option<NodeId> {
+        let site = snapshot.sites.iter().find(|site| site.name() == &*reservation.site)?;
+        let beside_reservations = |node: &Node| {
+            let mut taken = taken(node);
+            let on_node = self.nodes.get(&node.id).into_iter().flatten();
+            let open = on_node.filter(|entry| entry.shown_in.is_none());
+            open.for_each(|entry| taken.add(&entry.reservation.share()));
+            taken
+        };
+        let nodes = site.usable_nodes().map(|node| (node, beside_reservations(node)));
+        let with_room = nodes.filter(|(node, taken)| reservation.fits(node, taken));
+        let node = best_node(
+            &reservation.amount,
+            with_room.map(|(node, taken)| (node, Cow::Owned(taken.amounts))),
+        );
+        node.map(|node| node.id)
     }
 
     /// The nodes have other ids from now on; what was reserved on one that has none is forgotten. Cost: a pass over the open

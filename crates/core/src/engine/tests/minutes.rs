@@ -282,6 +282,28 @@ fn who_never_creates_what_was_reserved_keeps_no_more_than_half_from_others() {
     }
 }
 
+#[test]
+fn reservation_moves_when_another_pod_takes_its_node() {
+    let nodes = [("edge-0", "edge"), ("edge-1", "edge"), ("cloud-0", "cloud")];
+    let nodes = nodes.map(|(name, site)| node(name, &format!("node.role/{site}"), "1"));
+    let mut cluster = Cluster::of(Arc::default(), &nodes);
+    let asks = |name: &str, spec: Value| pod(name, "batch", "1", spec);
+    for id in [1, 2] {
+        let (_, site) = cluster.review(id, &asks("new", json!({})));
+        assert_eq!(site.as_deref(), Some("edge"));
+    }
+    // One is expected on each node. kube-scheduler takes the other one for the first.
+    let spec = json!({"nodeName": "edge-1", "nodeSelector": {"node.role/edge": "true"}});
+    let mut bound = asks("first", spec);
+    bound["metadata"]["annotations"]["scheduling.example.io/decision-id"] = json!(DecisionId(1).to_string());
+    bound["metadata"]["annotations"]["scheduling.example.io/site"] = json!("edge");
+    cluster.sees(&record(&bound));
+    cluster.engine.publish(cluster.now);
+    assert_eq!(cluster.shared.ledger().open(), 1);
+    let (reason, _) = cluster.review(3, &asks("new", json!({})));
+    assert_eq!(reason, Reason::CloudEdgeNoCapacity);
+}
+
 /// A pod of this scheduler that asks for 800 m at the edge, in a namespace that has not opted in.
 fn pod_of(scheduler: &str, name: &str, spec: Value) -> Value {
     let mut pod = pod(name, "batch", "800m", spec);
