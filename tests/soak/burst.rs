@@ -34,7 +34,7 @@ pub(crate) fn fills_the_edge_again_and_again(fixture: &Fixture<'_>) -> Result<()
         &[&cores(median), &"–", &"–"],
     );
 
-    for (replicas, least, most) in [(1, 0.95, PODS / 50), (3, 0.90, PODS / 25)] {
+    for (replicas, least, most) in [(1, 0.95, PODS / 100), (3, 0.90, PODS / 50)] {
         let meets = |outcome: &Outcome| {
             share(outcome) >= least
                 && outcome.unschedulable <= most
@@ -71,7 +71,7 @@ pub(crate) fn fills_the_edge_again_and_again(fixture: &Fixture<'_>) -> Result<()
     );
     tabulate("one replica, `reservationTTL: 0s`", &without);
     ensure!(
-        without.unschedulable > PODS / 25,
+        without.unschedulable > PODS / 50,
         "{without:?}: reservations make no difference"
     );
     Ok(())

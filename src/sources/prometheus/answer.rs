@@ -93,8 +93,15 @@ pub(in crate::sources) fn interpret(status: StatusCode, body: &[u8]) -> Result<V
             Outcome::Malformed,
             format_args!("{status}, yet {kind}: {message}"),
         )),
+        Err(_) if is_string(body) => Err(Failure::new(Outcome::NotAVector, "a string and not an instant vector")),
         Err(error) => Err(Failure::new(Outcome::Malformed, error)),
     }
+}
+
+/// The client library knows no strings, which an expression may be all the same.
+fn is_string(body: &[u8]) -> bool {
+    let answer: Option<serde_json::Value> = serde_json::from_slice(body).ok();
+    answer.is_some_and(|answer| answer["status"] == "success" && answer["data"]["resultType"] == "string")
 }
 
 #[cfg(test)]
@@ -136,6 +143,7 @@ mod tests {
                 200,
                 data("matrix", json!([{"metric": {}, "values": [[1, "1"]]}])),
             ),
+            (Outcome::NotAVector, "string", 200, data("string", json!([1, "x"]))),
             (
                 Outcome::Malformed,
                 "",

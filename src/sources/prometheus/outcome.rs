@@ -19,7 +19,7 @@ words! {
         Ambiguous = "ambiguous",
         /// A series names no site, or a site or class that there is not.
         Label = "label",
-        /// A scalar or a range.
+        /// A scalar, a string or a range.
         NotAVector = "not_a_vector",
         /// A sample is older than a value may be.
         Stale = "stale",

@@ -4,8 +4,8 @@ use anyhow::{Result, ensure};
 use edgeward_harness::burst::{Timing, capacity, decided, nodes};
 use edgeward_harness::fixture::Fixture;
 
-/// One replica fills the edge, and sends few pods there in vain. `soak` holds it to less, on an idle machine. The API server waits as
-/// long as it can, and no reservation ends before its pod is seen.
+/// One replica fills the edge, and sends few pods there in vain. However busy the machine is: the API server waits as long as it
+/// can, and no reservation ends before its pod is seen.
 pub(crate) fn fills_the_edge(fixture: &Fixture<'_>) -> Result<()> {
     const PODS: usize = 500;
     let nodes = nodes(fixture)?;
@@ -15,7 +15,7 @@ pub(crate) fn fills_the_edge(fixture: &Fixture<'_>) -> Result<()> {
     ensure!(
         outcome.undecided == 0
             && outcome.edge_millicores * 100 >= capacity * 95
-            && outcome.unschedulable <= PODS / 25
+            && outcome.unschedulable <= PODS / 50
             && outcome.cloud_pods > PODS / 3,
         "{outcome:?}"
     );

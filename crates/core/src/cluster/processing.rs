@@ -4,6 +4,7 @@
 //! [`Processing`] remembers a few numbers for each mean, and no pod.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::model::slo::{Class, PerClass};
 use crate::model::snapshot::{ByController, JobTimes};
@@ -35,6 +36,8 @@ struct Site {
     /// By namespace.
     classes: BTreeMap<Box<str>, PerClass<Mean>>,
     controllers: ByController<Mean>,
+    /// What [`Processing::times`] answered last, and until when that holds; `None` once it is outdated.
+    answer: Option<(Arc<JobTimes>, Moment)>,
 }
 
 /// An exponentially weighted mean, the number of observations in it, and when the last was made.
@@ -85,6 +88,7 @@ impl Processing {
         now: Moment,
     ) {
         let site = self.0.entry(site.into()).or_default();
+        site.answer = None;
         let classes = site.classes.entry(namespace.into()).or_default();
         classes[class].observe(duration, now);
         if let Some(uid) = controller {
@@ -94,11 +98,18 @@ impl Processing {
         }
     }
 
-    /// The means at the site that have enough observations, the last of them recent, and are at least [`RESOLUTION`]. Cost: a pass
-    /// over the means of the site, of which those that are not recent are forgotten.
-    pub fn times(&mut self, site: &str, now: Moment) -> JobTimes {
+    /// The means at the site that have enough observations, the last of them recent, and are at least [`RESOLUTION`]. Cost: nothing
+    /// until one is observed or too old, else a pass over the means of the site, of which those that are not recent are forgotten.
+    pub fn times(&mut self, site: &str, now: Moment) -> Arc<JobTimes> {
+        let Some(site) = self.0.get_mut(site) else {
+            return Arc::default();
+        };
+        if let Some((times, end)) = &site.answer
+            && now <= *end
+        {
+            return Arc::clone(times);
+        }
         let mut times = JobTimes::default();
-        let Some(site) = self.0.get_mut(site) else { return times };
         site.classes
             .retain(|_, means| means.0.iter().any(|mean| !mean.is_old(now)));
         for (namespace, means) in &site.classes {
@@ -109,6 +120,11 @@ impl Processing {
         }
         site.controllers.retain(|mean| !mean.is_old(now));
         times.controllers = site.controllers.filter_map(|mean| mean.known(now));
+        let classes = site.classes.values().flat_map(|means| &means.0);
+        let means = classes.chain(site.controllers.iter().map(|(.., mean)| mean));
+        let oldest = means.filter(|mean| !mean.is_old(now)).map(|mean| mean.last).min();
+        let times = Arc::new(times);
+        site.answer = oldest.map(|oldest| (Arc::clone(&times), oldest.after(MEMORY)));
         times
     }
 }
@@ -151,13 +167,13 @@ mod tests {
     #[test]
     fn means_are_used_from_enough_observations_on() {
         let mut processing = observed(&[S(10), S(20), S(30), S(20)]);
-        assert_eq!(processing.times("edge", NOW), JobTimes::default());
+        assert_eq!(*processing.times("edge", NOW), JobTimes::default());
         processing.observe("edge", Class::Batch, "shop", Some("job"), S(20), NOW);
         let times = processing.times("edge", NOW);
         let of_class = PerClass([None, None, Some(S(20))]);
         assert_eq!(times.classes, BTreeMap::from([("shop".into(), of_class)]));
         assert_eq!(times.controllers.iter().collect::<Vec<_>>(), [("shop", "job", &S(20))]);
-        assert_eq!(processing.times("cloud", NOW), JobTimes::default());
+        assert_eq!(*processing.times("cloud", NOW), JobTimes::default());
 
         // The first five weigh the same, later ones a fifth.
         assert_eq!(
@@ -177,6 +193,22 @@ mod tests {
     }
 
     #[test]
+    fn times_are_shared_until_one_is_observed_or_too_old() {
+        let mut processing = observed(&[S(10); 5]);
+        let first = processing.times("edge", NOW);
+        let end = NOW.after(MEMORY);
+        assert!(Arc::ptr_eq(&first, &processing.times("edge", end)));
+        assert_eq!(*processing.times("edge", end.after(Micros(1))), JobTimes::default());
+        let mut processing = observed(&[S(10); 5]);
+        processing.times("edge", NOW);
+        processing.observe("edge", Class::Batch, "shop", Some("job"), S(20), NOW);
+        assert_eq!(
+            processing.times("edge", NOW).controllers.get("shop", "job"),
+            Some(&S(12))
+        );
+    }
+
+    #[test]
     fn a_mean_finer_than_the_clock_of_kubernetes_is_none() {
         assert_eq!(mean(observed(&[S(0), S(1), S(1), S(1), S(1)])), None);
         assert_eq!(mean(observed(&[S(1); 5])), Some(S(1)));
@@ -190,11 +222,13 @@ mod tests {
         assert!(!at_end.classes.is_empty() && !at_end.controllers.is_empty());
         // Another class of the namespace goes on.
         processing.observe("edge", Class::Latency, "shop", None, S(1), late);
-        assert_eq!(processing.times("edge", late), JobTimes::default());
+        assert_eq!(*processing.times("edge", late), JobTimes::default());
         processing.observe("edge", Class::Batch, "shop", Some("job"), S(1), late);
-        assert_eq!(processing.times("edge", late), JobTimes::default(), "one of five");
+        assert_eq!(*processing.times("edge", late), JobTimes::default(), "one of five");
         processing.times("edge", late.after(MEMORY + Micros(1)));
-        let Site { classes, controllers } = &processing.0["edge"];
+        let Site {
+            classes, controllers, ..
+        } = &processing.0["edge"];
         assert!(classes.is_empty() && controllers.is_empty(), "nothing is kept of them");
     }
 
@@ -211,7 +245,8 @@ mod tests {
         }
         observe("0");
         (0..ENOUGH).for_each(|_| observe("new"));
-        let means = processing.times("edge", NOW).controllers;
+        let times = processing.times("edge", NOW);
+        let means = &times.controllers;
         assert_eq!(means.iter().count(), MAX_CONTROLLERS);
         assert!(means.get("shop", "1").is_none());
         assert!(means.get("shop", "0").is_some() && means.get("shop", "new").is_some());

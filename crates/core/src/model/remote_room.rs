@@ -1,5 +1,6 @@
 //! What pods that are bound to a cloud's node say of the room in the cluster behind it.
 
+use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 
@@ -24,14 +25,9 @@ pub enum Start {
     Refused(Option<Arc<Bound>>),
 }
 
-/// Amounts of resources, one at least: who asks for as much of each of them, or more, asks for too much. One that covers another
-/// is before it.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Bound {
-    /// How many: bounds of fewer resources come first.
-    resources: usize,
-    amounts: Vec<(Box<str>, i64)>,
-}
+/// Amounts of resources, one at least: who asks for as much of each of them, or more, asks for too much.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Bound(Vec<(Box<str>, i64)>);
 
 impl Bound {
     /// What such a request takes of these resources, of which `pods` is its slot. `None` where there are none, or it takes nothing of one:
@@ -44,8 +40,7 @@ impl Bound {
         amounts.dedup();
         amounts.shrink_to_fit();
         let is_bound = !amounts.is_empty() && amounts.iter().all(|(_, amount)| *amount > 0);
-        let resources = amounts.len();
-        is_bound.then_some(Self { resources, amounts })
+        is_bound.then_some(Self(amounts))
     }
 
     /// A bound that says so; `None` where it names nothing, or an amount that is not positive.
@@ -59,7 +54,7 @@ impl Bound {
 
     /// The resources and amounts, sorted by name.
     pub fn amounts(&self) -> impl ExactSizeIterator<Item = (&str, i64)> {
-        self.amounts.iter().map(|(name, amount)| (&**name, *amount))
+        self.0.iter().map(|(name, amount)| (&**name, *amount))
     }
 
     /// Whether a pod that asks for this asks for too much. Cost: a search for each resource.
@@ -70,11 +65,24 @@ impl Bound {
 
     /// Whether each pod that asks for too much by `other` does so by this one, too.
     pub fn covers(&self, other: &Bound) -> bool {
-        let of_other = |name: &str| other.amounts.iter().find(|(known, _)| **known == *name);
-        self.resources <= other.resources
+        let of_other = |name: &str| other.0.iter().find(|(known, _)| **known == *name);
+        self.0.len() <= other.0.len()
             && self
                 .amounts()
                 .all(|(name, amount)| of_other(name).is_some_and(|(_, more)| *more >= amount))
+    }
+}
+
+/// One that covers another is before it.
+impl Ord for Bound {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (self.0.len(), &self.0).cmp(&(other.0.len(), &other.0))
+    }
+}
+
+impl PartialOrd for Bound {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
     }
 }
 

@@ -14,8 +14,8 @@ use crate::wire::pod::{Condition, StringMap, Text};
 /// not read.
 ///
 /// # Errors
-/// The text is not a node with a name, a field that is read has the wrong type, or it has more labels, taints or extended resources than
-/// are read: without some of its labels or taints a node would take pods that it repels.
+/// The text is not a node with a name, a field that is read has the wrong type, or it has more labels or taints than are read: without
+/// some of them a node would take pods that it repels.
 pub fn from_json(json: &str) -> Result<Node, Error> {
     let node: Wire<'_> = serde_json::from_str(json)?;
     if node.metadata.name.is_empty() {

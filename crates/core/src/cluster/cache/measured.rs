@@ -148,7 +148,7 @@ impl Cache {
             let link = beside(link, &cluster, own, now, ttl);
             site.api_server = cluster.api_server;
             site.observed = measured.telemetry.processing(&name, now);
-            site.job_times = Arc::new(measured.processing.times(&name, now));
+            site.job_times = measured.processing.times(&name, now);
             let state = |link: Option<Link>| {
                 let fresh = link.filter(|link| now.since(link.as_of) <= ttl);
                 fresh.map(|link| (link.state, link.rtt.is_some()))
