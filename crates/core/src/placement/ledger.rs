@@ -13,7 +13,6 @@
 
 mod assumed_volumes;
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -24,6 +23,7 @@ use crate::model::site::SiteDefinition;
 use crate::model::snapshot::{Site, Snapshot};
 use crate::model::volumes::Volumes;
 use crate::model::workload::Workload;
+use crate::placement::room::{all_of, fits_beside};
 use crate::placement::score::best_node;
 use crate::resources::Amounts;
 use crate::units::{Micros, Moment};
@@ -61,24 +61,6 @@ impl Reservation {
             releases: None,
         }
     }
-}
-
-impl Reservation {
-    fn fits(&self, node: &Node, taken: &Share) -> bool {
-        taken.pods < node.slots && self.amount.fits(&node.allocatable, &taken.amounts)
-    }
-
-    fn share(&self) -> Share {
-        let amounts = self.amount.clone();
-        Share { amounts, pods: 1 }
-    }
-}
-
-/// What the pods take that the snapshot shows on a node.
-fn taken(node: &Node) -> Share {
-    let amounts = node.used.clone();
-    let pods = node.pods;
-    Share { amounts, pods }
 }
 
 /// What is taken from a node for one pod that the snapshot does not show there.
@@ -128,15 +110,6 @@ impl Entry {
     /// Whether it is of a pod that need not come to be, and within the share of its namespace.
     fn is_in_share(&self) -> bool {
         self.shown_in.is_none() && !self.is_beyond_share && self.reservation.releases.is_none()
-    }
-
-    /// Whether it fits on the node beside what is taken; if it does, that is taken, too.
-    fn takes(&self, node: &Node, taken: &mut Share) -> bool {
-        let fits = self.reservation.fits(node, taken);
-        if fits {
-            taken.add(&self.reservation.share());
-        }
-        fits
     }
 
     /// Whether it is this one, unconfirmed.
@@ -273,9 +246,14 @@ impl Ledger {
             let Some(on_node) = self.nodes.get_mut(&node.id) else {
                 continue;
             };
-            let mut taken = taken(node);
-            displaced
-                .extend(on_node.extract_if(.., |entry| entry.shown_in.is_none() && !entry.takes(node, &mut taken)));
+            let mut taken = all_of(node);
+            let mut keeps = |entry: &Entry| {
+                let amount = &entry.reservation.amount;
+                let keeps = fits_beside(amount, node, &taken);
+                taken.add(amount, u32::from(keeps));
+                keeps
+            };
+            displaced.extend(on_node.extract_if(.., |entry| entry.shown_in.is_none() && !keeps(entry)));
         }
         for mut entry in displaced {
             let reservation = &mut entry.reservation;
@@ -285,20 +263,20 @@ impl Ledger {
         }
     }
 
-    fn other_node(&self, reservation: &Reservation, snapshot: &Snapshot) -> Option<NodeId> {
+    fn other_node<'s>(&self, reservation: &Reservation, snapshot: &'s Snapshot) -> Option<NodeId> {
         let site = snapshot.sites.iter().find(|site| site.name() == &*reservation.site)?;
-        let beside_reservations = |node: &Node| {
-            let mut taken = taken(node);
+        let with_reservations = |node: &'s Node| {
+            let mut taken = all_of(node);
             let on_node = self.nodes.get(&node.id).into_iter().flatten();
             let open = on_node.filter(|entry| entry.shown_in.is_none());
-            open.for_each(|entry| taken.add(&entry.reservation.share()));
-            taken
+            open.for_each(|entry| taken.add(&entry.reservation.amount, 1));
+            (node, taken)
         };
-        let nodes = site.usable_nodes().map(|node| (node, beside_reservations(node)));
-        let with_room = nodes.filter(|(node, taken)| reservation.fits(node, taken));
+        let nodes = site.usable_nodes().map(with_reservations);
+        let with_room = nodes.filter(|(node, taken)| fits_beside(&reservation.amount, node, taken));
         let node = best_node(
             &reservation.amount,
-            with_room.map(|(node, taken)| (node, Cow::Owned(taken.amounts))),
+            with_room.map(|(node, taken)| (node, taken.amounts)),
         );
         node.map(|node| node.id)
     }

@@ -44,6 +44,12 @@ pub struct Taken<'n> {
 }
 
 impl Taken<'_> {
+    /// And so many pods that ask for this.
+    pub(super) fn add(&mut self, request: &Amounts, pods: u32) {
+        self.amounts.to_mut().add(request, pods);
+        self.pods = self.pods.saturating_add(pods.into());
+    }
+
     /// How much of one resource; `pods` are slots.
     pub(super) fn get(&self, name: &str) -> i64 {
         match name {
@@ -241,8 +247,7 @@ impl Room<'_, '_> {
     /// So much, and what reservations and claims take from `node`.
     fn with_promised<'n>(&self, mut taken: Taken<'n>, node: &Node) -> Taken<'n> {
         for charge in self.charges(node) {
-            taken.amounts.to_mut().add(charge.amount, charge.times);
-            taken.pods = taken.pods.saturating_add(charge.times.into());
+            taken.add(charge.amount, charge.times);
         }
         if let Some(ahead) = self.claimed_ahead(node) {
             taken.amounts.to_mut().add(&ahead.taken.amounts, 1);
@@ -277,12 +282,12 @@ impl Room<'_, '_> {
 }
 
 /// Whether `request` fits on `node` beside so much: a free pod slot, and enough of every resource it asks for.
-fn fits_beside(request: &Amounts, node: &Node, taken: &Taken<'_>) -> bool {
+pub(super) fn fits_beside(request: &Amounts, node: &Node, taken: &Taken<'_>) -> bool {
     taken.pods < node.slots && request.fits(&node.allocatable, &taken.amounts)
 }
 
 /// What all pods take from `node`.
-fn all_of(node: &Node) -> Taken<'_> {
+pub(super) fn all_of(node: &Node) -> Taken<'_> {
     Taken {
         amounts: Cow::Borrowed(&node.used),
         pods: node.pods,
