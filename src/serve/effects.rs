@@ -36,7 +36,6 @@ impl EffectHandler {
                 gate_domain = &*gate_domain,
                 "pods are behind the gate of another domain, and edgeward does not release them; was the domain changed?"
             ),
-            Effect::SitesInUse(sites) => tracing::info!(sites = sites.join(" "), "other sites are in use"),
             Effect::NodeFault(fault) => {
                 if let Some(held_back) = self.log_limit.due("node fault") {
                     tracing::warn!(node = &*fault.node, held_back, "{fault}");
@@ -158,9 +157,6 @@ mod tests {
 
         handler.handle(Effect::OtherDomain("acme.dev".into()));
         assert!(log.text().contains("pods are behind the gate of another domain"));
-
-        handler.handle(Effect::SitesInUse(vec!["edge".to_owned(), "cloud".to_owned()]));
-        assert!(log.text().contains("other sites are in use sites=\"edge cloud\""));
 
         // A node whose labels go forth and back; whoever may change them could fill the log.
         for _ in 0..100 {

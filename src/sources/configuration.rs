@@ -73,7 +73,7 @@ impl Versions {
         }
     }
 
-    /// Sends each version as settings, for ever. Its sites may not be in use yet.
+    /// Sends each version as settings, for ever.
     pub async fn send_settings(mut self, changes: Changes) {
         loop {
             changes.send(Change::Settings(self.next().await)).await;

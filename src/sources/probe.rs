@@ -58,7 +58,6 @@ pub async fn follow(
         // What an earlier version has found is told until this one's first round is over.
         futures::future::join_all(sites.iter_mut().map(Prober::first_round)).await;
         send_links(&mut links, &config, &changes).await;
-        changes.send(Change::FirstRound(Arc::clone(&config))).await;
         if let Some(first_round) = first_round.take() {
             first_round();
         }

@@ -169,6 +169,8 @@ impl Sites {
             }),
         };
         if self.versions.borrow().as_ref() != Some(&config) {
+            let names: Vec<&str> = config.sites.iter().map(|site| &*site.name).collect();
+            tracing::info!(sites = names.join(" "), "configuration in use");
             self.current.store(Arc::clone(&config));
             self.versions.send_replace(Some(config));
         }

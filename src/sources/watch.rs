@@ -11,12 +11,10 @@ use std::time::Duration;
 use anyhow::Context as _;
 use edgeward_core::cluster::cache::Kind;
 use edgeward_core::cluster::volumes::{VolumeChange, VolumeKind};
-use edgeward_core::config;
 use edgeward_core::engine::Change;
 use edgeward_core::keys::Keys;
 use edgeward_core::model::node as model_node;
 use edgeward_core::model::pod_record::PodRecord;
-use edgeward_core::model::site::are_same_places;
 use edgeward_core::resources::{Amounts, ResourceNames};
 use edgeward_core::units::Now;
 use edgeward_core::wire::{node, pod};
@@ -97,35 +95,20 @@ impl Cluster {
         }
     }
 
-    /// The same, of which nothing is listed yet.
-    fn unlisted(&self) -> Self {
-        Self::of(self.client(), self.changes.clone())
-    }
-
     /// A client of this cluster.
     pub fn client(&self) -> Client {
         self.client.clone()
     }
 
-    /// Watches nodes, pods and namespaces, for ever. Where sites change, everything is listed again, to be counted by the new
-    /// ones.
+    /// Watches nodes, pods and namespaces, for ever.
     pub async fn follow(self, mut versions: Versions, metrics: Arc<Metrics>) {
-        let mut in_use = Some(versions.next().await);
-        while let Some(config) = in_use {
-            self.changes.send(Change::Sites(Arc::clone(&config))).await;
-            let cluster = self.unlisted();
-            // A version with another domain is never in use after this one.
-            let keys = &config.keys;
-            let watches = async {
-                tokio::join!(
-                    cluster.clone().watch_nodes(&metrics),
-                    cluster.clone().watch_pods(&metrics, keys.clone()),
-                    cluster.clone().watch_namespaces(&metrics, keys.clone()),
-                );
-            };
-            let same = |one: &config::Config, other: &config::Config| are_same_places(one.sites.iter(), &other.sites);
-            in_use = versions.until_other(&config, same, watches).await;
-        }
+        // A version with another domain is never in use after this one.
+        let keys = &versions.next().await.keys;
+        tokio::join!(
+            self.clone().watch_nodes(&metrics),
+            self.clone().watch_pods(&metrics, keys.clone()),
+            self.clone().watch_namespaces(&metrics, keys.clone()),
+        );
     }
 
     /// Watches nodes, for ever. A failure is logged, counted and tried again after a pause.

@@ -7,7 +7,7 @@
 mod change;
 mod shared_state;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::cluster::cache::{Cache, Kind, NodeFault};
@@ -15,11 +15,9 @@ use crate::cluster::volumes::VolumeCache;
 use crate::config::Config;
 use crate::guard::backstop::{Backstop, BackstopReport};
 use crate::model::decision_id::DecisionId;
-use crate::model::link::Link;
 use crate::model::node::NodeId;
 use crate::model::pod_record::PodRecord;
 use crate::model::scores::Profiles;
-use crate::model::site::are_same_places;
 use crate::model::snapshot::Snapshot;
 use crate::placement::ledger::Ledger;
 use crate::queue::{Plan, Waitlist};
@@ -45,8 +43,6 @@ pub enum Effect {
     Decided(Box<ObservedDecision>),
     /// A pod carries the gate of this domain, which is not ours. Each domain is reported once per list of pods.
     OtherDomain(Box<str>),
-    /// The sites of these names are in use from now on.
-    SitesInUse(Vec<String>),
     /// A node whose labels do not say of which site it is.
     NodeFault(NodeFault),
 }
@@ -69,8 +65,6 @@ pub struct Engine {
     /// What the gated pods are decided by.
     config: Arc<Config>,
     cache: Cache,
-    /// What takes its place when it is complete, and the configuration with its sites.
-    next: Option<(Cache, Arc<Config>)>,
     waitlist: Waitlist,
     /// How many reservations had come to nothing when the last plan was made.
     freed: u64,
@@ -79,10 +73,6 @@ pub struct Engine {
     profiles: Arc<Profiles>,
     /// Domains of gates that were reported.
     other_domains: BTreeSet<Box<str>>,
-    /// The newest links, also of sites that are not in use yet.
-    links: BTreeMap<String, Option<Link>>,
-    /// The sites whose first round of probes was over last.
-    probed: Option<Arc<Config>>,
     /// The kinds that were reported as listed.
     listed: BTreeSet<Kind>,
     /// The faults of nodes that were reported last.
@@ -97,15 +87,12 @@ impl Engine {
             cache: Cache::new(&config),
             shared,
             config,
-            next: None,
             waitlist: Waitlist::default(),
             freed: 0,
             backstop: Backstop::default(),
             volumes: VolumeCache::default(),
             profiles: Arc::default(),
             other_domains: BTreeSet::new(),
-            links: BTreeMap::new(),
-            probed: None,
             listed: BTreeSet::new(),
             faults: vec![],
             effects: vec![],
@@ -143,16 +130,9 @@ impl Engine {
                 self.config = Arc::clone(config);
                 self.waitlist.reset();
             }
-            Change::Sites(config) => self.begin_sites(config),
-            Change::FirstRound(config) => self.probed = Some(Arc::clone(config)),
             Change::Volumes(change) => self.volumes.apply(change, at.moment),
-            Change::Link(site, link) => drop(self.links.insert(site.clone(), *link)),
             Change::Profiles(profiles) => self.profiles = Arc::clone(profiles),
             _ => {}
-        }
-        if let Some((next, _)) = &mut self.next {
-            let reserved_node = reserved_node.and_then(|id| next.node_named(self.cache.node_name(id)?));
-            apply(next, at, change, reserved_node);
         }
         apply(&mut self.cache, at, change, reserved_node);
         if matches!(change, Change::ListEnded(_)) {
@@ -200,32 +180,6 @@ impl Engine {
         self.backstop.delete(uid);
     }
 
-    /// Other sites are to be used. Until everything was counted by them, the snapshot is of the old ones.
-    fn begin_sites(&mut self, config: &Arc<Config>) {
-        self.next = (!self.cache.is_of(config)).then(|| {
-            let mut next = self.cache.successor(config);
-            for (site, link) in &self.links {
-                next.set_link(site, *link);
-            }
-            (next, Arc::clone(config))
-        });
-    }
-
-    /// Puts the next cache in the place of the one in use, if it is complete, and returns that.
-    fn change_over(&mut self) -> Option<Cache> {
-        let is_complete = |(next, config): &(Cache, Arc<Config>)| {
-            let probed = self.probed.as_ref().map_or(&[][..], |probed| &probed.sites);
-            next.is_complete() && are_same_places(config.sites.iter(), probed)
-        };
-        let (mut next, config) = self.next.take_if(|next| is_complete(next))?;
-        next.replace(&self.cache);
-        self.links
-            .retain(|link, _| config.sites.iter().any(|site| site.name == *link));
-        let sites = config.sites.iter().map(|site| site.name.clone()).collect();
-        self.effects.push(Effect::SitesInUse(sites));
-        Some(std::mem::replace(&mut self.cache, next))
-    }
-
     /// The first event of a pod that was decided, or of one that was released, confirms its reservation, and gives it the node
     /// that was charged.
     fn confirm(&self, ledger: &mut Ledger, pod: &PodRecord) -> Option<NodeId> {
@@ -271,7 +225,6 @@ impl Engine {
     /// are made on the one before. Confirmed reservations are marked with the revision that shows their pods, so that a review
     /// never counts both and never neither; they are dropped here.
     pub fn publish(&mut self, now: Now) -> Publication {
-        let replaced = self.change_over();
         let mut snapshot = self.cache.publish(now.moment);
         // They rank sites that would do, and a gated pod has none: no plan is made for them.
         snapshot.profiles = Arc::clone(&self.profiles);
@@ -286,14 +239,11 @@ impl Engine {
             .cache
             .is_complete()
             .then(|| self.backstop.report(&self.cache, now.moment));
-        let plan = self.plan(&mut snapshot, replaced.as_ref(), now);
+        let plan = self.plan(&mut snapshot, now);
         let snapshot = Arc::new(snapshot);
         // No review comes between: it decides and reserves under this lock.
         let mut ledger = self.shared.ledger();
         let before = self.shared.set_snapshot(Arc::clone(&snapshot));
-        if let Some(old) = &replaced {
-            ledger.renumber(|id| self.cache.node_named(old.node_name(id)?));
-        }
         ledger.published(snapshot.revision);
         ledger.move_displaced(&snapshot);
         drop(ledger);
@@ -311,9 +261,8 @@ impl Engine {
     }
 
     /// Puts the claims of gated pods into this snapshot, and says what is to be done about them, if that may have changed. Not
-    /// before everything was listed: a namespace that is not known yet is not known to have opted out. `replaced` is the cache
-    /// whose nodes the reservations are on, if it is another.
-    fn plan(&mut self, snapshot: &mut Snapshot, replaced: Option<&Cache>, now: Now) -> Option<Plan> {
+    /// before everything was listed: a namespace that is not known yet is not known to have opted out.
+    fn plan(&mut self, snapshot: &mut Snapshot, now: Now) -> Option<Plan> {
         let ledger = {
             let mut ledger = self.shared.ledger();
             ledger.expire(now.moment);
@@ -322,9 +271,6 @@ impl Engine {
             }
             let delta = self.cache.take_delta();
             let freed = std::mem::replace(&mut self.freed, ledger.freed());
-            if replaced.is_some() {
-                self.waitlist.reset();
-            }
             if delta.sites {
                 self.waitlist.reconsider_sites();
             } else if freed != self.freed {
@@ -335,10 +281,7 @@ impl Engine {
                 .apply_delta(gained, lost, snapshot, &self.config, now.moment);
             self.waitlist.wants_plan(now.moment).then(|| ledger.clone())
         };
-        let plan = ledger.map(|mut ledger| {
-            if let Some(old) = replaced {
-                ledger.renumber(|id| self.cache.node_named(old.node_name(id)?));
-            }
+        let plan = ledger.map(|ledger| {
             let is_managed = |namespace: &str| self.cache.is_managed(namespace);
             self.waitlist.plan(snapshot, &ledger, &self.config, is_managed, now)
         });
@@ -377,9 +320,7 @@ fn apply(cache: &mut Cache, at: Now, change: &Change, reserved_node: Option<Node
         Change::Settings(config) => cache.configure(config),
         Change::ListBegan(kind) => cache.list_began(*kind),
         Change::ListEnded(kind) => cache.list_ended(*kind),
-        Change::Sites(_)
-        | Change::FirstRound(_)
-        | Change::Replicas(_)
+        Change::Replicas(_)
         | Change::Volumes(_)
         | Change::Profiles(_)
         | Change::WatchAlive(_)

@@ -20,8 +20,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
-use crate::config::Config;
-use crate::model::link::{Link, LinkState};
+use crate::config::{Config, SitePolicy};
+use crate::model::link::LinkState;
 use crate::model::liqo::VIRTUAL_NODE;
 use crate::model::node::{Node, NodeId};
 use crate::model::priority_caps::PriorityCaps;
@@ -118,8 +118,6 @@ struct List {
 struct SiteEntry {
     /// As published last; its nodes are brought up to date by [`Cache::publish`].
     site: Site,
-    /// The WAN towards it, as probed.
-    probed: Option<Link>,
     /// Its nodes by name, which is the order in which they are published.
     members: BTreeMap<Arc<str>, NodeId>,
     /// Whether placeholders are on any of these, as published.
@@ -131,53 +129,50 @@ struct SiteEntry {
 impl Cache {
     /// An empty cache of the sites of this configuration.
     pub fn new(config: &Config) -> Self {
-        let entry = |definition: &Arc<SiteDefinition>| SiteEntry {
-            site: Site::new(Arc::clone(definition)),
-            probed: None,
-            members: BTreeMap::new(),
-            has_placeholders: false,
-            is_outdated: false,
-        };
-        Self {
-            sites: config.sites.iter().map(entry).collect(),
-            measured: Measured::new(config),
-            priority_caps: config.priority_caps.clone(),
-            headroom_below: config.headroom_below.0,
-            queues: Queues::new(config),
-            ..Self::default()
+        let mut cache = Self::default();
+        cache.configure(config);
+        cache
+    }
+
+    /// A newer configuration. Cost: a pass over all nodes and pods, if it has other sites.
+    pub fn configure(&mut self, config: &Config) {
+        self.measured.configure(config);
+        self.priority_caps = config.priority_caps.clone();
+        self.set_headroom_below(config.headroom_below.0);
+        self.queues.counts_pods = config.site_policy == SitePolicy::Spread;
+        self.queues.outdated = true;
+        self.delta.sites = true;
+        if !are_same_places(self.sites.iter().map(|entry| &entry.site.definition), &config.sites) {
+            self.set_sites(&config.sites);
         }
     }
 
-    /// An empty cache of the sites of this configuration, which knows what was measured and not by the sites alone, and which
-    /// schedulers there are.
-    pub fn successor(&self, config: &Config) -> Self {
-        let mut successor = Self::new(config);
-        successor.set_telemetry(self.telemetry().clone());
-        successor.set_liqo(self.liqo().cloned());
-        successor.unbound_pods.schedulers = self.unbound_pods.schedulers.clone();
-        successor.terminations = self.terminations.clone();
-        successor
-    }
-
-    /// Goes on with the revisions of the cache that this one replaces.
-    pub fn replace(&mut self, old: &Self) {
-        self.revision = old.revision;
-    }
-
-    /// Whether its sites are these, however the WAN towards them is measured.
-    pub fn is_of(&self, config: &Config) -> bool {
-        let definitions = self.sites.iter().map(|entry| &entry.site.definition);
-        are_same_places(definitions, &config.sites)
-    }
-
-    /// The name of the node with this id.
-    pub fn node_name(&self, id: NodeId) -> Option<&str> {
-        self.nodes.get(&id).map(|entry| &*entry.node.name)
-    }
-
-    /// The id of the node of this name.
-    pub fn node_named(&self, name: &str) -> Option<NodeId> {
-        self.names.get(name).copied()
+    /// Finds again of which site each node and pod is.
+    fn set_sites(&mut self, definitions: &[Arc<SiteDefinition>]) {
+        self.sites = definitions.iter().map(SiteEntry::new).collect();
+        self.faults.clear();
+        let ids: Vec<NodeId> = self.nodes.keys().copied().collect();
+        for &id in &ids {
+            let known = self.nodes.get(&id).filter(|entry| entry.known);
+            let (site, fault) = known.map(|entry| self.claimants(&entry.node)).unwrap_or_default();
+            self.faults.extend(fault);
+            // What it was of is another site now, or none.
+            self.nodes.entry(id).and_modify(|entry| entry.site = None);
+            self.move_to(id, site);
+        }
+        self.unbound_pods.gained.extend(&ids);
+        self.delta.gained.extend(ids);
+        self.queues.forget_sites();
+        self.full_clouds = FullClouds::default();
+        let mut pods = std::mem::take(&mut self.pods);
+        for (uid, pod) in &mut pods {
+            if let Some(unbound) = &mut pod.unbound {
+                unbound.site = self.site_of_placement(&unbound.placement);
+                self.unbound_pods.due.insert(pod.key(uid));
+            }
+            self.count(uid, pod);
+        }
+        self.pods = pods;
     }
 
     /// A node as it is now; its pods are known from themselves.
@@ -501,6 +496,15 @@ impl Cache {
 }
 
 impl SiteEntry {
+    fn new(definition: &Arc<SiteDefinition>) -> Self {
+        Self {
+            site: Site::new(Arc::clone(definition)),
+            members: BTreeMap::new(),
+            has_placeholders: false,
+            is_outdated: true,
+        }
+    }
+
     fn judge_away(&mut self, now: Moment) {
         let site = &mut self.site;
         let is_healthy = site.link.is_some_and(|link| link.state == LinkState::Healthy);

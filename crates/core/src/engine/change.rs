@@ -35,13 +35,8 @@ pub enum Change {
     Profiles(Arc<Profiles>),
     /// What a Prometheus server says.
     Telemetry(Box<Telemetry>),
-    /// A newer configuration, whose sites may not be in use yet.
+    /// A newer configuration.
     Settings(Arc<Config>),
-    /// Lists of everything are to follow, to be counted by the sites of this configuration; when all are complete and their
-    /// WAN is known, they are those in use.
-    Sites(Arc<Config>),
-    /// The links of this configuration's sites are known and sent.
-    FirstRound(Arc<Config>),
     /// How many replicas of us are ready.
     Replicas(u32),
     /// A list of everything of this kind begins.
@@ -74,8 +69,6 @@ impl Change {
             | Change::Profiles(_)
             | Change::Telemetry(_)
             | Change::Settings(_)
-            | Change::Sites(_)
-            | Change::FirstRound(_)
             | Change::Replicas(_)
             | Change::WatchLost(_) => return None,
         })

@@ -7,11 +7,11 @@ mod minutes;
 use serde_json::json;
 
 use super::*;
+use crate::model::link::{Link, LinkState};
 use crate::model::node::Node;
-use crate::model::owner::Owner;
-use crate::placement::ledger::Reservation;
+use crate::resources::Amounts;
 use crate::testkit::NOW;
-use crate::units::Micros;
+use crate::units::{Micros, Millicores};
 
 const TTL: Micros = Micros::from_secs(3);
 
@@ -30,72 +30,57 @@ fn node(name: &str) -> Change {
         name: name.into(),
         labels: labels.into_iter().collect(),
         ready: true,
+        slots: 9,
+        allocatable: Amounts {
+            cpu: Millicores(1_000),
+            ..Amounts::default()
+        },
         ..Node::default()
     }))
 }
 
 #[test]
-fn other_sites_are_in_use_when_everything_was_counted_by_them() {
+fn other_sites_are_in_use_at_once() {
     let shared = Arc::new(SharedState::new(Arc::default(), TTL));
     let mut engine = Engine::new(sites("a"), Arc::clone(&shared));
-    let mut tell = |told: Vec<Change>| {
-        told.iter().for_each(|change| engine.apply(change, NOW));
-        engine.publish(NOW);
-        let snapshot = shared.snapshot();
-        let nodes: Vec<_> = snapshot.sites[0].nodes().map(|node| node.name.to_string()).collect();
-        (
-            snapshot.revision,
-            snapshot.sites[0].name().to_owned(),
-            nodes,
-            snapshot.sites[1].link,
-        )
-    };
-    let all = |nodes: [&str; 2]| {
-        let began = Kind::ALL.map(Change::ListBegan);
-        let ended = Kind::ALL.map(Change::ListEnded);
-        began
-            .into_iter()
-            .chain(nodes.map(node))
-            .chain(ended)
-            .collect::<Vec<_>>()
-    };
     let link = Link {
-        state: crate::model::link::LinkState::Healthy,
+        state: LinkState::Healthy,
         rtt: Some(Micros(1)),
         loss: None,
         as_of: NOW.moment,
     };
-    tell(vec![Change::Sites(sites("a"))]);
-    tell(all(["a", "b"]));
-    let told = vec![Change::Link("cloud".into(), Some(link)), Change::FirstRound(sites("a"))];
-    let of_a = (3, "a".to_owned(), vec!["a".to_owned()], Some(link));
-    assert_eq!(tell(told), of_a);
-    let promised = NodeId(1);
-    let reservation = Reservation {
-        id: DecisionId(1),
-        owner: Owner::new("shop", None),
-        site: "b".into(),
-        node: promised,
-        amount: crate::resources::Amounts::default(),
-        priority: 0,
-        releases: None,
+    let to = |selector: &str, uid: &str| {
+        record(&json!({
+            "metadata": {"name": uid, "namespace": "shop", "uid": uid, "resourceVersion": "1"},
+            "spec": {
+                "nodeSelector": {"node": selector},
+                "containers": [{"name": "c", "resources": {"requests": {"cpu": "100m"}}}],
+            },
+        }))
     };
-    assert!(shared.ledger().reserve(reservation, NOW.moment, |_| true));
-    let charged = |node: u32| shared.ledger().charges(NodeId(node), 0, "shop").count();
-    assert_eq!([charged(0), charged(1)], [0, 1]);
-
-    // One thing after another, and the old sites until the last.
-    let mut missing = vec![Change::Sites(sites("b"))];
-    missing.extend(all(["b", "a"]));
-    missing.push(Change::FirstRound(sites("b")));
-    let last = missing.pop().unwrap();
-    for (revision, change) in (4..).zip(missing) {
-        assert_eq!(tell(vec![change]), (revision, of_a.1.clone(), of_a.2.clone(), of_a.3));
-    }
-    let (_, name, nodes, known) = tell(vec![last]);
-    assert_eq!((&*name, &*nodes, known), ("b", &["b".to_owned()][..], Some(link)));
-    // Nodes have other ids, and the reservation is where it was: on `b`.
-    assert_eq!([charged(0), charged(1)], [1, 0]);
+    let mut tell = |told: &[Change]| {
+        told.iter().for_each(|change| engine.apply(change, NOW));
+        engine.publish(NOW);
+        let snapshot = shared.snapshot();
+        let nodes = snapshot.sites[0].nodes();
+        let nodes: Vec<_> = nodes.map(|node| format!("{} {}", node.name, node.used.cpu.0)).collect();
+        (snapshot.sites[0].name().to_owned(), nodes, snapshot.sites[1].link)
+    };
+    // Links of sites are known before the sites are.
+    let link_of = |name: &str| Change::Link(name.into(), Some(link));
+    let all = [
+        link_of("cloud"),
+        node("a"),
+        node("b"),
+        to("a", "1"),
+        to("b", "2"),
+        to("b", "3"),
+    ];
+    assert_eq!(tell(&all), ("a".to_owned(), vec!["a 100".to_owned()], Some(link)));
+    let of_b = ("b".to_owned(), vec!["b 200".to_owned()], Some(link));
+    assert_eq!(tell(&[Change::Settings(sites("b"))]), of_b);
+    assert_eq!(tell(&[Change::Settings(sites("b"))]), of_b);
+    assert_eq!(tell(&[Change::PodGone("2".into())]).1, ["b 100"]);
 }
 
 #[test]

@@ -281,23 +281,6 @@ impl Ledger {
         node.map(|node| node.id)
     }
 
-    /// The nodes have other ids from now on; what was reserved on one that has none is forgotten. Cost: a pass over the open
-    /// reservations.
-    pub fn renumber(&mut self, id: impl Fn(NodeId) -> Option<NodeId>) {
-        for (old, mut on_node) in std::mem::take(&mut self.nodes) {
-            if let Some(new) = id(old) {
-                on_node.iter_mut().for_each(|entry| entry.reservation.node = new);
-                self.nodes.insert(new, on_node);
-            }
-        }
-        self.unconfirmed = std::mem::take(&mut self.unconfirmed)
-            .into_iter()
-            .filter_map(|(decision, old)| Some((decision, id(old)?)))
-            .collect();
-        let released = |entry: &Entry| Some((entry.reservation.releases.clone()?, entry.reservation.id));
-        self.releases = self.entries().filter_map(released).collect();
-    }
-
     /// Drops what nobody has confirmed in time, and returns how many those were. Cost: a pass over the open reservations.
     pub fn expire(&mut self, now: Moment) -> u64 {
         self.freed += u64::from(self.assumed_volumes.expire(now));

@@ -1,13 +1,13 @@
 //! What was measured rather than counted: the WAN, free capacity as somebody else sees it, and how long work took.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use crate::cluster::cache::entry::PodEntry;
 use crate::cluster::cache::{Cache, Kind};
 use crate::cluster::processing::Processing;
 use crate::cluster::telemetry::Telemetry;
-use crate::config::{Config, Input, Query, SitePolicy};
+use crate::config::{Config, Input, Query};
 use crate::model::link::{Link, LinkState, Thresholds};
 use crate::model::liqo::{ApiServerStatus, Liqo, RemoteCluster};
 use crate::model::pod_record::{Phase, PodRecord};
@@ -20,6 +20,8 @@ use crate::units::{Micros, Moment};
 #[derive(Debug, Default)]
 pub(super) struct Measured {
     telemetry: Telemetry,
+    /// The WAN as probed, by site.
+    probed: BTreeMap<Box<str>, Link>,
     /// What Liqo says; `None` while it is not in use.
     liqo: Option<Arc<Liqo>>,
     thresholds: Option<Thresholds>,
@@ -33,13 +35,7 @@ pub(super) struct Measured {
 }
 
 impl Measured {
-    pub(super) fn new(config: &Config) -> Self {
-        let mut measured = Self::default();
-        measured.configure(config);
-        measured
-    }
-
-    fn configure(&mut self, config: &Config) {
+    pub(super) fn configure(&mut self, config: &Config) {
         self.thresholds = Some(Thresholds::from(config));
         self.telemetry_ttl = config.telemetry_ttl;
         let of_room = |query: &Query| matches!(query.input, Input::EdgeFreeCpu | Input::EdgeFreeMemory);
@@ -52,24 +48,9 @@ impl Measured {
 }
 
 impl Cache {
-    /// The settings of a newer configuration, whose sites are the same.
-    pub fn configure(&mut self, config: &Config) {
-        self.measured.configure(config);
-        self.priority_caps = config.priority_caps.clone();
-        self.set_headroom_below(config.headroom_below.0);
-        self.queues.counts_pods = config.site_policy == SitePolicy::Spread;
-        self.queues.outdated = true;
-        self.delta.sites = true;
-    }
-
     /// What a Prometheus server says.
     pub fn set_telemetry(&mut self, telemetry: Telemetry) {
         self.measured.telemetry = telemetry;
-    }
-
-    /// What it said last.
-    pub(super) fn telemetry(&self) -> &Telemetry {
-        &self.measured.telemetry
     }
 
     /// What Liqo says; `None` while it is not in use. Where pods may run concerns whoever waits.
@@ -84,10 +65,11 @@ impl Cache {
         self.measured.liqo.as_ref()
     }
 
-    /// The WAN towards a site, as probed.
+    /// The WAN towards a site, as probed. The site may be one of a configuration that is yet to come.
     pub fn set_link(&mut self, site: &str, link: Option<Link>) {
-        if let Some(entry) = self.sites.iter_mut().find(|entry| entry.site.name() == site) {
-            entry.probed = link;
+        match link {
+            Some(link) => drop(self.measured.probed.insert(site.into(), link)),
+            None => drop(self.measured.probed.remove(site)),
         }
     }
 
@@ -139,7 +121,9 @@ impl Cache {
             };
             let (measured, entry) = (&mut self.measured, &mut self.sites[at]);
             let site = &mut entry.site;
-            let link = measured.telemetry.link(&name, entry.probed, now);
+            let link = measured
+                .telemetry
+                .link(&name, measured.probed.get(&*name).copied(), now);
             let of_cluster = site.definition.remote_cluster().zip(measured.liqo.as_ref());
             let cluster = of_cluster.and_then(|(id, liqo)| liqo.clusters.get(id)).copied();
             let cluster = cluster.unwrap_or_default();

@@ -232,7 +232,7 @@ impl Cache {
         self.delta.sites |= changed;
     }
 
-    fn site_of_placement(&self, placement: &Placement) -> Option<usize> {
+    pub(super) fn site_of_placement(&self, placement: &Placement) -> Option<usize> {
         let selector = &placement.constraints.selector;
         let carries = |(key, value): (&str, &str)| selector.iter().any(|(k, v)| k == key && v == value);
         self.sites

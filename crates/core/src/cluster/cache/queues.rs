@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use crate::cluster::cache::Cache;
 use crate::cluster::cache::entry::{Counted, Group, PodEntry, Unbound};
-use crate::config::{Config, SitePolicy};
 use crate::model::pod_record::Phase;
 use crate::model::remote_room::Start;
 use crate::model::site::SiteKind;
@@ -25,11 +24,12 @@ pub(super) struct Queues {
 }
 
 impl Queues {
-    pub(super) fn new(config: &Config) -> Self {
-        Self {
-            counts_pods: config.site_policy == SitePolicy::Spread,
+    /// The sites are others.
+    pub(super) fn forget_sites(&mut self) {
+        *self = Self {
+            counts_pods: self.counts_pods,
             ..Self::default()
-        }
+        };
     }
 
     /// Counts a pod once more or, `by` -1, once less.

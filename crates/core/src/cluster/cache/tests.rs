@@ -9,6 +9,7 @@ use super::*;
 use crate::cluster::telemetry::{Measurement, Telemetry};
 use crate::config::{Input, Prometheus, Query};
 use crate::keys::Keys;
+use crate::model::link::Link;
 use crate::model::slo::Class;
 use crate::model::snapshot::JobTimes;
 use crate::placement::decide::decide;
@@ -409,7 +410,7 @@ fn pods_that_keep_apart_charge_a_node_each_and_wait_for_one() {
     fixture.cache.delete_pod("1");
     fixture.pod(&bound(pod("4", 100), "a"));
     fixture.publish();
-    let a = fixture.cache.node_named("a").unwrap();
+    let a = fixture.cache.names["a"];
     assert!(fixture.cache.take_delta().gained.contains(&a));
     assert_eq!((fixture.closed().len(), fixture.waiting()), (1, 0));
     let used = &fixture.publish().sites[0].nodes[0].used;
@@ -508,7 +509,7 @@ fn delta(fixture: &mut Fixture) -> (String, String, bool) {
     fixture.publish();
     let RoomDelta { gained, lost, sites } = fixture.cache.take_delta();
     let names = |ids: BTreeSet<NodeId>| {
-        let names = ids.into_iter().filter_map(|id| fixture.cache.node_name(id));
+        let names = ids.iter().map(|id| &*fixture.cache.nodes[id].node.name);
         names.collect::<Vec<_>>().join(" ")
     };
     (names(gained), names(lost), sites)

@@ -123,10 +123,7 @@ fn what_liqo_says_outlives_a_change_of_sites() {
     );
     let other = json!({"sites": [{"name": "here", "kind": "edge"}]});
     let other = Arc::new(Config::read(&other).unwrap());
-    engine.apply(&Change::Sites(Arc::clone(&other)), NOW);
-    engine.apply(&Change::FirstRound(other), NOW);
-    let lists = Kind::ALL.map(|kind| [Change::ListBegan(kind), Change::ListEnded(kind)]);
-    lists.iter().flatten().for_each(|change| engine.apply(change, NOW));
+    engine.apply(&Change::Settings(other), NOW);
     engine.publish(NOW);
     assert_eq!(shared.snapshot().sites[0].name(), "here");
     assert!(shared.snapshot().is_remote("shop"));

@@ -289,23 +289,6 @@ fn whose_pod_is_there_counts_for_all() {
 }
 
 #[test]
-fn what_was_on_a_node_that_is_gone_is_no_part_of_a_share() {
-    let mut ledger = Ledger::new(TTL);
-    reserve(&mut ledger, 1, "shop", 500);
-    let on_another = Reservation {
-        node: NodeId(8),
-        ..reservation(2, None)
-    };
-    ledger.reserve(on_another, NOW.moment, |_| true);
-    ledger.renumber(|id| (id == NodeId(8)).then_some(NodeId(7)));
-    assert_eq!(found(&ledger), [100, 100]);
-    assert_eq!(reserved(&ledger, "edge", 0, "shop").1, 1);
-    reserve(&mut ledger, 3, "shop", 400);
-    reserve(&mut ledger, 4, "shop", 1);
-    assert_eq!((found(&ledger), ledger.beyond_share()), ([501, 500], 1));
-}
-
-#[test]
 fn what_others_write_takes_a_bounded_memory() {
     let mut ledger = Ledger::new(TTL);
     for id in 0..5_000_u32 {

@@ -43,6 +43,8 @@ enum Event {
         kept: usize,
     },
     Managed(bool),
+    /// Whether each has the other's label.
+    Sites(bool),
     Wait(i64),
     Publish,
 }
@@ -115,6 +117,7 @@ fn event() -> impl Strategy<Value = Event> {
         2 => (0..8_usize).prop_map(|uid| Event::PodGone { uid }),
         1 => (0..256_usize).prop_map(|kept| Event::Listed { kept }),
         1 => any::<bool>().prop_map(Event::Managed),
+        1 => any::<bool>().prop_map(Event::Sites),
         2 => (0..20_i64).prop_map(Event::Wait),
         4 => Just(Event::Publish),
     ]
@@ -207,6 +210,17 @@ impl Fixture {
                 self.cache.list_ended(Kind::Pods);
             }
             Event::Managed(managed) => self.cache.apply_namespace("shop", *managed),
+            Event::Sites(are_swapped) => {
+                let mut labels = ["node.role/edge", "node.role/cloud"];
+                if *are_swapped {
+                    labels.reverse();
+                }
+                let sites = json!([
+                    {"name": "edge", "kind": "edge", "nodeSelector": {labels[0]: "true"}},
+                    {"name": "cloud", "kind": "cloud", "nodeSelector": {labels[1]: "true"}},
+                ]);
+                self.cache.configure(&Config::read(&json!({ "sites": sites })).unwrap());
+            }
             Event::Wait(seconds) => self.wait(*seconds),
             Event::Publish => {
                 let snapshot = self.publish();

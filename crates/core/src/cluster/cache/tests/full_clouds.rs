@@ -319,7 +319,7 @@ fn thousands_of_witnesses_are_few_bounds() {
 #[test]
 fn gated_pods_are_planned_anew_when_a_cloud_opens() {
     let mut fixture = Fixture::with_a_cloud();
-    let cloud = fixture.cache.node_named("cloud-0").unwrap();
+    let cloud = fixture.cache.names["cloud-0"];
     let gained_and_lost = |fixture: &mut Fixture| {
         fixture.publish();
         let delta = fixture.cache.take_delta();
