@@ -320,11 +320,7 @@ fn apply(cache: &mut Cache, at: Now, change: &Change, reserved_node: Option<Node
         Change::Settings(config) => cache.configure(config),
         Change::ListBegan(kind) => cache.list_began(*kind),
         Change::ListEnded(kind) => cache.list_ended(*kind),
-        Change::Replicas(_)
-        | Change::Volumes(_)
-        | Change::Profiles(_)
-        | Change::WatchAlive(_)
-        | Change::WatchLost(_) => {}
+        _ => {}
     }
 }
 

@@ -63,14 +63,7 @@ impl Change {
             Change::Pod(_) | Change::PodGone(_) => Kind::Pods,
             Change::Namespace(..) => Kind::Namespaces,
             Change::ListBegan(kind) | Change::ListEnded(kind) | Change::WatchAlive(kind) => *kind,
-            Change::Link(..)
-            | Change::Liqo(_)
-            | Change::Volumes(_)
-            | Change::Profiles(_)
-            | Change::Telemetry(_)
-            | Change::Settings(_)
-            | Change::Replicas(_)
-            | Change::WatchLost(_) => return None,
+            _ => return None,
         })
     }
 }

@@ -1,10 +1,8 @@
 //! The numbers behind a verdict as compact JSON, for the `explain` annotation and for people.
 
-use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::config::Explain;
-use crate::model::scores::Score;
 use crate::placement::verdict::{Assessment, Verdict};
 
 /// The most a short explanation takes on the pod.
@@ -21,19 +19,19 @@ pub fn explain(verdict: &Verdict<'_>, how: Explain) -> Option<String> {
     if verdict.sites.is_empty() {
         return None;
     }
-    match how {
-        Explain::Off => None,
-        Explain::Full => {
-            let mut entries = entries(verdict, full, FULL_BYTES);
-            entries.sort();
-            Some(object(entries))
-        }
-        Explain::Short => Some(object(entries(verdict, brief, SHORT_BYTES))),
+    let mut entries = match how {
+        Explain::Off => return None,
+        Explain::Full => entries(verdict, full, FULL_BYTES),
+        Explain::Short => entries(verdict, brief, SHORT_BYTES),
+    };
+    if how == Explain::Full {
+        entries.sort();
     }
+    Some(format!("{{{}}}", entries.join(",")))
 }
 
 /// The entries of as many sites as fit in so many bytes: of the chosen one first, then of those at which the pod may run.
-fn entries<E: Serialize>(verdict: &Verdict<'_>, entry: impl Fn(&Assessment<'_>) -> E, bytes: usize) -> Vec<String> {
+fn entries(verdict: &Verdict<'_>, entry: impl Fn(&Assessment<'_>) -> Value, bytes: usize) -> Vec<String> {
     let chosen = verdict.chosen().map(|chosen| chosen.site.name());
     let mut sites: Vec<_> = verdict.sites.iter().collect();
     sites.sort_by_key(|assessment| (Some(assessment.site.name()) != chosen, !assessment.is_possible()));
@@ -44,7 +42,7 @@ fn entries<E: Serialize>(verdict: &Verdict<'_>, entry: impl Fn(&Assessment<'_>) 
         if length + name.len() >= bytes {
             continue;
         }
-        let entry = format!("{}:{}", json(&name), json(&entry(assessment)));
+        let entry = format!("{}:{}", json!(name), entry(assessment));
         let separator = usize::from(!entries.is_empty());
         if length + separator + entry.len() < bytes {
             length += separator + entry.len();
@@ -54,38 +52,27 @@ fn entries<E: Serialize>(verdict: &Verdict<'_>, entry: impl Fn(&Assessment<'_>) 
     entries
 }
 
-/// Of numbers, strings, and lists and maps of these, which always serialise.
-fn json(part: &impl Serialize) -> String {
-    serde_json::to_string(part).unwrap_or_default()
-}
-
-fn object(entries: Vec<String>) -> String {
-    format!("{{{}}}", entries.join(","))
-}
-
 /// A site's entry of the short form.
-#[derive(Serialize)]
-struct Brief {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    eta: Option<Value>,
-    fit: usize,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    headroom: Option<usize>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    no: Vec<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    score: Option<Score>,
-}
-
-fn brief(assessment: &Assessment<'_>) -> Brief {
-    let refusals = assessment.refusals.iter();
-    Brief {
-        eta: assessment.estimate.eta().map(Value::from),
-        fit: assessment.fitting.len(),
-        headroom: Some(assessment.headroom).filter(|nodes| *nodes > 0),
-        no: refusals.map(|refusal| refusal.code.as_str()).collect(),
-        score: assessment.score,
-    }
+fn brief(assessment: &Assessment<'_>) -> Value {
+    let codes: Vec<_> = assessment
+        .refusals
+        .iter()
+        .map(|refusal| refusal.code.as_str())
+        .collect();
+    let fields = [
+        ("eta", assessment.estimate.eta().map(Value::from)),
+        ("fit", Some(assessment.fitting.len().into())),
+        (
+            "headroom",
+            Some(assessment.headroom).filter(|nodes| *nodes > 0).map(Value::from),
+        ),
+        ("no", (!codes.is_empty()).then(|| json!(codes))),
+        ("score", assessment.score.map(|score| json!(score))),
+    ];
+    let fields = fields
+        .into_iter()
+        .filter_map(|(name, value)| Some((name.to_owned(), value?)));
+    fields.collect::<Map<_, _>>().into()
 }
 
 fn full(assessment: &Assessment<'_>) -> Value {

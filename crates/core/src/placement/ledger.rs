@@ -187,13 +187,9 @@ impl Ledger {
     /// The pod is under review again, or will not come: its room is free. Returns the moment as of which it was gated. `None`, and
     /// nothing happens, if it has no unconfirmed reservation: the id and the namespace must be its own.
     pub fn forget(&mut self, id: DecisionId, namespace: &str) -> Option<Moment> {
-        let entry = self.open_entry(id)?;
-        if entry.reservation.owner.namespace() != namespace {
-            return None;
-        }
-        let entry = self.take_unconfirmed(id)?;
+        self.open_entry(id).filter(|entry| entry.is_of(namespace))?;
         self.freed += 1;
-        Some(entry.since)
+        Some(self.take_unconfirmed(id)?.since)
     }
 
     /// The gated pod of this uid is gone, or released by another decision than the one that reserved its room. Cost: a
@@ -211,10 +207,8 @@ impl Ledger {
     /// one of another namespace or site, has no reservation.
     pub fn confirm(&mut self, id: DecisionId, namespace: &str, site: &str, revision: u64) -> Option<NodeId> {
         let node = *self.unconfirmed.get(&id)?;
-        let reservation = &self.open_entry(id)?.reservation;
-        if reservation.owner.namespace() != namespace || *reservation.site != *site {
-            return None;
-        }
+        let is_its = |entry: &&Entry| entry.is_of(namespace) && *entry.reservation.site == *site;
+        self.open_entry(id).filter(is_its)?;
         let mut on_node = self.nodes.get_mut(&node)?.iter_mut();
         on_node.find(|entry| entry.is_open(id))?.shown_in = Some(revision);
         // From now on it counts once, and for all.

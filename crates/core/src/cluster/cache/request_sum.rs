@@ -35,31 +35,6 @@ impl RequestSum {
         }
     }
 
-    /// Adds what others have added up.
-    pub(super) fn merge(&mut self, other: &RequestSum) {
-        self.combine(other, 1);
-    }
-
-    /// The same without what others have added up, which is a part of it.
-    pub(super) fn without(&self, part: &RequestSum) -> RequestSum {
-        let mut rest = self.clone();
-        rest.combine(part, -1);
-        rest
-    }
-
-    fn combine(&mut self, other: &RequestSum, sign: i64) {
-        let wide = i128::from(sign);
-        self.cpu += wide * other.cpu;
-        self.memory += wide * other.memory;
-        self.ephemeral_storage += wide * other.ephemeral_storage;
-        for (name, amount) in &other.scalars {
-            *self.scalars.entry(name.clone()).or_default() += wide * amount;
-        }
-        self.scalars.retain(|_, amount| *amount != 0);
-        self.keep_apart(other.apart.iter().map(|(apart, pods)| (apart, sign * pods)));
-        self.pods += sign * other.pods;
-    }
-
     /// Adds a pod or, `by` -1, takes it again.
     pub(super) fn change(&mut self, request: &Amounts, by: i64) {
         let sign = i128::from(by);

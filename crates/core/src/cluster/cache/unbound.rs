@@ -10,8 +10,7 @@ use std::sync::Arc;
 use crate::cluster::cache::Cache;
 use crate::cluster::cache::entry::{PodEntry, SchedulerKey, Unbound};
 use crate::cluster::cache::node_entry::NodeEntry;
-use crate::cluster::cache::request_sum::RequestSum;
-use crate::model::node::{NodeId, Share};
+use crate::model::node::{Node, NodeId, Share};
 use crate::placement::score::best_node;
 use crate::resources::Amounts;
 use crate::units::{Micros, Moment};
@@ -40,6 +39,13 @@ pub(super) struct UnboundPods {
     timers: BTreeSet<(Moment, SchedulerKey)>,
     /// When each scheduler last bound or refused a pod, and when the youngest of those pods was created, in seconds since the epoch.
     pub(super) schedulers: BTreeMap<Arc<str>, (Moment, i64)>,
+}
+
+/// What the placeholders on it take together.
+fn placeholders_on(node: &Node) -> Share {
+    let mut all = Share::default();
+    node.placeholders.iter().for_each(|(_, share)| all.add(share));
+    all
 }
 
 impl UnboundPods {
@@ -132,12 +138,12 @@ impl Cache {
         let Some(entry) = self.nodes.get(&id).filter(|entry| !entry.assumed.is_empty()) else {
             return vec![];
         };
-        let (mut used, mut placeholders) = (entry.used.clone(), RequestSum::default());
-        entry.placeholders.values().for_each(|sum| placeholders.merge(sum));
+        let (mut used, mut placeholders) = (entry.used.clone(), placeholders_on(&entry.node));
         for pod in entry.assumed.iter().filter_map(|key| self.pods.get(&key.uid)) {
             used.take(&pod.request);
             if pod.placeholder(self.headroom_below).is_some() {
-                placeholders.take(&pod.request);
+                placeholders.amounts = placeholders.amounts.less(&pod.request);
+                placeholders.pods -= 1;
             }
         }
         let mut displaced = vec![];
@@ -145,9 +151,12 @@ impl Cache {
             let Some((pod, unbound)) = self.unbound(&key.uid) else {
                 continue;
             };
-            let fits = |used: &RequestSum| unbound.fits(&pod.request, entry, &used.amounts(), used.pods());
-            let evicts = placeholders.pods() > 0 && pod.evicts_placeholders(self.headroom_below);
-            if fits(&used) || evicts && fits(&used.without(&placeholders)) {
+            let without = |evicted: &Share| {
+                let rest = used.amounts().less(&evicted.amounts);
+                unbound.fits(&pod.request, entry, &rest, used.pods() - evicted.pods)
+            };
+            let evicts = placeholders.pods > 0 && pod.evicts_placeholders(self.headroom_below);
+            if without(&Share::default()) || evicts && without(&placeholders) {
                 used.add(&pod.request);
             } else {
                 displaced.push(key.clone());
@@ -250,8 +259,7 @@ impl Cache {
         if !evicts || node.placeholders.is_empty() {
             return unbound.fits(&pod.request, entry, &node.used, node.pods);
         }
-        let mut evicted = Share::default();
-        node.placeholders.iter().for_each(|(_, share)| evicted.add(share));
+        let evicted = placeholders_on(node);
         let used = node.used.less(&evicted.amounts);
         unbound.fits(&pod.request, entry, &used, node.pods - evicted.pods)
     }
