@@ -17,7 +17,7 @@ pub mod secret;
 pub(crate) mod sites;
 pub(crate) mod volumes;
 pub(crate) mod watch;
-mod watcher;
+pub(crate) mod watcher;
 pub mod webhook_configuration;
 
 use std::sync::Arc;

@@ -18,6 +18,7 @@ use tokio::time::timeout;
 use crate::instruments::metrics::Metrics;
 use crate::platform::clock::Clock;
 use crate::platform::random;
+use crate::sources::watcher;
 use candidate::{Candidate, Step};
 
 /// How long one request may take: within the time that the Lease is ours for certain there is room for two.
@@ -228,6 +229,14 @@ impl Election {
         let error = match timeout(REQUEST, request).await {
             Ok(Ok(())) => {
                 self.is_failing = false;
+                if let Some((before, now)) = self.candidate.went_back() {
+                    tracing::warn!(
+                        before,
+                        now,
+                        "the API server went back to an older version; listing everything again"
+                    );
+                    watcher::list_again();
+                }
                 return;
             }
             Ok(Err(Error::Api(status))) if status.code == 409 || (status.code == 404 && is_replacing) => {

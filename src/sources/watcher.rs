@@ -3,6 +3,7 @@
 //! Each is opened for 20 to 30 seconds: that it could be opened again is how a quiet cluster is told from a dead connection.
 
 use std::fmt::Debug;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use futures::stream::BoxStream;
@@ -12,6 +13,7 @@ use kube::runtime::utils::{Backoff, ResetTimerBackoff};
 use kube::runtime::watcher::{Config, Error, Event, ExponentialBackoff, InitialListStrategy, watcher};
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
+use tokio::sync::watch;
 
 use crate::instruments::metrics::Metrics;
 use crate::platform::random;
@@ -34,6 +36,15 @@ const GONE: u16 = 410;
 /// The first and the longest pause after a failure.
 const PAUSES: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(5)];
 
+/// How often the history of the API server was seen to go back. A process follows one API server.
+static WENT_BACK: LazyLock<watch::Sender<u32>> = LazyLock::new(watch::Sender::default);
+
+/// The API server was restored from a backup: it says nothing to those who watch from a version that it has not reached yet. Every
+/// watch of this process begins again with a list.
+pub(crate) fn list_again() {
+    WENT_BACK.send_modify(|times| *times += 1);
+}
+
 /// The objects of `api` that `config` selects and what becomes of them, for ever. A failure is one of the events, and is tried again
 /// after a pause. A list that `config` asks for as a stream has one object at a time in memory; where that does not work, it comes in
 /// pages.
@@ -48,6 +59,7 @@ where
         api,
         config,
         broken_lists: 0,
+        went_back: WENT_BACK.subscribe(),
     };
     let events = stream::unfold(watch, |mut watch| async move {
         let event = watch.next().await?;
@@ -63,6 +75,7 @@ struct Watch<K> {
     events: BoxStream<'static, Result<Event<K>, Error>>,
     /// How many lists in a row have begun and not ended.
     broken_lists: u32,
+    went_back: watch::Receiver<u32>,
 }
 
 impl<K> Watch<K>
@@ -70,7 +83,12 @@ where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
     async fn next(&mut self) -> Option<Result<Event<K>, Error>> {
-        let event = self.events.next().await?;
+        let event = loop {
+            tokio::select! {
+                Ok(()) = self.went_back.changed() => self.begin(),
+                event = self.events.next() => break event?,
+            }
+        };
         match &event {
             Ok(Event::Init) => self.broken_lists += 1,
             Ok(Event::InitDone) => self.broken_lists = 0,
@@ -89,9 +107,13 @@ where
         }
         // kube asks for a place that is gone again and again.
         if gives_up || code == Some(GONE) {
-            self.events = watcher(self.api.clone(), self.config.clone()).boxed();
+            self.begin();
         }
         Some(event)
+    }
+
+    fn begin(&mut self) {
+        self.events = watcher(self.api.clone(), self.config.clone()).boxed();
     }
 }
 

@@ -64,6 +64,7 @@ const TESTS: &[Test] = &[
     ("gate::placement_is_refused", Domain, gate::placement_is_refused),
     ("rollout::stays_at_the_edge", Domain, rollout::stays_at_the_edge),
     ("live::cut_connection", Nodes, live::connection::cut_connection),
+    ("live::history_goes_back", Nodes, live::connection::history_goes_back),
     ("live::history_is_gone", Nodes, live::connection::history_is_gone),
     ("load::rolling_restart", Domain, load::rolling_restart),
     ("gated::in_queue_order", Domain, gated::in_queue_order),

@@ -52,6 +52,8 @@ pub(super) struct Candidate {
     /// When to do something next.
     next: Moment,
     held_until: Option<Moment>,
+    /// The newest resource version of the Lease that was seen.
+    newest: u64,
 }
 
 #[derive(Debug)]
@@ -72,6 +74,7 @@ impl Candidate {
             observed: None,
             next: Moment(i64::MIN),
             held_until: None,
+            newest: 0,
         }
     }
 
@@ -135,6 +138,14 @@ impl Candidate {
         self.next = sent.after(with(jitter, RENEWAL));
         let (lease, since) = (Some(lease), sent);
         self.observed = Some(Observed { lease, since });
+    }
+
+    /// The newest version seen before and the one seen now, if that is older: the history of the API server went back.
+    pub(super) fn went_back(&mut self) -> Option<(u64, u64)> {
+        let lease = self.observed.as_ref()?.lease.as_ref()?;
+        let now = lease.metadata.resource_version.as_ref()?.parse().ok()?;
+        let before = std::mem::replace(&mut self.newest, now);
+        (now < before).then_some((before, now))
     }
 
     /// What we wrote was refused: the Lease is not what was seen of it.

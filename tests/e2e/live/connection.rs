@@ -166,6 +166,19 @@ pub(crate) fn history_is_gone(fixture: &Fixture<'_>) -> Result<()> {
     Ok(())
 }
 
+/// The API server is restored from a backup, and the versions of everything are older than those that were seen.
+pub(crate) fn history_goes_back(fixture: &Fixture<'_>) -> Result<()> {
+    let behind = Behind::new(fixture)?;
+    fixture.back_up()?;
+    behind.change()?;
+    behind.sees_the_new()?;
+    let restored = fixture.restore()?;
+    behind.proxy.lead_to(&restored.url)?;
+    let bound = 2 * BOUND;
+    would_be_within(fixture, 900, EDGE, bound)?;
+    would_be_within(fixture, 1100, CLOUD, bound)
+}
+
 /// An API server that sends no list as a stream is asked for pages, and the view is the same.
 pub(crate) fn lists_in_pages(fixture: &Fixture<'_>) -> Result<()> {
     let proxy = fixture.proxy()?;

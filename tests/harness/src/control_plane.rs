@@ -8,9 +8,10 @@ use std::fs::{self, File};
 use std::io::{ErrorKind, Read as _, Seek as _, SeekFrom};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -112,7 +113,16 @@ pub(crate) struct ControlPlane {
     /// `processes`.
     scheduler: Option<Supervised>,
     processes: Vec<Process>,
+    binaries: PathBuf,
+    files: Files,
     dir: TempDir,
+}
+
+/// A second API server, on a copy of what etcd held: as the first would be if it were restored from that.
+pub struct Restored {
+    /// Where it is.
+    pub url: String,
+    _processes: [Process; 2],
 }
 
 /// The directory with the binaries; `None` when they have to be built and there is no Go that could.
@@ -139,9 +149,11 @@ impl ControlPlane {
             etcd: format!("http://{}", ports.etcd),
             processes: Vec::new(),
             scheduler: None,
+            binaries: binaries.to_owned(),
+            files,
             dir,
         };
-        if let Err(error) = plane.start_processes(binaries, &files, &ports, shape) {
+        if let Err(error) = plane.start_processes(&ports, shape) {
             eprintln!("{}", plane.tails());
             plane.keep();
             return Err(error);
@@ -149,7 +161,8 @@ impl ControlPlane {
         Ok(plane)
     }
 
-    fn start_processes(&mut self, binaries: &Path, files: &Files, ports: &Ports, shape: &Shape) -> Result<()> {
+    fn start_processes(&mut self, ports: &Ports, shape: &Shape) -> Result<()> {
+        let (binaries, files) = (&self.binaries, &self.files);
         let dir = self.dir.path().to_owned();
         let start = |name: &str, args: Vec<String>| Process::start(name, &binaries.join(name), &args, &dir);
 
@@ -186,6 +199,41 @@ impl ControlPlane {
             .run(&["wait", "--for=condition=Ready", "node", "--all", &timeout], "")?;
         self.scheduler.iter().try_for_each(Supervised::ensure_running)?;
         self.processes.iter_mut().try_for_each(Process::ensure_running)
+    }
+
+    /// Copies what etcd holds now. Nothing is written meanwhile.
+    pub(crate) fn back_up(&self, to: &Path) -> Result<()> {
+        let etcd = self.process("etcd")?;
+        etcd.signal(Signal::STOP)?;
+        let copied = Command::new("cp")
+            .arg("-r")
+            .arg(self.dir.path().join("etcd"))
+            .arg(to)
+            .status();
+        etcd.signal(Signal::CONT)?;
+        ensure!(copied?.success(), "etcd's files cannot be copied");
+        Ok(())
+    }
+
+    /// Starts an API server on what was backed up to `dir/etcd`.
+    pub(crate) fn restore(&self, dir: &Path) -> Result<Restored> {
+        let ports = Ports::free()?;
+        let mut args = etcd_args(dir, &ports);
+        args.push("--force-new-cluster".to_owned());
+        let etcd = Process::start("etcd", &self.binaries.join("etcd"), &args, dir)?;
+        let mut args = api_server_args(&self.files, &ports);
+        args.push(flag("admission-control-config-file", self.credentials.configuration()));
+        args.push(flag("audit-log-path", dir.join(AUDIT_LOG)));
+        let api_server = Process::start("kube-apiserver", &self.binaries.join("kube-apiserver"), &args, dir)?;
+        let restored = Restored {
+            url: format!("https://{}", ports.api),
+            _processes: [api_server, etcd],
+        };
+        eventually("the restored API server is ready", BOUND, || {
+            let server = format!("--server={}", restored.url);
+            self.kubectl.run(&["get", "--raw", "/readyz", &server], "")
+        })?;
+        Ok(restored)
     }
 
     /// A kubeconfig with the rights of a cluster administrator.

@@ -16,7 +16,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
-use crate::control_plane::ControlPlane;
+use crate::control_plane::{ControlPlane, Restored};
 pub use crate::creation::Creation;
 use crate::edgeward::{Edgeward, Program};
 use crate::helm::NoHelm;
@@ -342,6 +342,16 @@ impl<'run> Fixture<'run> {
     /// Starts a proxy in front of the API server.
     pub fn proxy(&self) -> Result<Proxy<'run>> {
         Proxy::start(self.runtime, &self.plane.edgeward_kubeconfig())
+    }
+
+    /// Copies what etcd holds now.
+    pub fn back_up(&self) -> Result<()> {
+        self.plane.back_up(&self.dir.join("etcd"))
+    }
+
+    /// Starts a second API server on what was backed up.
+    pub fn restore(&self) -> Result<Restored> {
+        self.plane.restore(&self.dir)
     }
 
     /// A kubeconfig with the rights of a cluster administrator.

@@ -57,7 +57,7 @@ pub enum Gone {
 
 struct Upstream {
     client: reqwest::Client,
-    url: String,
+    url: Mutex<String>,
     is_silent: watch::Sender<bool>,
     gates_patches: watch::Sender<bool>,
     refuses_streams: AtomicBool,
@@ -125,6 +125,13 @@ impl<'run> Proxy<'run> {
         Ok(())
     }
 
+    /// New connections lead to another API server.
+    pub fn lead_to(&self, url: &str) -> Result<()> {
+        self.cut()?;
+        url.clone_into(&mut lock(&self.upstream.url));
+        self.heal()
+    }
+
     /// The next attempt to watch on from a resource version is answered with 410, once for each kind.
     pub fn forget_history(&self, gone: Gone) {
         *lock(&self.upstream.gone) = (gone, WATCHED.into());
@@ -175,7 +182,7 @@ impl Upstream {
             .default_headers(HeaderMap::from_iter([(header::AUTHORIZATION, bearer.parse()?)]));
         Ok(Self {
             client: client.build()?,
-            url: cluster["server"].as_str().context("no server")?.to_owned(),
+            url: Mutex::new(cluster["server"].as_str().context("no server")?.to_owned()),
             is_silent: watch::Sender::new(false),
             gates_patches: watch::Sender::new(false),
             refuses_streams: AtomicBool::new(false),
@@ -245,11 +252,8 @@ async fn pass(
         return StatusCode::BAD_GATEWAY.into_response();
     }
     headers.remove(header::HOST);
-    let request = upstream
-        .client
-        .request(method, format!("{}{uri}", upstream.url))
-        .headers(headers)
-        .body(body);
+    let url = format!("{}{uri}", lock(&upstream.url));
+    let request = upstream.client.request(method, url).headers(headers).body(body);
     let sent = tokio::select! {
         biased;
         () = silenced(&mut silence) => pending().await,
