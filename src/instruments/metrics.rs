@@ -191,6 +191,8 @@ pub struct Metrics {
     pub watch_lists: Counters<1>,
     /// Failures of a watch or list of a kind.
     pub watch_failures: Counters<1>,
+    /// By how many seconds our clock is ahead of the API server's.
+    pub clock_difference: Gauge,
     /// How many pods carry our gate.
     pub gated_pods: Gauge,
     /// Since when the first of them carries it, in seconds since the Unix epoch.
@@ -288,6 +290,11 @@ impl Metrics {
                 "Lists of everything of a kind that were begun",
             ),
             watch_failures: labelled(to, "watch_failures", ["kind"], "Failures of a watch or list"),
+            clock_difference: register(
+                to,
+                "clock_difference_seconds",
+                "By how much our clock is ahead of the API server's, within a second",
+            ),
             gated_pods: register(to, "gated_pods", "Pods that carry our scheduling gate"),
             gated_oldest: register(
                 to,

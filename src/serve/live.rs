@@ -50,11 +50,12 @@ pub(super) async fn view(
     let shared = Arc::new(SharedState::default());
     let (observer, changes) = Observer::new(clock, metrics());
     let plans = observer.plans();
-    let cluster = Cluster::infer(changes.clone()).await?;
+    let cluster = Cluster::infer(changes.clone(), metrics()).await?;
     let client = cluster.client();
     let thread = Arc::new(Threads::start("view", 1).context("the view has no thread")?);
     // With connections of its own, for one is served by the thread that opened it.
-    let watched = thread.handle().spawn(Cluster::infer(changes.clone())).await??;
+    let watched = Cluster::infer(changes.clone(), metrics());
+    let watched = thread.handle().spawn(watched).await??;
     let liqo = Liqo::new(client.clone(), metrics(), clock, changes.clone());
     let (settings, discovered) = (versions.clone(), liqo.discovered());
     let sites = Sites::new(versions.clone(), config.load_full());

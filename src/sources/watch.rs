@@ -20,11 +20,12 @@ use edgeward_core::units::Now;
 use edgeward_core::wire::{node, pod};
 use futures::future::BoxFuture;
 use futures::{FutureExt as _, StreamExt as _};
-use http::{Request, Response, Uri};
+use http::{HeaderMap, Request, Response, Uri, header};
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
 use kube::client::{Body, ClientBuilder};
 use kube::runtime::watcher::{Config, Event};
 use kube::{Api, Client, Resource};
+use prometheus_client::metrics::gauge::Gauge;
 use serde_json::Value;
 use tokio::sync::watch;
 use tower::Service;
@@ -65,20 +66,21 @@ impl Cluster {
     ///
     /// # Errors
     /// There is no such configuration, or it cannot be used.
-    pub async fn infer(changes: Changes) -> anyhow::Result<Self> {
+    pub async fn infer(changes: Changes, metrics: Arc<Metrics>) -> anyhow::Result<Self> {
         let config = kube::Config::infer().await.context(NO_CLUSTER)?;
-        Self::new(config, SILENCE, changes).context(NO_CLUSTER)
+        Self::new(config, SILENCE, changes, &metrics).context(NO_CLUSTER)
     }
 
-    fn new(mut config: kube::Config, silence: Duration, changes: Changes) -> kube::Result<Self> {
+    fn new(mut config: kube::Config, silence: Duration, changes: Changes, metrics: &Metrics) -> kube::Result<Self> {
         config.read_timeout = Some(silence);
         // What an idle connection was silent for does not count against the next answer.
         config.reset_reader_on_write = true;
         let layer = tower::layer::layer_fn({
-            let changes = changes.clone();
+            let (changes, clock_difference) = (changes.clone(), metrics.clock_difference.clone());
             move |service| Listening {
                 service,
                 changes: changes.clone(),
+                clock_difference: clock_difference.clone(),
             }
         });
         let builder = ClientBuilder::try_from(config)?;
@@ -298,12 +300,22 @@ fn opted_in(json: &str, keys: &Keys) -> Result<bool, serde_json::Error> {
     Ok(object["metadata"]["labels"][&*keys.managed] == "true")
 }
 
+/// By how many seconds our clock may differ from the API server's without a warning.
+const CLOCK_TOLERANCE: i64 = 5;
+
 /// Tells when the API server took a watch: bookmarks never get this far, and without events there is nothing else to tell
-/// a quiet cluster from a broken connection.
+/// a quiet cluster from a broken connection. Compares our clock with that of each answer.
 #[derive(Clone)]
 struct Listening<S> {
     service: S,
     changes: Changes,
+    clock_difference: Gauge,
+}
+
+/// By how many seconds we are ahead of the clock that wrote this header; within a second.
+fn clock_difference(headers: &HeaderMap, now: jiff::Timestamp) -> Option<i64> {
+    let theirs = jiff::fmt::rfc2822::parse(headers.get(header::DATE)?.to_str().ok()?).ok()?;
+    Some(now.as_second() - theirs.timestamp().as_second())
 }
 
 impl<S, B> Service<Request<Body>> for Listening<S>
@@ -321,10 +333,19 @@ where
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let alive = watched(request.uri());
-        let changes = self.changes.clone();
+        let (changes, gauge) = (self.changes.clone(), self.clock_difference.clone());
         let response = self.service.call(request);
         async move {
             let response = response.await?;
+            if let Some(seconds) = clock_difference(response.headers(), changes.clock.now().wall)
+                && gauge.set(seconds).abs() <= CLOCK_TOLERANCE
+                && seconds.abs() > CLOCK_TOLERANCE
+            {
+                tracing::warn!(
+                    seconds,
+                    "our clock differs from the API server's; gated pods are released too early or too late"
+                );
+            }
             if let Some(alive) = alive.filter(|_| response.status().is_success()) {
                 changes.hint(alive);
             }
@@ -605,9 +626,18 @@ mod tests {
         let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = format!("http://{}", silent.local_addr().unwrap());
         let config = kube::Config::new(address.parse().unwrap());
-        let cluster = Cluster::new(config, Duration::from_millis(100), changes().0).unwrap();
+        let cluster = Cluster::new(config, Duration::from_millis(100), changes().0, &Metrics::new()).unwrap();
         let answer = timeout(BOUND, cluster.client().apiserver_version()).await;
         assert!(answer.unwrap().is_err());
+    }
+
+    #[test]
+    fn the_clock_of_an_answer_is_compared_with_ours() {
+        let headers = HeaderMap::from_iter([(header::DATE, "Fri, 27 Nov 2026 01:34:54 GMT".parse().unwrap())]);
+        let difference = |ours: &str| clock_difference(&headers, ours.parse().unwrap());
+        assert_eq!(difference("2026-11-27T01:39:54.9Z"), Some(300));
+        assert_eq!(difference("2026-11-27T01:34:44Z"), Some(-10));
+        assert_eq!(clock_difference(&HeaderMap::new(), jiff::Timestamp::UNIX_EPOCH), None);
     }
 
     #[test]

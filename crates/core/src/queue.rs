@@ -68,7 +68,7 @@ impl GatedPod {
         if self.waited_for_others() || self.waits_for_site() || self.has_other_gates {
             return None;
         }
-        let since = self.stated.filter(|at| *at <= now).or(self.created)?;
+        let since = self.stated.filter(|at| *at <= now).max(self.created)?;
         let longest = i64::try_from(self.longest(config).0).ok()?;
         since.checked_add(jiff::SignedDuration::from_micros(longest)).ok()
     }
@@ -158,21 +158,25 @@ struct Entry {
 }
 
 impl Waitlist {
-    /// A pod as it is now. Its time begins when it says, unless that is in the future; and again when the last gate of others is
-    /// gone. Otherwise it never begins later than it did: whoever may write annotations cannot stretch it.
+    /// A pod as it is now. Its time begins when it says, unless that is in the future or before the pod existed; and again when the last
+    /// gate of others is gone. Otherwise it never begins later than it did: whoever may write annotations cannot stretch it.
     pub fn apply(&mut self, pod: Arc<GatedPod>, now: Now) {
         let old = self.pods.remove(&pod.uid);
         let unchanged = old.as_ref().filter(|old| old.pod.workload == pod.workload);
         let without_site = unchanged.and_then(|old| old.without_site);
         let first_seen = old.as_ref().map_or(now.moment, |old| old.first_seen);
-        let stated = pod.stated.filter(|at| *at <= now.wall);
-        let age = stated.and_then(|at| u64::try_from(now.wall.duration_since(at).as_micros()).ok());
+        let moment = |at: jiff::Timestamp| {
+            let age = u64::try_from(now.wall.duration_since(at).as_micros()).ok()?;
+            Some(now.moment.before(Micros(age)))
+        };
+        // The clock of the replica that gated it may differ from ours, and it was not gated before it existed.
+        let created = pod.created.and_then(moment).unwrap_or(first_seen).min(first_seen);
+        let stated = pod.stated.and_then(moment).map_or(first_seen, |at| at.max(created));
         let same = old.filter(|old| old.pod.gates == pod.gates);
         let same = same.map(|old| old.since);
         let since = if pod.waited_for_others() {
             same.unwrap_or(now.moment)
         } else {
-            let stated = age.map_or(first_seen, |age| now.moment.before(Micros(age)));
             same.map_or(stated, |since| since.min(stated))
         };
         let entry = Entry {

@@ -88,7 +88,7 @@ fn a_gated_pod_is_no_older_for_having_been_folded_late() {
     let mut engine = Engine::new(Arc::default(), Arc::default());
     let stated = NOW.wall - jiff::SignedDuration::from_secs(5);
     let pod = json!({
-        "metadata": {"name": "p", "namespace": "shop", "uid": "p", "resourceVersion": "1",
+        "metadata": {"name": "p", "namespace": "shop", "uid": "p", "resourceVersion": "1", "creationTimestamp": stated.to_string(),
                      "annotations": {"scheduling.example.io/timestamp": stated.to_string()}},
         "spec": {"schedulingGates": [{"name": "scheduling.example.io/awaiting-capacity"}]},
     });

@@ -644,6 +644,24 @@ fn a_time_in_the_future_begins_when_the_pod_is_first_seen() {
 }
 
 #[test]
+fn a_pod_was_not_gated_before_it_existed() {
+    let mut document = gated("clock", 2_000, 5, 300).document();
+    let created = NOW.wall - jiff::SignedDuration::from_secs(2);
+    document["metadata"]["creationTimestamp"] = json!(created.to_string());
+    let mut waitlist = Waitlist::default();
+    waitlist.apply(read(&document), NOW);
+    let since = NOW.moment.before(Micros::from_secs(2));
+    assert_eq!(waitlist.pods["clock"].since, since);
+    let limit = created + jiff::SignedDuration::from_secs(300);
+    assert_eq!(read(&document).limit(&Config::default(), NOW.wall), Some(limit));
+    // Its creation lies in the future of a leader whose clock is behind.
+    document["metadata"]["creationTimestamp"] = json!((NOW.wall + jiff::SignedDuration::from_secs(60)).to_string());
+    let mut waitlist = Waitlist::default();
+    waitlist.apply(read(&document), NOW);
+    assert_eq!(waitlist.pods["clock"].since, NOW.moment);
+}
+
+#[test]
 fn nobody_stretches_the_time_by_writing_another_one() {
     let mut waitlist = waitlist(&[gated("greedy", 2_000, 5, 400)]);
     let began = waitlist.pods["greedy"].since;
