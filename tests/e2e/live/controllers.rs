@@ -107,8 +107,13 @@ pub(crate) fn anti_affinity(fixture: &Fixture<'_>) -> Result<()> {
 
     // Of its pods, a ReplicaSet deletes first the one that has no node.
     scale(fixture, 3)?;
-    eventually("the edge is open again", BOUND, || is_now(fixture, &sibling, EDGE))?;
-    ensure!(closed()? == 0, "{} controllers", closed()?);
+    eventually("no pod of it waits", BOUND, || {
+        let pods = fixture.kubectl.list("pods", "app=spread")?;
+        ensure!(!pods.iter().any(is_unschedulable), "{} pods", pods.len());
+        Ok(())
+    })?;
+    is_now(fixture, &sibling, CLOUD).context("the edge is open to it")?;
+    ensure!(closed()? == 1, "{} controllers", closed()?);
     // Else its pods would be created again on other tests' nodes when ours are gone.
     fixture.kubectl.run(&["delete", "deployment", "spread"], "").map(drop)
 }

@@ -306,6 +306,7 @@ impl Cache {
             self.unbound_pods.next_change(),
             self.young.first().map(|(until, _)| *until),
             self.full_clouds.next_change(),
+            self.queues.closed.next_change(),
         ];
         all.into_iter().flatten().min()
     }
@@ -323,6 +324,7 @@ impl Cache {
         self.measure(now);
         self.end_youth(now);
         self.revision += 1;
+        self.queues.closed.expire(now);
         let queues = self.queues.by_site(self.sites.len());
         let (mut gained, mut lost) = (vec![], vec![]);
         for (at, (entry, queues)) in self.sites.iter_mut().zip(queues).enumerate() {

@@ -98,8 +98,8 @@ const fn templates(code: RefusalCode) -> &'static [&'static str] {
             "nodes have room, but gated pods ahead claim it",
         ],
         RefusalCode::ClosedByScheduler => &[
-            "pods of its controller that wait there, without a node or without being started: {waitingPods}",
-            "pods of its controller wait there, without a node or without being started",
+            "pods of its controller were refused or not started there within ten minutes; {waitingPods} wait",
+            "pods of its controller were refused or not started there",
         ],
         RefusalCode::RemoteFull => &[
             "the cluster behind it has no room for pods that ask for {refused} or more; {waitingPods} wait there",
@@ -305,7 +305,7 @@ mod tests {
             (
                 "closed_by_scheduler",
                 json!({"waitingPods": 2}),
-                "pods of its controller that wait there, without a node or without being started: 2",
+                "pods of its controller were refused or not started there within ten minutes; 2 wait",
             ),
             (
                 "remote_full",

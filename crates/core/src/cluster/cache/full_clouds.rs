@@ -85,9 +85,10 @@ fn published(bounds: &BTreeMap<Arc<Bound>, Witnesses>) -> Vec<FullFrom> {
 }
 
 impl Cache {
-    /// A pod has begun on its node: a cloud without witnesses has room for as much again.
+    /// A pod has begun on its node: the site is open to its controller, and a cloud without witnesses has room for as much again.
     pub(super) fn observe_begun(&mut self, entry: &PodEntry) {
         let site = entry.node.and_then(|node| self.nodes.get(&node)?.site);
+        self.queues.closed.runs(site, entry);
         if let Some(bounds) = site.and_then(|site| self.full_clouds.sites.get_mut(&site)) {
             bounds.retain(|bound, witnesses| witnesses.pods > 0 || !bound.refuses(&entry.request));
             self.full_clouds.outdated.extend(site);

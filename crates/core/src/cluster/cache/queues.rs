@@ -9,6 +9,13 @@ use crate::model::pod_record::Phase;
 use crate::model::remote_room::Start;
 use crate::model::site::SiteKind;
 use crate::model::snapshot::{ByController, QueueGroup};
+use crate::units::{Micros, Moment};
+
+/// For how long a site stays closed to a controller whose refused pod is gone, unless a pod of it runs there.
+const LASTS: Micros = Micros::from_secs(600);
+
+/// How many such controllers are remembered.
+const MAX_LASTING: usize = 1_000;
 
 /// Counts by site.
 #[derive(Debug, Default)]
@@ -65,6 +72,8 @@ impl Queues {
 pub(super) struct BySite {
     pods: BTreeMap<usize, ByController<u64>>,
     changed: BTreeSet<usize>,
+    /// Until when a controller counts at a site, though its pod is gone.
+    lasting: BTreeMap<(usize, [Arc<str>; 2]), Moment>,
 }
 
 impl BySite {
@@ -76,10 +85,55 @@ impl BySite {
         }
     }
 
+    /// A pod that counts is gone; its controller goes on to count. With too many, the one that would end first ends now.
+    pub(super) fn outlast(&mut self, counted: Option<usize>, entry: &PodEntry, now: Moment) {
+        if let (Some(site), Some(uid)) = (counted, &entry.controller) {
+            let key = (site, [Arc::clone(&entry.namespace), Arc::clone(uid)]);
+            self.lasting.insert(key, now.after(LASTS));
+        }
+        if let Some(first) = self.next_change().filter(|_| self.lasting.len() > MAX_LASTING) {
+            self.expire(first);
+        }
+    }
+
+    /// A pod of this controller runs there.
+    pub(super) fn runs(&mut self, site: Option<usize>, entry: &PodEntry) {
+        if let (Some(site), Some(uid)) = (site, &entry.controller) {
+            let key = (site, [Arc::clone(&entry.namespace), Arc::clone(uid)]);
+            if self.lasting.remove(&key).is_some() {
+                self.changed.insert(site);
+            }
+        }
+    }
+
+    pub(super) fn expire(&mut self, now: Moment) {
+        let changed = &mut self.changed;
+        self.lasting.retain(|(site, _), until| {
+            let lasts = *until > now;
+            if !lasts {
+                changed.insert(*site);
+            }
+            lasts
+        });
+    }
+
+    /// When the next controller counts no more.
+    pub(super) fn next_change(&self) -> Option<Moment> {
+        self.lasting.values().min().copied()
+    }
+
     /// The pods at a site, if they changed since this was last asked. Cost: a copy of them.
     pub(super) fn take_changed(&mut self, site: usize) -> Option<ByController<u64>> {
-        let changed = self.changed.remove(&site);
-        changed.then(|| self.pods.get(&site).cloned().unwrap_or_default())
+        if !self.changed.remove(&site) {
+            return None;
+        }
+        let mut pods = self.pods.get(&site).cloned().unwrap_or_default();
+        for (at, [namespace, uid]) in self.lasting.keys() {
+            if *at == site {
+                pods.entry(namespace, uid).or_insert(0);
+            }
+        }
+        Some(pods)
     }
 }
 

@@ -76,10 +76,12 @@ impl Cache {
         }
     }
 
-    /// A pod is about to be deleted from the cache because it is gone: how long it took to terminate, if that was seen.
+    /// A pod is about to be deleted from the cache because it is gone: how long it took to terminate, if that was seen, and whether it
+    /// keeps a site closed to its controller.
     pub fn observe_gone(&mut self, uid: &str, now: Moment) {
         if let Some((uid, pod)) = self.pods.remove_entry(uid) {
             self.observe_terminated(&pod, now);
+            self.queues.closed.outlast(pod.counted.closes, &pod, now);
             self.pods.insert(uid, pod);
         }
     }

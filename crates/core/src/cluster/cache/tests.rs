@@ -390,6 +390,32 @@ fn refused_pod_that_fits_closes_its_site_until_it_is_bound() {
 }
 
 #[test]
+fn site_stays_closed_after_a_refused_pod_is_gone() {
+    let mut fixture = Fixture::new();
+    fixture.node(&edge_node("a", 1000));
+    let go = |fixture: &mut Fixture, uid: &str| {
+        fixture.pod(&unschedulable(pod(uid, 500), "volume limits"));
+        assert_eq!(fixture.closed(), ["shop/rs: 1"]);
+        fixture.cache.observe_gone(uid, fixture.now);
+        fixture.cache.delete_pod(uid);
+        assert_eq!(fixture.closed(), ["shop/rs: 0"]);
+    };
+    go(&mut fixture, "1");
+    fixture.wait(599);
+    assert_eq!(fixture.closed(), ["shop/rs: 0"]);
+    fixture.wait(1);
+    assert_eq!(fixture.cache.next_change(), Some(fixture.now));
+    assert_eq!(fixture.closed(), Vec::<String>::new());
+    // One of the controller that runs there opens it.
+    go(&mut fixture, "2");
+    fixture.pod(&bound(pod("3", 500), "a"));
+    assert_eq!(fixture.closed(), ["shop/rs: 0"]);
+    fixture.pod(&with(bound(pod("3", 500), "a"), "/status/phase", "Running".into()));
+    assert_eq!(fixture.closed(), Vec::<String>::new());
+    assert_eq!(fixture.cache.next_change(), None);
+}
+
+#[test]
 fn pods_that_keep_apart_charge_a_node_each_and_wait_for_one() {
     let term = json!({"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": "kubernetes.io/hostname"});
     let affinity = json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}});
