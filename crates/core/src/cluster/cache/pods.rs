@@ -42,6 +42,9 @@ impl Cache {
         };
         if let Some(old) = &old {
             self.remove_pod(&uid, old);
+            if record.terminating.is_some() || record.phase == Phase::Finished {
+                self.queues.closed.outlast(old.counted.closes, old, now);
+            }
             if record.phase == Phase::Finished {
                 self.observe_terminated(old, now);
             }

@@ -400,7 +400,19 @@ fn site_stays_closed_after_a_refused_pod_is_gone() {
         fixture.cache.delete_pod(uid);
         assert_eq!(fixture.closed(), ["shop/rs: 0"]);
     };
-    go(&mut fixture, "1");
+    go(&mut fixture, "0");
+    fixture.wait(600);
+    assert_eq!(fixture.closed(), Vec::<String>::new());
+    // One that is being deleted has no node to leave.
+    let refused = unschedulable(pod("1", 500), "volume limits");
+    fixture.pod(&refused);
+    fixture.publish();
+    fixture.pod(&with(
+        refused,
+        "/metadata/deletionTimestamp",
+        "2026-01-01T00:00:00Z".into(),
+    ));
+    assert_eq!(fixture.closed(), ["shop/rs: 0"]);
     fixture.wait(599);
     assert_eq!(fixture.closed(), ["shop/rs: 0"]);
     fixture.wait(1);
