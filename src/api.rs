@@ -408,7 +408,6 @@ fn decimal(least: f64, most: f64, parts: f64) -> Rule {
 }
 
 /// What an API server needs to know of our kinds, in the order in which they are printed.
-#[must_use]
 pub fn definitions() -> [CustomResourceDefinition; 3] {
     [Site::crd(), SloPolicy::crd(), PerformanceProfile::crd()]
 }

@@ -128,19 +128,16 @@ impl Server {
     }
 
     /// Where reviews are taken, as bound.
-    #[must_use]
     pub fn admission(&self) -> SocketAddr {
         self.admission
     }
 
     /// Where health and metrics are, as bound.
-    #[must_use]
     pub fn health(&self) -> SocketAddr {
         self.health
     }
 
     /// The authority that clients must trust, in PEM; `None` when the certificate comes from files.
-    #[must_use]
     pub fn ca_bundle(&self) -> Option<&str> {
         self.ca_bundle.as_deref()
     }

@@ -164,19 +164,16 @@ impl Certificates {
     }
 
     /// The authority that clients must trust, in PEM; `None` unless the pair was made here.
-    #[must_use]
     pub fn ca_bundle(&self) -> Option<&str> {
         self.ca_bundle.as_deref()
     }
 
     /// Whether there is no certificate yet.
-    #[must_use]
     pub fn is_awaited(&self) -> bool {
         self.current.pair.load().is_none()
     }
 
     /// Settings that always serve the current pair. While there is none, every handshake fails.
-    #[must_use]
     pub fn settings(&self) -> RustlsConfig {
         self.current.settings.clone()
     }

@@ -16,7 +16,6 @@ pub struct Responder {
 
 impl Responder {
     /// For a review whose body is complete now.
-    #[must_use]
     pub fn new(clock: Clock) -> Self {
         Self {
             clock,
@@ -31,7 +30,6 @@ impl Responder {
     }
 
     /// The time since the body was complete.
-    #[must_use]
     pub fn elapsed(&self) -> Duration {
         Duration::from_micros(self.clock.monotonic_us().saturating_sub(self.since_us))
     }

@@ -53,7 +53,6 @@ impl Leadership {
 
     /// Whether the Lease is ours for certain, by the monotonic clock: nobody else takes it before this turns false,
     /// whatever becomes of the network. Costs a clock reading; ask before each write.
-    #[must_use]
     pub fn is_held(&self) -> bool {
         self.remaining().is_some()
     }
@@ -103,7 +102,6 @@ pub struct Term {
 
 impl Term {
     /// [`Leadership::is_held`].
-    #[must_use]
     pub fn is_held(&self) -> bool {
         self.leadership.is_held()
     }
@@ -149,7 +147,6 @@ pub struct Election {
 impl Election {
     /// For the Lease of this name. The holder is named after the pod, with something random behind it: a container that
     /// is started again is another.
-    #[must_use]
     pub fn new(client: Client, namespace: &str, name: &str, clock: Clock, metrics: Arc<Metrics>) -> (Self, Leadership) {
         let (held_until, leadership) = Leadership::new(clock);
         let pod = std::env::var("HOSTNAME").unwrap_or_else(|_| name.to_owned());

@@ -211,7 +211,6 @@ impl Default for Metrics {
 
 impl Metrics {
     /// A registry with every metric, all at zero.
-    #[must_use]
     pub fn new() -> Self {
         let mut registry = Registry::with_prefix("edgeward");
         let to = &mut registry;
@@ -384,7 +383,6 @@ impl Metrics {
     }
 
     /// Every metric, in the OpenMetrics text format; see [`CONTENT_TYPE`]. Cost: a pass over all nodes.
-    #[must_use]
     pub fn encode(&self) -> String {
         let mut out = String::with_capacity(8 * 1024);
         // Writing into a String cannot fail. If an encoder fails all the same, the scraper refuses the page, which

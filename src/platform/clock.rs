@@ -20,19 +20,16 @@ pub struct Clock {
 
 impl Clock {
     /// A clock whose monotonic zero is now. A process makes one and hands out copies.
-    #[must_use]
     pub fn start() -> Self {
         Self { origin: Instant::now() }
     }
 
     /// Microseconds since [`Clock::start`]. Never goes back; does not advance while the machine is suspended.
-    #[must_use]
     pub fn monotonic_us(&self) -> u64 {
         u64::try_from(self.origin.elapsed().as_micros()).unwrap_or(u64::MAX)
     }
 
     /// The moment it is, as the core counts it.
-    #[must_use]
     pub fn moment(&self) -> Moment {
         Moment(i64::try_from(self.monotonic_us()).unwrap_or(i64::MAX))
     }
@@ -46,7 +43,6 @@ impl Clock {
     }
 
     /// What time it is, by both clocks.
-    #[must_use]
     pub fn now(&self) -> Now {
         Now {
             moment: self.moment(),
@@ -55,7 +51,6 @@ impl Clock {
     }
 
     /// The wall clock, UTC. May jump in either direction.
-    #[must_use]
     pub fn wall(&self) -> Timestamp {
         Timestamp::now()
     }

@@ -13,7 +13,6 @@ pub struct TokenBucket {
 
 impl TokenBucket {
     /// A full one.
-    #[must_use]
     pub fn new(capacity: u64, interval: Micros) -> Self {
         Self {
             interval,

@@ -1,11 +1,8 @@
 //! What is done about the engine's effects: requirements that are met, Events, metrics and log lines.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use arc_swap::ArcSwap;
 use edgeward_core::cluster::cache::Kind;
-use edgeward_core::config::Config;
 use edgeward_core::engine::Effect;
 
 use crate::controllers::events::Events;
@@ -17,7 +14,6 @@ pub(super) struct EffectHandler {
     /// Met when everything of a kind is listed and published.
     pub(super) listed: BTreeMap<Kind, Requirement>,
     pub(super) events: Events,
-    pub(super) config: Arc<ArcSwap<Config>>,
     /// Bounds the lines about pods and nodes, whose authors can cause them.
     pub(super) log_limit: LogLimit,
 }
@@ -31,11 +27,6 @@ impl EffectHandler {
                 }
             }
             Effect::Decided(decision) => self.events.decided(*decision),
-            Effect::OtherDomain(gate_domain) => tracing::error!(
-                domain = self.config.load().keys.domain,
-                gate_domain = &*gate_domain,
-                "pods are behind the gate of another domain, and edgeward does not release them; was the domain changed?"
-            ),
             Effect::NodeFault(fault) => {
                 if let Some(held_back) = self.log_limit.due("node fault") {
                     tracing::warn!(node = &*fault.node, held_back, "{fault}");
@@ -47,7 +38,7 @@ impl EffectHandler {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
+    use std::sync::{Arc, Mutex};
     use std::time::Duration;
 
     use edgeward_core::cluster::cache::NodeFault;
@@ -90,7 +81,6 @@ mod tests {
             })
         });
         let clock = Clock::start();
-        let config = Arc::new(ArcSwap::from_pointee(Config::default()));
         let client = Client::new(service, "default");
         let (recorder, events) = Recorder::new(client, clock, Arc::default());
         let (leads, leadership) = Leadership::new(clock);
@@ -102,7 +92,6 @@ mod tests {
         let handler = EffectHandler {
             listed: [(Kind::Pods, readiness.require("pods"))].into(),
             events,
-            config,
             log_limit: LogLimit::new(clock),
         };
         (handler, written)
@@ -154,9 +143,6 @@ mod tests {
             },
         })));
         is_written(&written, "PlacedCloud").await;
-
-        handler.handle(Effect::OtherDomain("acme.dev".into()));
-        assert!(log.text().contains("pods are behind the gate of another domain"));
 
         // A node whose labels go forth and back; whoever may change them could fill the log.
         for _ in 0..100 {

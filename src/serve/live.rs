@@ -80,7 +80,6 @@ pub(super) async fn view(
     let mut handler = EffectHandler {
         listed,
         events: events.clone(),
-        config: Arc::clone(&config),
         log_limit: LogLimit::new(clock),
     };
     let executor = Executor {

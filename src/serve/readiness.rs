@@ -59,7 +59,6 @@ impl Readiness {
 
     /// What is not there yet, in the order in which it was required; `draining` after [`Readiness::drain`]. Empty
     /// means ready.
-    #[must_use]
     pub fn missing(&self) -> Vec<&'static str> {
         let state = self.lock();
         let draining = state.draining.then_some(DRAINING);
@@ -73,7 +72,6 @@ impl Readiness {
 
     /// What the admission endpoint does with a review, now and after every change. Draining comes first: a server
     /// that never became ready closes its connections as well.
-    #[must_use]
     pub fn phase(&self) -> watch::Receiver<Phase> {
         self.0.phase.subscribe()
     }

@@ -52,7 +52,6 @@ impl Task {
     }
 
     /// The same on this thread, which goes on for as long.
-    #[must_use]
     pub(super) fn on(self, thread: &Arc<Threads>) -> Self {
         Self {
             thread: Some(Arc::clone(thread)),

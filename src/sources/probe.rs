@@ -132,7 +132,6 @@ pub struct Probers {
 
 impl Probers {
     /// No probers yet. Each outcome is judged by the thresholds of that moment.
-    #[must_use]
     pub fn new(thresholds: watch::Receiver<Thresholds>, clock: Clock, metrics: Arc<Metrics>) -> Self {
         Self {
             icmp: Arc::default(),
@@ -144,7 +143,6 @@ impl Probers {
     }
 
     /// The links of all sites, marked changed after each outcome.
-    #[must_use]
     pub fn links(&self) -> watch::Receiver<Links> {
         self.links.subscribe()
     }
@@ -156,7 +154,6 @@ impl Probers {
 
     /// A prober of this site. It sends nothing until [`Prober::first_round`] or [`Prober::run`]. It replaces what an
     /// earlier prober of the site has published.
-    #[must_use]
     pub fn prober(&self, site: &str, endpoints: Vec<Endpoint>, probing: Probing) -> Prober {
         for endpoint in &endpoints {
             let outcomes = Cause::ALL.map(Cause::as_str).into_iter().chain(["answered"]);
@@ -203,7 +200,6 @@ enum Done {
 
 impl Prober {
     /// The same, with thresholds of the site's own.
-    #[must_use]
     pub fn judged_by(self, own: OwnThresholds) -> Self {
         Self { own, ..self }
     }

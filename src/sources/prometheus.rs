@@ -105,7 +105,6 @@ impl Poller {
 
     /// What was answered, always the newest. It is marked as changed after every answer and every failure, so that who
     /// follows it sees a value turn stale.
-    #[must_use]
     pub fn telemetry(&self) -> watch::Receiver<Telemetry> {
         self.runner.telemetry.subscribe()
     }

@@ -138,7 +138,17 @@ impl Cluster {
         let names = Arc::clone(&self.resource_names);
         let read = |object: &_| {
             let names = names.read().unwrap_or_else(PoisonError::into_inner);
-            Some(Change::Pod(Box::new(read_pod(object, &keys, &names, &limit)?)))
+            let pod = read_pod(object, &keys, &names, &limit)?;
+            // Anybody who may create pods can invent gates.
+            if let Some((gate_domain, held_back)) = pod.other_domain.as_deref().zip(limit.due("gate")) {
+                tracing::error!(
+                    domain = keys.domain,
+                    gate_domain,
+                    held_back,
+                    "pods are behind the gate of another domain, and edgeward does not release them; was the domain changed?"
+                );
+            }
+            Some(Change::Pod(Box::new(pod)))
         };
         let gone = |object: &Raw<Pod>| Some(Change::PodGone(object.meta().uid.as_deref()?.into()));
         self.watch_kind(Kind::Pods, metrics, read, gone).await;

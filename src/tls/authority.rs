@@ -27,7 +27,6 @@ pub struct Service {
 
 impl Service {
     /// The name that API servers ask for.
-    #[must_use]
     pub fn dns_name(&self) -> String {
         format!("{}.{}.svc", self.name, self.namespace)
     }
@@ -68,7 +67,6 @@ fn certificate(der: &[u8], parsed: &X509Certificate<'_>) -> Certificate {
 
 impl Pair {
     /// The leaf and its times, as we make them.
-    #[must_use]
     pub fn certificate(&self) -> Option<Certificate> {
         let der = self.key.cert.first()?;
         let (_, parsed) = X509Certificate::from_der(der).ok()?;

@@ -11,7 +11,6 @@ use rustls::pki_types::pem::PemObject as _;
 use super::authority::Service;
 
 /// The authorities of ours in a bundle. What cannot be read is somebody else's.
-#[must_use]
 pub fn authorities(bundle: &[u8], service: &Service) -> Vec<Certificate> {
     let all = CertificateDer::pem_slice_iter(bundle).flatten();
     all.filter_map(|der| service.authority(&der)).collect()
@@ -19,7 +18,6 @@ pub fn authorities(bundle: &[u8], service: &Service) -> Vec<Certificate> {
 
 /// The certificates of others in a bundle, and these authorities of ours, and no others of ours. What is no certificate is left
 /// out, as API servers pass over it.
-#[must_use]
 pub fn with_authorities(bundle: &[u8], wanted: &BTreeSet<Der>, service: &Service) -> Vec<u8> {
     let mut missing = wanted.clone();
     let stays = |der: &CertificateDer<'_>| match service.authority(der) {

@@ -39,7 +39,6 @@ pub struct Stored {
 
 impl Stored {
     /// Reads a Secret. What is not there is no fault.
-    #[must_use]
     pub fn read(contents: &Contents, service: &Service, now: Timestamp) -> Self {
         let mut stored = Self::default();
         let authority = |[certificate, key]: [&[u8]; 2]| Authority::read(certificate, key, service, now);
@@ -78,21 +77,18 @@ impl Stored {
     }
 
     /// What cannot be used, in words; empty where everything can.
-    #[must_use]
     pub fn faults(&self) -> String {
         let faults = self.faults.iter().map(|(key, fault)| format!("{key}: {fault}"));
         faults.collect::<Vec<_>>().join("; ")
     }
 
     /// What is not valid yet.
-    #[must_use]
     pub fn early(&self) -> Option<&(&'static str, Fault)> {
         let mut faults = self.faults.iter();
         faults.find(|(_, fault)| matches!(fault, Fault::NotYetValid { .. }))
     }
 
     /// What the next step is found by.
-    #[must_use]
     pub fn in_short(&self) -> certificates::Stored {
         let certificate = |authority: &Authority| authority.certificate.clone();
         certificates::Stored {

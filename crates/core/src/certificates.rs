@@ -32,14 +32,12 @@ pub struct Certificate {
 
 impl Certificate {
     /// Whether two thirds of its life are over.
-    #[must_use]
     pub fn is_due(&self, wall: Timestamp) -> bool {
         let life = self.ends.duration_since(self.made);
         wall.duration_since(self.made) >= life / 3 * 2
     }
 
     /// Whether its end is past.
-    #[must_use]
     pub fn has_expired(&self, wall: Timestamp) -> bool {
         wall >= self.ends
     }
@@ -93,13 +91,11 @@ impl Lives {
 
     /// How long an authority must have been in every bundle before a leaf of it is served: 60 s, or a twentieth of its life
     /// where that is less.
-    #[must_use]
     pub fn settle(self) -> Micros {
         SETTLE.min(Micros(self.authority.0 / 20))
     }
 
     /// How long to pause when there is nothing to do: 10 s, or a thirtieth of the leaf's life where that is less.
-    #[must_use]
     pub fn period(self) -> Micros {
         PERIOD.min(Micros(self.leaf.0 / 30))
     }
@@ -148,13 +144,11 @@ impl Published {
     }
 
     /// Those that have been everywhere for so long.
-    #[must_use]
     pub fn settled(&self, settle: Micros, now: Moment) -> BTreeSet<Der> {
         Self::since(&self.everywhere, settle, now)
     }
 
     /// Those in bundles that have not been stored for so long.
-    #[must_use]
     pub fn abandoned(&self, settle: Micros, now: Moment) -> BTreeSet<Der> {
         Self::since(&self.abandoned, settle, now)
     }
@@ -229,7 +223,6 @@ pub enum Step {
 
 impl RotationState<'_> {
     /// What is to be done next.
-    #[must_use]
     pub fn next_step(&self) -> Step {
         let stands = |certificate: &&Certificate| !certificate.has_expired(self.wall);
         let authority = self.stored.authority.as_ref().filter(stands);
@@ -330,7 +323,6 @@ impl Replica {
 }
 
 /// A life as jiff counts.
-#[must_use]
 pub fn span(life: Micros) -> SignedDuration {
     SignedDuration::from_micros(i64::try_from(life.0).unwrap_or(i64::MAX))
 }

@@ -31,9 +31,6 @@ pub use shared_state::{DecisionContext, SharedState};
 /// another replica leads. And how much older than its pod a decision may seem, or later than now.
 const RECENT: jiff::SignedDuration = jiff::SignedDuration::from_secs(60);
 
-/// How many domains of gates are reported: anybody who may create pods can invent gates.
-const MAX_OTHER_DOMAINS: usize = 16;
-
 /// What is to be done, logged or reported because of changes.
 #[derive(Debug, Clone)]
 pub enum Effect {
@@ -41,8 +38,6 @@ pub enum Effect {
     Listed(Kind),
     /// A decision is seen on a pod for the first time.
     Decided(Box<ObservedDecision>),
-    /// A pod carries the gate of this domain, which is not ours. Each domain is reported once per list of pods.
-    OtherDomain(Box<str>),
     /// A node whose labels do not say of which site it is.
     NodeFault(NodeFault),
 }
@@ -71,8 +66,6 @@ pub struct Engine {
     backstop: Backstop,
     volumes: VolumeCache,
     profiles: Arc<Profiles>,
-    /// Domains of gates that were reported.
-    other_domains: BTreeSet<Box<str>>,
     /// The kinds that were reported as listed.
     listed: BTreeSet<Kind>,
     /// The faults of nodes that were reported last.
@@ -92,7 +85,6 @@ impl Engine {
             backstop: Backstop::default(),
             volumes: VolumeCache::default(),
             profiles: Arc::default(),
-            other_domains: BTreeSet::new(),
             listed: BTreeSet::new(),
             faults: vec![],
             effects: vec![],
@@ -123,9 +115,11 @@ impl Engine {
         let reserved_node = self.update_ledger(change);
         match change {
             Change::Pod(pod) => self.apply_pod(pod, at),
-            Change::PodGone(uid) => self.delete_pod(uid),
+            Change::PodGone(uid) => {
+                self.waitlist.delete(uid);
+                self.backstop.delete(uid);
+            }
             Change::Namespace(name, false) => self.backstop.opted_out(name),
-            Change::ListBegan(Kind::Pods) => self.other_domains.clear(),
             Change::Settings(config) => {
                 self.config = Arc::clone(config);
                 self.waitlist.reset();
@@ -162,22 +156,11 @@ impl Engine {
 
     fn apply_pod(&mut self, pod: &PodRecord, at: Now) {
         self.effects.extend(self.first_seen(pod, at));
-        if let Some(domain) = &pod.other_domain
-            && self.other_domains.len() < MAX_OTHER_DOMAINS
-            && self.other_domains.insert(domain.clone())
-        {
-            self.effects.push(Effect::OtherDomain(domain.clone()));
-        }
         self.backstop.apply(pod, at.moment);
         match &pod.gated_pod {
             Some(gated) => self.waitlist.apply(Arc::clone(gated), at),
             None => self.waitlist.delete(&pod.uid),
         }
-    }
-
-    fn delete_pod(&mut self, uid: &str) {
-        self.waitlist.delete(uid);
-        self.backstop.delete(uid);
     }
 
     /// The first event of a pod that was decided, or of one that was released, confirms its reservation, and gives it the node
@@ -291,9 +274,6 @@ impl Engine {
 
     /// Reports each fault of a node once.
     fn find_faults(&mut self) {
-        if self.cache.faults().eq(&self.faults) {
-            return;
-        }
         let faults: Vec<_> = self.cache.faults().cloned().collect();
         let new = faults.iter().filter(|fault| !self.faults.contains(fault));
         self.effects.extend(new.cloned().map(Effect::NodeFault));

@@ -18,13 +18,11 @@ macro_rules! words {
             pub const WORDS: [&'static str; [$($word),*].len()] = [$($word),*];
 
             /// The value of this word.
-            #[must_use]
             pub fn of_word(word: &str) -> Option<Self> {
                 Self::ALL.into_iter().find(|value| value.as_str() == word)
             }
 
             /// Its word.
-            #[must_use]
             pub const fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$value => $word,)*

@@ -214,7 +214,6 @@ pub fn bounds(slo: &Slo) -> impl Iterator<Item = String> + use<> {
 }
 
 /// A reason code as a person would say it. One that is not known here is its own words.
-#[must_use]
 pub fn in_words(reason: &str) -> String {
     let words = match reason {
         "edge_feasible_slo_met" => "it fits and meets its SLO",

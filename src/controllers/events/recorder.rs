@@ -108,7 +108,6 @@ impl Budget {
 
 impl Recorder {
     /// A recorder, and where it is told.
-    #[must_use]
     pub fn new(client: Client, clock: Clock, metrics: Arc<Metrics>) -> (Self, Events) {
         let (sender, reports) = mpsc::channel(WAITING);
         let events = Events {

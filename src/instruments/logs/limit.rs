@@ -23,7 +23,6 @@ pub struct LogLimit {
 
 impl LogLimit {
     /// None was written yet.
-    #[must_use]
     pub fn new(clock: Clock) -> Self {
         Self {
             clock,

@@ -326,7 +326,7 @@ impl Cache {
         self.revision += 1;
         self.queues.closed.expire(now);
         let queues = self.queues.by_site(self.sites.len());
-        let (mut gained, mut lost) = (vec![], vec![]);
+        let mut changed = vec![];
         for (at, (entry, queues)) in self.sites.iter_mut().zip(queues).enumerate() {
             if entry.site.kind() == SiteKind::Edge {
                 let of_edge = |fault: &&NodeFault| fault.sites.iter().any(|site| site == entry.site.name());
@@ -337,20 +337,14 @@ impl Cache {
             entry.judge_away(now);
             entry.site.queues = queues;
             if let Some(closed) = self.queues.closed.take_changed(at) {
-                let is_opened = |(namespace, uid, _): (&str, &str, &u64)| closed.get(namespace, uid).is_none();
-                if entry.site.closed.iter().any(is_opened) {
-                    gained.push(at);
-                } else {
-                    lost.push(at);
-                }
                 entry.site.closed = Arc::new(closed);
+                changed.push(at);
             }
             if let Some(pods) = self.queues.stay.take_changed(at) {
                 entry.site.pods_of = Arc::new(pods);
             }
         }
-        gained.into_iter().for_each(|at| self.site_gained(at));
-        lost.into_iter().for_each(|at| self.site_lost(at));
+        changed.into_iter().for_each(|at| self.site_gained(at));
         let as_of = |kind| self.last_event(kind).unwrap_or(Moment(i64::MIN));
         Snapshot {
             revision: self.revision,

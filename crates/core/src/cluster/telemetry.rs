@@ -68,7 +68,6 @@ struct Judged<T> {
 
 impl Telemetry {
     /// Nothing measured yet. `required` are the inputs without which the view of the cluster counts as stale.
-    #[must_use]
     pub fn new(required: Vec<Input>) -> Self {
         Self {
             required,
@@ -116,19 +115,16 @@ impl Telemetry {
 
     /// CPU that was free at the edge as a whole: an upper bound on what the nodes' free CPU adds up to, less everything
     /// bound or reserved after its `as_of`.
-    #[must_use]
     pub fn edge_free_cpu(&self, now: Moment) -> Option<&Sample<Millicores>> {
         self.edge_free_cpu.as_ref()?.fresh(now)
     }
 
     /// Memory that was free at the edge as a whole; as [`Telemetry::edge_free_cpu`].
-    #[must_use]
     pub fn edge_free_memory(&self, now: Moment) -> Option<&Sample<Bytes>> {
         self.edge_free_memory.as_ref()?.fresh(now)
     }
 
     /// Mean processing times at the site, of the classes for which one was measured.
-    #[must_use]
     pub fn processing(&self, site: &str, now: Moment) -> PerClass<Option<Micros>> {
         let classes = self.processing.get(site).copied().unwrap_or_default();
         PerClass(classes.0.map(|sample| Some(sample?.fresh(now)?.value)))
@@ -138,7 +134,6 @@ impl Telemetry {
     /// counts. What is not measured, or is stale, is ignored, and the age is that of the probes; but where a site is not
     /// probed, the link is what was measured, and a number that is missing makes it degraded. Where everything is lost,
     /// nothing answers.
-    #[must_use]
     pub fn link(&self, site: &str, probed: Option<Link>, now: Moment) -> Option<Link> {
         let wan = self.wan.get(site);
         let rtt = wan.and_then(|wan| wan.rtt.as_ref()?.fresh(now));
@@ -175,7 +170,6 @@ impl Telemetry {
 
     /// When the view of the cluster was true, where what was seen of it was at `seen`. A required input that is stale
     /// makes the view stale: it is then older than `ttl`, from the moment on at which the input stopped to count.
-    #[must_use]
     pub fn kubernetes_as_of(&self, seen: Moment, ttl: Micros) -> Moment {
         let required = self.required.iter().map(|input| self.until(*input).before(ttl));
         required.fold(seen, Moment::min)

@@ -32,7 +32,6 @@ impl Probing {
     /// prober and shifts all probes by less than the time between two of them, so that replicas started together do
     /// not probe together; `jitter` is one for each probe and delays it by less than half of that time, so that they do
     /// not fall into step later. Probe `k` always starts before probe `k + 1`.
-    #[must_use]
     pub fn start(&self, k: u64, offset: u64, jitter: u64) -> Micros {
         let offset = offset % self.slot(1).0.max(1);
         let jitter = jitter % (self.slot(1).0 / 2).max(1);
@@ -41,7 +40,6 @@ impl Probing {
 
     /// How long after the end of a probe that of the next may come: it starts one and a half times the time between two
     /// probes later at most, and may be lost.
-    #[must_use]
     pub fn longest_gap(&self) -> Micros {
         let slot = self.slot(1);
         slot + Micros(slot.0 / 2) + self.timeout
@@ -49,14 +47,12 @@ impl Probing {
 
     /// The probe after `k` that still lies ahead when so much time has passed: `k + 1`, or a later one where the
     /// machine slept. What was missed is not made up for.
-    #[must_use]
     pub fn after(&self, k: u64, elapsed: Micros) -> u64 {
         let passed = u128::from(elapsed.0) * self.per_period() / u128::from(self.period.0.max(1));
         k.saturating_add(1).max(u64::try_from(passed).unwrap_or(u64::MAX))
     }
 
     /// Whether a period begins with probe `k`.
-    #[must_use]
     pub fn begins_period(&self, k: u64) -> bool {
         k.is_multiple_of(u64::from(self.probes.max(1)))
     }

@@ -49,7 +49,6 @@ impl Default for Prometheus {
 
 impl Prometheus {
     /// The inputs without which the view of the cluster counts as stale.
-    #[must_use]
     pub fn required_inputs(&self) -> Vec<Input> {
         let inputs = self.queries.iter().map(|query| query.input);
         inputs
@@ -85,7 +84,6 @@ words! {
 
 impl Input {
     /// Whether `prometheus.required` speaks of it. That no work was observed lately is no failure.
-    #[must_use]
     pub const fn can_be_required(self) -> bool {
         !matches!(self, Self::Processing)
     }

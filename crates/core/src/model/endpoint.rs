@@ -65,7 +65,6 @@ impl Endpoint {
     }
 
     /// Name or address of the host, without brackets.
-    #[must_use]
     pub fn host(&self) -> &str {
         match self {
             Self::Icmp { host } | Self::Tcp { host, .. } | Self::Https { host, .. } => host,
@@ -73,7 +72,6 @@ impl Endpoint {
     }
 
     /// The port that is connected to; 0 for ICMP, which has none.
-    #[must_use]
     pub fn port(&self) -> u16 {
         match self {
             Self::Icmp { .. } => 0,

@@ -62,7 +62,6 @@ pub struct OwnThresholds {
 
 impl Thresholds {
     /// These, but for what a site has of its own.
-    #[must_use]
     pub fn with(self, own: OwnThresholds) -> Self {
         Self {
             rtt: own.rtt.unwrap_or(self.rtt),

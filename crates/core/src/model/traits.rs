@@ -90,7 +90,6 @@ impl Traits {
     }
 
     /// All of both.
-    #[must_use]
     pub fn and(mut self, other: Self) -> Self {
         let least = |one: Option<Micros>, other: Option<Micros>| one.into_iter().chain(other).min();
         self.required.extend(other.required);

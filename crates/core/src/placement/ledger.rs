@@ -128,7 +128,7 @@ impl Default for Ledger {
 impl Ledger {
     /// An empty ledger whose reservations expire after `ttl`, unless they are confirmed. With a `ttl` of zero nothing is
     /// ever reserved. We are the only replica until [`Ledger::set_replicas`] says otherwise.
-    pub const fn new(ttl: Micros) -> Self {
+    pub fn new(ttl: Micros) -> Self {
         Self {
             ttl,
             replicas: 1,
@@ -137,7 +137,7 @@ impl Ledger {
             releases: BTreeMap::new(),
             freed: 0,
             expired: 0,
-            assumed_volumes: AssumedVolumes::new(),
+            assumed_volumes: AssumedVolumes::default(),
         }
     }
 

@@ -12,7 +12,6 @@ use crate::placement::headroom::Headroom;
 use crate::placement::ledger::{Charge, Ledger};
 use crate::placement::score::{SCORED, best_node};
 use crate::resources::Amounts;
-use crate::units::Micros;
 
 /// The snapshot together with everything reserved since, as it is to one pod. A verdict borrows from the snapshot alone, so
 /// the ledger's lock need not outlive the decision.
@@ -73,7 +72,7 @@ static NO_CLAIMS: LazyLock<QueueClaims> = LazyLock::new(QueueClaims::default);
 impl<'s> Room<'s, 'static> {
     /// A snapshot since which nothing was reserved.
     pub fn of(snapshot: &'s Snapshot) -> Self {
-        static NOTHING: Ledger = Ledger::new(Micros(0));
+        static NOTHING: LazyLock<Ledger> = LazyLock::new(Ledger::default);
         Self {
             snapshot,
             ledger: &NOTHING,

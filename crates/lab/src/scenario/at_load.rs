@@ -5,7 +5,6 @@ use super::{Arrivals, Rate, Replicas, Scenario, WorkloadKind};
 impl Scenario {
     /// The scenario with so many times its load: its rates, the rows of its traces, and its replicas with the bounds of autoscalers.
     /// Pods that are there from the beginning stay as they are.
-    #[must_use]
     pub fn at_load(&self, factor: f64) -> Scenario {
         let mut scenario = self.clone();
         let times = |count: u32| (f64::from(count) * factor).round() as u32;

@@ -52,7 +52,7 @@ impl Cache {
         }
     }
 
-    /// Something that concerns all nodes of this site may help.
+    /// Something changed that concerns all nodes of this site, and may help.
     pub(super) fn site_gained(&mut self, site: usize) {
         self.delta.gained.extend(self.sites[site].members.values());
     }

@@ -108,7 +108,7 @@ impl Cache {
             self.count(&uid, &mut pod);
             self.pods.insert(uid, pod);
         }
-        let (mut gained, mut lost) = (vec![], vec![]);
+        let mut changed = vec![];
         let FullClouds { sites, outdated, .. } = &mut self.full_clouds;
         for (&at, bounds) in sites.iter_mut() {
             let is_over = |witnesses: &Witnesses| witnesses.until.is_some_and(|until| until <= now);
@@ -121,20 +121,12 @@ impl Cache {
             }
             let full = published(bounds);
             let old = &mut self.sites[at].site.full;
-            let is_within =
-                |one: &FullFrom, others: &[FullFrom]| others.iter().any(|other| other.bound.covers(&one.bound));
-            if old.iter().any(|one| !is_within(one, &full)) {
-                gained.push(at);
-            }
-            if full.iter().any(|one| !is_within(one, old)) {
-                lost.push(at);
-            }
             if **old != full {
                 *old = Arc::new(full);
+                changed.push(at);
             }
         }
         sites.retain(|_, bounds| !bounds.is_empty());
-        gained.into_iter().for_each(|at| self.site_gained(at));
-        lost.into_iter().for_each(|at| self.site_lost(at));
+        changed.into_iter().for_each(|at| self.site_gained(at));
     }
 }

@@ -100,9 +100,7 @@ impl BySite {
     pub(super) fn runs(&mut self, site: Option<usize>, entry: &PodEntry) {
         if let (Some(site), Some(uid)) = (site, &entry.controller) {
             let key = (site, [Arc::clone(&entry.namespace), Arc::clone(uid)]);
-            if self.lasting.remove(&key).is_some() {
-                self.changed.insert(site);
-            }
+            self.changed.extend(self.lasting.remove(&key).map(|_| site));
         }
     }
 

@@ -30,7 +30,6 @@ pub struct LinkHealth {
 
 impl LinkHealth {
     /// A link with so many endpoints, of which nothing is known.
-    #[must_use]
     pub fn new(endpoints: usize) -> Self {
         Self {
             paths: vec![Path::default(); endpoints],
@@ -80,7 +79,6 @@ impl LinkHealth {
     /// What a decision reads: the state, and the numbers of the best endpoint that answers, or of the one that was the
     /// best when the last fell silent. `as_of` is that endpoint's last outcome, answered or lost: a loss is a
     /// measurement. `None` before an endpoint has had [`RUN`] outcomes.
-    #[must_use]
     pub fn link(&self) -> Option<Link> {
         let best = self.paths.get(self.best)?;
         Some(Link {
@@ -92,7 +90,6 @@ impl LinkHealth {
     }
 
     /// Whether so many probes of this endpoint were lost in a row that it counts as silent.
-    #[must_use]
     pub fn is_silent(&self, endpoint: usize) -> bool {
         self.paths.get(endpoint).is_some_and(|path| path.reach == Reach::Silent)
     }

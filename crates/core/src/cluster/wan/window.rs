@@ -32,26 +32,22 @@ impl Window {
     }
 
     /// How many outcomes it holds.
-    #[must_use]
     pub fn probes(&self) -> usize {
         self.outcomes.len()
     }
 
     /// How many of them are lost.
-    #[must_use]
     pub fn lost(&self) -> usize {
         self.outcomes.iter().filter(|outcome| outcome.is_none()).count()
     }
 
     /// Lost ones in a thousand, rounded down; `None` while empty.
-    #[must_use]
     pub fn loss(&self) -> Option<Permille> {
         let permille = (self.lost() * 1_000).checked_div(self.outcomes.len())?;
         u32::try_from(permille).ok().map(Permille)
     }
 
     /// The RTT that a decision reads: the mean of the last [`RUN`] answered probes.
-    #[must_use]
     pub fn rtt(&self) -> Option<Micros> {
         mean(self.answered().rev().take(RUN))
     }

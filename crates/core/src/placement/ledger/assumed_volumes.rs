@@ -36,14 +36,6 @@ struct Assumed {
 }
 
 impl AssumedVolumes {
-    /// Of nothing.
-    pub(super) const fn new() -> Self {
-        Self {
-            by_claim: BTreeMap::new(),
-            by_age: VecDeque::new(),
-        }
-    }
-
     /// A pod was placed at this site: the volumes of its claims that have none will be made there. One that is made for its pod alone
     /// goes with it, and says nothing to another. Cost: a few searches for each claim.
     pub(super) fn assume(&mut self, workload: &Workload<'_>, volumes: &Volumes, site: &SiteDefinition, now: Moment) {
