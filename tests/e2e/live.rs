@@ -7,6 +7,7 @@ pub(crate) mod headroom;
 pub(crate) mod memory;
 pub(crate) mod nodes;
 pub(crate) mod restart;
+pub(crate) mod tenants;
 pub(crate) mod waiting;
 
 use std::time::Duration;

@@ -77,6 +77,11 @@ const TESTS: &[Test] = &[
     ),
     ("live::unknown_scheduler", Nodes, live::waiting::unknown_scheduler),
     (
+        "live::others_decide_nothing",
+        Nodes,
+        live::tenants::others_decide_nothing,
+    ),
+    (
         "live::promised_to_nobody",
         Domain,
         live::controllers::promised_to_nobody,

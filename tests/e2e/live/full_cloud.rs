@@ -31,6 +31,15 @@ pub(crate) fn full_cloud(fixture: &Fixture<'_>) -> Result<()> {
     would_be(fixture, 500, CLOUD)?;
 
     let refused = || edgeward.count("edgeward_site_refused_pods", &[("site", "cloud")]);
+    // The cluster there gives the second container a request of its own, which is known nowhere here.
+    let mut defaulted = pod(fixture, "defaulted", 200);
+    let silent = json!({"name": "silent", "image": "registry.example/app:1"});
+    let containers = defaulted["spec"]["containers"]
+        .as_array_mut()
+        .context("no containers")?;
+    containers.push(silent);
+    send(fixture, &defaulted)?;
+    says(fixture, "defaulted", NO_ROOM)?;
     send(fixture, &pod(fixture, "odd", 500))?;
     says(fixture, "odd", NO_PLACE)?;
     let mut owned = pod(fixture, "owned", 500);

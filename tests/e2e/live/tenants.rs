@@ -1,0 +1,101 @@
+//! What is done in a namespace that has not opted in decides nothing for the others.
+
+use anyhow::{Result, ensure};
+use edgeward_harness::fixture::Fixture;
+use edgeward_harness::kubectl::Kubectl;
+use edgeward_harness::live::{EDGE, pod};
+use edgeward_harness::nodes::Nodes;
+use edgeward_harness::wait::{BOUND, eventually};
+use serde_json::json;
+
+use super::{CLOUD, fill, would_be};
+use crate::leader::events;
+
+/// Slow Jobs of the class of others, decisions that nobody made, and pods whose ResourceClaim does not exist.
+pub(crate) fn others_decide_nothing(fixture: &Fixture<'_>) -> Result<()> {
+    let nodes = Nodes::new(fixture)?;
+    nodes.edge_node("edge-0", "2")?;
+    let idle = nodes.edge_node("edge-1", "100m")?;
+    nodes.leave_alone(&idle)?;
+    nodes.cloud_node("cloud-0")?;
+    let edgeward = fixture.live_edgeward(&nodes.config())?;
+    let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
+    let (_, others) = fixture.another_namespace("others", json!({}))?;
+    would_be(fixture, 900, EDGE)?;
+
+    slow_jobs(fixture, &others, &idle)?;
+    forged_decisions(fixture, &others)?;
+    // Pods are seen in the order of their events.
+    fill(fixture, "later", 900, EDGE)?;
+    would_be(fixture, 1200, CLOUD)?;
+    would_be(fixture, 500, EDGE)?;
+    fill(fixture, "far", 1200, CLOUD)?;
+    eventually("the decision has an Event", BOUND, || {
+        events::one(fixture, "far", "PlacedCloud")
+    })?;
+    let mut about = others.list("events.events.k8s.io", "")?;
+    about.retain(|event| event["reportingController"] == "edgeward.io/edgeward");
+    ensure!(about.is_empty(), "{about:#?}");
+
+    // They charge a guess for 30 s at most.
+    for number in 0..2 {
+        let mut pod = pod(fixture, &format!("claims-{number}"), 500);
+        pod["spec"]["nodeSelector"] = nodes.selector("edge");
+        pod["spec"]["tolerations"] = json!([nodes.toleration()]);
+        pod["spec"]["resourceClaims"] = json!([{"name": "device", "resourceClaimName": "none"}]);
+        others.create(&pod)?;
+    }
+    fixture.kubectl.run(&["delete", "pod", "later", "--wait=false"], "")?;
+    would_be(fixture, 1900, EDGE)?;
+
+    // In the namespace itself they count.
+    slow_jobs(fixture, &fixture.kubectl, &idle)?;
+    would_be(fixture, 500, "cloud: cloud_edge_deadline_missed")
+}
+
+/// Five pods of a Job, each of which took ten minutes.
+fn slow_jobs(fixture: &Fixture<'_>, kubectl: &Kubectl, node: &str) -> Result<()> {
+    let container = json!({"name": "app", "image": "registry.example/app:1"});
+    let template = json!({"spec": {"restartPolicy": "Never", "containers": [container]}});
+    let job = json!({
+        "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "slow"},
+        "spec": {"managedBy": "example.com/nobody", "template": template},
+    });
+    let uid = kubectl.create(&job)?["metadata"]["uid"].clone();
+    for number in 0..5 {
+        let name = format!("slow-{number}");
+        let mut pod = pod(fixture, &name, 1);
+        pod["metadata"]["ownerReferences"] =
+            json!([{"apiVersion": "batch/v1", "kind": "Job", "name": "slow", "uid": uid, "controller": true}]);
+        pod["spec"]["nodeName"] = json!(node);
+        pod["spec"]["restartPolicy"] = json!("Never");
+        kubectl.create(&pod)?;
+        let ended = json!({"exitCode": 0, "startedAt": "2026-01-01T00:00:00Z", "finishedAt": "2026-01-01T00:10:00Z"});
+        let container = json!({
+            "name": "app", "image": "", "imageID": "", "ready": false, "restartCount": 0, "state": {"terminated": ended},
+        });
+        let status = json!({"phase": "Succeeded", "containerStatuses": [container]});
+        kubectl.patch_status("pod", &name, &status)?;
+    }
+    Ok(())
+}
+
+/// Pods that say of themselves that they were decided.
+fn forged_decisions(fixture: &Fixture<'_>, kubectl: &Kubectl) -> Result<()> {
+    for number in 0..20 {
+        let mut pod = pod(fixture, &format!("forged-{number}"), 1);
+        pod["spec"]["schedulingGates"] = json!([{"name": "example.com/never"}]);
+        let decision = [
+            ("decision", "cloud".to_owned()),
+            ("site", "cloud".to_owned()),
+            ("reason", "cloud_edge_no_capacity".to_owned()),
+            ("timestamp", jiff::Timestamp::now().to_string()),
+            ("decision-id", format!("00000000-0000-4000-8000-{number:012}")),
+        ];
+        for (key, value) in decision {
+            pod["metadata"]["annotations"][format!("scheduling.example.io/{key}")] = json!(value);
+        }
+        kubectl.create(&pod)?;
+    }
+    Ok(())
+}
