@@ -16,6 +16,7 @@ use std::process::ExitCode;
 use clap::Args;
 use futures::future::join_all;
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use self::certificate::Behind;
 use self::custom_resources::CustomResources;
@@ -27,7 +28,7 @@ use super::output::Output;
 use super::undecided;
 use crate::inspect;
 use crate::inspect::Connection;
-use crate::inspect::installation::{Calls, Labels, User, Webhook};
+use crate::inspect::installation::{Calls, User, Webhook};
 use crate::instruments::logs::{self, LogFormat};
 use crate::instruments::metrics::Metrics;
 
@@ -71,7 +72,7 @@ struct Installation {
     webhook: String,
     /// The configuration, with the sites in use.
     found: Found,
-    namespaces: anyhow::Result<BTreeMap<String, Labels>>,
+    namespaces: anyhow::Result<BTreeMap<String, ObjectMeta>>,
     custom: anyhow::Result<CustomResources>,
     /// Every mutating webhook.
     webhooks: anyhow::Result<Vec<Webhook>>,
@@ -127,10 +128,12 @@ impl Check {
         findings.extend(liqo::judge(&seen));
         match inspect::list_and_probe(connection, config, seen.liqo.objects.as_ref()).await {
             Ok(mut listing) => {
-                let snapshot = listing.cache.publish(connection.clock.moment());
+                let now = connection.clock.now();
+                let snapshot = listing.cache.publish(now.moment);
                 findings.extend(seen.replicas.gated(&listing.gated, &seen.home, config, seen.now));
                 findings.extend(sites::judge(&snapshot, listing.cache.faults()));
                 findings.extend(sites::probes(&snapshot, &seen.found.place));
+                findings.extend(sites::misplaced(&listing.misplaced(&snapshot, config, now)));
                 let custom = seen.custom.iter();
                 findings.extend(sites::missing_traits(
                     &snapshot,
@@ -180,7 +183,17 @@ impl Check {
 mod testkit {
     use super::*;
     use crate::cli::installed::Place;
+    use crate::inspect::installation::Labels;
     use edgeward_core::config::Config;
+
+    /// Namespaces with these labels.
+    pub(super) fn namespaces(labels: BTreeMap<String, Labels>) -> BTreeMap<String, ObjectMeta> {
+        let of = |labels| ObjectMeta {
+            labels: Some(labels),
+            ..ObjectMeta::default()
+        };
+        labels.into_iter().map(|(name, labels)| (name, of(labels))).collect()
+    }
 
     impl Installation {
         /// An installation with one entry, in which nothing else is known to be wrong.

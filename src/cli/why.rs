@@ -91,6 +91,7 @@ impl Why {
             mut cache,
             gated,
             volumes,
+            ..
         } = inspect::list_and_probe(connection, &config, liqo.objects.as_ref()).await?;
         let site = cache.site_of(&record).map(|site| site.name.clone());
         // Its own room counts as free.

@@ -191,19 +191,16 @@ impl Connection {
         Ok(webhooks)
     }
 
-    /// The labels of every namespace.
+    /// The metadata of every namespace, by name.
     ///
     /// # Errors
     /// They cannot be listed.
-    pub async fn namespaces(&self) -> anyhow::Result<BTreeMap<String, Labels>> {
+    pub async fn namespaces(&self) -> anyhow::Result<BTreeMap<String, ObjectMeta>> {
         let api = Api::<Namespace>::all(self.client.clone());
         let list = api.list_metadata(&ListParams::default()).await;
         let list = list.map_err(|error| self.failure("cannot list namespaces", error))?;
-        let labels = |namespace: kube::core::PartialObjectMeta<Namespace>| {
-            let meta = namespace.metadata;
-            Some((meta.name?, meta.labels.unwrap_or_default()))
-        };
-        Ok(list.items.into_iter().filter_map(labels).collect())
+        let named = list.items.into_iter().map(|namespace| namespace.metadata);
+        Ok(named.filter_map(|meta| Some((meta.name.clone()?, meta))).collect())
     }
 
     /// The JSON text of a pod; `None` if there is none.

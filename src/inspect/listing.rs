@@ -5,10 +5,13 @@ use std::sync::Arc;
 use edgeward_core::cluster::cache::{Cache, Kind};
 use edgeward_core::cluster::volumes::{VolumeCache, VolumeChange, VolumeKind};
 use edgeward_core::config::Config;
-use edgeward_core::model::pod_record::GatedPod;
+use edgeward_core::guard::backstop::{Backstop, Finding};
+use edgeward_core::model::pod_record::{GatedPod, PodRecord};
+use edgeward_core::model::snapshot::Snapshot;
 use edgeward_core::model::volumes::Volumes;
+use edgeward_core::placement::ledger::Ledger;
 use edgeward_core::resources::ResourceNames;
-use edgeward_core::units::{Micros, Moment};
+use edgeward_core::units::{Micros, Moment, Now};
 use edgeward_core::wire::liqo_objects::LiqoObjects;
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
 use kube::api::ListParams;
@@ -34,6 +37,37 @@ pub struct Listing {
     pub gated: Vec<Arc<GatedPod>>,
     /// Where pods' data is; `None` where no cloud can have any, or it may not be listed.
     pub volumes: Option<Arc<Volumes>>,
+    /// The pods that find no node.
+    backstop: Backstop,
+}
+
+impl Listing {
+    /// Of nothing yet.
+    pub(crate) fn new(config: &Config) -> Self {
+        Self {
+            cache: Cache::new(config),
+            gated: vec![],
+            volumes: None,
+            backstop: Backstop::default(),
+        }
+    }
+
+    /// A pod, as it was when it was asked for.
+    pub(crate) fn add(&mut self, pod: PodRecord, asked: Now) {
+        self.cache.apply_pod(&pod, None, asked);
+        // A pod does not say since when it finds no node: not before it was decided.
+        let since = pod.decided.as_ref().map(|decided| decided.at).max(pod.created);
+        let age = since.map_or(0, |since| asked.wall.duration_since(since).as_micros());
+        let age = i64::try_from(age).unwrap_or_default();
+        self.backstop.apply(&pod, Moment(asked.moment.0.saturating_sub(age)));
+        self.gated.extend(pod.gated_pod);
+    }
+
+    /// The pods that find no node where they were sent, while another site would take them in this snapshot.
+    pub fn misplaced(&mut self, snapshot: &Snapshot, config: &Config, now: Now) -> Vec<Finding> {
+        let report = self.backstop.report(&self.cache, now.moment).unwrap_or_default();
+        report.evaluate(snapshot, &Ledger::default(), config, now)
+    }
 }
 
 /// A cluster as it is now: nodes, pods and namespaces listed once into a cache of the configured sites, cloud sites probed once,
@@ -72,29 +106,25 @@ async fn list(connection: &Connection, config: &Config) -> anyhow::Result<Listin
         all(connection, |pod: &Raw<Pod>| read_pod(pod, keys, &names, limit)),
         all(connection, |found: &Raw<Namespace>| read_namespace(found, keys, limit)),
     )?;
-    let mut cache = Cache::new(config);
+    let mut listing = Listing::new(config);
     for (name, is_managed) in namespaces {
-        cache.apply_namespace(&name, is_managed);
+        listing.cache.apply_namespace(&name, is_managed);
     }
     for node in nodes {
-        cache.apply_node(node);
+        listing.cache.apply_node(node);
     }
-    let mut gated = Vec::new();
-    for pod in pods {
-        cache.apply_pod(&pod, None, asked);
-        gated.extend(pod.gated_pod);
-    }
+    pods.into_iter().for_each(|pod| listing.add(pod, asked));
     for kind in Kind::ALL {
-        cache.record_event(kind, asked.moment);
+        listing.cache.record_event(kind, asked.moment);
     }
-    let volumes = match can_have_data(config) {
+    listing.volumes = match can_have_data(config) {
         true => volumes(connection, limit, asked.moment).await.unwrap_or_else(|error| {
             tracing::warn!(error = format!("{error:#}"), "where data is does not count");
             None
         }),
         false => None,
     };
-    Ok(Listing { cache, gated, volumes })
+    Ok(listing)
 }
 
 async fn volumes(connection: &Connection, limit: &LogLimit, now: Moment) -> anyhow::Result<Option<Arc<Volumes>>> {

@@ -87,7 +87,7 @@ fn the_pod_is_called_where_it_serves_and_has_time_to_drain() {
     ] {
         assert_eq!(container[probe]["httpGet"], json!({"path": path, "port": "health"}));
     }
-    let namespace = json!({"name": "POD_NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}});
+    let namespace = json!({"name": "POD_NAMESPACE", "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}}});
     assert_eq!(container["env"], json!([namespace]));
 
     let grace = pod["terminationGracePeriodSeconds"].as_u64().unwrap();

@@ -180,3 +180,74 @@ fn both_policies_are_about_the_same_and_go_by_the_webhook() {
         assert_eq!(named(&hints["spec"], "variables", name), expected, "{name}");
     }
 }
+
+/// Server-Side Apply takes some objects within an object as one value each. It conflicts with who has applied them before wherever
+/// the API server has filled in a default.
+#[test]
+fn manifests_state_every_default_of_what_is_applied_whole() {
+    let matches = ["matchPolicy", "namespaceSelector", "objectSelector"];
+    let states = |value: &Value, fields: &[&str]| {
+        for field in fields {
+            assert!(!value[field].is_null(), "no {field} in {value:#}");
+        }
+    };
+    let scopes = |rules: &Value| {
+        rules
+            .as_array()
+            .unwrap()
+            .iter()
+            .for_each(|rule| states(rule, &["scope"]))
+    };
+    let texts = [
+        include_str!("../../webhook/base/mutatingwebhookconfiguration.yaml"),
+        include_str!("../../webhook/base/validatingadmissionpolicy.yaml"),
+        include_str!("../../webhook/base/validatingadmissionpolicy-hints.yaml"),
+        include_str!("../../webhook/strict-sites/validatingadmissionpolicy.yaml"),
+        include_str!("../../deploy/base/confinement.yaml"),
+        include_str!("../../deploy/base/networkpolicy.yaml"),
+        include_str!("../../deploy/base/deployment.yaml"),
+    ];
+    let mut kinds = std::collections::BTreeMap::<String, usize>::new();
+    for object in texts
+        .iter()
+        .flat_map(|text| serde_saphyr::from_multiple::<Value>(text).unwrap())
+    {
+        let (kind, spec) = (object["kind"].as_str().unwrap(), &object["spec"]);
+        *kinds.entry(kind.to_owned()).or_default() += 1;
+        match kind {
+            "MutatingWebhookConfiguration" => {
+                for entry in object["webhooks"].as_array().unwrap() {
+                    states(entry, &matches);
+                    states(entry, &["failurePolicy", "timeoutSeconds", "reinvocationPolicy"]);
+                    states(&entry["clientConfig"]["service"], &["port"]);
+                    scopes(&entry["rules"]);
+                }
+            }
+            "ValidatingAdmissionPolicy" => {
+                states(spec, &["failurePolicy"]);
+                states(&spec["matchConstraints"], &matches);
+                scopes(&spec["matchConstraints"]["resourceRules"]);
+            }
+            "ValidatingAdmissionPolicyBinding" if spec["matchResources"].is_null() => {}
+            "ValidatingAdmissionPolicyBinding" => states(&spec["matchResources"], &matches),
+            "NetworkPolicy" => {
+                let rules = spec["ingress"].as_array().unwrap().iter();
+                let ports = rules.flat_map(|rule| rule["ports"].as_array().unwrap());
+                ports.for_each(|port| states(port, &["protocol"]));
+            }
+            "Deployment" => {
+                let variable = &spec["template"]["spec"]["containers"][0]["env"][0];
+                states(&variable["valueFrom"]["fieldRef"], &["apiVersion"]);
+            }
+            other => panic!("{other}"),
+        }
+    }
+    let expected = [
+        ("Deployment", 1),
+        ("MutatingWebhookConfiguration", 1),
+        ("NetworkPolicy", 1),
+        ("ValidatingAdmissionPolicy", 5),
+        ("ValidatingAdmissionPolicyBinding", 5),
+    ];
+    assert!(kinds.iter().map(|(kind, count)| (&**kind, *count)).eq(expected));
+}

@@ -85,7 +85,11 @@ pub(super) fn judge(seen: &Installation) -> Judged {
             let fix = format!("kubectl -n {namespace} edit slopolicy {name}");
             findings.push(Finding::fault(AREA, text).fix(fix));
         }
-        let labels = seen.namespaces.as_ref().ok().and_then(|all| all.get(namespace));
+        let labels = seen
+            .namespaces
+            .as_ref()
+            .ok()
+            .and_then(|all| all.get(namespace)?.labels.as_ref());
         let has = |labels: &Labels, key: &String| labels.get(key).is_some_and(|value| value == "true");
         if labels.is_some_and(|labels| !has(labels, &keys.managed) || !has(labels, &keys.policies)) {
             *unlabelled.entry(namespace).or_default() += 1;
@@ -184,7 +188,7 @@ mod tests {
         let labels = BTreeMap::from([("shop".to_owned(), labels.iter().map(label).collect())]);
         let seen = Installation {
             custom: Ok(custom),
-            namespaces: Ok(labels),
+            namespaces: Ok(super::super::testkit::namespaces(labels)),
             ..Installation::example()
         };
         let findings = judge(&seen).unwrap().into_iter();

@@ -202,7 +202,7 @@ mod tests {
             namespaces: Selector::default(),
         };
         let mut seen = Installation {
-            namespaces: Ok(namespaces),
+            namespaces: Ok(super::super::testkit::namespaces(namespaces)),
             webhooks: Ok(vec![webhook]),
             liqo: inspect::Liqo {
                 objects: Some(objects),

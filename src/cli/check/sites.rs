@@ -1,6 +1,7 @@
 //! Sites, their nodes, and the WAN towards them.
 
 use edgeward_core::cluster::cache::NodeFault;
+use edgeward_core::guard::backstop::Finding as Misplaced;
 use edgeward_core::model::link::LinkState;
 use edgeward_core::model::node::Node;
 use edgeward_core::model::site::SiteKind;
@@ -106,6 +107,22 @@ fn nodes(site: &Site) -> Finding {
     Finding::warning(AREA, text).fix(fix)
 }
 
+/// Pods that find no node where they were sent, while another site would take them.
+pub(super) fn misplaced(found: &[Misplaced]) -> Option<Finding> {
+    let pod = &found.first()?.candidate.pod;
+    let named = found.iter().map(|found| {
+        let (pod, site) = (&found.candidate.pod, &found.site);
+        format!("{}/{} ({site})", pod.workload.namespace, pod.name)
+    });
+    let (many, all) = (found.len(), shown(&named.collect::<Vec<_>>()));
+    let text = format!("pods without a node that another site would take now: {many}, {all}");
+    let (namespace, name) = (&pod.workload.namespace, &pod.name);
+    let fix = format!(
+        "kubectl -n {namespace} delete pod {name}   # each: its owner creates it again, and it is decided again"
+    );
+    Some(Finding::warning("pods", text).fix(fix))
+}
+
 /// What one round of probes, sent from here, says of each cloud.
 pub(super) fn probes(snapshot: &Snapshot, place: &Place) -> Vec<Finding> {
     let clouds = snapshot.sites.iter().filter(|site| site.kind() == SiteKind::Cloud);
@@ -141,10 +158,16 @@ mod tests {
 
     use super::super::finding::Level;
     use super::*;
+    use crate::inspect::Listing;
+    use edgeward_core::cluster::cache::Kind;
     use edgeward_core::config::Config;
+    use edgeward_core::model::link::Link;
     use edgeward_core::placement::policy::Policy;
-    use edgeward_core::units::Moment;
+    use edgeward_core::testkit::NOW;
+    use edgeward_core::units::{Micros, Moment};
     use edgeward_core::wire::fleet_file;
+    use edgeward_core::wire::pod::Pod;
+    use jiff::SignedDuration;
 
     #[test]
     fn traits_that_nobody_has_and_labels_that_say_nothing_are_named() {
@@ -184,6 +207,64 @@ mod tests {
             "{}",
             unclear[0].text
         );
+    }
+
+    #[test]
+    fn pods_that_another_site_would_take_are_listed() {
+        let config = Config::default();
+        let mut listing = Listing::new(&config);
+        let now = NOW.at(Moment(1_000_000_000));
+        listing.cache.apply_namespace("shop", true);
+        for (name, site, cpu) in [("e", "edge", "0"), ("c", "cloud", "8")] {
+            let node = json!({
+                "metadata": {"name": name, "labels": {format!("node.role/{site}"): "true"}},
+                "status": {"allocatable": {"cpu": cpu, "memory": "1Gi", "pods": "9"},
+                           "conditions": [{"type": "Ready", "status": "True"}]},
+            });
+            let node = edgeward_core::wire::node::from_json(&node.to_string()).unwrap();
+            listing.cache.apply_node(node);
+        }
+        // Created long ago, and released at the limit.
+        for (name, seconds) in [("a", 31), ("b", 40), ("young", 29)] {
+            let pod = json!({
+                "metadata": {
+                    "name": name, "namespace": "shop", "uid": name, "resourceVersion": "1", "creationTimestamp": "2020-01-01T00:00:00Z",
+                    "annotations": {
+                        "slo.example.io/class": "latency", "slo.example.io/deadlineMs": "600000",
+                        "scheduling.example.io/decision-id": "00000000-0000-4000-8000-000000000001",
+                        "scheduling.example.io/reason": "released_timeout",
+                        "scheduling.example.io/timestamp": (now.wall - SignedDuration::from_secs(seconds)).to_string(),
+                    },
+                },
+                "spec": {"nodeSelector": {"node.role/edge": "true"}, "containers": [{"resources": {"requests": {"cpu": "1"}}}]},
+                "status": {"phase": "Pending",
+                           "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]},
+            });
+            let text = pod.to_string();
+            let record = Pod::from_json(&text).unwrap().record(&config.keys);
+            listing.add(record.unwrap().unwrap(), now);
+        }
+        Kind::ALL
+            .into_iter()
+            .for_each(|kind| listing.cache.record_event(kind, now.moment));
+        let mut found = |state| {
+            let link = Link {
+                state,
+                rtt: Some(Micros::from_millis(10)),
+                loss: None,
+                as_of: now.moment,
+            };
+            listing.cache.set_link("cloud", Some(link));
+            let snapshot = listing.cache.publish(now.moment);
+            misplaced(&listing.misplaced(&snapshot, &config, now))
+        };
+        let listed = found(LinkState::Healthy).unwrap();
+        assert_eq!(listed.level, Level::Warning);
+        let text = "pods without a node that another site would take now: 2, shop/b (cloud), shop/a (cloud)";
+        assert_eq!(listed.text, text);
+        let fix = "kubectl -n shop delete pod b   # each: its owner creates it again, and it is decided again";
+        assert_eq!(listed.fix.unwrap(), fix);
+        assert_eq!(found(LinkState::Unreachable), None);
     }
 
     /// Of a node with the labels of both.

@@ -1,8 +1,12 @@
 //! The way from the API server to edgeward: the registration, and whose pods take it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use edgeward_core::keys::Keys;
+use edgeward_core::model::site::SiteDefinition;
+use edgeward_core::wire::pod::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::Installation;
 use super::finding::{Finding, Judged, known};
@@ -11,6 +15,8 @@ use crate::cli::undecided::{OF_PLACED, WEBHOOKS, asks_as_pods_arrive};
 use crate::inspect::installation::{Calls, Labels, Target, Webhook};
 
 const AREA: &str = "webhook";
+
+const NAMESPACES: &str = "namespaces";
 
 /// Longer than this nobody should wait for a pod.
 const TIMEOUT: i32 = 2;
@@ -162,16 +168,42 @@ pub(super) fn host(url: &str) -> Option<(String, u16)> {
 
 /// The namespaces that opted in.
 pub(super) fn opted_in<'n>(
-    namespaces: &'n BTreeMap<String, Labels>,
+    namespaces: &'n BTreeMap<String, ObjectMeta>,
     keys: &Keys,
 ) -> impl Iterator<Item = (&'n String, &'n Labels)> {
     let is_true = |labels: &Labels| labels.get(&keys.managed).is_some_and(|value| value == "true");
-    namespaces.iter().filter(move |(_, labels)| is_true(labels))
+    let labelled = namespaces
+        .iter()
+        .filter_map(|(name, meta)| Some((name, meta.labels.as_ref()?)));
+    labelled.filter(move |(_, labels)| is_true(labels))
+}
+
+/// The tolerations of sites that the whitelist of a namespace leaves out, as the admission plugin PodTolerationRestriction reads it.
+/// What it cannot read keeps out every pod.
+fn not_whitelisted(name: &str, namespace: &ObjectMeta, sites: &[Arc<SiteDefinition>]) -> Vec<Finding> {
+    const WHITELIST: &str = "scheduler.alpha.kubernetes.io/tolerationsWhitelist";
+    let stated = namespace.annotations.as_ref().and_then(|all| all.get(WHITELIST));
+    let pod = stated.map(|stated| format!(r#"{{"spec": {{"tolerations": {stated}}}}}"#));
+    let pod = pod.as_deref().and_then(|pod| Pod::from_json(pod).ok());
+    let allowed: Vec<_> = pod.iter().flat_map(Pod::tolerations).collect();
+    let tolerations = sites
+        .iter()
+        .flat_map(|site| site.tolerations.iter().map(|it| (&site.name, it)));
+    let is_refused = |toleration| !allowed.is_empty() && !allowed.iter().any(|one| one.covers(toleration));
+    let refused = tolerations.filter(|(_, toleration)| is_refused(toleration));
+    let finding = |(site, toleration)| {
+        let toleration = serde_json::to_string(toleration).unwrap_or_default();
+        let text = format!(
+            "{name}: {WHITELIST} lacks a toleration of site {site}, {toleration}: where PodTolerationRestriction is enabled, the API server refuses pods that are placed there"
+        );
+        Finding::warning(NAMESPACES, text).fix(format!("kubectl edit namespace {name}   # add it to that annotation"))
+    };
+    refused.map(finding).collect()
 }
 
 /// Which namespaces opted in, and whether their pods come to edgeward.
 pub(super) fn namespaces(seen: &Installation) -> Judged {
-    const AREA: &str = "namespaces";
+    const AREA: &str = NAMESPACES;
     let namespaces = known(AREA, &seen.namespaces)?;
     let (config, configuration) = (&seen.found.config, &seen.webhook);
     let label = &config.keys.managed;
@@ -192,6 +224,7 @@ pub(super) fn namespaces(seen: &Installation) -> Judged {
             let text = format!("{name} is labelled {label}=true, but no webhook of {configuration} selects it");
             findings.push(Finding::fault(AREA, text).fix(select(seen, &ours, name)));
         } else {
+            findings.extend(not_whitelisted(name, &namespaces[name], &config.sites));
             good.push(name);
         }
     }

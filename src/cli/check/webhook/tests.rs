@@ -121,7 +121,7 @@ fn missing_registration_is_applied_under_its_domain() {
 /// Where these namespaces have these labels.
 fn of_namespaces(config: &Config, namespaces: &BTreeMap<String, Labels>) -> Installation {
     let mut seen = Installation {
-        namespaces: Ok(namespaces.clone()),
+        namespaces: Ok(super::super::testkit::namespaces(namespaces.clone())),
         ..Installation::example()
     };
     seen.found.config = config.clone();
@@ -205,4 +205,51 @@ fn the_host_of_a_url_is_what_the_api_server_calls() {
     assert_eq!(is("https://[::1]:8443/mutate").as_deref(), Some("[::1] 8443"));
     assert_eq!(is("http://127.0.0.1:8443/mutate"), None);
     assert_eq!(is(""), None);
+}
+
+#[test]
+fn site_tolerations_that_a_whitelist_lacks_are_named() {
+    let key = "scheduler.alpha.kubernetes.io/tolerationsWhitelist";
+    let found = |whitelist: &str| {
+        let annotations = [(key.to_owned(), whitelist.to_owned())].into();
+        let shop = ObjectMeta {
+            annotations: Some(annotations),
+            ..ObjectMeta::default()
+        };
+        let mut seen = of_namespaces(&Config::default(), &BTreeMap::new());
+        let labels = Labels::from([("scheduling.example.io/managed".to_owned(), "true".to_owned())]);
+        let shop = ObjectMeta {
+            labels: Some(labels),
+            ..shop
+        };
+        seen.namespaces = Ok(BTreeMap::from([("shop".to_owned(), shop)]));
+        let findings = namespaces(&seen).unwrap().into_iter();
+        let mut warnings: Vec<_> = findings.filter(|found| found.level == Level::Warning).collect();
+        assert!(warnings.len() <= 1, "{warnings:?}");
+        warnings.pop()
+    };
+    let lacking = found(
+        r#"[{"key": "gpu", "operator": "Exists"}, {"key": "cloud", "operator": "Exists", "effect": "NoExecute"}]"#,
+    );
+    let lacking = lacking.unwrap();
+    assert_eq!(
+        lacking.text,
+        "shop: scheduler.alpha.kubernetes.io/tolerationsWhitelist lacks a toleration of site cloud, \
+         {\"key\":\"cloud\",\"operator\":\"Equal\",\"value\":\"cloud\",\"effect\":\"NoSchedule\"}: where PodTolerationRestriction \
+         is enabled, the API server refuses pods that are placed there"
+    );
+    assert_eq!(
+        lacking.fix.unwrap(),
+        "kubectl edit namespace shop   # add it to that annotation"
+    );
+    // What allows it, allows everything, or is no list of anything.
+    for whitelist in [
+        r#"[{"key": "cloud", "operator": "Exists"}]"#,
+        r#"[{"key": "cloud", "operator": "Equal", "value": "cloud", "effect": "NoSchedule", "tolerationSeconds": null}]"#,
+        r#"[{"operator": "Exists"}]"#,
+        "[]",
+        "none",
+    ] {
+        assert_eq!(found(whitelist), None, "{whitelist}");
+    }
 }

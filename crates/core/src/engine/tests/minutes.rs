@@ -229,6 +229,63 @@ fn a_pod_without_a_node_is_a_candidate_of_the_backstop_after_30_s() {
 }
 
 #[test]
+fn pods_released_at_their_limit_are_found_once_the_wan_is_back() {
+    let mut cluster = Cluster::new();
+    cluster.sees(&record(&pod("full", "batch", "1", json!({"nodeName": "edge-0"}))));
+    cluster.has_a_link(LinkState::Unreachable);
+    let mut gated = ["a", "b", "c", "d"].map(|name| {
+        let gates = json!({"schedulingGates": [{"name": "scheduling.example.io/awaiting-capacity"}]});
+        let mut gated = pod(name, "latency", "500m", gates);
+        gated["metadata"]["annotations"]["scheduling.example.io/reason"] = json!("held_no_capacity");
+        gated
+    });
+    gated.iter().for_each(|pod| cluster.sees(&record(pod)));
+    cluster.engine.publish(cluster.now);
+
+    let published = cluster.pass(31, true);
+    let plans = published.into_iter().filter_map(|(_, publication)| publication.plan);
+    let steps: Vec<_> = plans.flat_map(|plan| plan.steps).collect();
+    assert_eq!(steps.len(), 4);
+    for step in steps {
+        let (reason, site) = cluster.release(&step.pod, step.since);
+        assert_eq!((reason, site.as_deref()), (Reason::ReleasedTimeout, Some("edge")));
+        let pod = gated
+            .iter_mut()
+            .find(|pod| pod["metadata"]["name"] == *step.pod.name)
+            .unwrap();
+        pod["spec"]["schedulingGates"] = json!([]);
+        pod["spec"]["nodeSelector"] = json!({"node.role/edge": "true"});
+        let id = DecisionId(1_000).to_string();
+        for (name, value) in [("site", "edge"), ("reason", reason.as_str()), ("decision-id", &*id)] {
+            pod["metadata"]["annotations"][format!("scheduling.example.io/{name}")] = json!(value);
+        }
+        pod["status"] = json!({"phase": "Pending", "conditions": [
+            {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/2 nodes are available"},
+        ]});
+        cluster.sees(&record(pod));
+    }
+    cluster.pass(9, true);
+    cluster.has_a_link(LinkState::Healthy);
+    let mut reports = cluster
+        .pass(60, true)
+        .into_iter()
+        .filter_map(|(at, publication)| Some((at, publication.report?)));
+    let (at, report) = reports.find(|(_, report)| !report.candidates.is_empty()).unwrap();
+    let (snapshot, ledger) = (cluster.shared.snapshot(), cluster.shared.ledger());
+    cluster.now = NOW.at(NOW.moment.after(Micros::from_secs(at)));
+    let found = report.evaluate(&snapshot, &ledger, &cluster.config, cluster.now);
+    let found = found.iter().map(|found| {
+        (
+            &*found.candidate.pod.name,
+            found.candidate.pod.reason.as_deref(),
+            &*found.site,
+        )
+    });
+    let expected = ["a", "b", "c", "d"].map(|name| (name, Some("released_timeout"), "cloud"));
+    assert_eq!((at, found.collect::<Vec<_>>()), (61, expected.to_vec()));
+}
+
+#[test]
 fn pods_go_to_the_edge_when_the_api_server_sent_nothing_for_60_s() {
     let mut cluster = Cluster::new();
     let full = pod("full", "batch", "800m", json!({"nodeName": "edge-0"}));
