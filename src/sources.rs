@@ -4,6 +4,7 @@
 
 pub mod configuration;
 mod fleet_file;
+pub(crate) mod kubeconfig;
 pub(crate) mod liqo;
 pub mod namespaced_name;
 pub(crate) mod objects;

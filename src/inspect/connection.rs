@@ -4,13 +4,12 @@ use std::fmt::Debug;
 
 use anyhow::Context as _;
 use kube::api::ListParams;
-use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::NamespaceResourceScope;
-use kube::{Api, Client, Config, Resource};
+use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 
 use crate::platform::clock::Clock;
-use crate::sources::watch::NO_CLUSTER;
+use crate::sources::kubeconfig::client_config;
 
 /// A client, the clock of the command, and the words by which errors name the cluster.
 #[derive(Clone)]
@@ -28,21 +27,7 @@ impl Connection {
     /// # Errors
     /// There is no such configuration, or it cannot be used.
     pub async fn open(context: Option<&str>) -> anyhow::Result<Self> {
-        let (config, context) = match context {
-            Some(context) => {
-                let options = KubeConfigOptions {
-                    context: Some(context.to_owned()),
-                    ..KubeConfigOptions::default()
-                };
-                let config = Config::from_kubeconfig(&options).await;
-                let config = config.with_context(|| format!("context {context:?} of the kubeconfig"))?;
-                (config, Some(context.to_owned()))
-            }
-            None => {
-                let kubeconfig = Kubeconfig::read().unwrap_or_default();
-                (Config::infer().await.context(NO_CLUSTER)?, kubeconfig.current_context)
-            }
-        };
+        let (config, context) = client_config(context)?;
         let url = config.cluster_url.to_string();
         let name = match context {
             Some(context) => format!("{url} (context {context})"),

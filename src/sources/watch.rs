@@ -8,7 +8,6 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use anyhow::Context as _;
 use edgeward_core::cluster::cache::Kind;
 use edgeward_core::cluster::volumes::{VolumeChange, VolumeKind};
 use edgeward_core::engine::Change;
@@ -34,11 +33,10 @@ use crate::instruments::logs::LogLimit;
 use crate::instruments::metrics::Metrics;
 use crate::sources::Changes;
 use crate::sources::configuration::Versions;
+use crate::sources::kubeconfig::client_config;
 use crate::sources::objects;
 use crate::sources::raw::Raw;
 use crate::sources::watcher;
-
-pub(crate) const NO_CLUSTER: &str = "neither a kubeconfig nor a pod's service account leads to a cluster";
 
 /// After how long without a byte an answer is given up, with its connection. The API server ends a watch before, however
 /// quiet; without a bound, a connection that was lost without a word would be waited for until the kernel gives it up.
@@ -67,8 +65,7 @@ impl Cluster {
     /// # Errors
     /// There is no such configuration, or it cannot be used.
     pub async fn infer(changes: Changes, metrics: Arc<Metrics>) -> anyhow::Result<Self> {
-        let config = kube::Config::infer().await.context(NO_CLUSTER)?;
-        Self::new(config, SILENCE, changes, &metrics).context(NO_CLUSTER)
+        Ok(Self::new(client_config(None)?.0, SILENCE, changes, &metrics)?)
     }
 
     fn new(mut config: kube::Config, silence: Duration, changes: Changes, metrics: &Metrics) -> kube::Result<Self> {
@@ -261,8 +258,7 @@ impl From<VolumeKind> for Watched {
 /// # Errors
 /// There is no such configuration, or it cannot be used.
 pub async fn client() -> anyhow::Result<Client> {
-    let config = kube::Config::infer().await.context(NO_CLUSTER)?;
-    Client::try_from(config).context(NO_CLUSTER)
+    Ok(Client::try_from(client_config(None)?.0)?)
 }
 
 /// A node, unless it cannot be read.

@@ -1,6 +1,6 @@
 //! The command line as its users meet it: outputs, errors, exit codes.
 
-use std::io::Write as _;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Output, Stdio};
 
 use clap::CommandFactory as _;
@@ -339,6 +339,65 @@ fn a_cluster_that_does_not_answer_is_named() {
     }
     let stderr = said(&refusing, &["fleet", "--context", "near"]);
     assert!(stderr.contains(r#"context "near" of the kubeconfig"#), "{stderr}");
+}
+
+#[test]
+fn a_missing_file_of_kubeconfig_is_skipped() {
+    let refusing = {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        format!("https://{}", listener.local_addr().unwrap())
+    };
+    let there = kubeconfig(&refusing);
+    let files = std::env::join_paths([there.path(), "missing".as_ref()]).unwrap();
+    let mut command = program::edgeward();
+    let output = command
+        .args(["release", "--all"])
+        .env("KUBECONFIG", files)
+        .output()
+        .unwrap();
+    let stderr = text(&output.stderr);
+    assert!(
+        stderr.contains(&format!("{refusing}/ (context far): cannot ")),
+        "{stderr}"
+    );
+}
+
+#[test]
+fn a_proxy_leads_to_the_api_server_unless_excluded() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let proxy = listener.local_addr().unwrap().to_string();
+    let (sender, asked) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let mut line = String::new();
+            BufReader::new(&stream).read_line(&mut line).unwrap();
+            sender.send(line).unwrap();
+            // Not every client has read this when the connection ends.
+            let _ = stream.write_all(b"HTTP/1.1 403 Forbidden\r\n\r\n");
+        }
+    });
+    let kubeconfig = kubeconfig("https://api.invalid:6443");
+    for (no_proxy, is_asked) in [(&*proxy, true), ("127.0.0.1,", true), (".invalid,", false)] {
+        let mut command = program::edgeward();
+        let output = command
+            .args(["fleet"])
+            .env("KUBECONFIG", kubeconfig.path())
+            .env("HTTPS_PROXY", &proxy)
+            .env("NO_PROXY", no_proxy)
+            .output()
+            .unwrap();
+        let stderr = text(&output.stderr);
+        assert!(
+            stderr.contains("https://api.invalid:6443/ (context far): cannot "),
+            "{stderr}"
+        );
+        let lines: Vec<_> = asked.try_iter().collect();
+        assert_eq!(!lines.is_empty(), is_asked, "{no_proxy} {lines:?}");
+        assert!(
+            lines.iter().all(|line| line.starts_with("CONNECT api.invalid:6443 ")),
+            "{lines:?}"
+        );
+    }
 }
 
 #[test]

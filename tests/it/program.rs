@@ -12,6 +12,9 @@ pub(crate) fn edgeward() -> Command {
         .env_remove("EDGEWARD_LOG")
         .env_remove("POD_NAMESPACE")
         .env_remove("KUBECONFIG");
+    for proxy in ["HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"] {
+        command.env_remove(proxy).env_remove(proxy.to_lowercase());
+    }
     command
 }
 

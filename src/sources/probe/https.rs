@@ -150,6 +150,22 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn an_address_that_never_speaks_is_not_waited_for() {
+        let mute = TcpListener::bind("127.0.9.9:0").await.unwrap();
+        let listener = TcpListener::bind("127.0.9.9:0").await.unwrap();
+        let addresses = [&mute, &listener].map(|listener| listener.local_addr().unwrap());
+        let target = Target::new(
+            Endpoint::parse("https://127.0.9.9").unwrap(),
+            Arc::default(),
+            Clock::start(),
+        );
+        let served = serve_once(&listener, "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
+        let both = async { tokio::join!(target.probe_any(addresses.into(), Duration::from_secs(60)), served).0 };
+        let outcome = tokio::time::timeout(Duration::from_secs(30), both).await.unwrap();
+        assert!(outcome.unwrap() > Micros(0));
+    }
+
+    #[tokio::test]
     async fn a_listener_that_never_speaks_is_lost_in_time() {
         // The kernel completes the TCP handshake, nobody the one of TLS.
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

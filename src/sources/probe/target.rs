@@ -1,4 +1,4 @@
-//! One endpoint: its address, and one probe of it.
+//! One endpoint: its addresses, and one probe of it.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -7,6 +7,7 @@ use std::time::Duration;
 use edgeward_core::cluster::wan::Cause;
 use edgeward_core::model::endpoint::Endpoint;
 use edgeward_core::units::Micros;
+use futures::future::{FutureExt as _, select_ok};
 use tokio::net::lookup_host;
 use tokio::sync::watch;
 
@@ -16,12 +17,15 @@ use crate::sources::probe::icmp::Icmp;
 use crate::sources::probe::lost::Lost;
 use crate::sources::probe::tcp;
 
-/// One endpoint, and the address that its name last had.
+/// How long one address is waited for before the next is tried too (RFC 8305, 5), unless the timeout is short.
+const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
+
+/// One endpoint, and the addresses that its name last had.
 #[derive(Debug)]
 pub(super) struct Target {
     endpoint: Endpoint,
     /// `None` until a name server has answered.
-    address: watch::Sender<Option<Result<SocketAddr, Lost>>>,
+    addresses: watch::Sender<Option<Result<Vec<SocketAddr>, Lost>>>,
     icmp: Arc<Icmp>,
     https: Https,
     clock: Clock,
@@ -31,7 +35,7 @@ impl Target {
     pub(super) fn new(endpoint: Endpoint, icmp: Arc<Icmp>, clock: Clock) -> Self {
         Self {
             endpoint,
-            address: watch::Sender::default(),
+            addresses: watch::Sender::default(),
             icmp,
             https: Https::default(),
             clock,
@@ -42,20 +46,19 @@ impl Target {
         &self.endpoint
     }
 
-    /// Looks the name up, and keeps the old address where that fails: a name server that is down says nothing about
-    /// the link. Of several addresses the first, in the order that the system's resolver prefers (RFC 6724). Takes as
-    /// long as that resolver does.
+    /// Looks the name up, and keeps the old addresses where that fails: a name server that is down says nothing about
+    /// the link. They are in the order that the system's resolver prefers (RFC 6724). Takes as long as that resolver does.
     pub(super) async fn resolve(&self) {
         let found = lookup_host((self.endpoint.host(), self.endpoint.port())).await;
-        let found = match found.map(|mut addresses| addresses.next()) {
-            Ok(Some(address)) => Ok(address),
-            Ok(None) => Err(Lost::new(Cause::Resolve, "the name has no address")),
+        let found = match found.map(Vec::from_iter) {
+            Ok(addresses) if addresses.is_empty() => Err(Lost::new(Cause::Resolve, "the name has no address")),
+            Ok(addresses) => Ok(addresses),
             Err(error) => Err(Lost::new(
                 Cause::Resolve,
                 format!("the name cannot be resolved: {error}"),
             )),
         };
-        self.address.send_if_modified(|known| {
+        self.addresses.send_if_modified(|known| {
             let is_news = found.is_ok() || !matches!(known, Some(Ok(_)));
             if is_news {
                 *known = Some(found);
@@ -66,31 +69,46 @@ impl Target {
 
     /// One probe, which takes no longer than `timeout`. The time returned does not include the name's resolution.
     pub(super) async fn probe(&self, timeout: Duration) -> Result<Micros, Lost> {
-        let probed = tokio::time::timeout(timeout, async {
-            let address = self.address().await?;
-            match &self.endpoint {
-                Endpoint::Icmp { .. } => self.icmp.ping(address.ip(), timeout).await,
-                Endpoint::Tcp { .. } => tcp::connect(address, self.clock).await.map(|(_, rtt)| rtt),
-                Endpoint::Https { host, port, path } => {
-                    let (stream, rtt) = tcp::connect(address, self.clock).await?;
-                    self.https.get(stream, host, *port, path).await?;
-                    Ok(rtt)
-                }
-            }
-        });
+        let probed = async { self.probe_any(self.addresses().await?, timeout).await };
+        let probed = tokio::time::timeout(timeout, probed);
         probed.await.unwrap_or_else(|_| {
             let ms = timeout.as_millis();
-            Err(match *self.address.borrow() {
+            Err(match *self.addresses.borrow() {
                 None => Lost::new(Cause::Resolve, format!("the name was not resolved in {ms} ms")),
                 Some(_) => Lost::new(Cause::Timeout, format!("no answer in {ms} ms")),
             })
         })
     }
 
-    /// The address, as soon as there is one.
-    async fn address(&self) -> Result<SocketAddr, Lost> {
-        let mut address = self.address.subscribe();
-        let known = address.wait_for(Option::is_some).await;
+    /// What the first address that answers says, and the round trip to that one alone. All are sent an ICMP request at
+    /// once; else each is tried a while after the one before.
+    pub(super) async fn probe_any(&self, addresses: Vec<SocketAddr>, timeout: Duration) -> Result<Micros, Lost> {
+        let delay = match self.endpoint {
+            Endpoint::Icmp { .. } => Duration::ZERO,
+            _ => ATTEMPT_DELAY.min(timeout / (addresses.len() as u32 + 1)),
+        };
+        let attempts = addresses.into_iter().zip(0..).map(|(address, before)| {
+            let delayed = tokio::time::sleep(delay * before);
+            delayed.then(move |()| self.attempt(address, timeout)).boxed()
+        });
+        Ok(select_ok(attempts).await?.0)
+    }
+
+    async fn attempt(&self, address: SocketAddr, timeout: Duration) -> Result<Micros, Lost> {
+        if let Endpoint::Icmp { .. } = self.endpoint {
+            return self.icmp.ping(address.ip(), timeout).await;
+        }
+        let (stream, rtt) = tcp::connect(address, self.clock).await?;
+        if let Endpoint::Https { host, port, path } = &self.endpoint {
+            self.https.get(stream, host, *port, path).await?;
+        }
+        Ok(rtt)
+    }
+
+    /// The addresses, as soon as there are some.
+    async fn addresses(&self) -> Result<Vec<SocketAddr>, Lost> {
+        let mut addresses = self.addresses.subscribe();
+        let known = addresses.wait_for(Option::is_some).await;
         let known = known.ok().and_then(|known| known.clone());
         known.unwrap_or_else(|| Err(Lost::new(Cause::Resolve, "the name was not resolved")))
     }
@@ -98,6 +116,8 @@ impl Target {
 
 #[cfg(test)]
 mod tests {
+    use tokio::net::TcpListener;
+
     use super::*;
 
     const TIMEOUT: Duration = Duration::from_millis(300);
@@ -130,9 +150,27 @@ mod tests {
             Arc::default(),
             Clock::start(),
         );
-        let old: SocketAddr = "127.0.0.1:1".parse().unwrap();
-        target.address.send_replace(Some(Ok(old)));
+        let old: Vec<SocketAddr> = vec!["127.0.0.1:1".parse().unwrap()];
+        target.addresses.send_replace(Some(Ok(old.clone())));
         target.resolve().await;
-        assert_eq!(target.address().await, Ok(old));
+        assert_eq!(target.addresses().await, Ok(old));
+    }
+
+    async fn probed(addresses: Vec<SocketAddr>) -> Result<Micros, Lost> {
+        let endpoint = Endpoint::parse("tcp://name.test:1").unwrap();
+        let target = Target::new(endpoint, Arc::default(), Clock::start());
+        target.probe_any(addresses, Duration::from_secs(60)).await
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_address_that_answers_is_the_endpoints() {
+        let open = TcpListener::bind("127.0.9.7:0").await.unwrap();
+        let [open, closed] = [open.local_addr().unwrap(), "127.0.9.8:1".parse().unwrap()];
+        let lost = probed(vec![closed, closed]).await.unwrap_err();
+        assert_eq!(lost.cause, Cause::Refused);
+        probed(vec![open, closed]).await.unwrap();
+        // A handshake that takes more than 1 s is none, and this one begins after 2 s.
+        let rtt = probed([vec![closed; 8], vec![open]].concat()).await.unwrap();
+        assert!(rtt < Micros::from_secs(2), "{rtt}");
     }
 }

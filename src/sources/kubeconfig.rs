@@ -1,0 +1,290 @@
+//! Where the API server is, and the way to it, as kubectl finds them. What kube makes of the environment differs: a file of
+//! `KUBECONFIG` that does not exist is an error there, and `NO_PROXY` is held against the proxy.
+
+use std::ffi::OsString;
+use std::io::ErrorKind;
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use anyhow::{Context as _, anyhow};
+use http::Uri;
+use ipnet::IpNet;
+use kube::Config;
+use kube::config::{ExecAuthCluster, Kubeconfig, KubeconfigError};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+
+/// The value of a variable.
+type Environment<'e> = &'e dyn Fn(&str) -> Option<OsString>;
+
+/// What leads to the cluster of a context of the kubeconfig, and that context; without one to that of the current context, else of
+/// the pod that we run in.
+///
+/// # Errors
+/// There is no such configuration, or it cannot be used.
+pub(crate) fn client_config(context: Option<&str>) -> anyhow::Result<(Config, Option<String>)> {
+    let environment = |name: &str| std::env::var_os(name);
+    let found = read(&environment).and_then(|kubeconfig| of_context(kubeconfig, context));
+    let (mut config, context) = match (found, context) {
+        (Ok((config, context)), _) => (config, Some(context)),
+        (Err(error), Some(context)) => return Err(error.context(format!("context {context:?} of the kubeconfig"))),
+        (Err(error), None) => {
+            let in_pod = Config::incluster().map_err(|pod| anyhow!("kubeconfig: {error:#}; service account: {pod}"));
+            let no_cluster = "neither a kubeconfig nor a pod's service account leads to a cluster";
+            (in_pod.context(no_cluster)?, None)
+        }
+    };
+    let proxy = config.proxy_url.take();
+    config.proxy_url = proxy.or_else(|| proxy_of(&environment, &config.cluster_url));
+    Ok((config, context))
+}
+
+/// The files of `KUBECONFIG` that exist, or the one of the home directory, merged: the first that has a value counts.
+fn read(environment: Environment<'_>) -> anyhow::Result<Kubeconfig> {
+    let listed = environment("KUBECONFIG").filter(|listed| !listed.is_empty());
+    let home = || Some(PathBuf::from(environment("HOME")?).join(".kube/config").into());
+    let files = listed.or_else(home).unwrap_or_default();
+    let mut merged = Kubeconfig::default();
+    for file in std::env::split_paths(&files).filter(|file| !file.as_os_str().is_empty()) {
+        let mut next = match Kubeconfig::read_from(&file) {
+            Err(KubeconfigError::ReadConfig(error, _)) if error.kind() == ErrorKind::NotFound => continue,
+            read => read.with_context(|| file.display().to_string())?,
+        };
+        next.current_context = next.current_context.filter(|name| !name.is_empty());
+        merged = merged.merge(next)?;
+    }
+    Ok(merged)
+}
+
+/// What leads to the cluster of a context, and its name. Kube's own conversion fails at a `NO_PROXY` that ends in a comma.
+fn of_context(kubeconfig: Kubeconfig, name: Option<&str>) -> anyhow::Result<(Config, String)> {
+    let name = name.map(str::to_owned).or(kubeconfig.current_context);
+    let name = name.context("no context is the current one")?;
+    let mut contexts = kubeconfig.contexts.into_iter();
+    let context = contexts.find(|it| it.name == name).and_then(|it| it.context);
+    let context = context.with_context(|| format!("there is no context {name:?}"))?;
+    let mut clusters = kubeconfig.clusters.into_iter();
+    let cluster = clusters.find(|it| it.name == context.cluster).and_then(|it| it.cluster);
+    let cluster = cluster.with_context(|| format!("there is no cluster {:?}", context.cluster))?;
+    let mut users = kubeconfig.auth_infos.into_iter();
+    let user = users.find(|it| Some(&it.name) == context.user.as_ref());
+    let read = ExecAuthCluster::try_from(&cluster)?;
+
+    let server = cluster.server.as_deref().unwrap_or_default().trim();
+    let server = server.parse().with_context(|| format!("server {server:?}"))?;
+    let mut config = Config::new(server);
+    if let Some(namespace) = context.namespace.filter(|namespace| !namespace.is_empty()) {
+        config.default_namespace = namespace;
+    }
+    if let Some(pem) = &read.certificate_authority_data {
+        let roots = CertificateDer::pem_slice_iter(pem).map(|der| Ok(der?.to_vec()));
+        config.root_cert = Some(roots.collect::<anyhow::Result<_>>().context("certificate authority")?);
+    }
+    config.accept_invalid_certs = cluster.insecure_skip_tls_verify.unwrap_or_default();
+    config.tls_server_name = cluster.tls_server_name;
+    let proxy = cluster.proxy_url.filter(|proxy| !proxy.is_empty());
+    config.proxy_url = proxy.map(|proxy| proxy.parse()).transpose().context("proxy-url")?;
+    config.auth_info = user.and_then(|it| it.auth_info).unwrap_or_default();
+    if let Some(exec) = config.auth_info.exec.as_mut().filter(|exec| exec.provide_cluster_info) {
+        exec.cluster = Some(read);
+    }
+    // Kube sends the token as the file has it, where the end of a line is a fault.
+    let token = config.auth_info.token_file.as_ref().map(std::fs::read_to_string);
+    let token = token.transpose().context("tokenFile")?.unwrap_or_default();
+    if config.auth_info.token.is_none() && token.trim() != token {
+        config.auth_info.token = Some(token.trim().into());
+    }
+    Ok((config, name))
+}
+
+/// The proxy towards a server, as Go's `httpproxy` chooses it.
+fn proxy_of(environment: Environment<'_>, server: &Uri) -> Option<Uri> {
+    let text = |name: &str| {
+        let value = |name: &str| environment(name)?.into_string().ok().filter(|value| !value.is_empty());
+        value(&name.to_lowercase()).or_else(|| value(name))
+    };
+    let is_http = server.scheme_str() == Some("http");
+    let proxy = text(if is_http { "HTTP_PROXY" } else { "HTTPS_PROXY" })?;
+    if is_excluded(server, &text("NO_PROXY").unwrap_or_default()) {
+        return None;
+    }
+    let scheme = if proxy.contains("://") { "" } else { "http://" };
+    format!("{scheme}{proxy}").parse().ok()
+}
+
+/// Whether a server is reached without a proxy: by its name or address, with or without port.
+fn is_excluded(server: &Uri, no_proxy: &str) -> bool {
+    let host = server
+        .host()
+        .unwrap_or_default()
+        .trim_matches(['[', ']'])
+        .to_lowercase();
+    let default = if server.scheme_str() == Some("http") { 80 } else { 443 };
+    let port = server.port_u16().unwrap_or(default).to_string();
+    let address = |text: &str| text.parse().ok().map(|address: IpAddr| address.to_canonical());
+    let ip = address(&host);
+    let is_named = |item: &str| {
+        let network = item.parse::<IpNet>();
+        if item == "*" || network.is_ok_and(|network| ip.is_some_and(|ip| network.contains(&ip))) {
+            return true;
+        }
+        let (name, wanted) = match item.rsplit_once(':') {
+            Some((name, wanted)) if address(item).is_none() => (name.trim_matches(['[', ']']), wanted),
+            _ => (item, &*port),
+        };
+        let tail = name.strip_prefix('*').unwrap_or(name);
+        let has_tail = |before: &str| tail.starts_with('.') || before.is_empty() || before.ends_with('.');
+        let is_it = match (address(name), ip) {
+            (None, None) => host.strip_suffix(tail).is_some_and(has_tail),
+            (named, ip) => named == ip,
+        };
+        is_it && wanted == port
+    };
+    let is_own = host == "localhost" || ip.is_some_and(|ip| ip.is_loopback());
+    is_own || no_proxy.split(',').any(|item| is_named(&item.trim().to_lowercase()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::ffi::OsString;
+
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn no_proxy_is_held_against_the_api_server() {
+        let proxied = "http://proxy.test:3128/";
+        for (server, no_proxy, is_direct) in [
+            ("https://api.test:6443", "", false),
+            ("https://api.test:6443", "proxy.test", false),
+            ("https://api.test:6443", "elsewhere.test, api.test,", true),
+            ("https://API.test:6443", "Api.Test", true),
+            ("https://api.test:6443", "test", true),
+            ("https://api.test:6443", ".test", true),
+            ("https://api.test:6443", "*.test", true),
+            ("https://api.test:6443", ".api.test", false),
+            ("https://api.test:6443", "pi.test", false),
+            ("https://api.test:6443", "api.test:6443", true),
+            ("https://api.test:6443", "api.test:443", false),
+            ("https://api.test", "api.test:443", true),
+            ("https://api.test:6443", ":6443,,a b", false),
+            ("https://api.test:6443", "x,*", true),
+            ("https://10.96.0.1:6443", "*", true),
+            ("https://10.96.0.1:6443", "10.96.0.0/12", true),
+            ("https://10.96.0.1:6443", "10.96.0.2/32,10.96.0.1:443,0.1", false),
+            ("https://10.96.0.1:6443", "10.96.0.1:6443", true),
+            ("https://[fd00::1]:6443", "fd00::/8", true),
+            ("https://[fd00::1]:6443", "fd00::1", true),
+            ("https://[fd00::1]:6443", "[fd00::1]:6443", true),
+            ("https://[fd00::1]:6443", "[fd00::1]:443", false),
+            ("https://localhost:6443", "", true),
+            ("https://127.0.0.2:6443", "", true),
+            ("https://[::1]:6443", "", true),
+        ] {
+            let environment = |name: &str| match name {
+                "HTTPS_PROXY" => Some("proxy.test:3128".into()),
+                "NO_PROXY" => Some(no_proxy.into()),
+                _ => None,
+            };
+            let found = proxy_of(&environment, &server.parse().unwrap()).map(|proxy| proxy.to_string());
+            let expected = (!is_direct).then_some(proxied);
+            assert_eq!(found.as_deref(), expected, "{server} {no_proxy:?}");
+        }
+    }
+
+    #[test]
+    fn the_scheme_and_lower_case_choose_the_proxy() {
+        let all = [
+            ("HTTPS_PROXY", "a.test"),
+            ("https_proxy", "https://me:pw@b.test"),
+            ("HTTP_PROXY", "socks5://c.test"),
+            ("http_proxy", ""),
+        ];
+        let set = BTreeMap::from(all);
+        let environment = |name: &str| set.get(name).map(OsString::from);
+        for (server, proxy) in [
+            ("https://api.test", "https://me:pw@b.test/"),
+            ("http://api.test", "socks5://c.test/"),
+        ] {
+            let found = proxy_of(&environment, &server.parse().unwrap());
+            assert_eq!(found.unwrap().to_string(), proxy, "{server}");
+        }
+    }
+
+    fn file(current: &str, cluster: &Value, user: &Value) -> Value {
+        json!({
+            "current-context": current,
+            "clusters": [{"name": "c", "cluster": cluster}],
+            "users": [{"name": "u", "user": user}],
+            "contexts": [{"name": current, "context": {"cluster": "c", "user": "u", "namespace": ""}}],
+        })
+    }
+
+    #[test]
+    fn files_are_merged_and_missing_ones_skipped() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let first = file(
+            "",
+            &json!({"server": " https://first.test "}),
+            &json!({"tokenFile": "token"}),
+        );
+        let second = file(
+            "second",
+            &json!({"server": "https://second.test"}),
+            &json!({"token": "other"}),
+        );
+        let texts = [
+            ("1", first.to_string()),
+            ("2", second.to_string()),
+            ("token", "secret\n".to_owned()),
+        ];
+        for (name, text) in texts {
+            std::fs::write(at(name), text).unwrap();
+        }
+        let files = std::env::join_paths(["".into(), at("missing"), at("1"), at("2")]).unwrap();
+        let (config, context) = of_context(read(&|_| Some(files.clone())).unwrap(), None).unwrap();
+        assert_eq!((config.cluster_url.host(), &*context), (Some("first.test"), "second"));
+        assert_eq!(config.default_namespace, "default");
+        let user = serde_json::to_value(&config.auth_info).unwrap();
+        assert_eq!(
+            user["token"], "secret",
+            "the file is beside the first one, and its line ends"
+        );
+
+        std::fs::create_dir(at(".kube")).unwrap();
+        std::fs::copy(at("2"), at(".kube/config")).unwrap();
+        let home = |name: &str| (name == "HOME").then(|| folder.path().into());
+        let (config, _) = of_context(read(&home).unwrap(), None).unwrap();
+        assert_eq!(config.cluster_url.host(), Some("second.test"));
+        let missing = read(&|_| Some(at("missing").into())).unwrap();
+        let error = of_context(missing, None).unwrap_err().to_string();
+        assert_eq!(error, "no context is the current one");
+        std::fs::write(at("1"), "[").unwrap();
+        let error = read(&|_| Some(at("1").into())).unwrap_err().to_string();
+        assert_eq!(error, at("1").display().to_string());
+    }
+
+    #[test]
+    fn what_a_cluster_says_reaches_the_client() {
+        let rcgen::CertifiedKey { cert, .. } = rcgen::generate_simple_self_signed(["api.test".to_owned()]).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("ca.crt"), cert.pem()).unwrap();
+        let cluster = json!({
+            "server": "https://api.test", "certificate-authority": "ca.crt", "tls-server-name": "inner",
+            "insecure-skip-tls-verify": true, "proxy-url": "http://proxy.test:3128",
+        });
+        let user = json!({"token": "t", "exec": {"command": "login", "provideClusterInfo": true}});
+        let path = folder.path().join("config");
+        std::fs::write(&path, file("c", &cluster, &user).to_string()).unwrap();
+        let (config, _) = of_context(read(&|_| Some(path.clone().into())).unwrap(), Some("c")).unwrap();
+        assert_eq!(config.root_cert, Some(vec![cert.der().to_vec()]));
+        assert_eq!(config.tls_server_name.as_deref(), Some("inner"));
+        assert!(config.accept_invalid_certs && config.auth_info.exec.unwrap().cluster.is_some());
+        assert_eq!(config.proxy_url.unwrap(), "http://proxy.test:3128/");
+        let error = of_context(read(&|_| Some(path.clone().into())).unwrap(), Some("x")).unwrap_err();
+        assert_eq!(error.to_string(), r#"there is no context "x""#);
+    }
+}
