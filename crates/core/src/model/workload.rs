@@ -33,6 +33,8 @@ pub struct Workload<'a> {
     pub volume_claims: Vec<VolumeClaim<'a>>,
     /// What of it Liqo would leave behind.
     pub left_behind: LeftBehind,
+    /// `spec.activeDeadlineSeconds`, of a pod that arrives.
+    pub active_deadline: Option<Micros>,
     /// Whether it names a RuntimeClass.
     pub runtime_class: bool,
     /// `spec.priority`, 0 when absent.
@@ -73,6 +75,7 @@ impl Workload<'_> {
             ties: self.ties,
             volume_claims: self.volume_claims.into_iter().map(VolumeClaim::into_owned).collect(),
             left_behind: self.left_behind,
+            active_deadline: None,
             runtime_class: self.runtime_class,
             priority: self.priority,
             may_preempt: self.may_preempt,

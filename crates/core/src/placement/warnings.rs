@@ -30,6 +30,14 @@ pub(super) fn warnings(
         warnings.extend(of_site(case, chosen));
     }
     warnings.extend(missing_traits(case, sites));
+    let limit = case.config.gating.limits[case.slo().class];
+    let deadline = case.workload.active_deadline;
+    if let Some(deadline) = deadline.filter(|deadline| reason.is_gate() && *deadline < limit) {
+        let [limit, deadline] = [limit, deadline].map(|time| time.0 / 1_000_000);
+        warnings.push(format!(
+            "may be gated for {limit} s, longer than its activeDeadlineSeconds ({deadline}): time-outs of its creator may count already"
+        ));
+    }
     if let (Some(name), None) = (&case.intent.profile, case.profile) {
         let prefix = &case.config.keys.slo_prefix;
         warnings.push(format!("{prefix}profile: no PerformanceProfile {name} is in use"));
@@ -60,18 +68,10 @@ fn refusal(site: &Assessment<'_>) -> String {
 }
 
 fn edge_missing(sites: &[Assessment<'_>]) -> String {
-    let edge = sites.iter().find(|site| rank::is_edge(site));
-    let selector = edge.map(|edge| {
-        edge.site
-            .definition
-            .selector()
-            .map(|(key, value)| format!("{key}={value}"))
-    });
-    let selector = selector.map(|pairs| pairs.collect::<Vec<_>>().join(","));
-    format!(
-        "not placed: no node carries the edge label {}",
-        selector.unwrap_or_default()
-    )
+    let edge = sites.iter().filter(|site| rank::is_edge(site));
+    let labels = edge.flat_map(|edge| edge.site.definition.selector());
+    let labels: Vec<_> = labels.map(|(key, value)| format!("{key}={value}")).collect();
+    format!("not placed: no node carries the edge label {}", labels.join(","))
 }
 
 /// That the chosen site is away, and what Liqo does not take along there.

@@ -213,6 +213,7 @@ impl<'a> Pod<'a> {
             ties: self.spec.ties(),
             volume_claims: self.volume_claims(),
             left_behind: self.spec.left_behind(),
+            active_deadline: self.spec.active_deadline_seconds.map(seconds),
             runtime_class: self.spec.names_runtime_class(),
             priority: self.spec.priority.unwrap_or(0),
             may_preempt: self.spec.may_preempt(),
@@ -319,6 +320,10 @@ impl<'a> Pod<'a> {
     }
 }
 
+fn seconds(seconds: i64) -> Micros {
+    Micros::from_secs(seconds.max(0).unsigned_abs())
+}
+
 impl<'a> Spec<'a> {
     /// Whether kube-scheduler may evict pods of lower priority for it.
     fn may_preempt(&self) -> bool {
@@ -327,8 +332,7 @@ impl<'a> Spec<'a> {
 
     /// How long it may take to terminate.
     fn grace(&self) -> Micros {
-        let seconds = self.termination_grace_period_seconds.unwrap_or(DEFAULT_GRACE_SECONDS);
-        Micros::from_secs(seconds.max(0).unsigned_abs())
+        seconds(self.termination_grace_period_seconds.unwrap_or(DEFAULT_GRACE_SECONDS))
     }
 
     fn all_containers(&self) -> impl Iterator<Item = &Container<'a>> {

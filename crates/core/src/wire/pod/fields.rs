@@ -205,6 +205,7 @@ pub(super) struct Spec<'a> {
     pub(super) priority: Option<i32>,
     pub(super) preemption_policy: Text<'a>,
     pub(super) termination_grace_period_seconds: Option<i64>,
+    pub(super) active_deadline_seconds: Option<i64>,
     pub(super) runtime_class_name: Text<'a>,
     pub(super) priority_class_name: Text<'a>,
     pub(super) volumes: Option<Vec<Volume<'a>>>,

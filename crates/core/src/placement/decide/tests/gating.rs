@@ -334,3 +334,20 @@ fn priority_counts_as_far_as_the_namespace_may_go() {
     );
     assert!(warned(&pod(json!({"deadlineMs": "319"}))).is_empty());
 }
+
+#[test]
+fn own_deadline_shorter_than_the_limit_of_a_gate_is_warned_of() {
+    let full = without_wan(fleet(4000));
+    let warnings = |fleet: &Value, seconds: u64| {
+        let pod = with(
+            pod(json!({"class": "batch"})),
+            "/spec/activeDeadlineSeconds",
+            json!(seconds),
+        );
+        with_verdict(fleet, &pod, &Config::default(), |verdict| verdict.warnings.clone())
+    };
+    let expected = "may be gated for 300 s, longer than its activeDeadlineSeconds (40): time-outs of its creator may count already";
+    assert_eq!(warnings(&full, 40), [expected]);
+    assert_eq!(warnings(&full, 300), [""; 0]);
+    assert_eq!(warnings(&without_wan(fleet(0)), 40), [""; 0], "it is placed");
+}
