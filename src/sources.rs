@@ -3,7 +3,9 @@
 //! Watches, probes and queries send [`Change`]s; the [`Observer`] feeds them to the engine and has it publish.
 
 pub mod configuration;
+pub(crate) mod device_classes;
 mod fleet_file;
+mod kinds;
 pub(crate) mod kubeconfig;
 pub(crate) mod liqo;
 pub mod namespaced_name;

@@ -1,5 +1,6 @@
 //! A live cluster, listed and probed once.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use edgeward_core::cluster::cache::{Cache, Kind};
@@ -17,7 +18,7 @@ use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
 use kube::api::ListParams;
 use kube::{Api, Resource};
 
-use crate::inspect::Connection;
+use crate::inspect::{Connection, objects};
 use crate::instruments::logs::LogLimit;
 use crate::instruments::metrics::Metrics;
 use crate::sources::probe;
@@ -107,6 +108,11 @@ async fn list(connection: &Connection, config: &Config) -> anyhow::Result<Listin
         all(connection, |found: &Raw<Namespace>| read_namespace(found, keys, limit)),
     )?;
     let mut listing = Listing::new(config);
+    let served = objects::served_by_classes(connection).await.unwrap_or_else(|error| {
+        tracing::warn!(error = format!("{error:#}"), "what DeviceClasses serve does not count");
+        BTreeSet::new()
+    });
+    listing.cache.set_by_claim(&served);
     for (name, is_managed) in namespaces {
         listing.cache.apply_namespace(&name, is_managed);
     }

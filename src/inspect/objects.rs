@@ -1,6 +1,6 @@
 //! Our custom resources and our ConfigMap, read once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use anyhow::Context as _;
@@ -19,6 +19,7 @@ use super::listing::all;
 use crate::api::{PerformanceProfile, Site};
 use crate::instruments::logs::LogLimit;
 use crate::sources::configuration::{Outcome, read_config_map};
+use crate::sources::device_classes::served;
 use crate::sources::liqo::{self, NamespaceOffloading};
 use crate::sources::namespaced_name::NamespacedName;
 use crate::sources::objects::is_installed;
@@ -130,6 +131,14 @@ async fn read_liqo(connection: &Connection, is_required: bool) -> Liqo {
 pub async fn site_specs(connection: &Connection) -> anyhow::Result<Option<BTreeMap<String, Value>>> {
     let named = |object: &Raw<Site>| Some((object.meta().name.clone()?, objects::read(object)?.1));
     list(connection, named).await
+}
+
+/// The extended resources that DeviceClasses serve.
+///
+/// # Errors
+/// The API server cannot be reached or does not allow it.
+pub(super) async fn served_by_classes(connection: &Connection) -> anyhow::Result<BTreeSet<Box<str>>> {
+    Ok(list(connection, served).await?.unwrap_or_default())
 }
 
 /// The policies of a cluster; `None` while the definition is not installed. One with faults is logged, too.

@@ -73,6 +73,7 @@ pub(super) async fn view(
     let liqo_known = readiness.require("liqo");
     let policies_listed = readiness.require("policies");
     let profiles_listed = readiness.require("profiles");
+    let classes_known = readiness.require("device classes");
     let first_round = readiness.require("first round of WAN probes");
     // Who has a whole view may lead: it is the leader who makes a certificate.
     let (viewing, draining) = (readiness.all_but(CERTIFICATE), enters(readiness, Phase::Draining));
@@ -128,6 +129,11 @@ pub(super) async fn view(
         Task::endless("settings", versions.clone().send_settings(changes.clone())),
         Task::endless("watches", watched.clone().follow(versions.clone(), metrics())).on(&thread),
         Task::endless("volumes", watched.clone().follow_volumes(versions.clone(), metrics())).on(&thread),
+        Task::endless(
+            "device classes",
+            watched.clone().follow_device_classes(metrics(), || classes_known.met()),
+        )
+        .on(&thread),
         Task::endless(
             "replicas",
             watched.follow_replicas(service.namespace, service.name, metrics()),

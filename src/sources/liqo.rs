@@ -3,8 +3,6 @@
 //!
 //! While they are not installed, nothing is asked but which API groups are served.
 
-mod kinds;
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,7 +23,7 @@ use crate::sources::configuration::Versions;
 use crate::sources::objects::{self, Key, Rights, Seen, Standing};
 use crate::sources::raw::Raw;
 
-pub(crate) use kinds::{Connection, ForeignCluster, NamespaceMap, NamespaceOffloading, VirtualNode};
+pub(crate) use super::kinds::{Connection, ForeignCluster, NamespaceMap, NamespaceOffloading, VirtualNode};
 
 /// The sites that were discovered; `None` until it is known whether there are any.
 pub(crate) type Discovered = Option<Arc<Vec<Arc<SiteDefinition>>>>;

@@ -13,7 +13,7 @@ use crate::instruments::logs::LogLimit;
 use crate::instruments::metrics::Metrics;
 use crate::sources::configuration::Versions;
 use crate::sources::raw::Raw;
-use crate::sources::watch::{Cluster, unreadable};
+use crate::sources::watch::{Cluster, readable};
 
 impl Cluster {
     /// Watches claims, volumes and storage classes, for ever, from when a cloud can have data on: one that goes may come back, and its
@@ -56,23 +56,25 @@ pub(crate) fn can_have_data(config: &Config) -> bool {
 
 /// A claim; one that cannot be read counts as not there.
 pub(crate) fn claim(object: &Raw<PersistentVolumeClaim>, limit: &LogLimit) -> Option<VolumeChange> {
-    let read =
-        read_claim(object.json()).map_err(|error| unreadable(VolumeKind::Claims.as_str(), object, &error, limit));
-    Some(VolumeChange::Claim(namespaced(object)?, read.ok()))
+    let read = readable(VolumeKind::Claims.as_str(), object, read_claim(object.json()), limit);
+    Some(VolumeChange::Claim(namespaced(object)?, read))
 }
 
 /// A volume; of one that cannot be read it is not known where it is.
 pub(crate) fn volume(object: &Raw<PersistentVolume>, limit: &LogLimit) -> Option<VolumeChange> {
-    let read = read_affinity(object.json());
-    let read = read.map_err(|error| unreadable(VolumeKind::Volumes.as_str(), object, &error, limit));
-    Some(VolumeChange::Volume(name(object)?, read.ok().flatten()))
+    let read = readable(
+        VolumeKind::Volumes.as_str(),
+        object,
+        read_affinity(object.json()),
+        limit,
+    );
+    Some(VolumeChange::Volume(name(object)?, read.flatten()))
 }
 
 /// A class; one that cannot be read counts as not there.
 pub(crate) fn class(object: &Raw<StorageClass>, limit: &LogLimit) -> Option<VolumeChange> {
-    let read =
-        read_class(object.json()).map_err(|error| unreadable(VolumeKind::Classes.as_str(), object, &error, limit));
-    Some(VolumeChange::Class(name(object)?, read.ok()))
+    let read = readable(VolumeKind::Classes.as_str(), object, read_class(object.json()), limit);
+    Some(VolumeChange::Class(name(object)?, read))
 }
 
 fn name(object: &impl Resource) -> Option<Box<str>> {

@@ -3,7 +3,7 @@
 //! An object is read by the core's readers and sent on as a [`Change`]; nothing of it is kept here.
 
 use std::collections::BTreeSet;
-use std::fmt::{Debug, Display};
+use std::fmt::Debug;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -263,9 +263,7 @@ pub async fn client() -> anyhow::Result<Client> {
 
 /// A node, unless it cannot be read.
 pub(crate) fn read_node(object: &Raw<Node>, now: Now, limit: &LogLimit) -> Option<model_node::Node> {
-    let mut node = node::from_json(object.json())
-        .map_err(|error| unreadable(Kind::Nodes.as_str(), object, &error, limit))
-        .ok()?;
+    let mut node = readable(Kind::Nodes.as_str(), object, node::from_json(object.json()), limit)?;
     let created = object.meta().creation_timestamp.as_ref();
     node.young_until = created.and_then(|at| model_node::Node::young_until(at.0, now));
     Some(node)
@@ -273,31 +271,28 @@ pub(crate) fn read_node(object: &Raw<Node>, now: Now, limit: &LogLimit) -> Optio
 
 /// A pod, unless it cannot be read.
 pub(crate) fn read_pod(object: &Raw<Pod>, keys: &Keys, names: &ResourceNames, limit: &LogLimit) -> Option<PodRecord> {
-    pod::read_record(object.json(), keys, names)
-        .map_err(|error| unreadable(Kind::Pods.as_str(), object, &error, limit))
-        .ok()?
+    let read = pod::read_record(object.json(), keys, names);
+    readable(Kind::Pods.as_str(), object, read, limit)?
 }
 
 /// The name of a namespace and whether it opted in, unless it cannot be read.
 pub(crate) fn read_namespace(object: &Raw<Namespace>, keys: &Keys, limit: &LogLimit) -> Option<(Box<str>, bool)> {
-    let is_managed = opted_in(object.json(), keys)
-        .map_err(|error| unreadable(Kind::Namespaces.as_str(), object, &error, limit))
-        .ok()?;
+    let is_managed = readable(Kind::Namespaces.as_str(), object, opted_in(object.json(), keys), limit)?;
     Some((object.meta().name.as_deref()?.into(), is_managed))
 }
 
-/// What cannot be read is left out, which is said: a charge is missing then.
-pub(super) fn unreadable<K: Resource>(kind: &'static str, object: &Raw<K>, error: &impl Display, limit: &LogLimit) {
-    if let Some(held_back) = limit.due(kind) {
-        tracing::error!(
-            kind,
-            namespace = object.meta().namespace,
-            name = object.meta().name,
-            %error,
-            held_back,
-            "cannot be read, and does not count"
-        );
+/// What was read. What cannot be read is left out, which is said: a charge is missing then.
+pub(super) fn readable<K: Resource, T>(
+    kind: &'static str,
+    object: &Raw<K>,
+    read: Result<T, serde_json::Error>,
+    limit: &LogLimit,
+) -> Option<T> {
+    if let (Err(error), Some(held_back)) = (&read, read.is_err().then(|| limit.due(kind)).flatten()) {
+        let (namespace, name) = (&object.meta().namespace, &object.meta().name);
+        tracing::error!(kind, namespace, name, %error, held_back, "cannot be read, and does not count");
     }
+    read.ok()
 }
 
 /// Whether a namespace carries the label that opts it in.

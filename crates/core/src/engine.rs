@@ -295,6 +295,7 @@ fn apply(cache: &mut Cache, at: Now, change: &Change, reserved_node: Option<Node
         }
         Change::Namespace(name, is_managed) => cache.apply_namespace(name, *is_managed),
         Change::Link(site, link) => cache.set_link(site, *link),
+        Change::ByClaim(names) => cache.set_by_claim(names),
         Change::Liqo(liqo) => cache.set_liqo(liqo.clone()),
         Change::Telemetry(telemetry) => cache.set_telemetry((**telemetry).clone()),
         Change::Settings(config) => cache.configure(config),

@@ -1,7 +1,7 @@
 //! Amounts of resources by name: exact sums while a pod is added up, rounded integers once it is compared.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::units::{Bytes, Millicores, Quantity};
@@ -104,6 +104,13 @@ fn is_scalar(name: &str) -> bool {
         || name.contains("kubernetes.io/")
         || name.starts_with("attachable-volumes-")
 }
+
+/// The begin of the name by which a pod asks for devices of a DeviceClass without a claim.
+const OF_DEVICE_CLASS: &str = "deviceclass.resource.kubernetes.io/";
+
+/// How much a node has of a resource that a DeviceClass serves and no device plugin: kube-scheduler does not compare it, but makes a
+/// resource claim of the request. Source: `noderesources.shouldDelegateResourceToDRA`.
+pub const BY_CLAIM: i64 = i64::MAX;
 
 /// An amount of this resource as kubectl shows it, `amount` being what kube-scheduler compares: `200m` of CPU, `64Mi` of memory,
 /// a whole number of what is counted.
@@ -211,7 +218,7 @@ impl Amounts {
             && self
                 .scalars
                 .iter()
-                .all(|(name, request)| fits(*request, total.scalar(name), used.scalar(name)))
+                .all(|(name, request)| fits(*request, total.capacity(name), used.scalar(name)))
             && !self.is_kept_from(used)
     }
 
@@ -223,6 +230,22 @@ impl Amounts {
         add(&mut self.ephemeral_storage.0, other.ephemeral_storage.0);
         add_named(&mut self.scalars, &other.scalars, add);
         add_named(&mut self.apart, &other.apart, add);
+    }
+
+    /// How much there is of a resource in all, by its Kubernetes name.
+    pub fn capacity(&self, name: &str) -> i64 {
+        match self.get(name) {
+            0 if name.starts_with(OF_DEVICE_CLASS) => BY_CLAIM,
+            amount => amount,
+        }
+    }
+
+    /// Of these names, and no others, there is as much as claims bring, unless there is some already.
+    pub fn set_by_claim(&mut self, names: &BTreeSet<Box<str>>) {
+        self.scalars.retain(|(_, amount)| ![0, BY_CLAIM].contains(amount));
+        let missing = names.iter().filter(|name| self.scalar(name) == 0);
+        let missing: Vec<_> = missing.map(|name| (name.clone(), BY_CLAIM)).collect();
+        add_named(&mut self.scalars, &missing, |amount, more| *amount = more);
     }
 
     /// Drops the extended resources that are not among these names.
@@ -410,5 +433,22 @@ mod tests {
                 .amounts()
                 .fits(&total, &Amounts::default())
         );
+    }
+
+    #[test]
+    fn what_a_device_class_serves_fits_unless_the_node_has_it_itself() {
+        let gpus = |amount: &str| list(&[("example.com/gpu", amount)]).amounts();
+        let fits = |total: &Amounts| [1, 4, 5].map(|asked| gpus(&asked.to_string()).fits(total, &gpus("3")));
+        let names = BTreeSet::from(["example.com/gpu".into()]);
+        for (amount, expected) in [("0", [true; 3]), ("7", [true, true, false])] {
+            let mut node = gpus(amount);
+            node.set_by_claim(&names);
+            assert_eq!(fits(&node), expected, "{amount}");
+            node.set_by_claim(&BTreeSet::new());
+            assert_eq!(fits(&node), fits(&gpus(amount)), "{amount}, without the class");
+        }
+        let by_class = list(&[("deviceclass.resource.kubernetes.io/gpu", "1")]).amounts();
+        assert!(by_class.fits(&Amounts::default(), &by_class));
+        assert!(!by_class.fits(&by_class, &by_class), "a node that has it");
     }
 }

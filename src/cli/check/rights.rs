@@ -101,6 +101,13 @@ fn needs(seen: &Installation) -> Vec<Need<'_>> {
             "pods with claims stay at the edge without",
         );
     }
+    need(
+        Warning,
+        "deviceclasses.resource.k8s.io",
+        VIEW,
+        everywhere,
+        "no node has what DeviceClasses serve without",
+    );
     if seen.liqo.objects.is_some() || !seen.liqo.unreadable.is_empty() {
         need(Warning, LIQO, VIEW, everywhere, NO_LIQO);
     }

@@ -95,6 +95,8 @@ pub struct Cache {
     /// Until when each node counts as young that does so now.
     young: BTreeSet<(Moment, NodeId)>,
     priority_caps: PriorityCaps,
+    /// The extended resources that DeviceClasses serve.
+    by_claim: BTreeSet<Box<str>>,
     /// Placeholders have a lower priority than this.
     headroom_below: i32,
     terminations: Terminations,
@@ -179,9 +181,22 @@ impl Cache {
     pub fn apply_node(&mut self, node: Node) {
         let id = self.node_id(&node.name);
         let listed = self.list(Kind::Nodes).began;
+        self.nodes.entry(id).and_modify(|entry| entry.listed = listed);
+        self.change_node(id, node);
+    }
+
+    /// DeviceClasses serve these extended resources now. Cost: a copy of every node.
+    pub fn set_by_claim(&mut self, names: &BTreeSet<Box<str>>) {
+        self.by_claim.clone_from(names);
+        let known = self.nodes.iter().filter(|(_, entry)| entry.known);
+        let nodes: Vec<_> = known.map(|(id, entry)| (*id, Node::clone(&entry.node))).collect();
+        nodes.into_iter().for_each(|(id, node)| self.change_node(id, node));
+    }
+
+    fn change_node(&mut self, id: NodeId, mut node: Node) {
+        node.allocatable.set_by_claim(&self.by_claim);
         let (site, fault) = self.claimants(&node);
         let Some(entry) = self.nodes.get_mut(&id) else { return };
-        entry.listed = listed;
         let is_same = |old: &Node| {
             old.labels == node.labels
                 && old.taints == node.taints
@@ -350,12 +365,9 @@ impl Cache {
             revision: self.revision,
             kubernetes_as_of: self.kubernetes_as_of(as_of(Kind::Nodes).min(as_of(Kind::Pods))),
             sites: self.sites.iter().map(|entry| entry.site.clone()).collect(),
-            queue_claims: Arc::default(),
-            volumes: None,
-            awaits_volumes: false,
             has_placeholders: self.sites.iter().any(|entry| entry.has_placeholders),
             offloadings: self.liqo().map(|liqo| Arc::clone(&liqo.offloadings)),
-            profiles: Arc::default(),
+            ..Snapshot::default()
         }
     }
 

@@ -49,8 +49,7 @@ impl VolumeChange {
     }
 }
 
-/// What is known of them. A change costs what it changes, and the first after a publication a copy of the tables: pointers, not
-/// texts.
+/// What is known of them. What is seen costs a search, and the first after a publication a copy of the tables: pointers, not texts.
 #[derive(Debug, Default)]
 pub struct VolumeCache {
     known: Arc<Volumes>,
@@ -76,41 +75,25 @@ impl VolumeCache {
         list.as_of = list.as_of.max(Some(at));
         match change {
             VolumeChange::Claim([namespace, name], record) => {
-                self.set(VolumeKind::Claims, [namespace, name], record, claim, set_claim)
+                list.sees([namespace, name], record.is_some());
+                let known = Arc::make_mut(&mut self.known);
+                let claims = known.claims.entry((&**namespace).into()).or_default();
+                self.is_changed |= put(claims, name, record);
+                if claims.is_empty() {
+                    known.claims.remove(&**namespace);
+                }
             }
             VolumeChange::Volume(name, affinity) => {
-                let set = |known: &mut Volumes, [_, name]: &Key, affinity| put(&mut known.volumes, name, affinity);
-                self.set(VolumeKind::Volumes, ["", name], affinity, volume, set)
+                list.sees(["", name], affinity.is_some());
+                self.is_changed |= put(&mut Arc::make_mut(&mut self.known).volumes, name, affinity);
             }
             VolumeChange::Class(name, record) => {
-                let set = |known: &mut Volumes, [_, name]: &Key, record| put(&mut known.classes, name, record);
-                self.set(VolumeKind::Classes, ["", name], record, class, set)
+                list.sees(["", name], record.is_some());
+                self.is_changed |= put(&mut Arc::make_mut(&mut self.known).classes, name, record);
             }
-            VolumeChange::ListBegan(kind) => self.lists.entry(*kind).or_default().seen = Some(BTreeSet::new()),
+            VolumeChange::ListBegan(_) => list.seen = Some(BTreeSet::new()),
             VolumeChange::ListEnded(kind) => self.list_ended(*kind),
             VolumeChange::Alive(_) => {}
-        }
-    }
-
-    fn set<T: Clone + PartialEq>(
-        &mut self,
-        kind: VolumeKind,
-        [namespace, name]: [&str; 2],
-        value: &Option<T>,
-        get: impl for<'v> Fn(&'v Volumes, &Key) -> Option<&'v T>,
-        set: impl Fn(&mut Volumes, &Key, Option<T>),
-    ) {
-        let key = [namespace, name].map(Arc::<str>::from);
-        let list = self.lists.entry(kind).or_default();
-        if let Some(seen) = &mut list.seen {
-            match value {
-                Some(_) => seen.insert(key.clone()),
-                None => seen.remove(&key),
-            };
-        }
-        if get(&self.known, &key) != value.as_ref() {
-            set(Arc::make_mut(&mut self.known), &key, value.clone());
-            self.is_changed = true;
         }
     }
 
@@ -164,33 +147,27 @@ impl VolumeCache {
     }
 }
 
-type Key = [Arc<str>; 2];
-
-fn claim<'v>(known: &'v Volumes, [namespace, name]: &Key) -> Option<&'v ClaimRecord> {
-    known.claims.get(namespace)?.get(name)
-}
-
-fn volume<'v>(known: &'v Volumes, [_, name]: &Key) -> Option<&'v VolumeAffinity> {
-    known.volumes.get(name)
-}
-
-fn class<'v>(known: &'v Volumes, [_, name]: &Key) -> Option<&'v ClassRecord> {
-    known.classes.get(name)
-}
-
-fn set_claim(known: &mut Volumes, [namespace, name]: &Key, record: Option<ClaimRecord>) {
-    let claims = known.claims.entry(Arc::clone(namespace)).or_default();
-    put(claims, name, record);
-    if claims.is_empty() {
-        known.claims.remove(namespace);
+impl List {
+    /// An object of this namespace and name is there, or gone.
+    fn sees(&mut self, key: [&str; 2], is_there: bool) {
+        let (Some(seen), key) = (&mut self.seen, key.map(Arc::from)) else {
+            return;
+        };
+        if is_there {
+            seen.insert(key);
+        } else {
+            seen.remove(&key);
+        }
     }
 }
 
-fn put<T>(table: &mut BTreeMap<Arc<str>, T>, name: &Arc<str>, value: Option<T>) {
-    match value {
-        Some(value) => drop(table.insert(Arc::clone(name), value)),
-        None => drop(table.remove(name)),
-    }
+/// Whether that is another than before.
+fn put<T: Clone + PartialEq>(table: &mut BTreeMap<Arc<str>, T>, name: &str, value: &Option<T>) -> bool {
+    let before = match value {
+        Some(value) => table.insert(name.into(), value.clone()),
+        None => table.remove(name),
+    };
+    before != *value
 }
 
 #[cfg(test)]

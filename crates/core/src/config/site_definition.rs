@@ -91,7 +91,7 @@ pub(crate) fn read(site: &Value, default_order: u32, at: &str, faults: &mut Vec<
     let mut checks = Checks { at, faults };
     written.check(&mut checks);
     let site = written.definition(default_order, &mut checks);
-    let is_lost = |tie: &Tie| site.is_of_liqo() && Tie::LOST_BY_LIQO.contains(tie);
+    let is_lost = |tie: &&Tie| site.is_of_liqo() && Tie::LOST_BY_LIQO.contains(tie);
     for tie in site.supports.iter().filter(is_lost) {
         let message = format_args!("{:?} does not survive offloading by Liqo", tie.as_str());
         checks.fault("supports", message);
@@ -194,7 +194,7 @@ impl WrittenSite {
             tolerations: Some(site.tolerations.clone()),
             runtime_class_name: site.runtime_class.clone(),
             speed_factor: Some(Decimal(site.speed.0.into())),
-            supports: some_of(site.supports.iter()),
+            supports: some_of(site.supports.iter().copied()),
             traits: some_of(site.traits.iter().cloned()),
             storage_classes: Some(site.storage_classes.clone()).filter(|classes| is_of_liqo || !classes.is_empty()),
             rtt_threshold_ms: site.thresholds.rtt.map(|rtt| Decimal(rtt.signed())),

@@ -1,5 +1,6 @@
 //! The changes that sources send to the engine.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::cluster::cache::Kind;
@@ -29,6 +30,8 @@ pub enum Change {
     Link(String, Option<Link>),
     /// What Liqo says; nothing while it is not in use.
     Liqo(Option<Arc<Liqo>>),
+    /// The extended resources that DeviceClasses serve.
+    ByClaim(BTreeSet<Box<str>>),
     /// Something was seen of claims, volumes or classes.
     Volumes(VolumeChange),
     /// What performance profiles say of the sites.

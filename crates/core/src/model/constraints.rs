@@ -9,6 +9,10 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+/// Before the name of a feature that a node declares: it is kept as a label of a key that no other label has, and a pod that needs the
+/// feature as one that selects this label.
+pub const DECLARED: &str = "declaredFeatures:";
+
 /// Labels of a node, sorted by key. Clones share them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Labels(Arc<[(Box<str>, Box<str>)]>);
@@ -52,11 +56,6 @@ pub struct NodeConstraints<'a> {
 }
 
 impl NodeConstraints<'_> {
-    /// Whether every node is allowed.
-    pub fn is_empty(&self) -> bool {
-        self.selector.is_empty() && self.affinity.is_none() && self.volumes.is_empty()
-    }
-
     /// The same, independent of the document it was read from.
     pub fn into_owned(self) -> NodeConstraints<'static> {
         NodeConstraints {

@@ -72,7 +72,7 @@ impl Node {
         self.ready
             && self.is_tolerated(tolerations.clone())
             && (!self.cordoned || is_tolerated(&UNSCHEDULABLE, tolerations))
-            && (constraints.is_empty() || constraints.allow(&self.name, &self.labels))
+            && constraints.allow(&self.name, &self.labels)
     }
 
     /// Whether these tolerations cover every taint that keeps pods away.

@@ -2,8 +2,9 @@
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 
-use super::ties::{LeftBehind, Ties};
+use super::ties::{Leftover, Ties};
 use super::volumes::{VolumeClaim, Whereabouts};
 use crate::keys::Keys;
 use crate::model::constraints::{NodeConstraints, Toleration};
@@ -32,7 +33,7 @@ pub struct Workload<'a> {
     /// Its claims for volumes; none where it has too many to look at.
     pub volume_claims: Vec<VolumeClaim<'a>>,
     /// What of it Liqo would leave behind.
-    pub left_behind: LeftBehind,
+    pub left_behind: BTreeSet<Leftover>,
     /// `spec.activeDeadlineSeconds`, of a pod that arrives.
     pub active_deadline: Option<Micros>,
     /// Whether it names a RuntimeClass.

@@ -61,7 +61,7 @@ impl Taken<'_> {
     pub(super) fn free(&self, name: &str, node: &Node) -> i64 {
         let all = match name {
             "pods" => node.slots,
-            name => node.allocatable.get(name),
+            name => node.allocatable.capacity(name),
         };
         all.saturating_sub(self.get(name))
     }

@@ -94,6 +94,7 @@ fn missing_share(workload: &Workload<'_>, node: &Node, room: &Room<'_, '_>) -> i
         i64::try_from(millionths).unwrap_or(i64::MAX)
     };
     let resources = workload.request.named();
-    let shares = resources.map(|(name, request)| share(request, node.allocatable.get(name), taken.amounts.get(name)));
+    let shares =
+        resources.map(|(name, request)| share(request, node.allocatable.capacity(name), taken.amounts.get(name)));
     shares.chain([share(1, node.slots, taken.pods)]).max().unwrap_or(0)
 }

@@ -106,11 +106,10 @@ pub fn read(document: &Value, config: &Config, now: Moment) -> Result<Snapshot, 
         revision: 1,
         kubernetes_as_of: file.age_seconds.map_or(now, |age| age.before(now)),
         sites,
-        queue_claims: Arc::default(),
         offloadings: file.liqo.map(Arc::new),
         volumes: volumes.map(Arc::new),
-        awaits_volumes: false,
         profiles: Arc::new(profiles),
+        ..Snapshot::default()
     })
 }
 

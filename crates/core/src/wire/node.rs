@@ -3,8 +3,8 @@
 use serde::de::Error as _;
 use serde_json::Error;
 
-use crate::excerpt::LONGEST_NAME;
-use crate::model::constraints::Taint;
+use crate::excerpt::{LONGEST_NAME, excerpt};
+use crate::model::constraints::{DECLARED, Taint};
 use crate::model::node::Node;
 use crate::resources::ResourceList;
 use crate::units::Quantity;
@@ -42,10 +42,17 @@ pub fn from_json(json: &str) -> Result<Node, Error> {
         value: (*taint.value).into(),
         effect: (*taint.effect).into(),
     };
+    let features = status.declared_features.iter().flatten().take(MAX_LABELS);
+    let features = features.map(|feature| {
+        (
+            excerpt(format_args!("{DECLARED}{}", &**feature), LONGEST_NAME).into(),
+            "".into(),
+        )
+    });
     let annotations = node.metadata.annotations.unwrap_or_default();
     Ok(Node {
         name: (*node.metadata.name).into(),
-        labels: labels.iter().collect(),
+        labels: labels.cows().chain(features).collect(),
         annotations: annotations
             .iter()
             .filter(|(_, value)| is_number(value))
@@ -93,11 +100,13 @@ struct Fields<'a> {
 }
 
 #[derive(Default, serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct Status<'a> {
     #[serde(borrow)]
     allocatable: Option<ResourceList<'a>>,
     conditions: Option<Vec<Condition<'a>>>,
     addresses: Option<Vec<Address<'a>>>,
+    declared_features: Option<Vec<Text<'a>>>,
 }
 
 #[derive(serde::Deserialize)]
@@ -150,12 +159,18 @@ mod tests {
         let node = from_json(
             r#"{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "e1", "labels": {"b": "2", "a": "1"}, "uid": "x"},
                 "spec": {"unschedulable": true, "podCIDR": "10.0.0.0/24", "taints": [{"key": "k", "effect": "NoExecute", "timeAdded": null}]},
-                "status": {"capacity": {"cpu": "9"}, "allocatable": {"cpu": "3920m", "memory": "1Gi", "pods": "110", "example.com/gpu": "1"},
+                "status": {"declaredFeatures": ["Some", "Other"], "capacity": {"cpu": "9"}, "allocatable": {"cpu": "3920m", "memory": "1Gi", "pods": "110", "example.com/gpu": "1"},
                            "conditions": [{"type": "MemoryPressure", "status": "False"}, {"type": "Ready", "status": "True"}]}}"#,
         )
         .unwrap();
         assert_eq!(&*node.name, "e1");
-        assert_eq!((node.labels.get("a"), node.labels.get("b")), (Some("1"), Some("2")));
+        let labels = [
+            ("a", "1"),
+            ("b", "2"),
+            ("declaredFeatures:Other", ""),
+            ("declaredFeatures:Some", ""),
+        ];
+        assert_eq!(node.labels.iter().collect::<Vec<_>>(), labels);
         assert_eq!(
             (node.allocatable.cpu.0, node.allocatable.memory.0, node.slots),
             (3920, 1 << 30, 110)

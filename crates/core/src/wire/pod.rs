@@ -12,14 +12,15 @@ mod record;
 mod refusal;
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 
 use crate::excerpt::LONGEST_NAME;
 use crate::keys::Keys;
-use crate::model::constraints::{NodeConstraints, Requirement, Term, Toleration};
+use crate::model::constraints::{DECLARED, NodeConstraints, Requirement, Term, Toleration};
 use crate::model::decision_id::DecisionId;
 use crate::model::pod_record::{DEFAULT_SCHEDULER, MAX_CONSTRAINTS};
 use crate::model::slo::{self, Intent, Management};
-use crate::model::ties::{LeftBehind, Leftover, Tie, Ties};
+use crate::model::ties::{Leftover, Tie, Ties};
 use crate::model::volumes::{MAX_CLAIMS, VolumeClaim};
 use crate::model::workload::{StatedPlacement, Workload};
 use crate::resources::{ResourceList, is_pod_level};
@@ -465,11 +466,25 @@ impl<'a> Spec<'a> {
             ..
         } = &self.constraints;
         let required = (|| affinity.as_ref()?.node_affinity.as_ref()?.required.as_ref())();
+        let features = self
+            .needed_features()
+            .map(|feature| (format!("{DECLARED}{feature}").into(), "".into()));
         NodeConstraints {
-            selector: node_selector.iter().flat_map(StringMap::cows).collect(),
+            selector: node_selector.iter().flat_map(StringMap::cows).chain(features).collect(),
             volumes: vec![],
             affinity: required.map(|selector| selector.terms().collect()),
         }
+    }
+
+    /// The features that a node must declare to be given the pod. Source: `component-helpers/nodedeclaredfeatures/features`.
+    fn needed_features(&self) -> impl Iterator<Item = &'static str> {
+        let containers = self.all_containers();
+        let mut rules = containers.flat_map(|container| container.restart_policy_rules.iter().flatten());
+        let restarts_all = rules.any(|rule| rule.action == "RestartAllContainers");
+        let has_own_users = self.host_network == Some(true) && self.host_users == Some(false);
+        let restarts_all = restarts_all.then_some("RestartAllContainersOnContainerExits");
+        let has_own_users = has_own_users.then_some("UserNamespacesHostNetworkSupport");
+        restarts_all.into_iter().chain(has_own_users)
     }
 
     fn names_runtime_class(&self) -> bool {
@@ -480,7 +495,7 @@ impl<'a> Spec<'a> {
         self.volumes.iter().flatten()
     }
 
-    fn left_behind(&self) -> LeftBehind {
+    fn left_behind(&self) -> BTreeSet<Leftover> {
         let affinity = self.constraints.affinity.as_ref();
         // The API server adds the default volume to every pod.
         let is_own_token = |volume: &fields::Volume<'a>| {

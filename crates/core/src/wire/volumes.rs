@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use serde_json::Value;
-use serde_json::value::RawValue;
 
 use crate::excerpt::LONGEST_NAME;
 use crate::model::constraints::{Term, VolumeAffinity};
@@ -36,12 +35,12 @@ pub fn read_claim(json: &str) -> Result<ClaimRecord, serde_json::Error> {
 /// # Errors
 /// It is no volume.
 pub fn read_affinity(json: &str) -> Result<Option<VolumeAffinity>, serde_json::Error> {
-    let volume: Volume<'_> = serde_json::from_str(json)?;
-    let required = (|| volume.spec?.node_affinity?.required)();
-    let Some(text) = required.filter(|text| text.get().len() <= MAX_AFFINITY) else {
+    let volume: Value = serde_json::from_str(json)?;
+    let required = volume["spec"]["nodeAffinity"]["required"].to_string();
+    if required == "null" || required.len() > MAX_AFFINITY {
         return Ok(None);
-    };
-    let selector: NodeSelector<'_> = serde_json::from_str(text.get())?;
+    }
+    let selector: NodeSelector<'_> = serde_json::from_str(&required)?;
     Ok(Some(Arc::new(selector.terms().map(Term::into_owned).collect())))
 }
 
@@ -61,25 +60,6 @@ pub fn read_class(json: &str) -> Result<ClassRecord, serde_json::Error> {
 fn name(text: &Value) -> Option<Arc<str>> {
     let text = text.as_str()?;
     (1..=LONGEST_NAME).contains(&text.len()).then(|| text.into())
-}
-
-#[derive(serde::Deserialize)]
-struct Volume<'a> {
-    #[serde(borrow)]
-    spec: Option<VolumeSpec<'a>>,
-}
-
-#[derive(serde::Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct VolumeSpec<'a> {
-    #[serde(borrow)]
-    node_affinity: Option<NodeAffinity<'a>>,
-}
-
-#[derive(serde::Deserialize)]
-struct NodeAffinity<'a> {
-    #[serde(borrow)]
-    required: Option<&'a RawValue>,
 }
 
 #[cfg(test)]

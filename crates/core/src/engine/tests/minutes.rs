@@ -1,5 +1,6 @@
 //! Rules of seconds and minutes: what becomes due is published when it is, and time passes in no time.
 
+mod devices;
 mod full_clouds;
 
 use std::cell::OnceCell;

@@ -111,7 +111,7 @@ fn refuse_size(workload: &Workload<'_>, site: &Site) -> Refusal {
     let largest = |name: &str| {
         let sizes = too_small.iter().map(|node| match name {
             "pods" => node.slots,
-            name => node.allocatable.get(name),
+            name => node.allocatable.capacity(name),
         });
         sizes.max().unwrap_or(0)
     };
@@ -292,6 +292,49 @@ mod tests {
             let fleet = with(fleet, "/persistentVolumeClaims", json!([claim]));
             let fleet = with(fleet, "/storageClasses", json!([{"name": "s", "provisioner": "p"}]));
             assert_eq!(said(no_usable_node, "edge", &fleet, &pod), expected, "{value}");
+        }
+    }
+
+    #[test]
+    fn a_pod_may_use_only_nodes_that_declare_the_features_it_needs() {
+        let rules = |action: &str| json!([{"action": action, "exitCodes": {"operator": "In", "values": [42]}}]);
+        let restarting = |containers: &str, action: &str| {
+            let mut pod = pod(json!({}));
+            let container = json!([{"restartPolicy": "Never", "restartPolicyRules": rules(action)}]);
+            pod["spec"][containers] = container;
+            pod
+        };
+        let host = |users: Value| {
+            let pod = with(pod(json!({})), "/spec/hostNetwork", json!(true));
+            with(pod, "/spec/hostUsers", users)
+        };
+        let declaring = |feature: &str| {
+            with(
+                fleet(0),
+                &format!("/nodes/0/labels/declaredFeatures:{feature}"),
+                json!(""),
+            )
+        };
+        let (restart, users) = (
+            "RestartAllContainersOnContainerExits",
+            "UserNamespacesHostNetworkSupport",
+        );
+        let none = r#"no_matching_node {"nodes":1,"selectedNodes":0}"#;
+        for (pod, feature) in [
+            (restarting("containers", "RestartAllContainers"), restart),
+            (restarting("initContainers", "RestartAllContainers"), restart),
+            (host(json!(false)), users),
+        ] {
+            assert_eq!(said(no_usable_node, "edge", &declaring(feature), &pod), "", "{pod}");
+            assert_eq!(said(no_usable_node, "edge", &declaring("Other"), &pod), none, "{pod}");
+            assert_eq!(said(no_usable_node, "edge", &fleet(0), &pod), none, "{pod}");
+        }
+        for pod in [
+            restarting("containers", "Restart"),
+            host(json!(true)),
+            host(json!(null)),
+        ] {
+            assert_eq!(said(no_usable_node, "edge", &fleet(0), &pod), "", "{pod}");
         }
     }
 }

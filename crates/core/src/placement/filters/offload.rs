@@ -1,29 +1,44 @@
 //! Whether the pod may leave the edge: its SLO, the configuration, and what ties it to the cluster it is created in.
 
+use crate::model::node::Node;
 use crate::model::site::SiteKind;
-use crate::model::ties::{Tie, Ties};
+use crate::model::snapshot::Site;
+use crate::model::ties::Tie;
 use crate::placement::filters::Case;
 use crate::placement::verdict::{Assessment, Refusal, RefusalCode};
+use crate::resources::BY_CLAIM;
 
 pub(super) fn not_offloadable(case: &Case<'_, '_>, found: &Assessment<'_>) -> Option<Refusal> {
     let (workload, definition) = (case.workload, &found.site.definition);
     if found.site.kind() == SiteKind::Edge {
         return None;
     }
-    let mut ties = workload.ties.beyond(definition.supports);
-    if !workload.volume_claims.is_empty()
-        && workload
-            .volume_claims
-            .iter()
-            .all(|claim| claim.is_served_by(definition))
-    {
-        ties = ties.beyond(Ties::from_iter([Tie::PersistentVolumeClaim]));
+    let mut ties = workload.ties.clone();
+    if asks_for_devices(case, found.site) {
+        ties.insert(Tie::ResourceClaims);
+    }
+    ties.retain(|tie| !definition.supports.contains(tie));
+    let mut claims = workload.volume_claims.iter();
+    if !workload.volume_claims.is_empty() && claims.all(|claim| claim.is_served_by(definition)) {
+        ties.remove(&Tie::PersistentVolumeClaim);
     }
     if case.config.may_offload(case.slo()) && ties.is_empty() {
         return None;
     }
     let refusal = Refusal::new(RefusalCode::NotOffloadable);
     Some(ties.iter().fold(refusal, |refusal, tie| refusal.with(tie.as_str(), 1)))
+}
+
+/// Whether the pod asks for an extended resource of which kube-scheduler makes a claim: a DeviceClass serves it, and no node of the site
+/// has it by a device plugin. Cost: for each, a pass over the nodes that have it so.
+fn asks_for_devices(case: &Case<'_, '_>, site: &Site) -> bool {
+    let nodes = || case.room.snapshot.sites.iter().flat_map(Site::nodes);
+    let is_by_claim = |(name, amount): &(Box<str>, i64)| {
+        let has = |node: &Node| (1..BY_CLAIM).contains(&node.allocatable.capacity(name));
+        let other = nodes().find(|node| !has(node));
+        *amount > 0 && other.is_some_and(|node| node.allocatable.capacity(name) > 0) && !site.nodes().any(has)
+    };
+    case.workload.request.scalars.iter().any(is_by_claim)
 }
 
 #[cfg(test)]
@@ -68,5 +83,43 @@ mod tests {
         let supporting = with(fleet(0), "/sites/1/supports", json!(["hostNetwork"]));
         let host_network = with_spec("hostNetwork", json!(true));
         assert_eq!(said(not_offloadable, "cloud", &supporting, &host_network), "");
+    }
+
+    #[test]
+    fn an_extended_resource_that_a_device_class_serves_is_a_tie() {
+        let asking = |name: &str, amount: u32| {
+            let requests = json!({"cpu": "500m", "example.com/other": 0, name: amount});
+            with(pod(json!({})), "/spec/containers/0/resources/requests", requests)
+        };
+        let gpu = "example.com/gpu";
+        let having = |edge: i64, cloud: i64| {
+            let mut fleet = fleet(0);
+            for (node, amount) in [(0, edge), (1, cloud)] {
+                fleet["nodes"][node]["allocatable"][gpu] = json!(amount);
+            }
+            fleet
+        };
+        let tied = r#"not_offloadable {"resourceClaims":1}"#;
+        let without_cloud = with(having(BY_CLAIM, 0), "/nodes", json!([having(BY_CLAIM, 0)["nodes"][0]]));
+        for (fleet, pod, expected) in [
+            (having(BY_CLAIM, BY_CLAIM), asking(gpu, 1), tied),
+            (without_cloud, asking(gpu, 1), tied),
+            (having(BY_CLAIM, BY_CLAIM), asking(gpu, 0), ""),
+            (having(BY_CLAIM, BY_CLAIM), pod(json!({})), ""),
+            // By a device plugin.
+            (having(BY_CLAIM, 4), asking(gpu, 1), ""),
+            (having(4, BY_CLAIM), asking(gpu, 1), tied),
+            (having(4, 0), asking(gpu, 1), ""),
+            (having(0, 0), asking(gpu, 1), ""),
+            (having(0, 0), asking("deviceclass.resource.kubernetes.io/gpu", 1), tied),
+        ] {
+            assert_eq!(said(not_offloadable, "cloud", &fleet, &pod), expected, "{fleet} {pod}");
+        }
+        let supporting = with(
+            having(BY_CLAIM, BY_CLAIM),
+            "/sites/1/supports",
+            json!(["resourceClaims"]),
+        );
+        assert_eq!(said(not_offloadable, "cloud", &supporting, &asking(gpu, 1)), "");
     }
 }

@@ -119,11 +119,8 @@ impl NodeEntry {
             checks.fault("allocatable", "has no `pods`: without pod slots nothing ever fits");
         }
         let taints = self.taints.unwrap_or_default();
-        for (i, taint) in taints
-            .iter()
-            .enumerate()
-            .filter(|(_, taint)| !EFFECTS.contains(&&*taint.effect))
-        {
+        let is_unknown = |(_, taint): &(usize, &Taint)| !EFFECTS.contains(&&*taint.effect);
+        for (i, taint) in taints.iter().enumerate().filter(is_unknown) {
             let message = format_args!("{:?} is not one of {}", taint.effect, EFFECTS.join(", "));
             checks.fault(format_args!("taints[{i}].effect"), message);
         }
@@ -194,15 +191,11 @@ impl NodeEntry {
             grace_seconds: Decimal((kind.grace.signed() / 1_000_000).min(LONGEST_GRACE_SECONDS)),
             used: Resources::of(&share.amounts, share.pods),
         });
+        let labels = node.labels.iter().map(|(key, value)| (key.into(), value.into()));
         Self {
             name: (&*node.name).into(),
             site: is_claimed_twice.then(|| site.name().to_owned()),
-            labels: Some(
-                node.labels
-                    .iter()
-                    .map(|(key, value)| (key.into(), value.into()))
-                    .collect(),
-            ),
+            labels: Some(labels.collect()),
             taints: some_of(node.taints.iter().cloned()),
             allocatable: Resources::of(&node.allocatable, node.slots),
             used: Some(Resources::of(&node.used, node.pods)),

@@ -2,9 +2,8 @@
 
 use std::borrow::{Borrow, Cow};
 use std::collections::BTreeMap;
-use std::fmt;
 
-use serde::de::{self, IgnoredAny, Visitor};
+use serde::de::{self, IgnoredAny};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
@@ -52,36 +51,12 @@ impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
 }
 
 /// A key of a map, which is never missing. It borrows as [`Text`] does.
-#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
-struct Key<'a>(Cow<'a, str>);
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
 
 impl Borrow<str> for Key<'_> {
     fn borrow(&self) -> &str {
         &self.0
-    }
-}
-
-impl<'de: 'a, 'a> Deserialize<'de> for Key<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct KeyVisitor;
-
-        impl<'de> Visitor<'de> for KeyVisitor {
-            type Value = Key<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a string")
-            }
-
-            fn visit_borrowed_str<E: de::Error>(self, text: &'de str) -> Result<Key<'de>, E> {
-                Ok(Key(text.into()))
-            }
-
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<Key<'de>, E> {
-                Ok(Key(text.to_owned().into()))
-            }
-        }
-
-        deserializer.deserialize_str(KeyVisitor)
     }
 }
 
@@ -215,6 +190,7 @@ pub(super) struct Spec<'a> {
     pub(super) host_pid: Option<bool>,
     #[serde(rename = "hostIPC")]
     pub(super) host_ipc: Option<bool>,
+    pub(super) host_users: Option<bool>,
     pub(super) resource_claims: Option<Vec<IgnoredAny>>,
 }
 
@@ -256,7 +232,14 @@ pub(super) struct Container<'a> {
     pub(super) name: Text<'a>,
     pub(super) resources: Option<Resources<'a>>,
     pub(super) restart_policy: Text<'a>,
+    pub(super) restart_policy_rules: Option<Vec<RestartRule<'a>>>,
     pub(super) ports: Option<Vec<Port>>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct RestartRule<'a> {
+    #[serde(borrow)]
+    pub(super) action: Text<'a>,
 }
 
 impl<'a> Container<'a> {
@@ -444,14 +427,8 @@ pub(super) struct EphemeralSource<'a> {
 impl<'a> EphemeralSource<'a> {
     /// The StorageClass that it states.
     pub(super) fn class(&self) -> Option<Cow<'a, str>> {
-        let class = self
-            .volume_claim_template
-            .as_ref()?
-            .spec
-            .as_ref()?
-            .storage_class_name
-            .as_ref()?;
-        Some(class.0.clone())
+        let spec = self.volume_claim_template.as_ref()?.spec.as_ref()?;
+        Some(spec.storage_class_name.as_ref()?.0.clone())
     }
 }
 

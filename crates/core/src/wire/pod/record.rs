@@ -279,10 +279,8 @@ fn start(text: &str, length: usize) -> &str {
 
 impl<'a> Status<'a> {
     fn condition(&self, kind: &str) -> Option<&Condition<'a>> {
-        self.conditions
-            .iter()
-            .flatten()
-            .find(|condition| condition.kind == *kind)
+        let mut conditions = self.conditions.iter().flatten();
+        conditions.find(|condition| condition.kind == *kind)
     }
 
     /// The most of what is asked for, what is in effect and what was promised; of the last two only, when the node can

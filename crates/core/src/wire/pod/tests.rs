@@ -120,7 +120,7 @@ fn on_the_hosts_network_ports_default_to_ports_of_the_host() {
         let mut pod = Pod::from_json(&text).unwrap();
         pod.apply_api_defaults();
         let ties = pod.workload("ns".into(), &Keys::new("example.io")).ties;
-        ties.iter().collect::<Vec<_>>()
+        ties.into_iter().collect::<Vec<_>>()
     };
     assert_eq!(ties(true), [Tie::HostNetwork, Tie::HostPort]);
     assert_eq!(ties(false), []);
@@ -180,7 +180,7 @@ fn ties_to_the_local_cluster() {
         let text = json!({ "spec": spec }).to_string();
         let pod = Pod::from_json(&text).unwrap();
         let ties = pod.workload("ns".into(), &Keys::new("example.io")).ties;
-        ties.iter().map(Tie::as_str).collect::<Vec<_>>()
+        ties.into_iter().map(Tie::as_str).collect::<Vec<_>>()
     };
     assert_eq!(
         ties(json!({

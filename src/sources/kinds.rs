@@ -1,4 +1,4 @@
-//! The kinds of Liqo's objects that are read, by group, version and plural. What they hold is read by the core.
+//! Kinds of objects that are read as their JSON, by group, version and plural: Liqo's, and one of a newer Kubernetes.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use kube::core::NamespaceResourceScope;
 
 /// Declares a kind that is only ever read as its JSON.
 macro_rules! kinds {
-    ($($(#[$meta:meta])* $name:ident: $group:literal, $plural:literal, $scope:ty;)+) => {
+    ($($(#[$meta:meta])* $name:ident: $group:literal, $version:literal, $plural:literal, $scope:ty;)+) => {
         $(
             $(#[$meta])*
             #[derive(Debug, Clone)]
@@ -28,7 +28,7 @@ macro_rules! kinds {
                 }
 
                 fn version((): &()) -> Cow<'_, str> {
-                    "v1beta1".into()
+                    $version.into()
                 }
 
                 fn plural((): &()) -> Cow<'_, str> {
@@ -49,13 +49,15 @@ macro_rules! kinds {
 
 kinds! {
     /// A remote cluster.
-    ForeignCluster: "core.liqo.io", "foreignclusters", ClusterResourceScope;
+    ForeignCluster: "core.liqo.io", "v1beta1", "foreignclusters", ClusterResourceScope;
     /// A virtual node.
-    VirtualNode: "offloading.liqo.io", "virtualnodes", NamespaceResourceScope;
+    VirtualNode: "offloading.liqo.io", "v1beta1", "virtualnodes", NamespaceResourceScope;
     /// The offloading of a namespace.
-    NamespaceOffloading: "offloading.liqo.io", "namespaceoffloadings", NamespaceResourceScope;
+    NamespaceOffloading: "offloading.liqo.io", "v1beta1", "namespaceoffloadings", NamespaceResourceScope;
     /// The namespaces that are offloaded to a cluster.
-    NamespaceMap: "offloading.liqo.io", "namespacemaps", NamespaceResourceScope;
+    NamespaceMap: "offloading.liqo.io", "v1beta1", "namespacemaps", NamespaceResourceScope;
     /// The network between two clusters.
-    Connection: "networking.liqo.io", "connections", NamespaceResourceScope;
+    Connection: "networking.liqo.io", "v1beta1", "connections", NamespaceResourceScope;
+    /// A class of devices, which may serve an extended resource.
+    DeviceClass: "resource.k8s.io", "v1", "deviceclasses", ClusterResourceScope;
 }

@@ -1,0 +1,64 @@
+//! DeviceClasses, watched where the API server serves them: which extended resources kube-scheduler makes claims of.
+
+use std::sync::Arc;
+
+use edgeward_core::engine::Change;
+use serde_json::Value;
+use tokio::sync::watch::channel;
+
+use crate::instruments::metrics::Metrics;
+use crate::sources::kinds::DeviceClass;
+use crate::sources::objects::{self, Rights, Seen};
+use crate::sources::raw::Raw;
+use crate::sources::watch::Cluster;
+
+impl Cluster {
+    /// Sends which extended resources DeviceClasses serve, for ever; none where they may not be read. Calls `known` once it is known.
+    pub async fn follow_device_classes(self, metrics: Arc<Metrics>, known: impl FnOnce()) {
+        let (seen, mut objects) = channel(Seen::default());
+        let read = |object: &_, _: Option<&_>| Some(served(object));
+        let client = self.client();
+        let watched = objects::follow("deviceclasses", Rights::Optional, &client, &metrics, read, |change| {
+            seen.send_if_modified(change);
+        });
+        let told = async {
+            let mut known = Some(known);
+            while objects.changed().await.is_ok() {
+                let names = objects
+                    .borrow_and_update()
+                    .objects
+                    .values()
+                    .flatten()
+                    .cloned()
+                    .collect();
+                self.changes.send(Change::ByClaim(names)).await;
+                if let Some(known) = known.take() {
+                    known();
+                }
+            }
+        };
+        tokio::join!(watched, told);
+    }
+}
+
+/// The extended resource that a class serves, if it names one.
+pub(crate) fn served(object: &Raw<DeviceClass>) -> Option<Box<str>> {
+    let class: Value = serde_json::from_str(object.json()).ok()?;
+    Some(class["spec"]["extendedResourceName"].as_str()?.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_class_serves_the_resource_that_it_names() {
+        let read = |spec: &str| {
+            let json = format!(r#"{{"metadata": {{"name": "gpu"}}, "spec": {spec}}}"#);
+            served(&Raw::from_json(json.into()).unwrap())
+        };
+        let named = read(r#"{"extendedResourceName": "example.com/gpu", "selectors": []}"#);
+        assert_eq!(named.as_deref(), Some("example.com/gpu"));
+        assert_eq!(read("{}"), None);
+    }
+}
