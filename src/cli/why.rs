@@ -24,7 +24,7 @@ use super::output::Output;
 use super::sentence;
 use super::undecided::{self, Undecided};
 use crate::inspect;
-use crate::inspect::{Connection, Listing};
+use crate::inspect::Connection;
 use crate::instruments::logs::{self, LogFormat};
 use crate::instruments::metrics::Metrics;
 
@@ -87,26 +87,21 @@ impl Why {
         let record = pod.record(&config.keys)?;
         let record = record.with_context(|| format!("pod {namespace}/{name} has no uid"))?;
         policies.apply(&mut pod, namespace, &config.keys);
-        let Listing {
-            mut cache,
-            gated,
-            volumes,
-            ..
-        } = inspect::list_and_probe(connection, &config, liqo.objects.as_ref()).await?;
-        let site = cache.site_of(&record).map(|site| site.name.clone());
+        let mut listing = inspect::list_and_probe(connection, &config, liqo.objects.as_ref()).await?;
+        let site = listing.cache.site_of(&record).map(|site| site.name.clone());
         // Its own room counts as free.
-        cache.delete_pod(&record.uid);
+        listing.cache.delete_pod(&record.uid);
         let now = connection.clock.now();
         let mut snapshot = Snapshot {
-            volumes,
+            volumes: listing.volumes,
             profiles: noted(inspect::profiles(connection).await, &mut notes).unwrap_or_default(),
-            ..cache.publish(now.moment)
+            ..listing.cache.publish(now.moment)
         };
         let ledger = Ledger::default();
         let mut waitlist = Waitlist::default();
-        let all = gated.len();
-        gated.into_iter().for_each(|pod| waitlist.apply(pod, now));
-        let is_managed = |namespace: &str| cache.is_managed(namespace);
+        let all = listing.gated.len();
+        listing.gated.into_iter().for_each(|pod| waitlist.apply(pod, now));
+        let is_managed = |namespace: &str| listing.cache.is_managed(namespace);
         waitlist.plan(&snapshot, &ledger, &config, is_managed, now);
         snapshot.queue_claims = waitlist.claims();
         let gated_pod = record.gated_pod.as_ref();

@@ -182,13 +182,11 @@ impl Connection {
         let api = Api::<MutatingWebhookConfiguration>::all(self.client.clone());
         let list = api.list(&ListParams::default()).await;
         let list = list.map_err(|error| self.failure("cannot list mutatingwebhookconfigurations", error))?;
-        let mut webhooks = Vec::new();
-        for found in list.items {
-            for (position, entry) in found.webhooks.into_iter().flatten().enumerate() {
-                webhooks.push(read(entry, &found.metadata, position)?);
-            }
-        }
-        Ok(webhooks)
+        let read_all = |found: MutatingWebhookConfiguration| {
+            let entries = found.webhooks.into_iter().flatten().enumerate();
+            entries.map(move |(position, entry)| read(entry, &found.metadata, position))
+        };
+        list.items.into_iter().flat_map(read_all).collect()
     }
 
     /// The metadata of every namespace, by name.

@@ -287,10 +287,8 @@ fn add_authority(webhook: &Webhook) -> String {
         webhook.configuration, webhook.position
     );
     let value = "\"'$( (echo \"$old\" | base64 -d; echo; cat ca.crt) | base64 -w0)'\"";
-    format!(
-        "test -s ca.crt && old=$({old}) && {}",
-        replace(webhook, "clientConfig/caBundle", value)
-    )
+    let set = replace(webhook, "clientConfig/caBundle", value);
+    format!("test -s ca.crt && old=$({old}) && {set}")
 }
 
 /// Where to look when bundle and certificate are not as they should be and somebody else brings them. What is patched by hand is

@@ -99,10 +99,8 @@ fn of_namespaces(objects: &LiqoObjects, seen: &Installation) -> Vec<Finding> {
         && seen.liqo.is_known("namespacemaps")
         && objects.clusters() > 0
     {
-        let text = format!(
-            "opted in, and offloaded to no cluster: {}: their pods stay here",
-            shown(&phases)
-        );
+        let phases = shown(&phases);
+        let text = format!("opted in, and offloaded to no cluster: {phases}: their pods stay here");
         let fix = format!("liqoctl offload namespace {first} --pod-offloading-strategy Local");
         findings.push(Finding::warning(AREA, text).fix(fix));
     }

@@ -35,6 +35,11 @@ const WEBHOOKS: &str = "mutatingwebhookconfigurations.admissionregistration.k8s.
 const LIQO: &str = "foreignclusters.core.liqo.io virtualnodes.offloading.liqo.io namespaceoffloadings.offloading.liqo.io \
                     namespacemaps.offloading.liqo.io connections.networking.liqo.io";
 
+const NO_DECISION: &str = "it decides nothing without";
+const NO_EVENT: &str = "no Event tells of a decision without";
+const NO_COUNT: &str = "its replicas cannot count each other without";
+const NO_CONFIGURATION: &str = "`serve --config-map` is never ready without";
+const NO_DATA: &str = "pods with claims stay at the edge without";
 const NO_LEADER: &str = "nobody leads, and gated pods are never released without";
 const NO_STATUS: &str = "they show no status, and no profile prefers a site, without";
 const NO_CERTIFICATE: &str = "`serve --self-managed` serves no certificate, or renews none, without";
@@ -44,7 +49,7 @@ const NO_LIQO: &str = "no pod goes to a virtual node, or pods go where their nam
 /// The rights of docs/live-view.md, docs/sites.md and docs/operations.md that are needed here, but for changing pods.
 fn needs(seen: &Installation) -> Vec<Need<'_>> {
     let (everywhere, home) = ((None, None), (Some(&*seen.home), None));
-    let lease = (Some(&*seen.home), Some(LEASE));
+    let (lease, registration) = ((Some(&*seen.home), Some(LEASE)), (None, Some(&*seen.webhook)));
     let mut needs = Vec::new();
     let mut need = |level, resources, verbs, place, purpose| {
         needs.push(Need {
@@ -55,51 +60,21 @@ fn needs(seen: &Installation) -> Vec<Need<'_>> {
             purpose,
         });
     };
-    need(
-        Fault,
-        "nodes pods namespaces",
-        VIEW,
-        everywhere,
-        "it decides nothing without",
-    );
-    need(
-        Fault,
-        "events.events.k8s.io",
-        "create",
-        everywhere,
-        "no Event tells of a decision without",
-    );
-    need(
-        Fault,
-        "endpointslices.discovery.k8s.io",
-        VIEW,
-        home,
-        "its replicas cannot count each other without",
-    );
+    need(Fault, "nodes pods namespaces", VIEW, everywhere, NO_DECISION);
+    need(Fault, "events.events.k8s.io", "create", everywhere, NO_EVENT);
+    need(Fault, "endpointslices.discovery.k8s.io", VIEW, home, NO_COUNT);
     need(Fault, LEASES, "get update", lease, NO_LEADER);
     need(Fault, LEASES, "create", home, NO_LEADER);
     if let Place::Map(map) = &seen.found.place {
         let map = (Some(&*map.namespace), Some(&*map.name));
-        need(
-            Fault,
-            "configmaps",
-            VIEW,
-            map,
-            "`serve --config-map` is never ready without",
-        );
+        need(Fault, "configmaps", VIEW, map, NO_CONFIGURATION);
     }
     if seen.custom.as_ref().is_ok_and(CustomResources::are_installed) {
         need(Fault, RESOURCES, VIEW, everywhere, "it is never ready without");
         need(Fault, STATUSES, "patch", everywhere, NO_STATUS);
     }
     if can_have_data(&seen.found.config) {
-        need(
-            Warning,
-            DATA,
-            VIEW,
-            everywhere,
-            "pods with claims stay at the edge without",
-        );
+        need(Warning, DATA, VIEW, everywhere, NO_DATA);
     }
     need(
         Warning,
@@ -112,22 +87,11 @@ fn needs(seen: &Installation) -> Vec<Need<'_>> {
         need(Warning, LIQO, VIEW, everywhere, NO_LIQO);
     }
     if let Some(PairSecret { namespace, name, .. }) = seen.behind.iter().flatten().find_map(Behind::self_managed) {
-        need(
-            Fault,
-            "secrets",
-            "get list watch update",
-            (Some(&**namespace), Some(&**name)),
-            NO_CERTIFICATE,
-        );
+        let (there, secret) = ((Some(&**namespace), None), (Some(&**namespace), Some(&**name)));
+        need(Fault, "secrets", "get list watch update", secret, NO_CERTIFICATE);
         // One that is to be created has no name yet.
-        need(Fault, "secrets", "create", (Some(&**namespace), None), NO_CERTIFICATE);
-        need(
-            Fault,
-            WEBHOOKS,
-            "get list watch patch",
-            (None, Some(&*seen.webhook)),
-            NO_TRUST,
-        );
+        need(Fault, "secrets", "create", there, NO_CERTIFICATE);
+        need(Fault, WEBHOOKS, "get list watch patch", registration, NO_TRUST);
     }
     needs
 }

@@ -73,8 +73,8 @@ pub(super) fn missing_traits<'p>(snapshot: &Snapshot, policies: impl Iterator<It
 fn nodes(site: &Site) -> Finding {
     let name = site.name();
     if site.nodes.is_empty() {
-        let selector = site.definition.selector().map(|(key, value)| format!("{key}={value}"));
-        let selector: Vec<_> = selector.collect();
+        let selector = site.definition.selector();
+        let selector: Vec<_> = selector.map(|(key, value)| format!("{key}={value}")).collect();
         let text = format!("site {name}: no node carries {} and counts to it", selector.join(","));
         return match site.kind() {
             SiteKind::Edge => {
@@ -88,11 +88,11 @@ fn nodes(site: &Site) -> Finding {
     }
     let usable = site.nodes().filter(|node| node.ready && !node.cordoned).count();
     if usable > 0 {
-        let all = site.nodes.len();
-        return Finding::ok(
-            AREA,
-            format!("site {name}: {usable} of {all} nodes Ready and not cordoned"),
+        let text = format!(
+            "site {name}: {usable} of {} nodes Ready and not cordoned",
+            site.nodes.len()
         );
+        return Finding::ok(AREA, text);
     }
     let all: Vec<_> = site.nodes().map(|node| &*node.name).collect();
     let cordoned: Vec<_> = site.nodes().filter(|node| node.ready).map(|node| &*node.name).collect();
@@ -100,26 +100,24 @@ fn nodes(site: &Site) -> Finding {
         true => format!("kubectl describe node {}", all.join(" ")),
         false => format!("kubectl uncordon {}", cordoned.join(" ")),
     };
-    let text = format!(
-        "site {name}: of its nodes none is Ready and not cordoned: {}",
-        shown(&all)
-    );
+    let all = shown(&all);
+    let text = format!("site {name}: of its nodes none is Ready and not cordoned: {all}");
     Finding::warning(AREA, text).fix(fix)
 }
 
 /// Pods that find no node where they were sent, while another site would take them.
 pub(super) fn misplaced(found: &[Misplaced]) -> Option<Finding> {
     let pod = &found.first()?.candidate.pod;
+    let fix = format!(
+        "kubectl -n {} delete pod {}   # each: its owner creates it again",
+        pod.workload.namespace, pod.name
+    );
     let named = found.iter().map(|found| {
-        let (pod, site) = (&found.candidate.pod, &found.site);
-        format!("{}/{} ({site})", pod.workload.namespace, pod.name)
+        let pod = &found.candidate.pod;
+        format!("{}/{} ({})", pod.workload.namespace, pod.name, found.site)
     });
     let (many, all) = (found.len(), shown(&named.collect::<Vec<_>>()));
     let text = format!("pods without a node that another site would take now: {many}, {all}");
-    let (namespace, name) = (&pod.workload.namespace, &pod.name);
-    let fix = format!(
-        "kubectl -n {namespace} delete pod {name}   # each: its owner creates it again, and it is decided again"
-    );
     Some(Finding::warning("pods", text).fix(fix))
 }
 
@@ -262,7 +260,7 @@ mod tests {
         assert_eq!(listed.level, Level::Warning);
         let text = "pods without a node that another site would take now: 2, shop/b (cloud), shop/a (cloud)";
         assert_eq!(listed.text, text);
-        let fix = "kubectl -n shop delete pod b   # each: its owner creates it again, and it is decided again";
+        let fix = "kubectl -n shop delete pod b   # each: its owner creates it again";
         assert_eq!(listed.fix.unwrap(), fix);
         assert_eq!(found(LinkState::Unreachable), None);
     }

@@ -194,7 +194,7 @@ fn not_whitelisted(name: &str, namespace: &ObjectMeta, sites: &[Arc<SiteDefiniti
     let finding = |(site, toleration)| {
         let toleration = serde_json::to_string(toleration).unwrap_or_default();
         let text = format!(
-            "{name}: {WHITELIST} lacks a toleration of site {site}, {toleration}: where PodTolerationRestriction is enabled, the API server refuses pods that are placed there"
+            "{name}: {WHITELIST} lacks {toleration} of site {site}: with PodTolerationRestriction, pods placed there are refused"
         );
         Finding::warning(NAMESPACES, text).fix(format!("kubectl edit namespace {name}   # add it to that annotation"))
     };

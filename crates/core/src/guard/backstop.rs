@@ -28,7 +28,8 @@ const PERIOD: Micros = Micros::from_secs(5);
 /// Keeps the pods that the backstop is for.
 #[derive(Debug, Default)]
 pub struct Backstop {
-    stuck: HashMap<Arc<str>, Stuck>,
+    /// Pods that find no node, by uid, and since when they were seen like that.
+    stuck: HashMap<Arc<str>, (Arc<StuckPod>, Moment)>,
     /// Pods that are bound without a decision, by uid: namespace and time of creation.
     bound: HashMap<Box<str>, (Box<str>, jiff::Timestamp)>,
     /// When the oldest pod was created that was seen with a decision, by namespace; of those that have not opted out since.
@@ -36,12 +37,6 @@ pub struct Backstop {
     reported_at: Option<Moment>,
     /// When the next report is to be made.
     due: Option<Moment>,
-}
-
-#[derive(Debug)]
-struct Stuck {
-    pod: Arc<StuckPod>,
-    since: Moment,
 }
 
 /// The candidates, and what else the backstop counts.
@@ -101,11 +96,8 @@ impl Backstop {
             self.wake();
         }
         if let Some(pod) = &record.stuck {
-            let stuck = Stuck {
-                pod: Arc::clone(pod),
-                since: before.map_or(now, |before| before.since),
-            };
-            self.stuck.insert(Arc::clone(&stuck.pod.uid), stuck);
+            let since = before.map_or(now, |(_, since)| since);
+            self.stuck.insert(Arc::clone(&pod.uid), (Arc::clone(pod), since));
         }
     }
 
@@ -137,14 +129,14 @@ impl Backstop {
     pub fn report(&mut self, cache: &Cache, now: Moment) -> Option<BackstopReport> {
         self.due.filter(|due| *due <= now)?;
         self.reported_at = Some(now);
-        let ripe_at = self.stuck.values().map(|stuck| stuck.since.after(STUCK_AFTER)).min();
+        let ripe_at = self.stuck.values().map(|(_, since)| since.after(STUCK_AFTER)).min();
         self.due = ripe_at.map(|at| at.max(now.after(PERIOD)));
-        let candidate = |stuck: &Stuck| {
-            let is_ripe = stuck.since.after(STUCK_AFTER) <= now && cache.is_managed(&stuck.pod.workload.namespace);
+        let candidate = |(pod, since): &(Arc<StuckPod>, Moment)| {
+            let is_ripe = since.after(STUCK_AFTER) <= now && cache.is_managed(&pod.workload.namespace);
             Some(Candidate {
-                pod: Arc::clone(&stuck.pod),
-                since: stuck.since,
-                contribution: cache.contribution(&stuck.pod.uid).filter(|_| is_ripe)?,
+                pod: Arc::clone(pod),
+                since: *since,
+                contribution: cache.contribution(&pod.uid).filter(|_| is_ripe)?,
             })
         };
         let mut candidates: Vec<_> = self.stuck.values().filter_map(candidate).collect();
@@ -178,14 +170,9 @@ impl BackstopReport {
         let mut destinations = HashMap::new();
         let mut findings = vec![];
         for candidate in &self.candidates {
-            let pod = &*candidate.pod;
-            let kind = (
-                &candidate.contribution,
-                &pod.workload,
-                &pod.placement,
-                &pod.reason,
-                pod.decision.is_some(),
-            );
+            let (contribution, pod) = (&candidate.contribution, &*candidate.pod);
+            let asks = (&pod.workload, &pod.placement);
+            let kind = (contribution, asks, &pod.reason, pod.decision.is_some());
             if destinations.len() == MAX_KINDS && !destinations.contains_key(&kind) {
                 continue;
             }

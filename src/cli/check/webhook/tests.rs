@@ -234,9 +234,9 @@ fn site_tolerations_that_a_whitelist_lacks_are_named() {
     let lacking = lacking.unwrap();
     assert_eq!(
         lacking.text,
-        "shop: scheduler.alpha.kubernetes.io/tolerationsWhitelist lacks a toleration of site cloud, \
-         {\"key\":\"cloud\",\"operator\":\"Equal\",\"value\":\"cloud\",\"effect\":\"NoSchedule\"}: where PodTolerationRestriction \
-         is enabled, the API server refuses pods that are placed there"
+        "shop: scheduler.alpha.kubernetes.io/tolerationsWhitelist lacks \
+         {\"key\":\"cloud\",\"operator\":\"Equal\",\"value\":\"cloud\",\"effect\":\"NoSchedule\"} of site cloud: \
+         with PodTolerationRestriction, pods placed there are refused"
     );
     assert_eq!(
         lacking.fix.unwrap(),
