@@ -34,8 +34,7 @@ pub(crate) fn client_config(context: Option<&str>) -> anyhow::Result<(Config, Op
             (in_pod.context(no_cluster)?, None)
         }
     };
-    let proxy = config.proxy_url.take();
-    config.proxy_url = proxy.or_else(|| proxy_of(&environment, &config.cluster_url));
+    config.proxy_url = config.proxy_url.or_else(|| proxy_of(&environment, &config.cluster_url));
     Ok((config, context))
 }
 
@@ -70,9 +69,8 @@ fn of_context(kubeconfig: Kubeconfig, name: Option<&str>) -> anyhow::Result<(Con
     let user = users.find(|it| Some(&it.name) == context.user.as_ref());
     let read = ExecAuthCluster::try_from(&cluster)?;
 
-    let server = cluster.server.as_deref().unwrap_or_default().trim();
-    let server = server.parse().with_context(|| format!("server {server:?}"))?;
-    let mut config = Config::new(server);
+    let server = cluster.server.unwrap_or_default();
+    let mut config = Config::new(server.trim().parse().with_context(|| format!("server {server:?}"))?);
     if let Some(namespace) = context.namespace.filter(|namespace| !namespace.is_empty()) {
         config.default_namespace = namespace;
     }
@@ -103,8 +101,7 @@ fn proxy_of(environment: Environment<'_>, server: &Uri) -> Option<Uri> {
         let value = |name: &str| environment(name)?.into_string().ok().filter(|value| !value.is_empty());
         value(&name.to_lowercase()).or_else(|| value(name))
     };
-    let is_http = server.scheme_str() == Some("http");
-    let proxy = text(if is_http { "HTTP_PROXY" } else { "HTTPS_PROXY" })?;
+    let proxy = text(&format!("{}_PROXY", server.scheme_str()?.to_uppercase()))?;
     if is_excluded(server, &text("NO_PROXY").unwrap_or_default()) {
         return None;
     }
@@ -114,15 +111,12 @@ fn proxy_of(environment: Environment<'_>, server: &Uri) -> Option<Uri> {
 
 /// Whether a server is reached without a proxy: by its name or address, with or without port.
 fn is_excluded(server: &Uri, no_proxy: &str) -> bool {
-    let host = server
-        .host()
-        .unwrap_or_default()
-        .trim_matches(['[', ']'])
-        .to_lowercase();
+    let host = server.host().unwrap_or_default().to_lowercase();
+    let host = host.trim_matches(['[', ']']);
     let default = if server.scheme_str() == Some("http") { 80 } else { 443 };
     let port = server.port_u16().unwrap_or(default).to_string();
     let address = |text: &str| text.parse().ok().map(|address: IpAddr| address.to_canonical());
-    let ip = address(&host);
+    let ip = address(host);
     let is_named = |item: &str| {
         let network = item.parse::<IpNet>();
         if item == "*" || network.is_ok_and(|network| ip.is_some_and(|ip| network.contains(&ip))) {

@@ -52,7 +52,8 @@ pub async fn follow(
     let probers = Probers::new(judged_by, clock, metrics);
     let mut links = probers.links();
     while let Some(config) = in_use {
-        probers.forget_links();
+        // Other links are probed from now on, or the same ones otherwise.
+        probers.links.send_replace(Links::new());
         thresholds.send_replace(Thresholds::from(&*config));
         let mut sites = probers_of(&config, &probers);
         // What an earlier version has found is told until this one's first round is over.
@@ -145,11 +146,6 @@ impl Probers {
     /// The links of all sites, marked changed after each outcome.
     pub fn links(&self) -> watch::Receiver<Links> {
         self.links.subscribe()
-    }
-
-    /// Other links are probed from now on, or the same ones otherwise.
-    fn forget_links(&self) {
-        self.links.send_replace(Links::new());
     }
 
     /// A prober of this site. It sends nothing until [`Prober::first_round`] or [`Prober::run`]. It replaces what an

@@ -72,13 +72,11 @@ impl Cluster {
         config.read_timeout = Some(silence);
         // What an idle connection was silent for does not count against the next answer.
         config.reset_reader_on_write = true;
-        let layer = tower::layer::layer_fn({
-            let (changes, clock_difference) = (changes.clone(), metrics.clock_difference.clone());
-            move |service| Listening {
-                service,
-                changes: changes.clone(),
-                clock_difference: clock_difference.clone(),
-            }
+        let (listener, clock_difference) = (changes.clone(), metrics.clock_difference.clone());
+        let layer = tower::layer::layer_fn(move |service| Listening {
+            service,
+            changes: listener.clone(),
+            clock_difference: clock_difference.clone(),
         });
         let builder = ClientBuilder::try_from(config)?;
         Ok(Self::of(builder.with_layer(&layer).build(), changes))

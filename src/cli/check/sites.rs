@@ -8,7 +8,7 @@ use edgeward_core::model::site::SiteKind;
 use edgeward_core::model::snapshot::{Site, Snapshot};
 use edgeward_core::model::traits::{LABEL_PREFIX, is_on};
 use edgeward_core::placement::policy::Seen;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::finding::Finding;
 use super::webhook::shown;
@@ -86,7 +86,20 @@ fn nodes(site: &Site) -> Finding {
                 .fix("bring back its virtual node, by peering with that cluster again; label no other"),
         };
     }
-    let usable = site.nodes().filter(|node| node.ready && !node.cordoned).count();
+    let usable = site.nodes().filter(|node| node.ready && !node.cordoned);
+    let tolerations = &site.definition.tolerations;
+    let closed = usable
+        .clone()
+        .map(|node| Vec::from_iter(node.lasting_taints(tolerations.iter())));
+    let closed = closed.min_by_key(Vec::len).unwrap_or_default();
+    if let [taint, ..] = closed[..] {
+        let text =
+            format!("site {name}: it does not tolerate its nodes' taint {taint}: only pods that do can be sent there");
+        let own = tolerations.iter().map(|toleration| json!(toleration));
+        let all = Value::from_iter(own.chain(closed.iter().map(|taint| json!(taint))));
+        return Finding::warning(AREA, text).fix(format!("tolerations: {all}   # of site {name}"));
+    }
+    let usable = usable.count();
     if usable > 0 {
         let text = format!(
             "site {name}: {usable} of {} nodes Ready and not cordoned",
@@ -152,8 +165,6 @@ fn probed(site: &Site, place: &Place) -> Finding {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::super::finding::Level;
     use super::*;
     use crate::inspect::Listing;
@@ -268,14 +279,23 @@ mod tests {
     /// Of a node with the labels of both.
     const EITHER: &str = "kubectl label node e1 LABEL-   # LABEL: of the site that it does not belong to";
 
+    /// Those that a cloud has by default, and the one that it lacks.
+    const TOLERATIONS: &str = r#"tolerations: [{"effect":"NoSchedule","key":"cloud","operator":"Equal","value":"cloud"},{"effect":"NoExecute","key":"provider"}]   # of site virtual"#;
+
     #[test]
     fn each_site_is_judged_by_its_nodes() {
         let fleet = json!({
-            "sites": [{"name": "edge", "kind": "edge"}, {"name": "far", "kind": "cloud"}, {"name": "near", "kind": "liqo"}],
+            "sites": [{"name": "edge", "kind": "edge"}, {"name": "far", "kind": "cloud"}, {"name": "near", "kind": "liqo"},
+                      {"name": "virtual", "kind": "cloud", "nodeSelector": {"node.role/virtual": "true"}}],
             "nodes": [
                 {"name": "e1", "labels": {"node.role/edge": "true"}, "allocatable": {"cpu": 4, "pods": 9}},
+                {"name": "e2", "labels": {"node.role/edge": "true"}, "allocatable": {"cpu": 4, "pods": 9}, "taints": [
+                    {"key": "gpu", "effect": "NoSchedule"}]},
                 {"name": "c1", "labels": {"node.role/cloud": "true"}, "allocatable": {"cpu": 4, "pods": 9}, "ready": false},
                 {"name": "c2", "labels": {"node.role/cloud": "true"}, "allocatable": {"cpu": 4, "pods": 9}, "unschedulable": true},
+                {"name": "v1", "labels": {"node.role/virtual": "true"}, "allocatable": {"cpu": 4, "pods": 9}, "taints": [
+                    {"key": "cloud", "value": "cloud", "effect": "NoSchedule"}, {"key": "provider", "effect": "NoExecute"},
+                    {"key": "node.kubernetes.io/memory-pressure", "effect": "NoSchedule"}]},
             ],
         });
         let snapshot = fleet_file::read(&fleet, &Config::default(), Moment(0)).unwrap();
@@ -295,9 +315,14 @@ mod tests {
                 Level::Warning,
                 "bring back its virtual node, by peering with that cluster again; label no other",
             ),
+            (Level::Warning, TOLERATIONS),
             (Level::Warning, EITHER),
         ];
         assert_eq!(brief, expected);
+        assert_eq!(
+            findings[3].text,
+            "site virtual: it does not tolerate its nodes' taint provider:NoExecute: only pods that do can be sent there"
+        );
         assert_eq!(
             findings[2].text,
             "site near: no node carries liqo.io/type=virtual-node and counts to it: no pod can be sent there"

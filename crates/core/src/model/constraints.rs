@@ -5,6 +5,7 @@
 //! does not validate makes its term match nothing), `core/v1.Toleration.ToleratesTaint`.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -312,6 +313,14 @@ pub struct Taint {
     pub value: Box<str>,
     /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
     pub effect: Box<str>,
+}
+
+/// As kubectl writes it: `key=value:effect`.
+impl fmt::Display for Taint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let equals = if self.value.is_empty() { "" } else { "=" };
+        write!(f, "{}{equals}{}:{}", self.key, self.value, self.effect)
+    }
 }
 
 /// What a taint may do.

@@ -81,11 +81,16 @@ impl Node {
         hard.all(|taint| is_tolerated(taint, tolerations.clone()))
     }
 
-    /// The same of those taints that do not pass with a condition of the node.
-    pub fn is_tolerated_when_healthy<'t>(&self, tolerations: impl Iterator<Item = &'t Toleration<'t>> + Clone) -> bool {
-        let lasting = |taint: &&Taint| taint.is_hard() && !taint.is_condition();
-        let mut lasting = self.taints.iter().filter(lasting);
-        lasting.all(|taint| is_tolerated(taint, tolerations.clone()))
+    /// The taints that keep pods with these tolerations away, but those that pass with a condition of the node.
+    pub fn lasting_taints<'t>(
+        &self,
+        tolerations: impl Iterator<Item = &'t Toleration<'t>> + Clone,
+    ) -> impl Iterator<Item = &Taint> {
+        let lasting = self
+            .taints
+            .iter()
+            .filter(|taint| taint.is_hard() && !taint.is_condition());
+        lasting.filter(move |taint| !is_tolerated(taint, tolerations.clone()))
     }
 
     /// Until when a node is [young](YOUNG) that was created at this time; `None` if it is not.

@@ -13,11 +13,8 @@ pub fn refusal(code: &str, numbers: &Map<String, Value>) -> String {
     let Some(known) = RefusalCode::of_word(code) else {
         return code.to_owned();
     };
-    let mut sentences = templates(known).iter().map(|template| fill(template, numbers));
-    format!(
-        "{} ({code})",
-        sentences.find_map(|sentence| sentence).unwrap_or_default()
-    )
+    let sentence = templates(known).iter().find_map(|template| fill(template, numbers));
+    format!("{} ({code})", sentence.unwrap_or_default())
 }
 
 /// What a profile says of the sites: `profile=greenness edge=0.412 cloud=0.388 margin=0.05 lower is better, cloud is preferred`. A site
@@ -35,10 +32,8 @@ pub fn profile(name: &str, profile: &ProfileScores, sites: &[Assessment<'_>]) ->
 
 /// On how many nodes of a site the pod fits.
 pub fn fits(nodes: u64) -> String {
-    match nodes {
-        1 => "fits 1 node".to_owned(),
-        count => format!("fits {count} nodes"),
-    }
+    let plural = if nodes == 1 { "" } else { "s" };
+    format!("fits {nodes} node{plural}")
 }
 
 /// What a refusal says: the first sentence whose numbers are all there. The last one needs none.
@@ -47,6 +42,7 @@ const fn templates(code: RefusalCode) -> &'static [&'static str] {
         RefusalCode::NotInSites => &["the pod may run only at {sites}", "the pod may not run at this site"],
         RefusalCode::MissingTrait => &["no node there has {traits}", "no node there has the pod's traits"],
         RefusalCode::NoMatchingNode => &[
+            "the pod's constraints allow {selectedNodes} of its {nodes} nodes, and it tolerates the taints of none of them, such as {taint}",
             "the pod's constraints allow {selectedNodes} of its {nodes} nodes, and it tolerates the taints of none of them",
             "the pod's constraints and tolerations allow no node",
         ],
@@ -119,9 +115,8 @@ const fn templates(code: RefusalCode) -> &'static [&'static str] {
 
 /// Puts the numbers into a template; `None` where one is missing.
 fn fill(template: &str, numbers: &Map<String, Value>) -> Option<String> {
-    let (before, rest) = match template.split_once('{') {
-        Some(parts) => parts,
-        None => return Some(template.to_owned()),
+    let Some((before, rest)) = template.split_once('{') else {
+        return Some(template.to_owned());
     };
     let (name, after) = rest.split_once('}')?;
     let shown = match name {
@@ -138,7 +133,10 @@ const SHOWN_BYTES: usize = 200;
 
 /// A number with the unit that its name ends with; `None` for a value that a number of this name never has.
 fn shown(name: &str, value: &Value) -> Option<String> {
-    const TEXTS: [&str; 6] = ["claim", "traits", "sites", "strategy", "phase", "apiServerStatus"];
+    let is_text = matches!(
+        name,
+        "claim" | "traits" | "taint" | "sites" | "strategy" | "phase" | "apiServerStatus"
+    );
     let unit = match name {
         name if name.ends_with("Ms") => " ms",
         name if name.ends_with("Pct") => " %",
@@ -150,7 +148,7 @@ fn shown(name: &str, value: &Value) -> Option<String> {
             Some(ms) if unit == " ms" && ms >= 10_000.0 => Some(format!("{} s", (ms / 1_000.0).floor())),
             _ => Some(format!("{number}{unit}")),
         },
-        Value::String(text) if TEXTS.contains(&name) => Some(excerpt(text, SHOWN_BYTES).to_string()),
+        Value::String(text) if is_text => Some(excerpt(text, SHOWN_BYTES)),
         Value::Object(amounts) => Some(listed(amounts)),
         _ => None,
     }
@@ -170,18 +168,12 @@ fn lacking(numbers: &Map<String, Value>) -> Option<String> {
         let named = names.iter().map(|name| ((*name).clone(), of(amounts, name).into()));
         named.collect()
     };
-    let text = format!(
-        ": asked for {}, free at most {}",
-        listed(&part(asked)),
-        listed(&part(free))
-    );
-    let reserved = amounts("reserved").map(part);
-    Some(
-        match reserved.filter(|reserved| reserved.values().any(|amount| *amount != 0)) {
-            Some(reserved) => format!("{text}, reserved {}", listed(&reserved)),
-            None => text,
-        },
-    )
+    let is_some = |amounts: &Map<String, Value>| amounts.values().any(|amount| *amount != 0);
+    let reserved = amounts("reserved").map(part).filter(is_some);
+    let reserved = reserved.map(|reserved| format!(", reserved {}", listed(&reserved)));
+    let (asked, free) = (listed(&part(asked)), listed(&part(free)));
+    let reserved = reserved.unwrap_or_default();
+    Some(format!(": asked for {asked}, free at most {free}{reserved}"))
 }
 
 /// Amounts by resource, in Kubernetes notation: `cpu 500m and memory 2Gi`.
@@ -226,6 +218,12 @@ mod tests {
                 "no_matching_node",
                 json!({"nodes": 3, "selectedNodes": 2}),
                 "the pod's constraints allow 2 of its 3 nodes, and it tolerates the taints of none of them",
+            ),
+            (
+                "no_matching_node",
+                json!({"nodes": 3, "selectedNodes": 2, "taint": "virtual-node.liqo.io/not-allowed=true:NoExecute"}),
+                "the pod's constraints allow 2 of its 3 nodes, and it tolerates the taints of none of them, such as \
+                 virtual-node.liqo.io/not-allowed=true:NoExecute",
             ),
             (
                 "namespace_not_offloaded",

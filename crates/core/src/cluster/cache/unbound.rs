@@ -267,14 +267,14 @@ impl Cache {
     /// Whether the node is one of the pod's site that could hold it if it were empty, Ready and not cordoned.
     fn is_held_by(&self, id: NodeId, pod: &PodEntry, unbound: &Unbound) -> bool {
         let Some(entry) = self.nodes.get(&id) else { return false };
-        let node = &*entry.node;
+        let (node, placement) = (&*entry.node, &unbound.placement);
         entry.known
             && unbound.site.is_some()
             && unbound.site == entry.site
             && node.slots > 0
             && pod.request.fits(&node.allocatable, &Amounts::default())
-            && unbound.placement.constraints.allow(&node.name, &node.labels)
-            && node.is_tolerated_when_healthy(unbound.placement.tolerations.iter())
+            && placement.constraints.allow(&node.name, &node.labels)
+            && node.lasting_taints(placement.tolerations.iter()).next().is_none()
     }
 
     /// A node of its site that could hold the pod if it were empty: the one known already, if it still could. Cost: else a pass

@@ -1,5 +1,6 @@
 //! The site's nodes: labels, taints, size, readiness, and where the pod's volumes are.
 
+use crate::excerpt::{LONGEST_NAME, excerpt};
 use crate::model::constraints::{Toleration, VolumeAffinity};
 use crate::model::node::Node;
 use crate::model::site::SiteKind;
@@ -76,9 +77,13 @@ pub(super) fn no_usable_node(case: &Case<'_, '_>, found: &Assessment<'_>) -> Opt
         Obstacle::Size => refuse_size(workload, site),
         Obstacle::Taints | Obstacle::Constraints => {
             let excluded = count(Obstacle::Constraints) + count(Obstacle::Data);
-            Refusal::new(RefusalCode::NoMatchingNode)
-                .with("nodes", site.nodes.len())
-                .with("selectedNodes", site.nodes.len() - excluded)
+            let refusal = no_matching_node(site.nodes.len(), site.nodes.len() - excluded);
+            let is_tainted = |node: &&Node| lasting_obstacle(workload, site, node) == Some(Obstacle::Taints);
+            let tainted = site.nodes().find(is_tainted);
+            match tainted.and_then(|node| node.lasting_taints(tolerations(workload, site)).next()) {
+                Some(taint) => refusal.with("taint", excerpt(taint, LONGEST_NAME)),
+                None => refusal,
+            }
         }
         Obstacle::Data => refuse_data(workload, site),
     })
@@ -98,11 +103,14 @@ fn refuse_without_nodes(case: &Case<'_, '_>, site: &Site) -> Refusal {
     };
     let names_another = !names(site) && case.room.snapshot.sites.iter().any(names);
     if names_another || site.definition.selector().any(contradicts) {
-        return Refusal::new(RefusalCode::NoMatchingNode)
-            .with("nodes", 0)
-            .with("selectedNodes", 0);
+        return no_matching_node(0, 0);
     }
     Refusal::new(RefusalCode::NoNode)
+}
+
+fn no_matching_node(nodes: usize, selected: usize) -> Refusal {
+    let refusal = Refusal::new(RefusalCode::NoMatchingNode);
+    refusal.with("nodes", nodes).with("selectedNodes", selected)
 }
 
 fn refuse_size(workload: &Workload<'_>, site: &Site) -> Refusal {
@@ -158,7 +166,7 @@ fn lasting_obstacle(workload: &Workload<'_>, site: &Site, node: &Node) -> Option
     if !constraints.allow(&node.name, &node.labels) {
         return Some(Obstacle::Data);
     }
-    if !node.is_tolerated_when_healthy(tolerations(workload, site)) {
+    if node.lasting_taints(tolerations(workload, site)).next().is_some() {
         return Some(Obstacle::Taints);
     }
     if !could_hold(workload, node) {
@@ -226,9 +234,14 @@ mod tests {
                 "edge",
                 edge("taints", tainted("NoSchedule")),
                 pod(json!({})),
-                none(1, 1),
+                none(1, 1).replace('}', r#","taint":"k=v:NoSchedule"}"#),
             ),
-            ("edge", edge("taints", tainted("NoExecute")), pod(json!({})), none(1, 1)),
+            (
+                "edge",
+                edge("taints", tainted("NoExecute")),
+                pod(json!({})),
+                none(1, 1).replace('}', r#","taint":"k=v:NoExecute"}"#),
+            ),
             (
                 "edge",
                 edge("taints", tainted("PreferNoSchedule")),
