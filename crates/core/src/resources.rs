@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_device_class_serves_fits_unless_the_node_has_it_itself() {
+    fn what_a_device_class_serves_fits_unless_the_node_has_it() {
         let gpus = |amount: &str| list(&[("example.com/gpu", amount)]).amounts();
         let fits = |total: &Amounts| [1, 4, 5].map(|asked| gpus(&asked.to_string()).fits(total, &gpus("3")));
         let names = BTreeSet::from(["example.com/gpu".into()]);

@@ -52,6 +52,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
 
 /// A key of a map, which is never missing. It borrows as [`Text`] does.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(transparent)]
 struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
 
 impl Borrow<str> for Key<'_> {

@@ -33,7 +33,7 @@ fn steps(published: impl IntoIterator<Item = (u64, Publication)>) -> Vec<crate::
 }
 
 #[test]
-fn a_resource_of_a_device_class_keeps_the_pod_at_the_edge_at_once() {
+fn a_resource_of_a_device_class_keeps_the_pod_at_the_edge() {
     let nodes = [
         node("edge-0", "node.role/edge", "4"),
         gpu_node("cloud-0", "node.role/cloud", 0, true),
