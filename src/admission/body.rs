@@ -13,7 +13,7 @@ pub const BODY_LIMIT: usize = 7 * 1024 * 1024;
 
 /// How many bytes of large bodies are held at the same time, in all requests together. A body counts as it arrives, with the
 /// memory that is set aside for it, so that a client which only announces one takes nothing from the others.
-pub const BODIES_LIMIT: usize = 28 * 1024 * 1024;
+pub const BODIES_LIMIT: usize = 26 * 1024 * 1024;
 
 /// So many bytes of a body in bytes never count: the review of an ordinary pod is a few KiB, and is taken whatever others
 /// send. What they cost is bounded by the number of connections.
