@@ -370,7 +370,7 @@ pub(crate) fn a_narrow_way_in_is_the_same(tools: &Tools) -> Result<()> {
         let key = format!("NetworkPolicy {NAMESPACE}/edgeward");
         let policy = &by_kustomize[&key];
         ensure!(tools.charted(&values)?[&key] == *policy, "{policy:#}");
-        let own = json!({"from": [{"podSelector": policy["spec"]["podSelector"]}], "ports": [{"port": "webhook"}]});
+        let own = json!({"from": [{"podSelector": policy["spec"]["podSelector"]}], "ports": [{"port": "webhook", "protocol": "TCP"}]});
         let rules = policy["spec"]["ingress"].as_array().context("rules")?;
         ensure!(
             rules.contains(&own) == (source == "self-managed"),

@@ -118,6 +118,7 @@ pub(crate) fn upgraded_and_rolled_back(fixture: &Fixture<'_>) -> Result<()> {
 
         fixture.takes_away("configmaps", &new_map);
         fixture.takes_away("performanceprofiles", "");
+        fixture.takes_away("deviceclasses", "");
         chart.run(documented_under(
             "## Upgrading",
             "sh",
