@@ -274,6 +274,9 @@ impl Engine {
 
     /// Reports each fault of a node once.
     fn find_faults(&mut self) {
+        if self.cache.faults().eq(&self.faults) {
+            return;
+        }
         let faults: Vec<_> = self.cache.faults().cloned().collect();
         let new = faults.iter().filter(|fault| !self.faults.contains(fault));
         self.effects.extend(new.cloned().map(Effect::NodeFault));

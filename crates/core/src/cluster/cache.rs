@@ -164,6 +164,8 @@ impl Cache {
         }
         self.unbound_pods.gained.extend(&ids);
         self.delta.gained.extend(ids);
+        let is_its = |name: &str| definitions.iter().any(|definition| definition.name == *name);
+        self.measured.probed.retain(|name, _| is_its(name));
         self.queues.forget_sites();
         self.full_clouds = FullClouds::default();
         let mut pods = std::mem::take(&mut self.pods);
@@ -352,14 +354,18 @@ impl Cache {
             entry.judge_away(now);
             entry.site.queues = queues;
             if let Some(closed) = self.queues.closed.take_changed(at) {
+                let is_opened = |(namespace, uid, _): (&str, &str, &u64)| closed.get(namespace, uid).is_none();
+                let has_gained = entry.site.closed.iter().any(is_opened);
+                changed.push((at, has_gained, !has_gained));
                 entry.site.closed = Arc::new(closed);
-                changed.push(at);
             }
             if let Some(pods) = self.queues.stay.take_changed(at) {
                 entry.site.pods_of = Arc::new(pods);
             }
         }
-        changed.into_iter().for_each(|at| self.site_gained(at));
+        changed
+            .into_iter()
+            .for_each(|(at, gained, lost)| self.site_changed(at, gained, lost));
         let as_of = |kind| self.last_event(kind).unwrap_or(Moment(i64::MIN));
         Snapshot {
             revision: self.revision,

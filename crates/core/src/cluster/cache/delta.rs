@@ -52,13 +52,10 @@ impl Cache {
         }
     }
 
-    /// Something changed that concerns all nodes of this site, and may help.
-    pub(super) fn site_gained(&mut self, site: usize) {
-        self.delta.gained.extend(self.sites[site].members.values());
-    }
-
-    /// Something that concerns all nodes of this site makes it worse.
-    pub(super) fn site_lost(&mut self, site: usize) {
-        self.delta.lost.extend(self.sites[site].members.values());
+    /// Something changed that concerns all nodes of this site: it may help, or makes it worse, or both.
+    pub(super) fn site_changed(&mut self, site: usize, has_gained: bool, has_lost: bool) {
+        let members = || self.sites[site].members.values();
+        self.delta.gained.extend(members().filter(|_| has_gained));
+        self.delta.lost.extend(members().filter(|_| has_lost));
     }
 }

@@ -121,12 +121,17 @@ impl Cache {
             }
             let full = published(bounds);
             let old = &mut self.sites[at].site.full;
+            let is_within =
+                |one: &FullFrom, others: &[FullFrom]| others.iter().any(|other| other.bound.covers(&one.bound));
+            let has_gained = old.iter().any(|one| !is_within(one, &full));
+            changed.push((at, has_gained, full.iter().any(|one| !is_within(one, old))));
             if **old != full {
                 *old = Arc::new(full);
-                changed.push(at);
             }
         }
         sites.retain(|_, bounds| !bounds.is_empty());
-        changed.into_iter().for_each(|at| self.site_gained(at));
+        changed
+            .into_iter()
+            .for_each(|(at, gained, lost)| self.site_changed(at, gained, lost));
     }
 }

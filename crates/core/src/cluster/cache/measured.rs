@@ -21,7 +21,7 @@ use crate::units::{Micros, Moment};
 pub(super) struct Measured {
     telemetry: Telemetry,
     /// The WAN as probed, by site.
-    probed: BTreeMap<Box<str>, Link>,
+    pub(super) probed: BTreeMap<Box<str>, Link>,
     /// What Liqo says; `None` while it is not in use.
     liqo: Option<Arc<Liqo>>,
     thresholds: Option<Thresholds>,
@@ -141,12 +141,7 @@ impl Cache {
             let has_lost = site.free.has_more_than(&free);
             site.link = link;
             site.free = free;
-            if has_gained {
-                self.site_gained(at);
-            }
-            if has_lost {
-                self.site_lost(at);
-            }
+            self.site_changed(at, has_gained, has_lost);
         }
     }
 
