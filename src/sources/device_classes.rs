@@ -13,7 +13,7 @@ use crate::sources::raw::Raw;
 use crate::sources::watch::Cluster;
 
 impl Cluster {
-    /// Sends which extended resources DeviceClasses serve, for ever; none where they may not be read. Calls `known` once it is known.
+    /// Sends which extended resources DeviceClasses serve, for ever; what is known stays while they may not be read. Calls `known` once it is known.
     pub async fn follow_device_classes(self, metrics: Arc<Metrics>, known: impl FnOnce()) {
         let (seen, mut objects) = channel(Seen::default());
         let read = |object: &_, _: Option<&_>| Some(served(object));
@@ -24,14 +24,11 @@ impl Cluster {
         let told = async {
             let mut known = Some(known);
             while objects.changed().await.is_ok() {
-                let names = objects
-                    .borrow_and_update()
-                    .objects
-                    .values()
-                    .flatten()
-                    .cloned()
-                    .collect();
-                self.changes.send(Change::ByClaim(names)).await;
+                let all = |seen: &Seen<Option<Box<str>>>| Some(seen.all()?.values().flatten().cloned().collect());
+                let names = all(&objects.borrow_and_update());
+                if let Some(names) = names {
+                    self.changes.send(Change::ByClaim(names)).await;
+                }
                 if let Some(known) = known.take() {
                     known();
                 }

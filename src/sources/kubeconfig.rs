@@ -99,7 +99,7 @@ fn of_context(kubeconfig: Kubeconfig, name: Option<&str>) -> anyhow::Result<(Con
 fn proxy_of(environment: Environment<'_>, server: &Uri) -> Option<Uri> {
     let text = |name: &str| {
         let value = |name: &str| environment(name)?.into_string().ok().filter(|value| !value.is_empty());
-        value(&name.to_lowercase()).or_else(|| value(name))
+        value(name).or_else(|| value(&name.to_lowercase()))
     };
     let proxy = text(&format!("{}_PROXY", server.scheme_str()?.to_uppercase()))?;
     if is_excluded(server, &text("NO_PROXY").unwrap_or_default()) {
@@ -189,12 +189,12 @@ mod tests {
     }
 
     #[test]
-    fn the_scheme_and_lower_case_choose_the_proxy() {
+    fn the_scheme_and_upper_case_choose_the_proxy() {
         let all = [
-            ("HTTPS_PROXY", "a.test"),
-            ("https_proxy", "https://me:pw@b.test"),
-            ("HTTP_PROXY", "socks5://c.test"),
-            ("http_proxy", ""),
+            ("HTTPS_PROXY", "https://me:pw@b.test"),
+            ("https_proxy", "a.test"),
+            ("HTTP_PROXY", ""),
+            ("http_proxy", "socks5://c.test"),
         ];
         let set = BTreeMap::from(all);
         let environment = |name: &str| set.get(name).map(OsString::from);

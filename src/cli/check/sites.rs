@@ -122,7 +122,7 @@ fn nodes(site: &Site) -> Finding {
 pub(super) fn misplaced(found: &[Misplaced]) -> Option<Finding> {
     let pod = &found.first()?.candidate.pod;
     let fix = format!(
-        "kubectl -n {} delete pod {}   # each: its owner creates it again",
+        "kubectl -n {} delete pod {}   # each that has an owner, which creates it again",
         pod.workload.namespace, pod.name
     );
     let named = found.iter().map(|found| {
@@ -271,7 +271,7 @@ mod tests {
         assert_eq!(listed.level, Level::Warning);
         let text = "pods without a node that another site would take now: 2, shop/b (cloud), shop/a (cloud)";
         assert_eq!(listed.text, text);
-        let fix = "kubectl -n shop delete pod b   # each: its owner creates it again";
+        let fix = "kubectl -n shop delete pod b   # each that has an owner, which creates it again";
         assert_eq!(listed.fix.unwrap(), fix);
         assert_eq!(found(LinkState::Unreachable), None);
     }
