@@ -135,7 +135,9 @@ impl Cluster {
             let names = names.read().unwrap_or_else(PoisonError::into_inner);
             let pod = read_pod(object, &keys, &names, &limit)?;
             // Anybody who may create pods can invent gates.
-            if let Some((gate_domain, held_back)) = pod.other_domain.as_deref().zip(limit.due("gate")) {
+            if let Some(gate_domain) = pod.other_domain.as_deref()
+                && let Some(held_back) = limit.due("gate")
+            {
                 tracing::error!(
                     domain = keys.domain,
                     gate_domain,
