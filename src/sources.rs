@@ -47,8 +47,8 @@ pub use watch::{Cluster, client};
 const COALESCE: Micros = Micros::from_millis(20);
 
 /// How many changes may wait for the next publication, each with as much as is kept of a pod and what it says of its decision.
-/// Watches wait when it is full: 50,000 a second come through.
-const BACKLOG: usize = 1024;
+/// Watches wait when it is full: 12,800 a second come through.
+const BACKLOG: usize = 256;
 
 /// Where changes are sent, each with the time at which it was seen.
 #[derive(Debug, Clone)]
