@@ -45,7 +45,6 @@ const ROUNDS: usize = 15;
 const RATE: u32 = 1_000;
 const OPEN_LOOP: Duration = Duration::from_secs(10);
 
-/// Says "allowed" and nothing else.
 struct Constant;
 
 impl Answer for Constant {
@@ -104,7 +103,6 @@ async fn measure() {
     }
 }
 
-/// Bytes of this process in memory.
 fn resident() -> usize {
     let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
     pages.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096

@@ -15,7 +15,6 @@ use edgeward_harness::wait::{BOUND, eventually};
 use edgeward_harness::workloads;
 use serde_json::{Value, json};
 
-/// The label of a contender's namespace.
 pub(crate) const LABEL: &str = "edgeward.test/contender";
 
 /// What a policy in CEL adds to every pod, which edgeward adds as well.
@@ -24,11 +23,8 @@ pub(crate) const EDGE: &str =
 
 /// One of those that are compared. Dropped, with all that share its webhook, it changes no pod any more.
 pub(crate) struct Contender<'run> {
-    /// As the tables have it.
     pub(crate) name: &'static str,
-    /// The namespace whose pods it changes.
     pub(crate) namespace: String,
-    /// Its process, where it is one.
     pub(crate) pid: Option<u32>,
     /// What the API server's metrics name the webhook, or a part of it.
     pub(crate) webhook: Option<&'static str>,
@@ -66,7 +62,6 @@ impl<'run> Contender<'run> {
         })
     }
 
-    /// Nobody.
     pub(crate) fn none(fixture: &Fixture<'run>) -> Result<Self> {
         Self::new(fixture, "no webhook", "none", json!({}), None, Kept::default())
     }
@@ -170,7 +165,6 @@ impl<'run> Contender<'run> {
         Ok(contender)
     }
 
-    /// Waits until it changes pods, if it does.
     pub(crate) fn is_in_force(&self, fixture: &Fixture<'_>, pod: &Value) -> Result<()> {
         let kubectl = fixture.kubectl_in(&self.namespace);
         eventually(&format!("{} changes pods", self.name), BOUND, || {
@@ -181,7 +175,6 @@ impl<'run> Contender<'run> {
         })
     }
 
-    /// Whether it is edgeward.
     pub(crate) fn decides(&self) -> bool {
         self.kept.edgeward.is_some()
     }
@@ -222,7 +215,6 @@ pub(crate) fn registered(fixture: &Fixture<'_>, object: &Value) -> Result<Regist
     Registration::create(name.to_owned(), &fixture.kubectl, object)
 }
 
-/// An edge, and a cloud behind this WAN.
 pub(crate) fn config(wan: &Wan<'_>) -> Value {
     let cloud = json!({"name": "cloud", "kind": "cloud", "probes": [wan.probe()]});
     json!({"sites": [{"name": "edge", "kind": "edge"}, cloud]})
@@ -233,12 +225,10 @@ pub(crate) fn pods() -> Value {
     json!({"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]})
 }
 
-/// Selects the namespace of a contender.
 fn of(contender: &str) -> Value {
     json!({"matchLabels": {LABEL: contender}})
 }
 
-/// The registration of a contender's webhook.
 pub(crate) fn webhook(contender: &str, url: &str, ca: &str) -> Value {
     json!({
         "apiVersion": "admissionregistration.k8s.io/v1",

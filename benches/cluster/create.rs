@@ -27,11 +27,9 @@ const COUNTED: usize = TURNS * (TURN - 1);
 /// Creations of the one block by which processes are compared.
 const BLOCK: usize = 1_000;
 
-/// What a block tells of a contender.
 struct Block {
     /// Time of its process, if it has one, and the most memory that it had, in KiB.
     process: Option<(Duration, u64)>,
-    /// Time of the API server.
     api_server: Duration,
     /// Mean time of the webhook's calls by the API server's count, in seconds.
     call: Option<f64>,
@@ -52,9 +50,10 @@ fn pod() -> Value {
     })
 }
 
+e2e!("create::beside_others", Machine, beside_others);
 /// Nobody, a policy and constant webhooks, edgeward as installed, and other webhooks that are given: each sends the pods of its
 /// namespace to the edge.
-pub(crate) fn beside_others(fixture: &Fixture<'_>) -> Result<()> {
+fn beside_others(fixture: &Fixture<'_>) -> Result<()> {
     let edgeward = Contender::edgeward(fixture)?;
     let with_policies = edgeward.with_policies(fixture)?;
     let mut contenders = vec![

@@ -24,7 +24,6 @@ impl Median {
     }
 }
 
-/// How many numbers are left out at each end.
 fn left_out(count: usize) -> Option<usize> {
     let (mut outside, mut ways, mut out) = (0.0, 2.0 / (count as f64).exp2(), None);
     for at in 0..count / 2 {

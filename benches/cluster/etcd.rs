@@ -13,7 +13,6 @@ pub(crate) struct Etcd {
 }
 
 impl Etcd {
-    /// That at this URL.
     pub(crate) fn at(url: &str) -> Result<Self> {
         Ok(Self {
             client: reqwest::Client::builder().no_proxy().timeout(BOUND).build()?,

@@ -6,7 +6,6 @@ use edgeward_harness::fixture::Fixture;
 use edgeward_harness::wait::{BOUND, eventually};
 use serde_json::{Value, json};
 
-/// The label of the nodes.
 const LABEL: &str = "edgeward.test/fleet";
 
 /// Creates an edge of many nodes, and a virtual node with as much room, and waits until all of them are Ready.
@@ -39,7 +38,6 @@ fn is_ready(node: &Value) -> bool {
     ready.any(|condition| condition["status"] == "True") && !node["spec"]["taints"].to_string().contains("not-ready")
 }
 
-/// The name of the edge node of this number.
 pub(crate) fn edge_node(number: usize) -> String {
     format!("fleet-{number}")
 }

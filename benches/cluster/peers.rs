@@ -19,7 +19,6 @@ use crate::contenders::{Contender, EDGE, Kept, LABEL, pods, registered, webhook}
 const GATEKEEPER: &str = "EDGEWARD_GATEKEEPER";
 const KYVERNO: &str = "EDGEWARD_KYVERNO";
 
-/// Those that are given.
 pub(crate) fn given<'run>(fixture: &Fixture<'run>) -> Result<Vec<Contender<'run>>> {
     let given = |variable: &str| std::env::var_os(variable).map(PathBuf::from);
     let gatekeeper = given(GATEKEEPER).map(|dir| gatekeeper(fixture, &dir));
@@ -34,7 +33,6 @@ fn define(fixture: &Fixture<'_>, folder: &Path) -> Result<()> {
     fixture.kubectl.wait_until_established(&["-f", &folder])
 }
 
-/// A namespace that the peer expects.
 fn create_namespace(fixture: &Fixture<'_>, name: &str) -> Result<()> {
     fixture.kubectl.run(&["create", "namespace", name], "").map(drop)
 }

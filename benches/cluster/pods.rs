@@ -29,10 +29,8 @@ const PODS: usize = JOBS * PODS_OF_A_JOB;
 /// How often the API server is asked how many pods are bound.
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// Those of the table.
 const CONTENDERS: usize = 5;
 
-/// The rest of the control plane.
 const REST: [&str; 3] = ["etcd", "kube-controller-manager", "kube-scheduler"];
 
 /// What a turn takes, in seconds.
@@ -42,9 +40,10 @@ struct Turn {
     processors: [f64; 4],
 }
 
+e2e!("pods::of_jobs", Machine, of_jobs);
 /// Fails if edgeward left a pod undecided. Each turn has a cluster of its own: to delete so many pods takes longer than to create them,
 /// and a webhook that is not asked would watch those of the others.
-pub(crate) fn of_jobs(fixture: &Fixture<'_>) -> Result<()> {
+fn of_jobs(fixture: &Fixture<'_>) -> Result<()> {
     let mut turns = [const { Vec::new() }; CONTENDERS];
     for round in 0..ROUNDS {
         for place in 0..CONTENDERS {
@@ -75,7 +74,6 @@ const NAMES: [&str; CONTENDERS] = [
     "edgeward, namespace labelled policies",
 ];
 
-/// What it takes with one of them.
 fn turn(fixture: &Fixture<'_>, number: usize) -> Result<Turn> {
     fleet::create(fixture, NODES)?;
     let contender = match number {
@@ -180,7 +178,6 @@ async fn bindings(client: &Client) -> Result<u64> {
     api_server_count(client, "apiserver_request_total", &labels).await
 }
 
-/// What the API server counts with these labels.
 async fn api_server_count(client: &Client, name: &str, labels: &[(&str, &str)]) -> Result<u64> {
     let page = client.request_text(Request::get("/metrics").body(Vec::new())?).await?;
     // Counts stay far below 2^53.

@@ -38,8 +38,9 @@ const CLIENTS: usize = 32;
 /// How often in a second some of its events begin.
 const TICKS: u32 = 50;
 
+e2e!("watching::by_a_replica", Machine, by_a_replica);
 /// A replica beside 10,000 and then beside 100,000 pods, all of them bound.
-pub(crate) fn by_a_replica(fixture: &Fixture<'_>) -> Result<()> {
+fn by_a_replica(fixture: &Fixture<'_>) -> Result<()> {
     in_another(fixture, "by_a_replica", true, measure)
 }
 
@@ -114,7 +115,6 @@ fn started<'run>(fixture: &Fixture<'run>, wan: &Wan<'_>, pods: usize) -> Result<
     Ok((edgeward, row))
 }
 
-/// The pods of a namespace.
 struct Pods {
     client: Client,
     path: String,
@@ -149,7 +149,6 @@ impl Pods {
         Ok(())
     }
 
-    /// Changes the status of one.
     async fn change(&self, number: usize) -> Result<()> {
         let patch = json!({"status": {"message": "changed"}});
         let request = Request::patch(format!("{}/{}/status", self.path, name(number)));
@@ -173,7 +172,6 @@ impl Pods {
         Ok(count as u64)
     }
 
-    /// One that this selects, if there is any.
     async fn one(&self, fields: &str) -> Result<Option<Value>> {
         let request = Request::get(format!("{}?limit=1&fieldSelector={fields}", self.path));
         let mut list: Value = self.client.request(request.body(Vec::new())?).await?;
@@ -187,7 +185,6 @@ struct Changes {
     etcd: Etcd,
     /// Of each pod its key, and what it had there before a change of its status and has since.
     versions: Vec<(String, [String; 2])>,
-    /// How many were made.
     made: AtomicUsize,
 }
 

@@ -16,9 +16,10 @@ use edgeward_harness::rights::NAMESPACE;
 use edgeward_harness::wait::{BOUND, eventually};
 use edgeward_harness::webhook_credentials::NAME;
 
+e2e!("certificates::bad_pairs_are_refused", Cluster, bad_pairs_are_refused);
 /// An expired and a mismatched pair are not taken over: edgeward serves on with the one before, says so, and
 /// `edgeward check` names what is wrong with the Secret, and fixes it. Every pod is decided meanwhile.
-pub(crate) fn bad_pairs_are_refused(fixture: &Fixture<'_>) -> Result<()> {
+fn bad_pairs_are_refused(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = nodes(fixture)?;
     let authority = Authority::new()?;
     let installed = InstalledReplicas::with_files(fixture, &nodes, Pace::Adaptive, 1, &authority)?;

@@ -13,12 +13,12 @@ use serde_json::{Value, json};
 
 use crate::placement::fleet;
 
-/// Name of the ConfigMap.
 const NAME: &str = "edgeward-config";
 
+e2e!("configuration::follows_its_config_map", Nodes, follows_its_config_map);
 /// A change is taken; a bad version keeps the last good one and is told by metric and Event; repair heals; deletion keeps
 /// the last good one.
-pub(crate) fn follows_its_config_map(fixture: &Fixture<'_>) -> Result<()> {
+fn follows_its_config_map(fixture: &Fixture<'_>) -> Result<()> {
     create(fixture)?;
     let edgeward = fixture
         .edgeward_of_config_map(Some(&fleet::overloaded()), NAME)?
@@ -87,9 +87,14 @@ pub(crate) fn follows_its_config_map(fixture: &Fixture<'_>) -> Result<()> {
     })
 }
 
+e2e!(
+    "configuration::bad_at_the_start_is_not_ready",
+    Nodes,
+    bad_at_the_start_is_not_ready
+);
 /// Without a good version edgeward is not ready and says so, however often it starts, in one Event; repair makes it
 /// ready.
-pub(crate) fn bad_at_the_start_is_not_ready(fixture: &Fixture<'_>) -> Result<()> {
+fn bad_at_the_start_is_not_ready(fixture: &Fixture<'_>) -> Result<()> {
     let waits = |edgeward: &Edgeward<'_>, result: &str| {
         eventually("it waits for a configuration", BOUND, || {
             let count = edgeward.count("edgeward_config_reloads_total", &[("result", result)])?;
@@ -121,9 +126,10 @@ pub(crate) fn bad_at_the_start_is_not_ready(fixture: &Fixture<'_>) -> Result<()>
     Ok(())
 }
 
+e2e!("configuration::live_view_waits_for_it", Nodes, live_view_waits_for_it);
 /// The view of the cluster is that of the first good version, also where that comes late; its probes are those of the
 /// newest.
-pub(crate) fn live_view_waits_for_it(fixture: &Fixture<'_>) -> Result<()> {
+fn live_view_waits_for_it(fixture: &Fixture<'_>) -> Result<()> {
     let edgeward = fixture.edgeward_of_config_map(None, NAME)?;
     eventually("it waits for everything", BOUND, || {
         let said = edgeward.readiness()?;

@@ -17,12 +17,12 @@ use serde_json::{Value, json};
 
 use crate::gated::{fill, goes, is_gated_for, pod};
 
-/// What every refusal says.
 const REFUSED: &str = "denied request: edgeward may ";
 
+e2e!("confined::to_what_it_does", Cluster, to_what_it_does);
 /// With edgeward's token and by hand: each change that it never makes is refused by a policy, and each that it makes is taken, also
 /// beside a webhook that labels what is updated. Whoever operates the cluster may do as before.
-pub(crate) fn to_what_it_does(fixture: &Fixture<'_>) -> Result<()> {
+fn to_what_it_does(fixture: &Fixture<'_>) -> Result<()> {
     fixture.allow_self_management(&fixture.home()?)?;
     let by_hand = ByHand::new(fixture)?;
     table::pods(fixture, &by_hand)?;
@@ -41,7 +41,6 @@ pub(crate) fn to_what_it_does(fixture: &Fixture<'_>) -> Result<()> {
     Ok(())
 }
 
-/// edgeward's token, in the test's hand.
 pub(crate) struct ByHand<'s, 'run> {
     fixture: &'s Fixture<'run>,
     client: Client,
@@ -60,7 +59,6 @@ impl<'s, 'run> ByHand<'s, 'run> {
         self.send(request.body(body)?)
     }
 
-    /// The same of a pod of the test's namespace.
     pub(crate) fn patch_pod(&self, name: &str, operations: &Value) -> Result<Value> {
         let namespace = &self.fixture.namespace;
         self.patch(&format!("/api/v1/namespaces/{namespace}/pods/{name}"), operations)
@@ -81,9 +79,14 @@ pub(crate) fn is_refused(tried: Result<Value>, words: &str) -> Result<()> {
     }
 }
 
+e2e!(
+    "confined::beside_a_labelling_webhook",
+    Domain,
+    beside_a_labelling_webhook
+);
 /// A webhook labels and annotates every pod that is updated. A pod is let go when its namespace leaves, another is released, and both
 /// carry what the webhook adds.
-pub(crate) fn beside_a_labelling_webhook(fixture: &Fixture<'_>) -> Result<()> {
+fn beside_a_labelling_webhook(fixture: &Fixture<'_>) -> Result<()> {
     let (nodes, _) = Nodes::without_wan(fixture)?;
     let edgeward = fixture.live_edgeward(&nodes.gating(&for_long()))?;
     let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;

@@ -84,9 +84,10 @@ pub(crate) fn is_gated_for(fixture: &Fixture<'_>, name: &str, reason: &str) -> R
     })
 }
 
+e2e!("gated::in_queue_order", Domain, 88, in_queue_order);
 /// The edge is full and no cloud answers: 50 pods are gated. Room appears step by step, and is given in the order of their
 /// priority and age, to as many as fit. Who releases them is killed in the middle, and another goes on.
-pub(crate) fn in_queue_order(fixture: &Fixture<'_>) -> Result<()> {
+fn in_queue_order(fixture: &Fixture<'_>) -> Result<()> {
     const PODS: u32 = 50;
     let (nodes, node) = Nodes::without_wan(fixture)?;
     let config = nodes.gating(&for_long());
@@ -194,9 +195,10 @@ fn leader(edgewards: &[Edgeward<'_>]) -> Result<usize> {
     anyhow::bail!("nobody leads")
 }
 
+e2e!("gated::until_the_wan_is_back", Domain, until_the_wan_is_back);
 /// Gated while the WAN is down, and sent to the cloud when it is back; or to the edge all the same, when the class has waited
 /// long enough. What waiting is not for is not gated at all.
-pub(crate) fn until_the_wan_is_back(fixture: &Fixture<'_>) -> Result<()> {
+fn until_the_wan_is_back(fixture: &Fixture<'_>) -> Result<()> {
     let (nodes, _) = Nodes::without_wan(fixture)?;
     let limits = json!({"latency": "30s", "throughput": "1h", "batch": "1h"});
     let config = nodes.gating(&limits);
@@ -283,9 +285,10 @@ pub(crate) fn until_the_wan_is_back(fixture: &Fixture<'_>) -> Result<()> {
     Ok(())
 }
 
+e2e!("gated::behind_other_gates", Domain, behind_other_gates);
 /// A pod that waits for others too is decided when ours is its last gate, and what it says of nodes itself stays. Without its
 /// namespace's label, it loses our gate and gets nothing else.
-pub(crate) fn behind_other_gates(fixture: &Fixture<'_>) -> Result<()> {
+fn behind_other_gates(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = Nodes::new(fixture)?;
     nodes.edge_node("edge-0", "1")?;
     nodes.cloud_node("cloud-0")?;

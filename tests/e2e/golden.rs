@@ -8,7 +8,6 @@ use std::{env, fs};
 use anyhow::{Context, Result, bail, ensure};
 use edgeward_harness::checkout::workspace;
 
-/// Keys whose value is another one in every run.
 const VOLATILE: [&str; 14] = [
     "batch.kubernetes.io/controller-uid",
     "controller-uid",
@@ -45,7 +44,6 @@ pub(crate) fn check(name: &str, yaml: &str, random: &[(&str, &str)]) -> Result<(
     Ok(())
 }
 
-/// Whether goldens are written again.
 fn is_recording() -> Result<bool> {
     let is_recording = env::var_os("EDGEWARD_BLESS").is_some();
     let in_ci = env::var_os("CI").is_some_and(|ci| ci == "true");

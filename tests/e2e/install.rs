@@ -44,7 +44,6 @@ impl Source {
         }
     }
 
-    /// What must be in the cluster before.
     fn needs(self, fixture: &Fixture<'_>) -> Result<Option<CertManager>> {
         (self == Self::CertManager)
             .then(|| CertManager::start(fixture))
@@ -52,23 +51,27 @@ impl Source {
     }
 }
 
+e2e!("install::with_cert_manager", Cluster, with_cert_manager);
 /// With a certificate of cert-manager, and the keys of the contract as they are.
-pub(crate) fn with_cert_manager(fixture: &Fixture<'_>) -> Result<()> {
+fn with_cert_manager(fixture: &Fixture<'_>) -> Result<()> {
     install_and_uninstall(fixture, Source::CertManager, "example.io")
 }
 
+e2e!("install::with_self_managed", Cluster, with_self_managed);
 /// With one that edgeward keeps itself.
-pub(crate) fn with_self_managed(fixture: &Fixture<'_>) -> Result<()> {
+fn with_self_managed(fixture: &Fixture<'_>) -> Result<()> {
     install_and_uninstall(fixture, Source::SelfManaged, "example.io")
 }
 
+e2e!("install::with_files", Cluster, with_files);
 /// With one in files.
 pub(crate) fn with_files(fixture: &Fixture<'_>) -> Result<()> {
     install_and_uninstall(fixture, Source::Files, "example.io")
 }
 
+e2e!("install::under_another_domain", Cluster, under_another_domain);
 /// The same under another domain, which reaches the binary, the webhook's conditions and the policies alike.
-pub(crate) fn under_another_domain(fixture: &Fixture<'_>) -> Result<()> {
+fn under_another_domain(fixture: &Fixture<'_>) -> Result<()> {
     install_and_uninstall(fixture, Source::Files, "acme.dev")
 }
 
@@ -112,7 +115,6 @@ impl<'run> Ground<'run> {
     }
 }
 
-/// The scheduling gates of a pod.
 pub(crate) fn gates(fixture: &Fixture<'_>, pod: &str) -> Result<Value> {
     Ok(fixture.kubectl.get("pod", pod)?["spec"]["schedulingGates"].take())
 }
@@ -386,7 +388,6 @@ pub(crate) fn check_out(fixture: &Fixture<'_>, source: Source) -> Result<()> {
     check_out_of(workspace(), fixture, source)
 }
 
-/// The same of another version than the present.
 pub(crate) fn check_out_of(version: &Path, fixture: &Fixture<'_>, source: Source) -> Result<()> {
     let ours = fixture.dir.join("edgeward");
     for folder in ["deploy", "webhook", "certs"] {

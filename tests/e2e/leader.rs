@@ -12,15 +12,14 @@ use edgeward_harness::fixture::Fixture;
 use edgeward_harness::wait::{BOUND, eventually};
 use serde_json::{Value, json};
 
-/// Name of the Lease.
 const LEASE: &str = "edgeward";
 
-/// What the Lease says it lasts.
 const DURATION_SECONDS: u64 = 15;
 
+e2e!("leader::one_of_two", Nodes, 77, one_of_two);
 /// Two replicas: one holds the Lease. It is asked to stop, and the other
 /// holds it at once, while the first still serves. That one is killed, and a third holds it before the Lease is over.
-pub(crate) fn one_of_two(fixture: &Fixture<'_>) -> Result<()> {
+fn one_of_two(fixture: &Fixture<'_>) -> Result<()> {
     let start = |name: &str| fixture.live_edgeward_as(name, &json!({}));
     let mut pair = vec![start("first")?, start("second")?];
     let (leader, holder) = eventually("one holds the Lease", BOUND, || one_leads(fixture, &pair))?;

@@ -17,7 +17,6 @@ use serde_json::{Value, json};
 
 use crate::commands::fleet_command;
 
-/// The taint of Liqo's virtual nodes.
 const NOT_ALLOWED: &str = "virtual-node.liqo.io/not-allowed";
 
 /// The sites, as a user states them. The only place where these tests say where a cloud is.
@@ -45,8 +44,9 @@ fn slo() -> Value {
     json!({"slo.example.io/class": "throughput", "slo.example.io/deadlineMs": "60000"})
 }
 
+e2e!("liqo::fills_the_edge_first", Peering, 106, fills_the_edge_first);
 /// A Deployment's pods fill the edge, and those beyond run in the provider: at home each of them is Running.
-pub(crate) fn fills_the_edge_first(fixture: &Fixture<'_>) -> Result<()> {
+fn fills_the_edge_first(fixture: &Fixture<'_>) -> Result<()> {
     const REPLICAS: usize = 12;
     /// Of 1 CPU each.
     const AT_THE_EDGE: usize = 8;
@@ -100,12 +100,10 @@ pub(crate) fn fills_the_edge_first(fixture: &Fixture<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Where a pod runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
     Edge,
     Cloud,
-    /// kube-scheduler finds no node for it.
     Nowhere,
 }
 
@@ -143,11 +141,11 @@ const FATES: [(Strategy, [Fate; 3], [Fate; 3]); 3] = {
     ]
 };
 
-/// Whose place is kube-scheduler's choice.
 const ANYWHERE: (Strategy, &str) = (Strategy::LocalAndRemote, "plain");
 
+e2e!("liqo::both_webhooks_on_one_pod", Peering, 105, both_webhooks_on_one_pod);
 /// Liqo's webhook and edgeward's change the same pods, in both orders and under every strategy.
-pub(crate) fn both_webhooks_on_one_pod(fixture: &Fixture<'_>) -> Result<()> {
+fn both_webhooks_on_one_pod(fixture: &Fixture<'_>) -> Result<()> {
     let mut namespaces = Vec::new();
     for (strategy, ..) in FATES {
         let suffix = format!("{strategy:?}").to_lowercase();

@@ -39,7 +39,6 @@ fn fill(fixture: &Fixture<'_>, name: &str, millicores: u32, expected: &str) -> R
     runs(fixture, name)
 }
 
-/// Waits until this pod runs.
 fn runs(fixture: &Fixture<'_>, name: &str) -> Result<()> {
     eventually(&format!("{name} runs"), BOUND, || {
         let pod = fixture.kubectl.get("pod", name)?;
@@ -48,8 +47,9 @@ fn runs(fixture: &Fixture<'_>, name: &str) -> Result<()> {
     })
 }
 
+e2e!("live::capacity_comes_and_goes", Nodes, capacity_comes_and_goes);
 /// Pods fill the edge, the next goes to the cloud; they are deleted, and the edge has room again.
-pub(crate) fn capacity_comes_and_goes(fixture: &Fixture<'_>) -> Result<()> {
+fn capacity_comes_and_goes(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = Nodes::new(fixture)?;
     nodes.edge_node("edge-0", "1")?;
     nodes.edge_node("edge-1", "1")?;

@@ -18,13 +18,20 @@ use serde_json::Value;
 
 use crate::golden;
 
+e2e!("placement::good_wan_and_low_load", Nodes, 76, good_wan_and_low_load);
 /// Good WAN, low load: the edge.
-pub(crate) fn good_wan_and_low_load(fixture: &Fixture<'_>) -> Result<()> {
+fn good_wan_and_low_load(fixture: &Fixture<'_>) -> Result<()> {
     play(fixture, &fleet::relaxed(), "edge", "edge_feasible_slo_met", &EDGE_NODES)
 }
 
+e2e!(
+    "placement::overloaded_edge_and_good_wan",
+    Nodes,
+    75,
+    overloaded_edge_and_good_wan
+);
 /// The edge is full and behind, the WAN is good: the cloud.
-pub(crate) fn overloaded_edge_and_good_wan(fixture: &Fixture<'_>) -> Result<()> {
+fn overloaded_edge_and_good_wan(fixture: &Fixture<'_>) -> Result<()> {
     play(
         fixture,
         &fleet::overloaded(),
@@ -34,8 +41,14 @@ pub(crate) fn overloaded_edge_and_good_wan(fixture: &Fixture<'_>) -> Result<()> 
     )
 }
 
+e2e!(
+    "placement::overloaded_edge_and_bad_wan",
+    Nodes,
+    74,
+    overloaded_edge_and_bad_wan
+);
 /// The edge is full and behind, and so is the WAN: the edge.
-pub(crate) fn overloaded_edge_and_bad_wan(fixture: &Fixture<'_>) -> Result<()> {
+fn overloaded_edge_and_bad_wan(fixture: &Fixture<'_>) -> Result<()> {
     play(
         fixture,
         &fleet::overloaded_behind_a_bad_wan(),
@@ -45,8 +58,14 @@ pub(crate) fn overloaded_edge_and_bad_wan(fixture: &Fixture<'_>) -> Result<()> {
     )
 }
 
+e2e!(
+    "placement::fleet_file_is_read_again",
+    Nodes,
+    73,
+    fleet_file_is_read_again
+);
 /// Another fleet file changes the next decision, without a restart.
-pub(crate) fn fleet_file_is_read_again(fixture: &Fixture<'_>) -> Result<()> {
+fn fleet_file_is_read_again(fixture: &Fixture<'_>) -> Result<()> {
     let edgeward = fixture.edgeward(&fleet::relaxed())?;
     let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
     let decision = || -> Result<Value> {

@@ -15,7 +15,6 @@ use crate::commands::fleet_command;
 
 const CLOUD: &str = "cloud: cloud_profile";
 
-/// What the sites take, in watts.
 fn watts(edge: u32, cloud: u32) -> [String; 2] {
     [("edge", edge), ("cloud", cloud)].map(|(site, watts)| format!("watts{{site=\"{site}\"}} {watts}"))
 }
@@ -42,9 +41,10 @@ fn green(mut pod: Value) -> Value {
     pod
 }
 
+e2e!("profiles::rank_sites_by_metrics", Cluster, rank_sites_by_metrics);
 /// A profile sends the next pod to the greener site, and `why` and a review of the dumped fleet say so; without it, with a fault in it,
 /// with noise alone, or without its metrics, nothing changes.
-pub(crate) fn rank_sites_by_metrics(fixture: &Fixture<'_>) -> Result<()> {
+fn rank_sites_by_metrics(fixture: &Fixture<'_>) -> Result<()> {
     let program = xtask("prometheus")?.context("there is no Prometheus to be had")?;
     let exporter = Exporter::start(fixture.runtime.handle())?;
     let says = |edge, cloud| {

@@ -22,7 +22,6 @@ const PEM: [(&str, &str); 3] = [
     ("key", "-----BEGIN PRIVATE KEY-----\nkey\n"),
 ];
 
-/// Where a certificate may come from.
 const SOURCES: [&str; 3] = ["cert-manager", "self-managed", "files"];
 
 /// The least values with a certificate from there.
@@ -90,7 +89,6 @@ impl Tools {
         Ok(objects)
     }
 
-    /// The configuration of a ConfigMap.
     fn config(&self, map: &Value) -> Result<Config> {
         let file = tempfile::NamedTempFile::with_suffix_in(".yaml", &self.dir)?;
         fs::write(&file, map.to_string())?;

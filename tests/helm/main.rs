@@ -39,7 +39,6 @@ const SCRIPTS: &[(&str, Script)] = &[
     ("wrong_values_are_named", refusals::wrong_values_are_named),
 ];
 
-/// What the tests share.
 pub(crate) struct Tools {
     pub(crate) helm: Helm,
     pub(crate) kubectl: PathBuf,

@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 use crate::Tools;
 use crate::rendered::least;
 
-/// Helm's words have the name of each.
 pub(crate) fn wrong_values_are_named(tools: &Tools) -> Result<()> {
     let ca = "-----BEGIN CERTIFICATE-----\n";
     let files = |files: Value| json!({"certificates": {"source": "files", "files": files}});

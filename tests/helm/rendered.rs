@@ -9,7 +9,6 @@ use serde_json::{Value, json};
 
 use crate::Tools;
 
-/// Objects by kind, namespace and name.
 pub(crate) type Objects = BTreeMap<String, Value>;
 
 /// Where the chart is installed, unless a test says otherwise.
@@ -25,7 +24,6 @@ impl Tools {
             .run(&["template", "mine", chart, "--namespace", namespace, "--values", &file])
     }
 
-    /// The same of ours.
     pub(crate) fn template(&self, values: &Value) -> Result<String> {
         self.template_of(&folder(), NAMESPACE, values)
     }
@@ -69,7 +67,6 @@ fn key(object: &Value) -> String {
     format!("{kind} {}/{}", of("namespace"), of("name"))
 }
 
-/// Values with nothing but what must be given.
 pub(crate) fn least() -> Value {
     json!({"image": {"repository": "registry.example/edgeward"}})
 }

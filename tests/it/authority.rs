@@ -11,7 +11,6 @@ pub(crate) fn publish(volume: &mut Volume, cert: &str, key: &str) {
     volume.swap(&files).expect("published");
 }
 
-/// A certificate authority for one test.
 pub(crate) struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
 }
@@ -31,7 +30,6 @@ impl Authority {
         }
     }
 
-    /// An authority below this one.
     pub(crate) fn intermediate(&self) -> Self {
         let key = KeyPair::generate().expect("key");
         let issuer = CertifiedIssuer::signed_by(authority_params("intermediate"), key, &*self.issuer);
@@ -53,7 +51,6 @@ impl Authority {
         self.leaf_with(|params| params.not_after = date_time_ymd(year, 1, 1))
     }
 
-    /// A leaf that begins this long from now.
     pub(crate) fn leaf_in(&self, wait: Duration) -> Leaf {
         let begin = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970") + wait;
         self.leaf_with(|params| params.not_before = date_time_ymd(1970, 1, 1) + begin)

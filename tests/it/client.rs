@@ -15,10 +15,8 @@ use tokio_rustls::client::TlsStream;
 /// How long a condition may take to come true before a test gives up. No test passes or fails by less.
 pub(crate) const BOUND: Duration = Duration::from_secs(60);
 
-/// The smallest review there is.
 const REVIEW: &str = r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u"}}"#;
 
-/// What a client brings to a handshake.
 #[derive(Clone)]
 pub(crate) struct Client {
     pub(crate) address: SocketAddr,
@@ -31,16 +29,13 @@ pub(crate) struct Client {
     pub(crate) identity: Option<(String, String)>,
 }
 
-/// A connection after its handshake.
 pub(crate) struct Connection {
     stream: BufReader<TlsStream<TcpStream>>,
 }
 
-/// One answer.
 #[derive(Debug)]
 pub(crate) struct Answered {
     pub(crate) status: u16,
-    /// Lower-case names.
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: String,
 }
@@ -86,7 +81,6 @@ impl Client {
         })
     }
 
-    /// A review over a connection of its own.
     pub(crate) async fn post(&self) -> std::io::Result<Answered> {
         self.connect().await?.post().await
     }
@@ -120,7 +114,6 @@ impl Connection {
         self.post_with("", target, review).await
     }
 
-    /// With lines more in its head.
     pub(crate) async fn post_with(&mut self, more: &str, target: &str, review: &str) -> std::io::Result<Answered> {
         self.send(&format!("{}{more}\r\n{review}", head(target, review.len())))
             .await?;
@@ -179,7 +172,6 @@ pub(crate) async fn get(address: SocketAddr, path: &str) -> std::io::Result<Answ
     receive(&mut stream).await
 }
 
-/// Asks until the answer is yes.
 pub(crate) async fn eventually(what: &str, mut condition: impl AsyncFnMut() -> bool) {
     let waiting = async {
         while !condition().await {

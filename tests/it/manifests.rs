@@ -137,7 +137,6 @@ fn one_condition(entry: &Value) -> String {
     words.join(" ")
 }
 
-/// A ValidatingAdmissionPolicy and its binding.
 fn policy(text: &str) -> [Value; 2] {
     let documents: Vec<Value> = serde_saphyr::from_multiple(text).unwrap();
     let [policy, binding] = documents.try_into().unwrap();

@@ -30,12 +30,10 @@ impl Process {
         Self::start_with(&[])
     }
 
-    /// The same with more arguments.
     pub(crate) fn start_with(arguments: &[&str]) -> Self {
         Self::start_logging("info", arguments)
     }
 
-    /// The same with another filter of the log.
     pub(crate) fn start_logging(filter: &str, arguments: &[&str]) -> Self {
         let directory = tempfile::tempdir().expect("tempdir");
         let mut child = edgeward()
@@ -84,19 +82,16 @@ impl Process {
         }
     }
 
-    /// Reads its log from here on, and forgets it.
     pub(crate) fn discard_log(&mut self) {
         let log = self.log.take().expect("not discarded before");
         std::thread::spawn(move || log.for_each(drop));
     }
 
-    /// A client that trusts it.
     pub(crate) fn client(&self) -> Client {
         let ca_bundle = std::fs::read_to_string(self.directory.path().join("ca.crt")).expect("the CA bundle");
         Client::new(self.admission, &ca_bundle)
     }
 
-    /// Clients that send it bodies.
     pub(crate) fn target(&self) -> Target {
         let ca_bundle = std::fs::read_to_string(self.directory.path().join("ca.crt")).expect("the CA bundle");
         Target::new(self.admission, &ca_bundle, self.child.id()).expect("a CA bundle")

@@ -20,7 +20,6 @@ use rustls::version::{TLS12, TLS13};
 use crate::authority::{Authority, publish};
 use crate::client::{BOUND, Client, eventually, get};
 
-/// Tells which way it was asked.
 pub(crate) struct Told;
 
 impl Answer for Told {

@@ -55,7 +55,6 @@ fn every_setting_refuses_a_value_of_another_type() {
     }
 }
 
-/// What a value may be, as the table says it.
 fn described(kind: &Kind) -> String {
     let decimal = |thousandths: &i64| (*thousandths as f64 / 1_000.0).to_string();
     match kind {

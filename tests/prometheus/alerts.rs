@@ -276,7 +276,6 @@ fn promtool(prometheus: &Path, what: &[&str], files: &[(&str, &Value)]) -> Resul
     Ok(())
 }
 
-/// They parse, their templates too.
 pub(crate) fn the_rules_are_rules(prometheus: &Path) -> Result<()> {
     let rules = rules()?;
     let what = ["check", "rules", "--lint=all", "--lint-fatal", "rules.yaml"];
@@ -344,7 +343,6 @@ pub(crate) fn each_alert_fires_in_its_case_alone(prometheus: &Path) -> Result<()
     promtool(prometheus, &["test", "rules", "tests.yaml"], &files)
 }
 
-/// What it asks parses.
 pub(crate) fn the_dashboard_asks_in_promql(prometheus: &Path) -> Result<()> {
     let dashboard: Value = serde_json::from_str(include_str!("../../deploy/monitoring/dashboard.json"))?;
     let panels = dashboard["panels"].as_array().into_iter().flatten();

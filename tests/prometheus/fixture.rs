@@ -18,7 +18,6 @@ use tokio::task::JoinHandle;
 
 use crate::proxy::Proxy;
 
-/// No test lasts as long.
 pub(crate) const LONG: Micros = Micros::from_secs(3_600);
 
 pub(crate) struct Fixture {
@@ -69,7 +68,6 @@ impl Fixture {
     }
 }
 
-/// A poller at work, until it is dropped.
 pub(crate) struct Asker {
     telemetry: watch::Receiver<Telemetry>,
     clock: Clock,
@@ -84,12 +82,10 @@ impl Drop for Asker {
 }
 
 impl Asker {
-    /// What it knows, now.
     pub(crate) fn knows<T>(&self, read: impl FnOnce(&Telemetry, Moment) -> T) -> T {
         read(&self.telemetry.borrow(), self.clock.moment())
     }
 
-    /// Waits until it knows that.
     pub(crate) fn learns(&self, what: &str, holds: impl Fn(&Telemetry, Moment) -> bool) -> Result<()> {
         eventually(what, BOUND, || {
             let telemetry = self.telemetry.borrow().clone();
@@ -102,7 +98,6 @@ impl Asker {
         })
     }
 
-    /// Waits until one more question ends so.
     pub(crate) fn sees(&self, input: Input, outcome: Outcome) -> Result<()> {
         let before = self.count(input, outcome);
         eventually(outcome.as_str(), BOUND, || {

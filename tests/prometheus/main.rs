@@ -23,7 +23,6 @@ use crate::fixture::Fixture;
 type Script = fn(&mut Fixture) -> Result<()>;
 type Question = fn(&Path) -> Result<()>;
 
-/// Every test, with a server of its own.
 const SCRIPTS: &[(&str, Script)] = &[
     ("values_arrive_in_their_units", queries::values_arrive_in_their_units),
     ("a_wrong_exporter", queries::a_wrong_exporter),
@@ -43,7 +42,6 @@ const QUESTIONS: &[(&str, Question)] = &[
     ("the_dashboard_asks_in_promql", alerts::the_dashboard_asks_in_promql),
 ];
 
-/// What the tests share.
 struct Run {
     runtime: Runtime,
     program: PathBuf,

@@ -8,14 +8,11 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
-/// What becomes of a connection.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Way {
-    /// To the server.
     Open,
     /// Nowhere: what is sent is taken and never answered.
     Slow,
-    /// Whatever is asked gets this answer.
     Answers(&'static str),
 }
 

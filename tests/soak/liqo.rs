@@ -9,10 +9,6 @@ use edgeward_harness::fixture::Fixture;
 use edgeward_harness::peering::{Cloud, Layout, Provider};
 use serde_json::{Value, json};
 
-pub(crate) use self::elastic::elastic_cluster;
-pub(crate) use self::frozen::frozen_api_server;
-pub(crate) use self::full::full_near_cloud;
-
 /// Beside an edge with room for 40 pods of 200m, the virtual nodes promise room for 120 and for 300, which there is.
 pub(crate) const NEAR_AND_FAR: Layout = Layout {
     clouds: &[
@@ -45,7 +41,6 @@ fn config(fixture: &Fixture<'_>) -> Value {
     json!({"sites": sites})
 }
 
-/// Its providers, in this order.
 fn near_and_far<'run>(fixture: &Fixture<'run>) -> anyhow::Result<[&'run Provider; 2]> {
     match fixture.providers() {
         [near, far] => Ok([near, far]),

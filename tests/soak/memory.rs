@@ -18,8 +18,9 @@ const GROWTH: u64 = 64;
 /// The same for all three kinds together, each with the most that is kept of a pod.
 const GROWTH_OF_ALL: u64 = 80;
 
+e2e!("memory::hostile_pods", Machine, hostile_pods);
 /// The largest pods that there can be, and many behind our gate.
-pub(crate) fn hostile_pods(fixture: &Fixture<'_>) -> Result<()> {
+fn hostile_pods(fixture: &Fixture<'_>) -> Result<()> {
     let found = watched(fixture, AMOUNTS)?;
     for (what, growth) in &found {
         Table::HostilePods.row(what, &[&(growth.most / 1024), &(growth.kept / 1024)]);

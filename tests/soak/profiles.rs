@@ -19,10 +19,8 @@ const METRICS: usize = 5;
 /// Seconds between two rounds of a profile, which is the default.
 const PERIOD: u64 = 30;
 
-/// How many rounds the load lasts.
 const ROUNDS: u64 = 3;
 
-/// Five metrics of its own, each by site.
 fn profile(number: usize) -> Value {
     let metrics = (0..METRICS).map(|metric| {
         let query = format!("max by (site) (metric_{metric} * {})", number + 1);
@@ -42,8 +40,9 @@ fn profile(number: usize) -> Value {
     })
 }
 
+e2e!("profiles::refreshed_beside_a_load", Machine, refreshed_beside_a_load);
 /// A hundred profiles of five metrics, over a hundred sites, are refreshed in each period, and no review beside them is late.
-pub(crate) fn refreshed_beside_a_load(fixture: &Fixture<'_>) -> Result<()> {
+fn refreshed_beside_a_load(fixture: &Fixture<'_>) -> Result<()> {
     let program = xtask("prometheus")?.context("there is no Prometheus to be had")?;
     let exporter = Exporter::start(fixture.runtime.handle())?;
     fixture.install_custom_resources()?;

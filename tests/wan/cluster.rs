@@ -17,7 +17,6 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 
-/// A namespace that opted in.
 pub(crate) const NAMESPACE: &str = "shop";
 
 /// Millicores that the cloud's node has room for, and the edge's has not, though it could hold them when it is empty.
@@ -45,7 +44,6 @@ pub(crate) fn start(runtime: &Runtime) -> Result<Value> {
     }))
 }
 
-/// No custom resource is installed.
 async fn groups() -> String {
     json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": []}).to_string()
 }
@@ -84,7 +82,6 @@ async fn watch(Path(kind): Path<String>, Query(watch): Query<Watch>) -> Result<B
     ))
 }
 
-/// The objects of a kind, by its plural.
 fn objects(kind: &str) -> Option<(&'static str, Vec<Value>)> {
     let node = |name: &str, cpu: &str, taints: Value| {
         let resources = json!({"cpu": cpu, "memory": "64Gi", "pods": "110"});

@@ -23,7 +23,6 @@ const CLOUD: &str = "cloud: cloud_edge_no_capacity";
 const DEGRADED: &str = "edge: edge_wan_degraded";
 const UNREACHABLE: &str = "edge: edge_wan_unreachable";
 
-/// Time between two questions.
 const PACE: Duration = Duration::from_millis(100);
 
 /// edgeward at the edge, and every decision it makes.
@@ -80,7 +79,6 @@ impl Decided {
         })
     }
 
-    /// Waits until this is decided.
     fn until(&self, decision: &str, bound: Duration) -> Result<()> {
         self.decisions.until(&decision.to_owned(), bound)
     }
@@ -102,7 +100,6 @@ fn write(dir: &Path, name: &str, content: &Value) -> Result<std::path::PathBuf> 
     Ok(file)
 }
 
-/// Site and reason of what is decided now.
 async fn ask(client: &Client, url: &str) -> Result<String> {
     let mut pod = cluster::pod("asking", CLOUD_ONLY);
     let review = json!({

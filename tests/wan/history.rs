@@ -20,12 +20,10 @@ impl<S> Clone for History<S> {
 }
 
 impl<S: Clone + Debug + PartialEq> History<S> {
-    /// Nothing was seen yet.
     pub(crate) fn new() -> Self {
         Self(Arc::default())
     }
 
-    /// This is seen now.
     pub(crate) fn record(&self, state: S) {
         let mut states = self.states();
         if states.last().is_none_or(|(last, _)| *last != state) {
@@ -33,7 +31,6 @@ impl<S: Clone + Debug + PartialEq> History<S> {
         }
     }
 
-    /// Waits until this is seen.
     pub(crate) fn until(&self, state: &S, bound: Duration) -> Result<()> {
         eventually(&format!("{state:?}"), bound, || {
             let last = self.states().last().map(|(last, _)| last.clone());

@@ -25,7 +25,6 @@ use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
 type Script = fn(&mut Wan) -> Result<()>;
 
-/// Every test, by the name it is listed under.
 const SCRIPTS: &[(&str, Script)] = &[
     ("link::rtt_is_seen_by_tcp_and_icmp", link::rtt_is_seen_by_tcp_and_icmp),
     ("link::loses_what_its_schedule_says", link::loses_what_its_schedule_says),
@@ -97,7 +96,6 @@ fn main() -> ExitCode {
 /// Why a test does not pass.
 enum Untold {
     Failed(Failed),
-    /// It failed while the machine was late.
     Late(String),
 }
 

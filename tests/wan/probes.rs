@@ -20,7 +20,6 @@ use tokio::sync::watch;
 
 use crate::history::{DWELL, History};
 
-/// Those of the default configuration.
 const THRESHOLDS: Thresholds = Thresholds {
     rtt: Micros::from_millis(100),
     loss: Permille(20),
@@ -34,7 +33,6 @@ const FAST: Probing = Probing {
     timeout: Micros::from_millis(500),
 };
 
-/// A prober at the edge.
 struct Observed {
     /// Its threads were born in the edge's namespace.
     _runtime: Runtime,
@@ -73,7 +71,6 @@ impl Observed {
         of_cloud(&self.links.borrow()).context("nothing is known of the link")
     }
 
-    /// The link once it is in this state.
     fn until(&self, state: LinkState, bound: Duration) -> Result<Link> {
         self.states.until(&state, bound)?;
         self.link()

@@ -16,7 +16,6 @@ use tempfile::TempDir;
 /// A running `edgeward serve` in a namespace.
 pub(crate) struct Edgeward {
     process: Process,
-    /// In its namespace, on loopback.
     admission: SocketAddr,
     health: SocketAddr,
     directory: TempDir,
@@ -64,7 +63,6 @@ impl Edgeward {
         })
     }
 
-    /// Where it takes reviews, in its namespace.
     pub(crate) fn url(&self) -> String {
         format!("https://{}/mutate", self.admission)
     }
@@ -74,7 +72,6 @@ impl Edgeward {
         Ok(fs::read_to_string(self.directory.path().join("ca.crt"))?)
     }
 
-    /// The last lines of its log.
     pub(crate) fn tail(&self) -> String {
         self.process.tail()
     }

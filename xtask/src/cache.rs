@@ -16,7 +16,6 @@ pub(crate) fn root() -> Result<PathBuf> {
         .context("no place for the cache: set EDGEWARD_CACHE, XDG_CACHE_HOME or HOME")
 }
 
-/// The path in this environment variable.
 fn set(variable: &str) -> Option<PathBuf> {
     let value = env::var_os(variable).filter(|value| !value.is_empty());
     value.map(PathBuf::from)
@@ -29,7 +28,6 @@ pub(crate) fn ready_made(variable: &str) -> Result<Option<PathBuf>> {
     Ok(Some(found))
 }
 
-/// A name that is the same for the same parts.
 pub(crate) fn key(parts: &[&str]) -> String {
     let mut hash = Sha256::new();
     for part in parts {

@@ -80,7 +80,6 @@ pub(crate) fn chromium() -> Result<PathBuf> {
     installed(&NAMES).context("apt-get brought no Chromium")
 }
 
-/// The first of these programs on the PATH.
 fn installed(names: &[&str]) -> Option<PathBuf> {
     let folders = env::var_os("PATH").unwrap_or_default();
     let mut programs = env::split_paths(&folders).flat_map(|folder| names.iter().map(move |name| folder.join(name)));

@@ -13,7 +13,6 @@ use crate::tools::NoTool;
 
 const NAME: &str = "earlier edgeward";
 
-/// Names a directory with a ready-made one.
 pub(crate) const VARIABLE: &str = "EDGEWARD_EARLIER";
 
 /// Without policies that confine edgeward, and with its configuration in a ConfigMap of one name.
@@ -21,7 +20,6 @@ const COMMIT: &str = "f8ee3c5584a8a7d411b851d83bdd6a8acca26569";
 
 const PROGRAM: &str = "edgeward";
 
-/// What is installed of it.
 const FOLDERS: [&str; 3] = ["certs", "deploy", "webhook"];
 
 /// Part of the cache key: raise it when the build below changes what comes out.
@@ -48,7 +46,6 @@ pub(crate) fn obtain() -> Result<PathBuf> {
     Ok(dir)
 }
 
-/// Git in this checkout, whoever owns it.
 fn git() -> Command {
     let mut git = Command::new("git");
     git.args(["-c", "safe.directory=*"]).current_dir(workspace());

@@ -11,14 +11,11 @@ use crate::cache::{self, key};
 use crate::shell::{follow, output};
 use crate::tools::NoTool;
 
-/// A Go module of this checkout.
 pub(crate) struct Module {
-    /// What the lines on stderr begin with.
     pub(crate) name: &'static str,
     /// The environment variable that names a ready-made build.
     pub(crate) variable: &'static str,
     pub(crate) folder: PathBuf,
-    /// The folder of its builds in the cache.
     pub(crate) cache: &'static str,
 }
 

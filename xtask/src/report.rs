@@ -5,20 +5,17 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 
-/// A stage that is over.
 #[derive(Debug)]
 pub(crate) struct Stage {
     name: String,
     took: Duration,
     is_ok: bool,
-    /// How it ended, in a few words.
     pub(crate) ended: String,
     /// What is repeated below the table: tests that failed, or could not tell.
     pub(crate) notes: Vec<String>,
 }
 
 impl Stage {
-    /// Does the stage and takes its time.
     pub(crate) fn done<T>(name: &str, stage: impl FnOnce() -> Result<T>) -> (Self, Result<T>) {
         let started = Instant::now();
         let result = stage();
@@ -35,20 +32,17 @@ impl Stage {
         (stage, result)
     }
 
-    /// Says how long it took and how it ended.
     pub(crate) fn say(&self) {
         eprintln!("{}: {:.1} s, {}", self.name, self.took.as_secs_f64(), self.ended);
     }
 }
 
-/// Does the stage and says how long it took.
 pub(crate) fn timed<T>(name: &str, stage: impl FnOnce() -> Result<T>) -> (Stage, Result<T>) {
     let (stage, result) = Stage::done(name, stage);
     stage.say();
     (stage, result)
 }
 
-/// The stages of a command so far.
 pub(crate) struct Report {
     started: Instant,
     stages: Vec<Stage>,
@@ -66,14 +60,12 @@ impl Report {
         result
     }
 
-    /// Does the next stage.
     pub(crate) fn stage<T>(&mut self, name: &str, stage: impl FnOnce() -> Result<T>) -> Result<T> {
         let (stage, result) = timed(name, stage);
         self.stages.push(stage);
         result
     }
 
-    /// Adds stages that ran beside others.
     pub(crate) fn add(&mut self, stages: impl IntoIterator<Item = Stage>) {
         self.stages.extend(stages);
     }

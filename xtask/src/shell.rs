@@ -102,7 +102,6 @@ pub(crate) fn side_by_side<T: Send, H>(there: impl FnOnce() -> T + Send, here: i
     })
 }
 
-/// What a thread ended with; its panic is ours.
 pub(crate) fn joined<T>(thread: thread::ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }

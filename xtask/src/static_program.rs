@@ -10,7 +10,6 @@ use anyhow::{Context, Result, ensure};
 
 use crate::shell::{cargo, output, run, workspace};
 
-/// Bytes below which it stays.
 const GOAL: u64 = 30_000_000;
 
 /// Builds it for this machine's architecture from what the image is built from, and starts it where there is no other

@@ -20,7 +20,6 @@ pub(crate) const SOAK: &str = "soak";
 /// What edgeward costs in a cluster: programs as they are released, and tables.
 pub(crate) const CLUSTER: &str = "cluster";
 
-/// The benchmark that is a long test, too.
 const BENCHES_OF_SOAK: &str = "pods";
 
 /// It waits as well, and is the last of the other lane: what needs the processor is over when e2e comes to its last tests.
@@ -115,7 +114,6 @@ fn measured(report: &mut Report, target: &[&str], filters: &[String]) -> Result<
     Ok(())
 }
 
-/// The run of a test program.
 struct Run {
     name: String,
     command: Command,

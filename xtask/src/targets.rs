@@ -8,7 +8,6 @@ use serde_json::Value;
 
 use crate::shell::cargo;
 
-/// A test program that is built.
 pub(crate) struct Target {
     /// `e2e`, or of unit tests `edgeward (lib)`.
     pub(crate) name: String,
@@ -56,7 +55,6 @@ fn read(message: &str) -> Option<Target> {
 }
 
 impl Target {
-    /// The command that runs its tests.
     pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
         command

@@ -1,6 +1,5 @@
 //! What test programs print of their tests, line by line: libtest, and our own that use libtest-mimic.
 
-/// What is worth repeating at the end of a run.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct TestOutput {
     /// Tests that failed, and tests that the machine was too busy for, with their figures.
@@ -11,7 +10,6 @@ pub(crate) struct TestOutput {
 }
 
 impl TestOutput {
-    /// Whether nothing was run.
     pub(crate) fn has_no_test(&self) -> bool {
         self.counts.iter().all(|counts| counts.contains(" 0 passed; 0 failed"))
     }

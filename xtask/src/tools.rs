@@ -41,7 +41,6 @@ const LANES: [&[Tool]; 3] = [
     ],
 ];
 
-/// Where they are, by variable.
 pub(crate) struct Tools(Vec<(&'static str, PathBuf)>);
 
 impl Tools {

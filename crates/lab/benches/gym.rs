@@ -36,7 +36,6 @@ fn main() {
     }
 }
 
-/// The sum of the rewards of so many steps.
 fn run(settings: &Settings, steps: usize) -> f64 {
     let mut gym = Gym::new(settings, 42);
     gym.reset();

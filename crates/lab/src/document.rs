@@ -44,7 +44,6 @@ impl<'d> Field<'d> {
         }
     }
 
-    /// Reports a fault at this place.
     pub(crate) fn fault(&self, message: String) {
         self.faults.borrow_mut().push(Fault {
             path: self.path.clone(),
@@ -52,17 +51,14 @@ impl<'d> Field<'d> {
         });
     }
 
-    /// Whether there is a value.
     pub(crate) fn is_present(&self) -> bool {
         self.value.is_some_and(|value| !value.is_null())
     }
 
-    /// Whether there is a map.
     pub(crate) fn is_object(&self) -> bool {
         self.value.is_some_and(Value::is_object)
     }
 
-    /// Whether there is a list.
     pub(crate) fn is_list(&self) -> bool {
         self.value.is_some_and(Value::is_array)
     }
@@ -85,12 +81,10 @@ impl<'d> Field<'d> {
         converted
     }
 
-    /// A string.
     pub(crate) fn string(&self) -> Option<&'d str> {
         self.typed("a string", Value::as_str)
     }
 
-    /// A string that says something.
     pub(crate) fn non_empty_string(&self) -> Option<&'d str> {
         self.typed("a non-empty string", |value| {
             value.as_str().filter(|text| !text.is_empty())
@@ -136,7 +130,6 @@ impl<'d> Field<'d> {
         parsed.map_err(|error| self.fault(error.to_string())).ok()
     }
 
-    /// One of the given words.
     pub(crate) fn word<T: Copy>(&self, words: &[(&str, T)]) -> Option<T> {
         let names: Vec<_> = words.iter().map(|(name, _)| *name).collect();
         let expected = match &names[..] {
@@ -149,7 +142,6 @@ impl<'d> Field<'d> {
         })
     }
 
-    /// The elements of a list.
     pub(crate) fn list(&self) -> Option<Vec<Field<'d>>> {
         let elements = self.typed("a list", Value::as_array)?.iter().enumerate();
         let field = |(i, value)| self.at(format!("{}[{i}]", self.path), Some(value));
@@ -163,14 +155,12 @@ impl<'d> Field<'d> {
         Some(entries.map(entry).collect())
     }
 
-    /// A map of strings to strings.
     pub(crate) fn string_map(&self) -> Option<Vec<(&'d str, &'d str)>> {
         let entries = self.entries()?.into_iter();
         let entry = |(key, field): (_, Field<'d>)| Some((key, field.string()?));
         Some(entries.filter_map(entry).collect())
     }
 
-    /// An object with these fields and no others.
     pub(crate) fn object<const N: usize>(&self, fields: [&str; N]) -> Option<[Field<'d>; N]> {
         let map = self.typed("an object", Value::as_object)?;
         for key in map.keys().filter(|key| !fields.contains(&key.as_str())) {
@@ -185,7 +175,6 @@ impl<'d> Field<'d> {
         Some(fields.map(field))
     }
 
-    /// Another place of the same document.
     fn at(&self, path: String, value: Option<&'d Value>) -> Field<'d> {
         Field {
             path,

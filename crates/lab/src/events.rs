@@ -5,7 +5,6 @@ use std::collections::BinaryHeap;
 
 use edgeward_core::units::Micros;
 
-/// Events to come.
 #[derive(Debug)]
 pub(crate) struct Events<E> {
     heap: BinaryHeap<Reverse<Entry<E>>>,
@@ -49,14 +48,12 @@ impl<E> Default for Events<E> {
 }
 
 impl<E> Events<E> {
-    /// Something will happen at this time.
     pub(crate) fn schedule(&mut self, at: Micros, event: E) {
         self.scheduled += 1;
         let number = self.scheduled;
         self.heap.push(Reverse(Entry { at, number, event }));
     }
 
-    /// What happens next, and when.
     pub(crate) fn next(&mut self) -> Option<(Micros, E)> {
         let Reverse(entry) = self.heap.pop()?;
         Some((entry.at, entry.event))

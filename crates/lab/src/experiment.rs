@@ -15,14 +15,10 @@ use crate::scenario::Scenario;
 use crate::statistics::quantile;
 use crate::units::{Units, relaxed};
 
-/// What is run.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// Policies, in the order of the report.
     pub policies: Vec<Policy>,
-    /// Seeds.
     pub seeds: Vec<u64>,
-    /// How many runs at once.
     pub threads: usize,
 }
 
@@ -40,7 +36,6 @@ pub struct Results {
 /// What came of a scenario at one load or several, as far as it went.
 #[derive(Debug)]
 pub struct Experiment {
-    /// By the load, those of which a run is over.
     pub loads: Vec<AtLoad>,
     /// Whether it was ended before all runs were over.
     pub is_incomplete: bool,
@@ -49,11 +44,8 @@ pub struct Experiment {
 /// A scenario with so many times its load, and what came of it.
 #[derive(Debug)]
 pub struct AtLoad {
-    /// How many times.
     pub factor: f64,
-    /// The scenario with that load.
     pub scenario: Scenario,
-    /// What came of it.
     pub results: Results,
 }
 
@@ -68,11 +60,9 @@ pub struct RunResult {
     pub cost: f64,
     /// As [`Outcome::edge_utilisation`].
     pub edge_utilisation: f64,
-    /// Pods that were gated.
     pub gated: u64,
     /// How long each of them was, on average, in seconds.
     pub gated_seconds: f64,
-    /// Pods that were Unschedulable.
     pub unschedulable: u64,
     /// How long each of them was, on average, in seconds.
     pub unschedulable_seconds: f64,
@@ -116,13 +106,11 @@ impl RunResult {
         }
     }
 
-    /// Of all classes together.
     pub fn attained(&self) -> Attained {
         all(&self.attainment)
     }
 }
 
-/// Of all classes together.
 pub fn all(attainment: &PerClass<Attained>) -> Attained {
     let classes = Class::ALL.into_iter().map(|class| attainment[class]);
     classes.fold(Attained::default(), Attained::and)

@@ -1,11 +1,9 @@
-//! kube-scheduler's queue and scores. Source: `pkg/scheduler/backend/queue`, `schedule_one.go` and the plugins
-//! `NodeResourcesFit` and `NodeResourcesBalancedAllocation` of Kubernetes 1.36, written down anew: what the engine guesses by is
-//! not used here.
+//! kube-scheduler's queue. Source: `pkg/scheduler/backend/queue` and `schedule_one.go` of Kubernetes 1.36. Nodes are scored by
+//! [`edgeward_core::placement::score`].
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 
-use edgeward_core::resources::Amounts;
 use edgeward_core::units::Micros;
 
 use crate::cluster::PodNumber;
@@ -28,9 +26,7 @@ pub(crate) fn backoff(attempts: u32) -> Micros {
 /// A pod's place in a queue; one counts only as long as the pod has not got another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Place {
-    /// The pod.
     pub(crate) pod: PodNumber,
-    /// Which of its places.
     pub(crate) number: u32,
 }
 
@@ -40,12 +36,10 @@ type Active = (i32, Reverse<(Micros, u64)>, Place);
 /// The end of the backoff, a number that differs, and the priority.
 type BackingOff = (Micros, u64, i32, Place);
 
-/// The pods that wait for a node.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     /// By priority, the highest first, and then by the time at which they came.
     active: BinaryHeap<Active>,
-    /// By the end of their backoff.
     backoff: BinaryHeap<Reverse<BackingOff>>,
     /// Those that fit no node, and when they were tried last; until something happens.
     unschedulable: BTreeSet<(Micros, i32, Place)>,
@@ -119,43 +113,6 @@ impl Queue {
     }
 }
 
-/// The highest score of one plugin.
-const MOST: i64 = 100;
-
-/// What a pod counts as that states no request, where nodes are scored.
-const UNSTATED: [i64; 2] = [100, 200 * 1024 * 1024];
-
-/// LeastAllocated and BalancedAllocation, each of weight 1.
-pub(crate) fn score(request: &Amounts, allocatable: &Amounts, used: &Amounts) -> i64 {
-    let request = [request.cpu.0, request.memory.0];
-    let allocatable = [allocatable.cpu.0, allocatable.memory.0];
-    let used = [used.cpu.0, used.memory.0];
-    let (mut sum, mut count) = (0, 0);
-    for resource in 0..2 {
-        if allocatable[resource] > 0 {
-            let asked = if request[resource] == 0 {
-                UNSTATED[resource]
-            } else {
-                request[resource]
-            };
-            let free = (allocatable[resource] - used[resource] - asked).max(0);
-            sum += (i128::from(free) * i128::from(MOST) / i128::from(allocatable[resource])) as i64;
-            count += 1;
-        }
-    }
-    let least = if count == 0 { 0 } else { sum / count };
-    if request == [0, 0] || count < 2 {
-        return least + if request == [0, 0] { 0 } else { 3 * MOST / 4 };
-    }
-    let balance = |with: f64| {
-        let share = |resource: usize| {
-            ((used[resource] as f64 + with * request[resource] as f64) / allocatable[resource] as f64).min(1.0)
-        };
-        ((1.0 - (share(0) - share(1)).abs() / 2.0) * MOST as f64) as i64
-    };
-    least + MOST / 2 + (MOST / 2 + balance(1.0) - balance(0.0)) / 2
-}
-
 /// How many nodes that a pod fits are looked for among so many.
 pub(crate) fn feasible_nodes_to_find(nodes: usize) -> usize {
     const LEAST: usize = 100;
@@ -168,20 +125,10 @@ pub(crate) fn feasible_nodes_to_find(nodes: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use edgeward_core::units::{Bytes, Millicores};
-
     use super::*;
 
     fn place(pod: PodNumber) -> Place {
         Place { pod, number: 0 }
-    }
-
-    fn amounts(cpu: i64, memory: i64) -> Amounts {
-        Amounts {
-            cpu: Millicores(cpu),
-            memory: Bytes(memory),
-            ..Amounts::default()
-        }
     }
 
     #[test]
@@ -225,22 +172,6 @@ mod tests {
         assert_eq!(queue.pop(), None);
         queue.flush_left_over(second(330));
         assert_eq!(queue.pop(), Some(place(5)));
-    }
-
-    #[test]
-    fn scores_are_those_of_kubernetes_own_tests() {
-        // LeastAllocated 37 and BalancedAllocation 50 + (50 + 87 - 100) / 2 = 68, from the shares 0.75 and 0.5.
-        assert_eq!(
-            score(&amounts(3_000, 5_000), &amounts(4_000, 10_000), &amounts(0, 0)),
-            37 + 68
-        );
-        let engine = edgeward_core::placement::score::score;
-        for request in [amounts(0, 0), amounts(250, 1 << 28), amounts(1_000, 1 << 20)] {
-            for used in [amounts(0, 0), amounts(3_000, 1 << 30), amounts(100, 7 << 30)] {
-                let node = amounts(4_000, 8 << 30);
-                assert_eq!(score(&request, &node, &used), engine(&request, &node, &used));
-            }
-        }
     }
 
     #[test]

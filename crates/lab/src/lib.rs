@@ -1,6 +1,8 @@
 //! The production engine in virtual time, on a cluster that is described by a scenario, beside other policies and against what
 //! was possible (docs/lab.md).
 
+#![allow(missing_docs)]
+
 mod cluster;
 mod document;
 mod events;

@@ -5,20 +5,15 @@ use edgeward_core::units::Micros;
 use crate::random::{Distribution, Purpose, Stream};
 use crate::scenario::{Arrivals, Rate, Replicas, Scaling, Scenario, Workload, WorkloadKind};
 
-/// How often a HorizontalPodAutoscaler looks.
 const AUTOSCALER_PERIOD: Micros = Micros::from_secs(15);
 
-/// How far from its target it does nothing.
 const AUTOSCALER_TOLERANCE: f64 = 0.1;
 
 /// Work that is to be done once: a pod of a Job, with those in its place.
 #[derive(Debug, Clone, Copy)]
 pub struct Task {
-    /// When it is created.
     pub at: Micros,
-    /// Its workload.
     pub workload: usize,
-    /// Its Job, unique in the run.
     pub job: u64,
     /// How long its work takes at speed 1.
     pub service: Micros,
@@ -27,33 +22,22 @@ pub struct Task {
 /// A place of a service's replica: it is open while the service has so many replicas.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Slot {
-    /// Among those of its service.
     pub number: u32,
-    /// From when on.
     pub open: Micros,
-    /// Until when.
     pub close: Micros,
 }
 
-/// A service.
 #[derive(Debug, Clone)]
 pub struct Service {
-    /// Its workload.
     pub workload: usize,
-    /// How many replicas from when on.
     pub replicas: Vec<(Micros, u32)>,
-    /// When it is rolled out again.
     pub rollouts: Vec<Micros>,
-    /// Every time that a place is open.
     pub slots: Vec<Slot>,
 }
 
-/// All that is asked in a run.
 #[derive(Debug, Clone)]
 pub struct Load {
-    /// In the order of their times.
     pub tasks: Vec<Task>,
-    /// Services.
     pub services: Vec<Service>,
 }
 
@@ -149,7 +133,6 @@ fn times(arrivals: &Arrivals, stream: &mut Stream, end: Micros) -> Vec<(Micros, 
     }
 }
 
-/// From when to when a bursty rate is high.
 fn bursts(rate: &Rate, stream: &mut Stream, end: Micros) -> Vec<(Micros, Micros)> {
     let Rate::Bursty(.., every, lasting) = rate else {
         return vec![];
@@ -184,7 +167,6 @@ fn at_time(rate: &Rate, bursts: &[(Micros, Micros)], at: Micros) -> f64 {
     }
 }
 
-/// How many replicas from when on.
 fn changes(replicas: &Replicas, seed: u64, workload: usize, end: Micros) -> Vec<(Micros, u32)> {
     let Scaling {
         demand,
@@ -222,7 +204,6 @@ fn changes(replicas: &Replicas, seed: u64, workload: usize, end: Micros) -> Vec<
     found
 }
 
-/// Every time that a place is open.
 fn slots(replicas: &[(Micros, u32)], end: Micros) -> Vec<Slot> {
     let mut open: Vec<Slot> = vec![];
     let mut found = vec![];

@@ -4,18 +4,12 @@ use std::fmt;
 
 use crate::scenario::Scenario;
 
-/// Who decides where pods go in a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Policy {
-    /// Everything stays at the edge.
     EdgeOnly,
-    /// Everything that may goes to the first cloud.
     CloudOnly,
     /// The site of which the smallest share is taken.
     LeastLoaded,
-    /// The first design's, with its poll.
-    FirstDesign,
-    /// edgeward.
     Edgeward,
     /// edgeward with the scenario's performance profile, which every managed pod names.
     EdgewardProfile,
@@ -24,31 +18,26 @@ pub enum Policy {
 }
 
 impl Policy {
-    /// All of them.
-    pub const ALL: [Policy; 7] = [
+    pub const ALL: [Policy; 6] = [
         Policy::EdgeOnly,
         Policy::CloudOnly,
         Policy::LeastLoaded,
-        Policy::FirstDesign,
         Policy::Edgeward,
         Policy::EdgewardProfile,
         Policy::Clairvoyant,
     ];
 
-    /// Its name.
     pub fn as_str(self) -> &'static str {
         match self {
             Policy::EdgeOnly => "edge-only",
             Policy::CloudOnly => "cloud-only",
             Policy::LeastLoaded => "least-loaded",
-            Policy::FirstDesign => "first-design",
             Policy::Edgeward => "edgeward",
             Policy::EdgewardProfile => "edgeward-profile",
             Policy::Clairvoyant => "clairvoyant",
         }
     }
 
-    /// Those that can be run with this scenario.
     pub fn of(scenario: &Scenario) -> impl Iterator<Item = Policy> {
         let has_profile = scenario.profile.is_some();
         Self::ALL

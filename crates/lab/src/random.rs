@@ -6,43 +6,30 @@
 
 use std::f64::consts::{FRAC_1_SQRT_2, TAU};
 
-/// What numbers are drawn for.
 #[derive(Debug, Clone, Copy)]
 pub enum Purpose {
-    /// When pods are created.
     Arrivals = 1,
-    /// How long their work takes.
     Service,
     /// The part of it that pods of one controller share.
     Controller,
-    /// RTT and loss, second by second.
     Wan,
-    /// Which crossings are lost.
     Crossing,
-    /// When probes are sent, and which are lost.
     Probe,
-    /// How late watches are.
     Watch,
     /// Among which nodes of equal scores kube-scheduler chooses.
     Lot,
-    /// How long binding takes.
     Bind,
-    /// How long a pod terminates.
     Termination,
-    /// The ids of decisions.
     Decision,
-    /// What an agent does that acts at random.
     Action,
     /// How networks begin, and what they are trained with.
     Learning,
 }
 
-/// A stream of numbers.
 #[derive(Debug, Clone)]
 pub struct Stream(fastrand::Rng);
 
 impl Stream {
-    /// The stream of this name.
     pub fn new(seed: u64, purpose: Purpose, first: u64, second: u64) -> Self {
         Self(fastrand::Rng::with_seed(key(seed, purpose, first, second)))
     }
@@ -52,7 +39,6 @@ impl Stream {
         self.0.get_seed()
     }
 
-    /// The stream that was here once.
     pub fn at(state: u64) -> Self {
         Self(fastrand::Rng::with_seed(state))
     }
@@ -105,13 +91,10 @@ fn mix(mut z: u64) -> u64 {
 /// How numbers of milliseconds are distributed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Distribution {
-    /// Always this.
     Constant(f64),
-    /// Memoryless, of this mean.
     Exponential(f64),
     /// Its logarithm is normal: median, and the standard deviation of the logarithm.
     LogNormal(f64, f64),
-    /// Any number between these alike.
     Uniform(f64, f64),
     /// Heavy tail: the least, the exponent, and the most.
     Pareto(f64, f64, f64),
@@ -129,7 +112,6 @@ impl Distribution {
         }
     }
 
-    /// The next value of a stream.
     pub fn draw(self, stream: &mut Stream) -> f64 {
         match self {
             Self::Constant(value) => value,
@@ -138,7 +120,6 @@ impl Distribution {
         }
     }
 
-    /// The least value that is drawn.
     pub fn least(self) -> f64 {
         match self {
             Self::Constant(value) => value,

@@ -15,15 +15,12 @@ use crate::experiment::{Results, RunResult, all};
 use crate::policy::Policy;
 use crate::statistics::{Estimate, estimate};
 
-/// A number that is reported of each policy.
 struct Measure {
     /// In JSON.
     key: &'static str,
-    /// As the head of a column.
     title: &'static str,
     /// What the number in the table is the multiple of: 100 of shares.
     scale: f64,
-    /// Decimals in the table.
     decimals: usize,
     of: fn(&RunResult) -> Option<f64>,
 }

@@ -3,7 +3,6 @@
 mod clairvoyant;
 mod deployments;
 mod edgeward;
-mod first_design;
 mod measure;
 mod placing;
 mod scheduling;
@@ -26,13 +25,11 @@ use crate::scenario::{Scenario, WorkloadKind};
 use crate::wan::Path;
 use deployments::Deployment;
 use edgeward::Edgeward;
-use first_design::FirstDesign;
 use measure::Measure;
 
 /// How late kube-scheduler's and the other controllers' watches are.
 const INFORMER: Micros = Micros::from_millis(2);
 
-/// For how long a finished pod is kept.
 const FINISHED_KEPT: Micros = Micros::from_secs(60);
 
 /// After how long without a word from its kubelet a node is not ready.
@@ -41,89 +38,64 @@ const NODE_MONITOR_GRACE: Micros = Micros::from_secs(50);
 /// For how long pods stay on a node that is not ready.
 const NODE_EVICTION: Micros = Micros::from_secs(300);
 
-/// What happens.
 #[derive(Debug, Clone, Copy)]
 enum Event {
     /// This task of the load, and those of the same time, are created.
     Tasks(usize),
-    /// A service's number of replicas changes.
     Replicas(usize, usize),
-    /// A service is rolled out.
     Rollout(usize),
-    /// The controller of a service looks at it.
     Reconcile(usize),
     /// A request of a service's place, so many minutes after it opened.
     Request(usize, usize, u64),
-    /// kube-scheduler sees a pod.
     Queued(PodNumber),
-    /// kube-scheduler may begin a cycle.
     Cycle,
     /// A cycle ends for this pod: it goes to a node, or nowhere.
     CycleEnds(PodNumber, Option<usize>),
-    /// A pod is bound.
     Bound(PodNumber),
-    /// Its container runs.
     Started(PodNumber),
     /// Its work is done, unless its node failed meanwhile.
     Ends(PodNumber, Micros),
-    /// It is no more.
     Gone(PodNumber),
     /// kube-scheduler sees that a pod takes its node no more.
     Freed(PodNumber, usize),
-    /// Backoffs that are over; every second.
     FlushBackoff,
     /// Pods that were left over; every 30 s.
     FlushLeftOver,
-    /// A failure begins.
     Fails(usize),
     /// Its nodes are not ready.
     NotReady(usize),
-    /// Their pods are evicted.
     Evict(usize),
-    /// It ends.
     Recovers(usize),
     /// The replicas of edgeward evaluate the performance profile.
     ProfileRound,
-    /// A replica of edgeward hears of changes.
     Deliver(usize),
     /// A replica publishes, if this is when it is due.
     Publish(usize, Micros),
-    /// Its watches are opened again.
     WatchAlive(usize),
     /// A probe of a site by a replica is answered or lost.
     Probe(usize, usize, u64),
     /// The patch of a gated pod reaches the API server.
     Patch(u64),
-    /// The executor looks again.
     Execute,
-    /// The first design's controller polls.
-    Poll,
-    /// The first design's controller has measured its WAN.
-    Ping,
     /// The clairvoyant looks at the pods that it holds.
     Reconsider,
-    /// A point of the time lines.
     Tick,
 }
 
-/// Who decides in a run, with what it knows.
 #[derive(Debug)]
 enum Placer {
     Edge,
     Cloud,
     LeastLoaded,
-    FirstDesign(FirstDesign),
     Edgeward(Box<Edgeward>),
     Clairvoyant(clairvoyant::Clairvoyant),
 }
 
-/// A run.
 struct Run<'s> {
     scenario: &'s Scenario,
     load: &'s Load,
     seed: u64,
     now: Micros,
-    /// When it is over.
     until: Micros,
     events: Events<Event>,
     nodes: Vec<NodeState>,
@@ -137,7 +109,6 @@ struct Run<'s> {
     is_cycle_scheduled: bool,
     /// Counts what may help pods that kube-scheduler refused.
     helps: u64,
-    /// Where the search for nodes begins next.
     next_node: usize,
     /// Whether kube-scheduler may have to evict anybody.
     has_priorities: bool,
@@ -198,7 +169,6 @@ impl<'s> Run<'s> {
             Policy::EdgeOnly => Placer::Edge,
             Policy::CloudOnly => Placer::Cloud,
             Policy::LeastLoaded => Placer::LeastLoaded,
-            Policy::FirstDesign => Placer::FirstDesign(FirstDesign::default()),
             Policy::Edgeward => Placer::Edgeward(Box::new(Edgeward::new(scenario, None))),
             Policy::EdgewardProfile => Placer::Edgeward(Box::new(Edgeward::new(scenario, scenario.profile.as_ref()))),
             Policy::Clairvoyant => Placer::Clairvoyant(clairvoyant::Clairvoyant::default()),
@@ -228,13 +198,8 @@ impl<'s> Run<'s> {
     fn begin(&mut self) {
         self.begin_pods();
         self.begin_edgeward();
-        match &self.placer {
-            Placer::FirstDesign(_) => {
-                self.events.schedule(Micros(0), Event::Ping);
-                self.events.schedule(first_design::POLL, Event::Poll);
-            }
-            Placer::Clairvoyant(_) => self.events.schedule(clairvoyant::PERIOD, Event::Reconsider),
-            _ => {}
+        if let Placer::Clairvoyant(_) = self.placer {
+            self.events.schedule(clairvoyant::PERIOD, Event::Reconsider);
         }
         if !self.load.tasks.is_empty() {
             self.events.schedule(self.load.tasks[0].at, Event::Tasks(0));
@@ -292,14 +257,11 @@ impl<'s> Run<'s> {
             Event::Probe(replica, site, number) => self.probed(replica, site, number),
             Event::Patch(number) => self.patched(number),
             Event::Execute => self.execute(),
-            Event::Poll => self.poll(),
-            Event::Ping => self.ping(),
             Event::Reconsider => self.reconsider_periodically(),
             Event::Tick => self.tick(),
         }
     }
 
-    /// What a pod asks for.
     fn request_of(&self, pod: PodNumber) -> &'s Amounts {
         &self.scenario.workloads[self.pods[pod].workload].request
     }
@@ -330,7 +292,6 @@ impl<'s> Run<'s> {
         self.create(Pod { job, ..pod });
     }
 
-    /// The pods of a fleet file are on their nodes.
     fn begin_pods(&mut self) {
         for (workload, of) in self.scenario.workloads.iter().enumerate() {
             let WorkloadKind::Initial { node, pods } = of.kind else {
@@ -371,7 +332,6 @@ impl<'s> Run<'s> {
         }
     }
 
-    /// A pod gets its node.
     fn bound(&mut self, number: PodNumber) {
         let pod = &mut self.pods[number];
         if pod.deleted.is_some() || !pod.is_unbound() {
@@ -410,7 +370,6 @@ impl<'s> Run<'s> {
             pod.ends = self.now + service;
             self.events.schedule(pod.ends, Event::Ends(number, pod.ends));
         }
-        self.measure_started(number);
         self.emit(number);
         self.reconcile_soon(number);
     }
@@ -425,7 +384,7 @@ impl<'s> Run<'s> {
         pod.phase = Phase::Finished;
         pod.finished = true;
         pod.version += 1;
-        self.measure_freed(number, true);
+        self.measure_freed(number);
         self.emit(number);
         self.events.schedule(self.now + INFORMER, Event::Freed(number, node));
         self.events.schedule(self.now + FINISHED_KEPT, Event::Gone(number));
@@ -463,7 +422,7 @@ impl<'s> Run<'s> {
         pod.queued += 1;
         let (is_active, node) = (matches!(was, Phase::Starting | Phase::Running), pod.node);
         if is_active {
-            self.measure_freed(number, was == Phase::Running);
+            self.measure_freed(number);
             if let Some(node) = node {
                 self.events.schedule(self.now + INFORMER, Event::Freed(number, node));
             }

@@ -24,27 +24,20 @@ pub use read::{Fleet, read, read_on};
 /// One experiment, but for the policy and the seed.
 #[derive(Debug, Clone)]
 pub struct Scenario {
-    /// Title of the report.
     pub name: String,
-    /// What it is about, in a sentence.
     pub description: String,
     /// From when on what is created counts: before, the cluster fills.
     pub warmup: Micros,
-    /// Until when pods are created.
     pub end: Micros,
     /// For how long it goes on after that, so that what was created has its outcome.
     pub drain: Micros,
     /// How many seeds are run where the command does not say.
     pub seeds: u64,
-    /// Replicas of edgeward.
     pub replicas: u32,
-    /// How long the steps of a cluster take.
     pub delays: Delays,
-    /// edgeward's configuration, with the sites.
     pub config: Arc<Config>,
     /// The sites in the order of the configuration: the edge first, then the clouds by name.
     pub sites: Vec<Site>,
-    /// What is created.
     pub workloads: Vec<Workload>,
     /// What fails.
     pub failures: Vec<Failure>,
@@ -57,55 +50,41 @@ pub struct Scenario {
 pub struct Delays {
     /// From a change to its event at a replica of edgeward.
     pub watch: Distribution,
-    /// From a review to the pod that can be seen.
     pub persist: f64,
     /// From the decision about a gated pod to its patch.
     pub patch: f64,
-    /// One cycle of kube-scheduler.
     pub cycle: f64,
-    /// From a cycle to the binding.
     pub bind: Distribution,
-    /// From the binding to the running container.
     pub start: Distribution,
 }
 
-/// A place with nodes.
 #[derive(Debug, Clone)]
 pub struct Site {
-    /// As edgeward knows it.
     pub definition: Arc<SiteDefinition>,
     /// How fast its CPUs are in truth, in thousandths.
     pub speed: Permille,
-    /// What a core costs in an hour.
     pub cost: f64,
-    /// Its nodes.
     pub nodes: Vec<Node>,
-    /// The WAN towards it, of a cloud.
     pub wan: Option<Wan>,
 }
 
 impl Site {
-    /// Whether it is the edge.
     pub fn is_edge(&self) -> bool {
         self.definition.kind == SiteKind::Edge
     }
 }
 
-/// The WAN towards a cloud.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Wan {
-    /// Described by numbers.
     Model(WanModel),
     /// Measured: from when on, RTT in milliseconds and loss; without an RTT nothing passes.
     Trace(Vec<(Micros, Option<f64>, f64)>),
 }
 
-/// A WAN that is described by numbers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WanModel {
     /// RTT in milliseconds, second by second.
     pub rtt: Distribution,
-    /// Share of the round trips that are lost.
     pub loss: f64,
     /// What is added to the RTT in the course of a day: milliseconds at the peak, period, first peak.
     pub diurnal: Option<(f64, Micros, Micros)>,
@@ -113,29 +92,23 @@ pub struct WanModel {
     pub flapping: Option<(Micros, Micros)>,
     /// Times of higher RTT and loss: mean time between two, mean time of one, RTT that is added, loss.
     pub congestion: Option<(Micros, Micros, f64, f64)>,
-    /// Outages at these times, of so long.
     pub outages: Vec<(Micros, Micros)>,
 }
 
 /// How the number of pods in a second, or what is asked of a service, changes.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Rate {
-    /// Always the same.
     Constant(f64),
     /// Between bursts and in them; mean time between two, and mean time of one.
     Bursty(f64, f64, Micros, Micros),
     /// Mean, share of it that comes and goes, period, first peak.
     Diurnal(f64, f64, Micros, Micros),
-    /// From when on which rate.
     Steps(Vec<(Micros, f64)>),
 }
 
-/// When work arrives.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Arrivals {
-    /// As a Poisson process of this rate.
     Poisson(Rate),
-    /// At these times, so many at once.
     Trace(Vec<(Micros, u32)>),
     /// At these times, each of the controller of this number.
     Log(Vec<(Micros, u64)>),
@@ -144,13 +117,10 @@ pub enum Arrivals {
 /// What pods of one kind are, and when they are created.
 #[derive(Debug, Clone)]
 pub struct Workload {
-    /// Name, unique.
     pub name: String,
     /// What states their SLO; `None` for pods that edgeward does not manage.
     pub slo: Option<Slo>,
-    /// What they ask for.
     pub request: Amounts,
-    /// Their manifest, without a name.
     pub manifest: Value,
     /// `spec.priority`.
     pub priority: i32,
@@ -166,25 +136,16 @@ pub struct Workload {
     pub correlation: f64,
     /// How long they take to terminate, in milliseconds.
     pub termination: Distribution,
-    /// What creates them.
     pub kind: WorkloadKind,
 }
 
-/// What creates pods.
 #[derive(Debug, Clone)]
 pub enum WorkloadKind {
     /// Jobs of so many pods each, that run to their end.
-    Jobs {
-        /// When.
-        arrivals: Arrivals,
-        /// Pods of one Job.
-        pods: u32,
-    },
+    Jobs { arrivals: Arrivals, pods: u32 },
     /// A Deployment, whose pods run until they are deleted.
     Service {
-        /// How many replicas.
         replicas: Replicas,
-        /// When it is rolled out again.
         rollouts: Vec<Micros>,
         /// How many pods more than replicas there may be meanwhile, and how many fewer.
         surge: u32,
@@ -195,58 +156,41 @@ pub enum WorkloadKind {
     Initial {
         /// The node, as a number among those of all sites.
         node: usize,
-        /// How many.
         pods: u32,
     },
 }
 
-/// How many replicas a service has.
 #[derive(Debug, Clone)]
 pub enum Replicas {
-    /// So many.
     Fixed(u32),
-    /// As a HorizontalPodAutoscaler sets them.
     Scaled(Scaling),
 }
 
 /// A HorizontalPodAutoscaler on what is asked of the service.
 #[derive(Debug, Clone)]
 pub struct Scaling {
-    /// What is asked.
     pub demand: Rate,
-    /// What one replica is meant for.
     pub per_replica: f64,
-    /// Bounds.
     pub least: u32,
-    /// Bounds.
     pub most: u32,
     /// For how long fewer replicas must have been enough before some go.
     pub stabilisation: Micros,
 }
 
-/// What pods of a workload state.
 #[derive(Debug, Clone, Copy)]
 pub struct Slo {
-    /// Class.
     pub class: Class,
-    /// Deadline.
     pub deadline: Option<Micros>,
-    /// Latency target.
     pub target: Option<Micros>,
-    /// SLO priority.
     pub priority: u8,
-    /// Whether the cloud is allowed.
     pub offload: bool,
 }
 
 /// Something fails and comes back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// When.
     pub at: Micros,
-    /// For how long.
     pub lasts: Micros,
-    /// Nodes, as numbers among those of all sites.
     pub nodes: Vec<usize>,
     /// The site, if its WAN fails as well.
     pub site: Option<usize>,

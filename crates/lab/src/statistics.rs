@@ -3,7 +3,6 @@
 /// A mean and half the width of its 95 % interval; the latter is absent where there is one value only.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Estimate {
-    /// The mean.
     pub mean: f64,
     /// Half the width of the interval of 95 %.
     pub half_width: Option<f64>,
@@ -15,7 +14,6 @@ const STUDENT: [f64; 30] = [
     2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
 ];
 
-/// Beyond the table; a little too wide.
 const STUDENT_OF_MANY: f64 = 2.042;
 
 /// The mean of independent values, and how well it is known; `None` of no values.

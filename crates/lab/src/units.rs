@@ -10,31 +10,23 @@ use crate::wan::{Path, round_trips};
 /// How often a request of each replica is looked at.
 pub const MINUTE: Micros = Micros::from_secs(60);
 
-/// What has a time to be met.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
-    /// A task, by its number in the load.
     Task(usize),
     /// A request of a service's place, so many minutes after it opened; 0 is the first, when its pod has a node.
     Request {
-        /// The service.
         service: usize,
-        /// The place, by its number in the load.
         slot: usize,
-        /// Which.
         minute: u64,
     },
 }
 
-/// The units of a run, and where each is.
 #[derive(Debug, Clone, Default)]
 pub struct Units {
-    /// All of them, with their classes.
     pub list: Vec<(Unit, Class)>,
     tasks: Vec<Option<u32>>,
     /// Of each place of each service, where its units begin, and their number.
     slots: Vec<Vec<(u32, u32)>>,
-    /// The first minute of each place that counts.
     first_minutes: Vec<Vec<u64>>,
 }
 
@@ -87,7 +79,6 @@ impl Units {
         self.list.len() as u32 - 1
     }
 
-    /// Where this unit is in the list, if it counts.
     pub fn place(&self, unit: Unit) -> Option<usize> {
         match unit {
             Unit::Task(task) => self.tasks[task].map(|place| place as usize),

@@ -9,16 +9,13 @@ use crate::scenario::{Wan, WanModel};
 /// After how long a lost round trip is repeated, at least. Source: RFC 6298 as Linux has it.
 const LEAST_TIMEOUT: Micros = Micros::from_millis(200);
 
-/// How often a round trip is repeated.
 const REPETITIONS: u64 = 8;
 
-/// The WAN towards a cloud, second by second.
 #[derive(Debug, Clone)]
 pub struct Path {
     /// RTT; `None` while nothing passes.
     rtt: Vec<Option<Micros>>,
     loss: Vec<f64>,
-    /// The lowest RTT from this second on.
     least_from: Vec<Option<Micros>>,
 }
 
@@ -116,7 +113,6 @@ fn micros(ms: f64) -> Micros {
     Micros((ms.max(0.0) * 1_000.0).round() as u64)
 }
 
-/// Puts this RTT from one time to another.
 fn set(rtt: &mut [Option<Micros>], from: Micros, to: Micros, value: Option<Micros>) {
     let second = |at: Micros| usize::try_from(at.0 / 1_000_000).unwrap_or(usize::MAX).min(rtt.len());
     let (first, end) = (second(from), second(to));

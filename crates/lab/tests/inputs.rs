@@ -85,7 +85,7 @@ fn what_is_used_of_a_dumped_fleet_stays_used() {
 fn decisions_are_by_the_room_of_the_fleet() {
     for (fleet, expected) in [("fleet.yaml", 0.0), ("fleet-overloaded.yaml", 1.0)] {
         let scenario = read(&dumped(fleet), &document()).unwrap();
-        for policy in [Policy::Edgeward, Policy::Clairvoyant, Policy::FirstDesign] {
+        for policy in [Policy::Edgeward, Policy::Clairvoyant] {
             let outcome = outcome(&scenario, policy);
             assert_eq!(outcome.cloud_fraction(), Some(expected), "{policy}, {fleet}");
             let (attained, pods) = (outcome.attained(), outcome.pods);
@@ -191,7 +191,6 @@ fn log() -> String {
     fs::read_to_string(file("tests/golden/log/decided.jsonl")).unwrap()
 }
 
-/// Workloads beside which the log is replayed.
 fn replayed(workloads: &Value, log: &str) -> Result<Scenario, String> {
     let mut document = document();
     document["workloads"] = workloads.clone();

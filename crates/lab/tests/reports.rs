@@ -125,7 +125,6 @@ fn what_cannot_be_evaluated_is_named_with_its_value() {
     }
 }
 
-/// The runs of an experiment, by load.
 fn runs(json: &Value) -> Vec<usize> {
     let loads = json["loads"].as_array().unwrap().iter();
     let count = |load: &Value| {
@@ -138,13 +137,13 @@ fn runs(json: &Value) -> Vec<usize> {
 #[test]
 fn what_was_over_is_reported_when_it_is_ended_early() {
     let scenario = small();
-    let experiment = experiment(&scenario, &policies(&scenario), &[0.5, 1.0, 2.0], Some(17));
+    let experiment = experiment(&scenario, &policies(&scenario), &[0.5, 1.0, 2.0], Some(15));
     assert!(experiment.is_incomplete);
     let json = report::json(&experiment);
     assert_eq!(json["incomplete"], true);
     let runs = runs(&json);
     assert!(
-        runs[0] == 12 && (3..8).contains(&runs[1]) && runs.len() == 2,
+        runs[0] == 10 && (3..8).contains(&runs[1]) && runs.len() == 2,
         "{runs:?}"
     );
     let table = report::table(&experiment);

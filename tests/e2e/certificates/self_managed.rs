@@ -34,9 +34,9 @@ const LIVES: [&str; 2] = ["--ca-life=150s", "--certificate-life=45s"];
 /// Two thirds of a CA's life, and what is done then.
 const ROTATION: Duration = Duration::from_secs(240);
 
-/// Between two creations.
 const PAUSE: Duration = Duration::from_millis(500);
 
+e2e!("certificates::self_managed", Nodes, 101, self_managed);
 /// Three replicas, each called for every pod, over new connections all the time. The leaf is renewed, the CA is, its leader is
 /// killed on the way, and nobody fails open. What is written by hand in between is fixed.
 pub(crate) fn self_managed(fixture: &Fixture<'_>) -> Result<()> {
@@ -277,7 +277,6 @@ struct Load {
 struct Run {
     ends: AtomicBool,
     created: AtomicUsize,
-    /// The last pod.
     last: Mutex<String>,
 }
 
@@ -303,7 +302,6 @@ impl Load {
         self.run.created.load(Ordering::Relaxed)
     }
 
-    /// Waits for a few more.
     fn goes_on(&mut self) -> Result<()> {
         let before = self.created();
         eventually("pods are created", BOUND, || {
@@ -326,7 +324,6 @@ impl Load {
         Ok(())
     }
 
-    /// How many pods were created.
     fn end(self) -> Result<usize> {
         self.run.ends.store(true, Ordering::Relaxed);
         self.runtime.block_on(self.task)??;

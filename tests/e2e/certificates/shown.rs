@@ -31,7 +31,6 @@ struct Clients {
 }
 
 impl Clients {
-    /// By the lines of docs/operations.md.
     fn make(fixture: &Fixture<'_>, name: &str) -> Result<Self> {
         let dir = fixture.dir.join(name);
         fs::create_dir(&dir)?;
@@ -42,9 +41,10 @@ impl Clients {
     }
 }
 
+e2e!("certificates::shown_by_the_api_server", Nodes, shown_by_the_api_server);
 /// Without a certificate of the CA that edgeward was told, neither the API server nor anybody else gets an answer, and it is
 /// said why; with one, every pod is decided. Both sides take up another without a restart.
-pub(crate) fn shown_by_the_api_server(fixture: &Fixture<'_>) -> Result<()> {
+fn shown_by_the_api_server(fixture: &Fixture<'_>) -> Result<()> {
     let (ours, next) = (Clients::make(fixture, "ours")?, Clients::make(fixture, "next")?);
     let credentials = fixture.webhook_credentials();
     credentials.set(&ours.dir)?;
@@ -108,7 +108,6 @@ impl<'s, 'run> Setup<'s, 'run> {
         })
     }
 
-    /// From now on the API server calls the Service.
     fn call_by_service(&self) -> Result<()> {
         let (name, namespace) = SERVICE
             .strip_suffix(".svc")
@@ -219,7 +218,6 @@ impl<'s, 'run> Setup<'s, 'run> {
         Ok(())
     }
 
-    /// Clients that showed no certificate of the CA.
     fn failures(&self) -> Result<u64> {
         let labels = [("cause", "client")];
         self.edgeward.count("edgeward_tls_handshake_failures_total", &labels)

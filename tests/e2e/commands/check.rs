@@ -23,7 +23,6 @@ const LABEL: &str = "scheduling.check.example/managed";
 
 const MAP: &str = "edgeward-config";
 
-/// An installation of the test's own.
 struct Installation<'s, 'run> {
     fixture: &'s Fixture<'run>,
     home: String,
@@ -113,8 +112,9 @@ fn allow_map(kubectl: &Kubectl, user: &str) -> Result<()> {
         .map(drop)
 }
 
+e2e!("check::each_fault_and_its_fix", Cluster, each_fault_and_its_fix);
 /// Broken one at a time, and fixed by what the check says.
-pub(crate) fn each_fault_and_its_fix(fixture: &Fixture<'_>) -> Result<()> {
+fn each_fault_and_its_fix(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = Nodes::new(fixture)?;
     let edge = nodes.edge_node("edge-0", "1")?;
     nodes.cloud_node("cloud-0")?;

@@ -35,7 +35,6 @@ fn review(fixture: &Fixture<'_>, config: &Value, view: &[&str], object: &Value) 
     Ok(list["items"][0].take())
 }
 
-/// Verdict, site and reason of an item.
 fn outcome(item: &Value) -> Value {
     json!([item["verdict"], item["site"], item["reason"]])
 }
@@ -47,8 +46,13 @@ fn pod(name: &str, millicores: u32) -> Value {
     pod
 }
 
+e2e!(
+    "fleet_command::a_cluster_becomes_a_file",
+    Nodes,
+    a_cluster_becomes_a_file
+);
 /// The file of a live cluster says what kubectl says, and a review on it what the API server's own answer says.
-pub(crate) fn a_cluster_becomes_a_file(fixture: &Fixture<'_>) -> Result<()> {
+fn a_cluster_becomes_a_file(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = Nodes::new(fixture)?;
     let edge = nodes.edge_node("edge-0", "2")?;
     let small = nodes.edge_node("edge-1", "1")?;
@@ -168,8 +172,9 @@ fn compare(fixture: &Fixture<'_>, fleet: &Value, name: &str) -> Result<()> {
     Ok(())
 }
 
+e2e!("fleet_command::the_real_answer", Nodes, the_real_answer);
 /// What the API server says, warnings and refusals included, and why it may say nothing of ours.
-pub(crate) fn the_real_answer(fixture: &Fixture<'_>) -> Result<()> {
+fn the_real_answer(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = Nodes::new(fixture)?;
     nodes.edge_node("edge-0", "2")?;
     nodes.cloud_node("cloud-0")?;

@@ -84,7 +84,6 @@ impl<'s, 'run> Asking<'s, 'run> {
     }
 }
 
-/// Creates a pod and waits until it runs.
 fn run(fixture: &Fixture<'_>, name: &str) -> Result<()> {
     fixture.kubectl.create(&pod(name))?;
     eventually(&format!("{name} runs"), BOUND, || {
@@ -94,8 +93,9 @@ fn run(fixture: &Fixture<'_>, name: &str) -> Result<()> {
     })
 }
 
+e2e!("why::pods_of_every_fate", Cluster, pods_of_every_fate);
 /// One at the edge, one in the cloud, one that is gated, one that nobody decided, and one that does not exist.
-pub(crate) fn pods_of_every_fate(fixture: &Fixture<'_>) -> Result<()> {
+fn pods_of_every_fate(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = Nodes::new(fixture)?;
     let edge = nodes.edge_node("edge-0", "1")?;
     let cloud = nodes.cloud_node("cloud-0")?;

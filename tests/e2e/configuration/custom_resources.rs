@@ -47,8 +47,9 @@ fn naming(bytes: usize) -> Value {
     json!({"matchLabels": {"app": "web"}, "matchExpressions": expressions})
 }
 
+e2e!("custom_resources::bad_ones_are_refused", Cluster, bad_ones_are_refused);
 /// The API server takes the definitions and good objects, and refuses bad ones by a message that names field and value.
-pub(crate) fn bad_ones_are_refused(fixture: &Fixture<'_>) -> Result<()> {
+fn bad_ones_are_refused(fixture: &Fixture<'_>) -> Result<()> {
     fixture.install_custom_resources()?;
     let slo = |slo: Value| policy("p", &json!({"selector": {}, "slo": slo}));
     let selector = |selector: Value| policy("p", &json!({"selector": selector, "slo": {"class": "batch"}}));
@@ -310,7 +311,6 @@ pub(crate) fn bad_ones_are_refused(fixture: &Fixture<'_>) -> Result<()> {
     Ok(())
 }
 
-/// A pod without annotations.
 fn plain(name: &str, app: &str) -> Value {
     let mut pod = workloads::pod(name, json!({}));
     pod["metadata"]["labels"] = json!({"app": app});
@@ -340,9 +340,10 @@ fn becomes(kubectl: &Kubectl, pod: &Value, expected: &Value) -> Result<()> {
     })
 }
 
+e2e!("custom_resources::policies_decide", Cluster, policies_decide);
 /// Pods that state nothing are decided by policies, from the moment the definitions are there; annotations override single
 /// fields; of several policies one counts; who is selected by none, and when all are gone, is left alone.
-pub(crate) fn policies_decide(fixture: &Fixture<'_>) -> Result<()> {
+fn policies_decide(fixture: &Fixture<'_>) -> Result<()> {
     fixture.remove_custom_resources()?;
     let (namespace, kubectl) = fixture.namespace_with_policies("shop")?;
     let nodes = Nodes::new(fixture)?;
@@ -440,9 +441,10 @@ pub(crate) fn policies_decide(fixture: &Fixture<'_>) -> Result<()> {
     becomes(&kubectl, &workloads::pod("stated", workloads::batch()), &stated)
 }
 
+e2e!("custom_resources::faulty_policies", Cluster, faulty_policies);
 /// Policies with faults, which a definition lets through that checks nothing: what they said of sites goes on counting, by the last
 /// version without faults, and in a process that does not know it by their sites alone.
-pub(crate) fn faulty_policies(fixture: &Fixture<'_>) -> Result<()> {
+fn faulty_policies(fixture: &Fixture<'_>) -> Result<()> {
     fixture.install_custom_resources()?;
     let unchecked = json!([{
         "op": "replace", "path": "/spec/versions/0/schema/openAPIV3Schema/properties/spec",
@@ -543,9 +545,10 @@ pub(crate) fn faulty_policies(fixture: &Fixture<'_>) -> Result<()> {
     fixture.remove_custom_resources()
 }
 
+e2e!("custom_resources::sites_change", Cluster, sites_change);
 /// Sites replace those of the configuration while edgeward runs, and no decision in between is a wrong one; bad ones leave
 /// the good ones in use; `kubectl get sites` shows how they are; without any, the configuration's are in use again.
-pub(crate) fn sites_change(fixture: &Fixture<'_>) -> Result<()> {
+fn sites_change(fixture: &Fixture<'_>) -> Result<()> {
     fixture.remove_custom_resources()?;
     fixture.install_custom_resources()?;
     let nodes = Nodes::new(fixture)?;

@@ -41,7 +41,6 @@ const KINDS: [(&str, &str, &str); 6] = [
     ),
 ];
 
-/// A row of the table.
 #[derive(Debug, Deserialize)]
 struct Row {
     managed: Option<String>,
@@ -59,7 +58,6 @@ impl Row {
             .collect()
     }
 
-    /// An object of this kind that makes such pods.
     fn object(&self, kind: &str) -> Value {
         let labels = self.managed.iter().map(|value| (MANAGED, value.as_str()));
         let labels: BTreeMap<_, _> = labels.chain([("app", "row")]).collect();
@@ -275,7 +273,6 @@ fn warning(header: &HeaderValue) -> Option<String> {
 }
 
 impl Answer {
-    /// What a policy says.
     fn message(&self, policy: &str) -> Option<&str> {
         message(self.warnings.iter().map(String::as_str), policy)
     }
@@ -286,8 +283,9 @@ fn message<'w>(mut warnings: impl Iterator<Item = &'w str>, policy: &str) -> Opt
     warnings.find_map(|warning| warning.strip_prefix(&start))
 }
 
+e2e!("validation::in_the_parsers_words", Nodes, in_the_parsers_words);
 /// Every row of the table, in every kind: the faults are the parser's, in its words, and the hints are `review`'s.
-pub(crate) fn in_the_parsers_words(fixture: &Fixture<'_>) -> Result<()> {
+fn in_the_parsers_words(fixture: &Fixture<'_>) -> Result<()> {
     let policies = Policies::install(fixture, &[])?;
     policies.are_well_typed()?;
     let api = Api::open(fixture)?;
@@ -376,8 +374,9 @@ fn hints_of_review(fixture: &Fixture<'_>, objects: &[Value]) -> Result<Vec<BTree
         .collect())
 }
 
+e2e!("validation::where_policies_fill_in", Nodes, where_policies_fill_in);
 /// Where SloPolicies count, nothing is missing: one of them may state it. What is wrong stays so.
-pub(crate) fn where_policies_fill_in(fixture: &Fixture<'_>) -> Result<()> {
+fn where_policies_fill_in(fixture: &Fixture<'_>) -> Result<()> {
     let label = format!("{POLICIES}=true");
     fixture
         .kubectl
@@ -417,9 +416,14 @@ fn faulty() -> Value {
 
 const FAULT: &str = r#"slo.example.io/class: "fast" is not latency, throughput or batch"#;
 
+e2e!(
+    "validation::only_what_makes_other_pods",
+    Nodes,
+    only_what_makes_other_pods
+);
 /// Warned is whoever states something, once: not who scales, not the controller that repeats it, and not in namespaces
 /// that did not opt in, nor of pods. The audit log has it too.
-pub(crate) fn only_what_makes_other_pods(fixture: &Fixture<'_>) -> Result<()> {
+fn only_what_makes_other_pods(fixture: &Fixture<'_>) -> Result<()> {
     let policies = Policies::install(fixture, &[])?;
     let policy = policies.named(FAULTS);
     let applied = |kubectl: &Kubectl, object: &Value| -> Result<Option<String>> {
@@ -450,6 +454,7 @@ pub(crate) fn only_what_makes_other_pods(fixture: &Fixture<'_>) -> Result<()> {
     Ok(())
 }
 
+e2e!("validation::refuses", Nodes, refuses);
 /// The component refuses what has faults, and every fault is named; what merely has no effect it lets pass. Workloads that
 /// are there already still get their pods.
 pub(crate) fn refuses(fixture: &Fixture<'_>) -> Result<()> {

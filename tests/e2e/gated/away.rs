@@ -12,7 +12,6 @@ use super::{goes, pod};
 /// What only the cloud's node has.
 const GPU: &str = "example.com/gpu";
 
-/// A pod that asks for one.
 fn gpu(fixture: &Fixture<'_>, name: &str) -> Value {
     let mut pod = pod(fixture, name, 100, 5);
     let resources = &mut pod["spec"]["containers"][0]["resources"];
@@ -21,7 +20,6 @@ fn gpu(fixture: &Fixture<'_>, name: &str) -> Value {
     pod
 }
 
-/// Creates the cloud's node.
 fn cloud_node(nodes: &Nodes<'_>) -> Result<String> {
     let node = nodes.cloud_node("cloud-0")?;
     nodes.provide(&node, GPU, "16")?;
@@ -37,8 +35,9 @@ pub(crate) fn would_be(fixture: &Fixture<'_>, pod: &Value, reason: &str) -> Resu
     })
 }
 
+e2e!("away::until_the_site_is_back", Domain, until_the_site_is_back);
 /// A pod that only a cloud could hold is placed there at once while the cloud is away, and runs when it is back.
-pub(crate) fn until_the_site_is_back(fixture: &Fixture<'_>) -> Result<()> {
+fn until_the_site_is_back(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = Nodes::new(fixture)?;
     nodes.edge_node("edge-0", "1")?;
     let node = cloud_node(&nodes)?;

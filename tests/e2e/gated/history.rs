@@ -21,7 +21,6 @@ pub(crate) struct History<'s, 'run> {
 }
 
 impl<'s, 'run> History<'s, 'run> {
-    /// From now on.
     pub(crate) fn begin(fixture: &'s Fixture<'run>) -> Result<Self> {
         let path = format!("/api/v1/namespaces/{}/pods", fixture.namespace);
         let versions = Arc::<Mutex<Vec<Value>>>::default();
@@ -54,12 +53,10 @@ impl<'s, 'run> History<'s, 'run> {
         })
     }
 
-    /// Those seen so far.
     pub(crate) fn so_far(&self) -> Vec<Value> {
         self.versions.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// All up to now.
     pub(crate) fn whole(&self) -> Result<Vec<Value>> {
         let raw = self.fixture.kubectl.run(&["get", "--raw", &self.path], "")?.stdout;
         let pods: Value = serde_json::from_str(&raw)?;

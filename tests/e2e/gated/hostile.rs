@@ -12,7 +12,6 @@ use serde_json::{Value, json};
 
 use crate::gated::pod;
 
-/// Nodes of the edge.
 const NODES: usize = 150;
 
 /// Hostile pods that are gated before others come: more comparisons with the nodes than one plan takes.
@@ -25,12 +24,17 @@ const TOLERATIONS: usize = 100;
 const NEIGHBOURS: usize = 20;
 const WITH_EACH: usize = 10;
 
-/// How many clients create hostile pods.
 const CLIENTS: usize = 10;
 
+e2e!(
+    "hostile::neighbours_are_placed_at_once",
+    Domain,
+    85,
+    neighbours_are_placed_at_once
+);
 /// A namespace creates many pods of the highest priority that differ in their memory and may run at one site alone, which there
 /// is not. The edge is empty: each pod of another namespace is placed there when it is created.
-pub(crate) fn neighbours_are_placed_at_once(fixture: &Fixture<'_>) -> Result<()> {
+fn neighbours_are_placed_at_once(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = Nodes::new(fixture)?;
     nodes.edge_nodes(NODES)?;
     let (evil, kubectl) = fixture.another_namespace("evil", json!({fixture.key(MANAGED): "true"}))?;
@@ -64,7 +68,6 @@ pub(crate) fn neighbours_are_placed_at_once(fixture: &Fixture<'_>) -> Result<()>
     gated(all.len())
 }
 
-/// The hostile pod of this number.
 fn hostile(fixture: &Fixture<'_>, number: usize) -> Value {
     let mut pod = pod(fixture, &format!("hostile-{number}"), 0, 10);
     pod["metadata"]["annotations"][fixture.key("slo.example.io/sites")] = json!("atlantis");
@@ -74,7 +77,6 @@ fn hostile(fixture: &Fixture<'_>, number: usize) -> Value {
     pod
 }
 
-/// Creates these pods, each client its share.
 fn create(kubectl: &Kubectl, pods: &[Value]) -> Result<()> {
     thread::scope(|scope| {
         let shares = pods.chunks(pods.len().div_ceil(CLIENTS));

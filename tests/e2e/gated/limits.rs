@@ -11,16 +11,16 @@ use serde_json::json;
 
 use crate::gated::{fill, is_gated_for, pod};
 
-/// The documented limits.
 const LIMITS: [(&str, Duration); 3] = [
     ("latency", Duration::from_secs(30)),
     ("throughput", Duration::from_secs(120)),
     ("batch", Duration::from_secs(300)),
 ];
 
+e2e!("limits::of_each_class", Domain, 102, of_each_class);
 /// The edge is full and no cloud answers: a pod of each class is gated for as long as its class may be, and not for less, and goes
 /// to the edge then. This waits for minutes, for nothing but the time.
-pub(crate) fn of_each_class(fixture: &Fixture<'_>) -> Result<()> {
+fn of_each_class(fixture: &Fixture<'_>) -> Result<()> {
     let (nodes, _) = Nodes::without_wan(fixture)?;
     let mut config = nodes.gating(&json!(null));
     config.as_object_mut().context("an object")?.remove("holdLimits");

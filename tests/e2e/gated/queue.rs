@@ -20,13 +20,13 @@ use crate::gated::{ends, in_order, pod};
 /// How many pods of a high priority are gated before others come.
 const HELD: usize = 20;
 
-/// Between two pods that come later.
 const PACE: std::time::Duration = std::time::Duration::from_millis(50);
 
+e2e!("queue::no_later_pod_first", Domain, 86, no_later_pod_first);
 /// 20 pods of priority 8 are gated, and pods of priority 2 come all the time, through two replicas. Room appears step by step,
 /// as pods are deleted and as the node grows. In the order of the API server's writes, no later pod is placed while a pod of
 /// priority 8 is gated; afterwards they are.
-pub(crate) fn no_later_pod_first(fixture: &Fixture<'_>) -> Result<()> {
+fn no_later_pod_first(fixture: &Fixture<'_>) -> Result<()> {
     let (nodes, node) = Nodes::without_wan(fixture)?;
     let config = nodes.gating(&for_long());
     let replicas = ["first", "second"].map(|name| fixture.live_edgeward_as(name, &config));
@@ -117,7 +117,6 @@ async fn later_pods(client: kube::Client, namespace: String, mut pod: Value) -> 
     Ok(())
 }
 
-/// Ends a task when it is dropped.
 struct Stopping(tokio::task::AbortHandle);
 
 impl Drop for Stopping {
@@ -148,9 +147,10 @@ fn placed_in_order(versions: &[Value]) -> Result<usize> {
     Ok(placed.len())
 }
 
+e2e!("queue::without_edgeward", Domain, 96, without_edgeward);
 /// edgeward is killed while 30 pods are gated, and again in the middle of their release. Nothing is written without need, nobody
 /// is released early, in the wrong order or twice, and in the end all run.
-pub(crate) fn without_edgeward(fixture: &Fixture<'_>) -> Result<()> {
+fn without_edgeward(fixture: &Fixture<'_>) -> Result<()> {
     const PODS: usize = 30;
     // The WAN is bad for a shorter time than that when the pod is created: longer, and it would not be waited for.
     const LIMIT_SECONDS: i64 = 60;

@@ -11,13 +11,10 @@ use crate::commands::fleet_command::edgeward;
 /// A domain of its own, so that pods which other tests hold are left alone.
 const GATE: &str = "scheduling.release.example/awaiting-capacity";
 
-/// The gate of somebody else.
 const FOREIGN: &str = "queue.example/admitted";
 
-/// Where pods are gated.
 const NAMESPACES: usize = 2;
 
-/// How many pods are gated in each.
 const PODS: usize = 25;
 
 fn config() -> Value {
@@ -54,7 +51,6 @@ fn hold(kubectl: &Kubectl) -> Result<()> {
     kubectl.run(&["create", "-f", "-"], &list.to_string()).map(drop)
 }
 
-/// What people wrote of each pod, by name.
 fn pods(kubectl: &Kubectl) -> Result<Vec<Value>> {
     let pods = kubectl.list("pods", "")?.into_iter();
     let written = pods.map(|pod| {
@@ -68,7 +64,6 @@ fn pods(kubectl: &Kubectl) -> Result<Vec<Value>> {
     Ok(written.collect())
 }
 
-/// The same without our gate.
 fn without_gate(pods: &[Value]) -> Vec<Value> {
     let mut pods = pods.to_vec();
     for spec in pods.iter_mut().filter_map(|pod| pod["spec"].as_object_mut()) {
@@ -90,6 +85,7 @@ fn ensure_same(after: &[Value], expected: &[Value]) -> Result<()> {
     Ok(())
 }
 
+e2e!("release::uninstall", Nodes, uninstall);
 /// Every gated pod of every namespace loses our gate and nothing else; then there is nothing to do.
 pub(crate) fn uninstall(fixture: &Fixture<'_>) -> Result<()> {
     let (other, in_other) = fixture.another_namespace("other", json!({}))?;
@@ -142,8 +138,9 @@ pub(crate) fn uninstall(fixture: &Fixture<'_>) -> Result<()> {
     Ok(())
 }
 
+e2e!("release::with_kubectl_alone", Nodes, with_kubectl_alone);
 /// The lines of docs/operations.md do the same with kubectl alone.
-pub(crate) fn with_kubectl_alone(fixture: &Fixture<'_>) -> Result<()> {
+fn with_kubectl_alone(fixture: &Fixture<'_>) -> Result<()> {
     const OURS: &str = "scheduling.kubectl.example/awaiting-capacity";
     let page = include_str!("../../../docs/operations.md");
     let mut blocks = page

@@ -14,7 +14,6 @@ use crate::leader::events;
 
 const SITES: &str = "slo.example.io/sites";
 
-/// A pod that may run at these sites alone.
 fn of_sites(fixture: &Fixture<'_>, name: &str, sites: &str) -> Value {
     let mut pod = pod(fixture, name, 500, 5);
     pod["metadata"]["annotations"][fixture.key(SITES)] = json!(sites);
@@ -65,9 +64,10 @@ impl Drop for StrictSites {
     }
 }
 
+e2e!("sites::never_left", Domain, never_left);
 /// Pods that may run in one region alone never leave it: not where the other has room, not past their limit, and not while
 /// edgeward is down. One for a region that there is not is gated, and an Event says why.
-pub(crate) fn never_left(fixture: &Fixture<'_>) -> Result<()> {
+fn never_left(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = Nodes::new(fixture)?;
     nodes.edge_node("edge-0", "1")?;
     nodes.cloud_node("cloud-0")?;

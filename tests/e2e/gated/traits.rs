@@ -12,7 +12,6 @@ use crate::leader::events;
 
 const LABEL: &str = "traits.edgeward.io/SecureRuntime";
 
-/// A pod that requires this.
 fn requiring(fixture: &Fixture<'_>, name: &str, traits: &str) -> Value {
     let mut pod = pod(fixture, name, 100, 5);
     pod["metadata"]["annotations"][fixture.key("slo.example.io/traits")] = json!(traits);
@@ -21,9 +20,10 @@ fn requiring(fixture: &Fixture<'_>, name: &str, traits: &str) -> Value {
     pod
 }
 
+e2e!("traits::on_the_node_that_has_them", Domain, on_the_node_that_has_them);
 /// What one node of five has is found there by kube-scheduler, for the placement asks for it. What none has is gated, with its name,
 /// until a node has it; and past its limit it waits at the edge, and never runs without.
-pub(crate) fn on_the_node_that_has_them(fixture: &Fixture<'_>) -> Result<()> {
+fn on_the_node_that_has_them(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = Nodes::new(fixture)?;
     let edge: Vec<_> = (0..5)
         .map(|at| nodes.edge_node(&format!("edge-{at}"), "2"))

@@ -28,16 +28,19 @@ const DOMAIN: &str = "acme.dev";
 /// Label of the one node on which edgeward and the hooks may run.
 const HOME: &str = "edgeward.test/home";
 
+e2e!("install::by_helm", Cluster, by_helm);
 /// As the chart is by default.
-pub(crate) fn by_helm(fixture: &Fixture<'_>) -> Result<()> {
+fn by_helm(fixture: &Fixture<'_>) -> Result<()> {
     install_and_uninstall(fixture, Source::CertManager)
 }
 
-pub(crate) fn by_helm_self_managed(fixture: &Fixture<'_>) -> Result<()> {
+e2e!("install::by_helm_self_managed", Cluster, by_helm_self_managed);
+fn by_helm_self_managed(fixture: &Fixture<'_>) -> Result<()> {
     install_and_uninstall(fixture, Source::SelfManaged)
 }
 
-pub(crate) fn by_helm_with_files(fixture: &Fixture<'_>) -> Result<()> {
+e2e!("install::by_helm_with_files", Cluster, by_helm_with_files);
+fn by_helm_with_files(fixture: &Fixture<'_>) -> Result<()> {
     install_and_uninstall(fixture, Source::Files)
 }
 
@@ -124,7 +127,6 @@ fn install_and_uninstall(fixture: &Fixture<'_>, source: Source) -> Result<()> {
     is_as_it_was(fixture, &ground.before)
 }
 
-/// Of the checkout in the test's directory.
 pub(crate) struct Chart<'s, 'run> {
     pub(crate) fixture: &'s Fixture<'run>,
     pub(crate) helm: Helm,

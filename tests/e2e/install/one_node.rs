@@ -14,9 +14,10 @@ use serde_json::{Value, json};
 
 use crate::install::{Ground, Source, check_out, decides_and_gates, gates, render_mine};
 
+e2e!("install::on_one_node", Cluster, is_drained_and_upgraded);
 /// As it comes, the node cannot be drained; with the component it can, and decisions are made again when it is back. Upgrades
 /// end there though a replica more would find no port, with pods on the host's network.
-pub(crate) fn is_drained_and_upgraded(fixture: &Fixture<'_>) -> Result<()> {
+fn is_drained_and_upgraded(fixture: &Fixture<'_>) -> Result<()> {
     let ground = Ground::clear(fixture, Source::Files, "example.io")?;
     let node = format!("{}-edge-0", fixture.namespace);
     let cluster = OneNode {
@@ -162,7 +163,6 @@ impl OneNode<'_, '_> {
         self.fixture.shell(documented("sh", "kubectl apply -k mine")?).map(drop)
     }
 
-    /// The last of these lines.
     fn rollout(&self) -> Result<&'static str> {
         let script = documented("sh", "kubectl apply -k mine")?;
         Ok(script.split_once('\n').map_or(script, |(_, rollout)| rollout))

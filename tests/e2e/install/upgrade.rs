@@ -25,10 +25,11 @@ use crate::install::{Ground, Source, check_out, check_out_of, config_map, gates,
 /// The name of the ConfigMap in the earlier version.
 const EARLIER_MAP: &str = "edgeward-config";
 
+e2e!("install::upgraded_and_rolled_back", Cluster, upgraded_and_rolled_back);
 /// Two replicas of the one version are replaced by two of the other, each when the next is ready, and the two versions decide side by
 /// side meanwhile. Of the old ones one restarts when the new configuration, which it could not read, is there. A pod that either
 /// version holds is released by the other.
-pub(crate) fn upgraded_and_rolled_back(fixture: &Fixture<'_>) -> Result<()> {
+fn upgraded_and_rolled_back(fixture: &Fixture<'_>) -> Result<()> {
     let Some(earlier) = Earlier::obtain()? else {
         println!(
             "install::upgraded_and_rolled_back: skipped, this clone has no history to build the earlier version from"
@@ -172,7 +173,6 @@ fn lead_to(fixture: &Fixture<'_>, port: u16) -> Result<()> {
     })
 }
 
-/// What is installed, and its program.
 struct Version<'s, 'run, 'p> {
     installation: Installation<'s, 'run>,
     program: &'p Path,
@@ -190,17 +190,14 @@ impl<'s, 'run, 'p> Version<'s, 'run, 'p> {
     }
 }
 
-/// Those that run, behind a balancer.
 struct Replicas<'s, 'run, 'p> {
     fixture: &'s Fixture<'run>,
     balancer: &'s Balancer<'run>,
     members: Vec<Replica<'p>>,
-    /// How many there ever were.
     count: usize,
 }
 
 impl<'run: 'p, 'p> Replicas<'_, 'run, 'p> {
-    /// One more, ready, which the others count.
     fn add(&mut self, version: &Version<'_, 'run, 'p>) -> Result<()> {
         self.count += 1;
         let dir = self.fixture.dir.join(format!("replica-{}", self.count));
@@ -212,7 +209,6 @@ impl<'run: 'p, 'p> Replicas<'_, 'run, 'p> {
         Ok(())
     }
 
-    /// The first ends, and comes again as it was.
     fn restart_first(&mut self, load: &Load) -> Result<()> {
         let replica = &mut self.members.first_mut().context("a replica")?.edgeward;
         replica.terminate()?;
@@ -222,7 +218,6 @@ impl<'run: 'p, 'p> Replicas<'_, 'run, 'p> {
         load.lasts(Duration::from_secs(1))
     }
 
-    /// Each is replaced by one of this version.
     fn become_of(&mut self, version: &Version<'_, 'run, 'p>, load: &Load) -> Result<()> {
         for _ in 0..self.members.len() {
             self.add(version)?;

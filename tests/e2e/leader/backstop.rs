@@ -18,7 +18,6 @@ use crate::leader::events::ours;
 const OWNERS: usize = 10;
 const BARE: usize = 5;
 
-/// So many of the pods fit the edge.
 const AT_THE_EDGE: usize = 4;
 
 /// What is stuck and would be sent away: the pods of the owners that do not fit, those without one, and a Job's.
@@ -43,9 +42,10 @@ fn on_stage(mut workload: Value, nodes: &Nodes<'_>, millicores: u32) -> Value {
     workload
 }
 
+e2e!("backstop::finds_stuck_pods", Domain, 98, finds_stuck_pods);
 /// Twenty owned pods, five bare ones and a Job's are created while the webhook is away, at an edge that has room for four of
 /// them; before, one was sent to the edge for want of a cloud. All that are stuck are found and told of, and none is touched.
-pub(crate) fn finds_stuck_pods(fixture: &Fixture<'_>) -> Result<()> {
+fn finds_stuck_pods(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = Nodes::new(fixture)?;
     nodes.edge_node("edge-0", "2")?;
     nodes.cloud_node("cloud-0")?;

@@ -7,9 +7,10 @@ use edgeward_harness::wait::{BOUND, eventually};
 use edgeward_harness::workloads;
 use serde_json::{Value, json};
 
+e2e!("events::reported_once", Nodes, 80, reported_once);
 /// With two replicas, after a handover and after a restart, each decision is told once, unless it kept
 /// the pod at the edge.
-pub(crate) fn reported_once(fixture: &Fixture<'_>) -> Result<()> {
+fn reported_once(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = Nodes::new(fixture)?;
     nodes.edge_node("edge-0", "1")?;
     nodes.cloud_node("cloud-0")?;
@@ -75,7 +76,6 @@ pub(crate) fn reported_once(fixture: &Fixture<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Creates a pod, which is decided like this.
 fn create(fixture: &Fixture<'_>, name: &str, millicores: u32, reason: &str) -> Result<()> {
     let slo = json!({"slo.example.io/class": "batch", "slo.example.io/deadlineMs": "60000"});
     let mut pod = workloads::pod(name, slo);
@@ -101,7 +101,6 @@ pub(crate) fn one(fixture: &Fixture<'_>, pod: &str, reason: &str) -> Result<Valu
     events.pop().context("there is none")
 }
 
-/// Every Event that edgeward has written here.
 pub(crate) fn ours(fixture: &Fixture<'_>) -> Result<Vec<Value>> {
     let mut events = fixture.kubectl.list("events.events.k8s.io", "")?;
     events.retain(|event| event["reportingController"] == "edgeward.io/edgeward");

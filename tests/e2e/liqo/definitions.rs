@@ -14,7 +14,6 @@ use serde_json::{Value, json};
 
 use super::{site_of_fleet, slo};
 
-/// The kinds that edgeward reads.
 const KINDS: [&str; 5] = [
     "foreignclusters",
     "virtualnodes",
@@ -27,16 +26,16 @@ const KINDS: [&str; 5] = [
 const IN_USE: &str = "Liqo is in use: pods go where their namespaces are offloaded";
 const NOT_IN_USE: &str = "Liqo is not in use any more";
 
-/// The id of a cluster.
 const FAR: &str = "far";
 
 /// What its Connection has measured, as Liqo writes it and as edgeward does.
 const LATENCY: &str = "37ms";
 const LATENCY_MS: &str = "37";
 
+e2e!("liqo::definitions_come_and_go", Cluster, 103, come_and_go);
 /// Without Liqo's definitions edgeward asks whether they are there, and nothing else of Liqo. It wakes when they come, and sleeps
 /// when they go, without a restart. What a Connection has measured counts where there is no probe.
-pub(crate) fn come_and_go(fixture: &Fixture<'_>) -> Result<()> {
+fn come_and_go(fixture: &Fixture<'_>) -> Result<()> {
     let begun = Timestamp::now();
     let definitions = fixture.definitions_of_liqo(&KINDS)?;
     fixture.allow_liqo()?;
@@ -168,7 +167,6 @@ fn asked_for_nothing(fixture: &Fixture<'_>, since: Timestamp) -> Result<()> {
     Ok(())
 }
 
-/// What it has asked since then, and when.
 fn calls_since(fixture: &Fixture<'_>, since: Timestamp) -> Result<Vec<(Timestamp, Value)>> {
     let calls = fixture.calls_of_edgeward()?.into_iter();
     let calls = calls.filter_map(|call| {

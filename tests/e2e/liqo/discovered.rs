@@ -18,9 +18,10 @@ use crate::commands::fleet_command;
 /// The reason of pods that the edge has no room for.
 const FULL: &str = "cloud_edge_no_capacity";
 
+e2e!("liqo::discovered_and_offloaded", Peering, 104, discovered_and_offloaded);
 /// The cluster takes pods while Liqo offloads their namespace to it, as it does; on all of its virtual nodes; by a RuntimeClass, if that is
 /// wanted; not while Liqo does not reach it; and no more of a controller whose pods it does not start.
-pub(crate) fn discovered_and_offloaded(fixture: &Fixture<'_>) -> Result<()> {
+fn discovered_and_offloaded(fixture: &Fixture<'_>) -> Result<()> {
     let (cloud, namespace) = (cloud(fixture)?, &fixture.namespace);
     let config = json!({"sites": [{"name": "edge", "kind": "edge"}]});
     let edgeward = fixture.live_edgeward(&config)?;

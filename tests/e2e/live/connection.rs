@@ -61,7 +61,6 @@ impl<'fixture, 'run> Behind<'fixture, 'run> {
         bound(self.fixture, "comes", 1500, &self.node(0))
     }
 
-    /// The reverse.
     fn change_back(&self) -> Result<()> {
         self.nodes.edge_node("edge-1", "1")?;
         self.fixture.kubectl.run(&["delete", "pod", "comes"], "")?;
@@ -111,23 +110,26 @@ fn bound(fixture: &Fixture<'_>, name: &str, millicores: u32, node: &str) -> Resu
     runs(fixture, name)
 }
 
+e2e!("live::cut_connection", Nodes, 92, cut_connection);
 /// Connections end, and new ones are refused.
-pub(crate) fn cut_connection(fixture: &Fixture<'_>) -> Result<()> {
+fn cut_connection(fixture: &Fixture<'_>) -> Result<()> {
     let behind = Behind::new(fixture)?;
     behind.proxy.cut()?;
     behind.decides_on()
 }
 
+e2e!("live::silent_connection", Nodes, 97, silent_connection);
 /// Connections stay open and nothing comes through; not even later, through those that were there.
-pub(crate) fn silent_connection(fixture: &Fixture<'_>) -> Result<()> {
+fn silent_connection(fixture: &Fixture<'_>) -> Result<()> {
     let behind = Behind::new(fixture)?;
     behind.proxy.fall_silent();
     behind.decides_on()
 }
 
+e2e!("live::history_is_gone", Nodes, 90, history_is_gone);
 /// Connections end, and what happened meanwhile is not told any more: everything is listed again, and nothing is lost
 /// or counted twice.
-pub(crate) fn history_is_gone(fixture: &Fixture<'_>) -> Result<()> {
+fn history_is_gone(fixture: &Fixture<'_>) -> Result<()> {
     let behind = Behind::new(fixture)?;
     let before = behind.lists()?;
     // A list that breaks off begins again.
@@ -166,8 +168,9 @@ pub(crate) fn history_is_gone(fixture: &Fixture<'_>) -> Result<()> {
     Ok(())
 }
 
+e2e!("live::history_goes_back", Nodes, 91, history_goes_back);
 /// The API server is restored from a backup, and the versions of everything are older than those that were seen.
-pub(crate) fn history_goes_back(fixture: &Fixture<'_>) -> Result<()> {
+fn history_goes_back(fixture: &Fixture<'_>) -> Result<()> {
     let behind = Behind::new(fixture)?;
     fixture.back_up()?;
     behind.change()?;
@@ -179,8 +182,9 @@ pub(crate) fn history_goes_back(fixture: &Fixture<'_>) -> Result<()> {
     would_be_within(fixture, 1100, CLOUD, bound)
 }
 
+e2e!("live::lists_in_pages", Nodes, lists_in_pages);
 /// An API server that sends no list as a stream is asked for pages, and the view is the same.
-pub(crate) fn lists_in_pages(fixture: &Fixture<'_>) -> Result<()> {
+fn lists_in_pages(fixture: &Fixture<'_>) -> Result<()> {
     let proxy = fixture.proxy()?;
     proxy.refuse_streams();
     let behind = Behind::with(fixture, proxy)?;
@@ -188,8 +192,9 @@ pub(crate) fn lists_in_pages(fixture: &Fixture<'_>) -> Result<()> {
     behind.sees_the_new()
 }
 
+e2e!("live::quiet_cluster", Cluster, quiet_cluster);
 /// Nothing happens for longer than the view may be old, and it is not stale.
-pub(crate) fn quiet_cluster(fixture: &Fixture<'_>) -> Result<()> {
+fn quiet_cluster(fixture: &Fixture<'_>) -> Result<()> {
     // More than two watches.
     is_quiet(fixture, Duration::from_secs(75), TTL)
 }

@@ -11,9 +11,10 @@ use serde_json::{Value, json};
 
 use super::{CLOUD, runs, would_be};
 
+e2e!("live::placeholders_give_way", Nodes, placeholders_give_way);
 /// The edge is full of a placeholder. A pod goes there all the same, kube-scheduler evicts the placeholder for it, and the rest of
 /// what that took is given to one more. What works at a low priority, or takes long to leave, keeps its place.
-pub(crate) fn placeholders_give_way(fixture: &Fixture<'_>) -> Result<()> {
+fn placeholders_give_way(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = Nodes::new(fixture)?;
     nodes.edge_node("edge-0", "1")?;
     nodes.cloud_node("cloud-0")?;

@@ -14,7 +14,6 @@ use serde_json::{Value, json};
 
 use super::{CLOUD, would_be};
 
-/// Edge nodes that hold all pods together.
 const NODES: usize = 6;
 const NODE_MILLICORES: u64 = 20_000;
 
@@ -22,6 +21,7 @@ const NODE_MILLICORES: u64 = 20_000;
 const KILLED_AT: usize = PODS / 5;
 const HALF: usize = PODS / 2;
 
+e2e!("live::restart", Domain, 95, restart);
 /// Killed in the middle of a burst, with reservations open: each pod carries a whole decision or none, and who comes
 /// after charges what is there. The rest of the burst is decided by that one, which keeps no reservation too long.
 pub(crate) fn restart(fixture: &Fixture<'_>) -> Result<()> {
@@ -110,7 +110,6 @@ fn joined(creating: ScopedJoinHandle<'_, Result<()>>) -> Result<()> {
     }
 }
 
-/// So many pods, once each has a node.
 fn all_bound(fixture: &Fixture<'_>, count: usize) -> Result<Vec<Value>> {
     eventually("every pod has a node", 2 * BOUND, || {
         let pods = fixture.kubectl.list("pods", LABEL)?;

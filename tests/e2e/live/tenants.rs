@@ -11,8 +11,9 @@ use serde_json::json;
 use super::{CLOUD, fill, would_be};
 use crate::leader::events;
 
+e2e!("live::others_decide_nothing", Nodes, 83, others_decide_nothing);
 /// Slow Jobs of the class of others, decisions that nobody made, and pods whose ResourceClaim does not exist.
-pub(crate) fn others_decide_nothing(fixture: &Fixture<'_>) -> Result<()> {
+fn others_decide_nothing(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = Nodes::new(fixture)?;
     nodes.edge_node("edge-0", "2")?;
     let idle = nodes.edge_node("edge-1", "100m")?;

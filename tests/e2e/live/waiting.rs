@@ -11,9 +11,10 @@ use serde_json::{Value, json};
 
 use super::{CLOUD, fill, would_be};
 
+e2e!("live::only_who_waits_is_late", Nodes, only_who_waits_is_late);
 /// Pods of 5 cores that fit no node of the edge wait for ever, and one of 3 cores until there is room for it; who fits is bound
 /// before them.
-pub(crate) fn only_who_waits_is_late(fixture: &Fixture<'_>) -> Result<()> {
+fn only_who_waits_is_late(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = Nodes::new(fixture)?;
     nodes.edge_node("edge-0", "4")?;
     nodes.cloud_node("cloud-0")?;
@@ -49,8 +50,9 @@ pub(crate) fn only_who_waits_is_late(fixture: &Fixture<'_>) -> Result<()> {
     is_now(fixture, &asking, EDGE).context("it fits beside the first")
 }
 
+e2e!("live::unknown_scheduler", Nodes, 84, unknown_scheduler);
 /// Pods whose scheduler there is not take room for 30 s, and no longer.
-pub(crate) fn unknown_scheduler(fixture: &Fixture<'_>) -> Result<()> {
+fn unknown_scheduler(fixture: &Fixture<'_>) -> Result<()> {
     const PODS: u64 = 20;
     let nodes = Nodes::new(fixture)?;
     let edge = (0..5).map(|i| nodes.edge_node(&format!("edge-{i}"), "4"));

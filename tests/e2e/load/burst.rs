@@ -4,9 +4,10 @@ use anyhow::{Result, ensure};
 use edgeward_harness::burst::{Timing, capacity, decided, nodes};
 use edgeward_harness::fixture::Fixture;
 
+e2e!("burst::fills_the_edge", Domain, 87, fills_the_edge);
 /// One replica fills the edge, and sends few pods there in vain. However busy the machine is: the API server waits as long as it
 /// can, and no reservation ends before its pod is seen.
-pub(crate) fn fills_the_edge(fixture: &Fixture<'_>) -> Result<()> {
+fn fills_the_edge(fixture: &Fixture<'_>) -> Result<()> {
     const PODS: usize = 500;
     let nodes = nodes(fixture)?;
     let outcome = decided(fixture, &nodes, PODS, 1, Timing::LongTimeout, 0)?;

@@ -11,11 +11,16 @@ use serde_json::{Value, json};
 
 use crate::placement::fleet;
 
-/// The label of a pod that is placed.
 const PLACED: &str = "scheduling.example.io/placed";
 
+e2e!(
+    "constraints::own_constraints_survive",
+    Nodes,
+    67,
+    own_constraints_survive
+);
 /// Own nodeSelector, affinity and tolerations are kept, completed, and obeyed by kube-scheduler.
-pub(crate) fn own_constraints_survive(fixture: &Fixture<'_>) -> Result<()> {
+fn own_constraints_survive(fixture: &Fixture<'_>) -> Result<()> {
     let edgeward = fixture.edgeward(&fleet::relaxed())?;
     let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
 
@@ -45,9 +50,10 @@ pub(crate) fn own_constraints_survive(fixture: &Fixture<'_>) -> Result<()> {
     })
 }
 
+e2e!("constraints::new_fields_survive", Nodes, new_fields_survive);
 /// Fields that are newer than most clients' types: a webhook that reads the pod into such types and writes the
 /// difference would remove them.
-pub(crate) fn new_fields_survive(fixture: &Fixture<'_>) -> Result<()> {
+fn new_fields_survive(fixture: &Fixture<'_>) -> Result<()> {
     let edgeward = fixture.edgeward(&fleet::overloaded())?;
     let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
 
@@ -93,9 +99,10 @@ pub(crate) fn new_fields_survive(fixture: &Fixture<'_>) -> Result<()> {
     Ok(())
 }
 
+e2e!("constraints::unknown_fields_survive", Nodes, unknown_fields_survive);
 /// Fields that this API server does not know are dropped before a webhook sees them; one that does know them sends
 /// them, so the endpoint is asked directly.
-pub(crate) fn unknown_fields_survive(fixture: &Fixture<'_>) -> Result<()> {
+fn unknown_fields_survive(fixture: &Fixture<'_>) -> Result<()> {
     let edgeward = fixture.edgeward(&fleet::overloaded())?;
     let mut pod = workloads::pod("from-the-future", workloads::latency());
     pod["spec"]["placementIntent"] = json!({"of": ["a", {"future": null}], "exact": 12345678901234567890_u64});
@@ -139,8 +146,13 @@ pub(crate) fn unknown_fields_survive(fixture: &Fixture<'_>) -> Result<()> {
     same_but_for_the_placement(&pod, &patched)
 }
 
+e2e!(
+    "constraints::stale_annotations_are_replaced",
+    Nodes,
+    stale_annotations_are_replaced
+);
 /// A manifest copied from a running pod brings the old decision with it.
-pub(crate) fn stale_annotations_are_replaced(fixture: &Fixture<'_>) -> Result<()> {
+fn stale_annotations_are_replaced(fixture: &Fixture<'_>) -> Result<()> {
     let edgeward = fixture.edgeward(&fleet::overloaded())?;
     let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
 

@@ -4,12 +4,10 @@
 use edgeward_harness::control_plane::{CLOUD_NODE, EDGE_NODES};
 use serde_json::{Value, json};
 
-/// The edge has room and the WAN is good.
 pub(crate) fn relaxed() -> Value {
     fleet("500m", 0, &good_wan())
 }
 
-/// The edge is full and behind, the WAN is good.
 pub(crate) fn overloaded() -> Value {
     fleet("3950m", 40, &good_wan())
 }
@@ -23,7 +21,6 @@ pub(crate) fn overloaded_behind_a_bad_wan() -> Value {
     )
 }
 
-/// No node carries the label of the edge site.
 pub(crate) fn without_edge_labels() -> Value {
     let mut fleet = relaxed();
     for node in fleet["nodes"].as_array_mut().into_iter().flatten() {

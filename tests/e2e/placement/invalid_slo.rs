@@ -23,8 +23,9 @@ fn faulty(name: &str) -> Value {
     workloads::pod(name, slo)
 }
 
+e2e!("invalid_slo::warns", Nodes, warns);
 /// By default the pod is created at the edge, and kubectl shows a warning.
-pub(crate) fn warns(fixture: &Fixture<'_>) -> Result<()> {
+fn warns(fixture: &Fixture<'_>) -> Result<()> {
     let edgeward = fixture.edgeward(&fleet::overloaded())?;
     let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
 
@@ -47,6 +48,7 @@ pub(crate) fn warns(fixture: &Fixture<'_>) -> Result<()> {
     Ok(())
 }
 
+e2e!("invalid_slo::hints", Nodes, hints);
 /// What was written for edgeward and has no effect is told to whoever creates the pod, which is created as it was written.
 pub(crate) fn hints(fixture: &Fixture<'_>) -> Result<()> {
     let edgeward = fixture.edgeward(&fleet::relaxed())?;
@@ -63,8 +65,9 @@ pub(crate) fn hints(fixture: &Fixture<'_>) -> Result<()> {
     untouched::undecided(&fixture.kubectl.get("pod", "hinted")?)
 }
 
+e2e!("invalid_slo::denies", Nodes, denies);
 /// Configured to, it refuses the pod.
-pub(crate) fn denies(fixture: &Fixture<'_>) -> Result<()> {
+fn denies(fixture: &Fixture<'_>) -> Result<()> {
     let edgeward = fixture.edgeward_with(&fleet::overloaded(), &json!({"invalidSlo": "deny"}))?;
     let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
 

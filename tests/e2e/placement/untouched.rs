@@ -9,9 +9,15 @@ use serde_json::{Value, json};
 
 use crate::placement::fleet;
 
+e2e!(
+    "untouched::conditions_of_the_manifest",
+    Nodes,
+    72,
+    conditions_of_the_manifest
+);
 /// Which pods the manifest's selectors and conditions let through to the webhook, asked of the API server itself: in a namespace with
 /// policies all but those whose labels say that they are not meant.
-pub(crate) fn conditions_of_the_manifest(fixture: &Fixture<'_>) -> Result<()> {
+fn conditions_of_the_manifest(fixture: &Fixture<'_>) -> Result<()> {
     let watcher = fixture.test_webhook(test_webhook::watches)?;
     let (with_policies, kubectl) = fixture.namespace_with_policies("policies")?;
     let namespaces = [fixture.namespace.as_str(), &with_policies];
@@ -50,8 +56,9 @@ pub(crate) fn conditions_of_the_manifest(fixture: &Fixture<'_>) -> Result<()> {
     Ok(())
 }
 
+e2e!("untouched::pods_of_nobody_here", Nodes, 71, pods_of_nobody_here);
 /// Pods in namespaces that did not opt in, or may not, and pods in one that did which edgeward leaves alone.
-pub(crate) fn pods_of_nobody_here(fixture: &Fixture<'_>) -> Result<()> {
+fn pods_of_nobody_here(fixture: &Fixture<'_>) -> Result<()> {
     const KUBE_SYSTEM: &str = "kube-system";
     let (plain, _) = fixture.another_namespace("plain", json!({}))?;
     let (declined, _) = fixture.another_namespace("declined", json!({MANAGED: "false"}))?;
@@ -113,8 +120,9 @@ pub(crate) fn pods_of_nobody_here(fixture: &Fixture<'_>) -> Result<()> {
     Ok(())
 }
 
+e2e!("untouched::daemon_sets", Nodes, 70, daemon_sets);
 /// A DaemonSet with an SLO in its template still gets a pod on every node whose taints it tolerates.
-pub(crate) fn daemon_sets(fixture: &Fixture<'_>) -> Result<()> {
+fn daemon_sets(fixture: &Fixture<'_>) -> Result<()> {
     let edgeward = fixture.edgeward(&fleet::relaxed())?;
     let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
     let before = edgeward.reviews()?;
@@ -125,8 +133,14 @@ pub(crate) fn daemon_sets(fixture: &Fixture<'_>) -> Result<()> {
     Ok(())
 }
 
+e2e!(
+    "untouched::where_all_pods_are_asked_about",
+    Nodes,
+    69,
+    where_all_pods_are_asked_about
+);
 /// In a namespace with policies edgeward is asked about bound pods and those of DaemonSets as well, and leaves them as they are.
-pub(crate) fn where_all_pods_are_asked_about(fixture: &Fixture<'_>) -> Result<()> {
+fn where_all_pods_are_asked_about(fixture: &Fixture<'_>) -> Result<()> {
     let edgeward = fixture.edgeward(&fleet::relaxed())?;
     let (namespace, kubectl) = fixture.namespace_with_policies("policies")?;
     let _registered = fixture.register_as("zz-edgeward", &[&namespace], &edgeward.url, &edgeward.ca)?;
@@ -178,7 +192,6 @@ fn get_a_pod_on_each_node(fixture: &Fixture<'_>, namespace: &str) -> Result<()> 
     Ok(())
 }
 
-/// The pod carries nothing of edgeward's.
 pub(crate) fn undecided(pod: &Value) -> Result<()> {
     let annotations = pod["metadata"]["annotations"].as_object().into_iter().flatten();
     let ours: Vec<&String> = annotations
@@ -194,8 +207,14 @@ pub(crate) fn undecided(pod: &Value) -> Result<()> {
     Ok(())
 }
 
+e2e!(
+    "untouched::pod_of_too_many_elements",
+    Nodes,
+    68,
+    pod_of_too_many_elements
+);
 /// A pod with too many list elements and fields is created as it was written, with a warning; a pod with almost as many is placed.
-pub(crate) fn pod_of_too_many_elements(fixture: &Fixture<'_>) -> Result<()> {
+fn pod_of_too_many_elements(fixture: &Fixture<'_>) -> Result<()> {
     let edgeward = fixture.edgeward(&fleet::relaxed())?;
     let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
     let create = |name: &str, values: usize| {

@@ -40,7 +40,6 @@ impl ApiServer {
         self.send(resource.at(namespace).get(name, &GetParams::default())?)
     }
 
-    /// The items of the list.
     pub(crate) fn list(&self, namespace: &str, kind: &str, selector: &str) -> Result<Vec<Value>> {
         let resource = self.kind(|resource| is_called(resource, kind), kind)?;
         let params = ListParams::default().labels(selector);
@@ -113,7 +112,6 @@ impl ApiServer {
     }
 }
 
-/// A kind of objects that the API server has.
 struct Kind(ApiResource, Scope);
 
 impl Kind {

@@ -25,7 +25,6 @@ pub(crate) const REMOVAL: Duration = Duration::from_secs(5);
 const PERIOD: Duration = Duration::from_millis(100);
 const TIMEOUT: Duration = Duration::from_secs(1);
 
-/// An address, and who answers there.
 pub struct Balancer<'run> {
     runtime: &'run Runtime,
     address: SocketAddr,
@@ -41,7 +40,6 @@ struct Endpoints(Arc<Mutex<Known>>);
 struct Known {
     endpoints: Vec<SocketAddr>,
     turn: usize,
-    /// How many connections each was given.
     opened: HashMap<SocketAddr, u64>,
 }
 
@@ -82,22 +80,18 @@ impl<'run> Balancer<'run> {
         })
     }
 
-    /// Where the API server calls it.
     pub fn url(&self) -> String {
         format!("https://{}/mutate", self.address)
     }
 
-    /// Of loopback.
     pub fn port(&self) -> u16 {
         self.address.port()
     }
 
-    /// What it carries.
     pub fn connections(&self) -> Connections {
         self.connections.clone()
     }
 
-    /// How many connections this replica was given.
     pub(crate) fn opened(&self, replica: &Edgeward<'_>) -> u64 {
         let known = self.endpoints.lock();
         known.opened.get(&replica.admission()).copied().unwrap_or(0)

@@ -14,21 +14,15 @@ use crate::wait::{BOUND, eventually};
 /// CPU of the edge nodes, in cores: room for about 120 pods of 200 m on average.
 const EDGE: [&str; 5] = ["2", "3", "4", "7", "8"];
 
-/// Millicores that the edge nodes have.
 pub fn capacity() -> u64 {
     EDGE.iter().flat_map(|cores| cores.parse::<u64>()).sum::<u64>() * 1_000
 }
 
-/// What became of a burst.
 #[derive(Debug)]
 pub struct Outcome {
-    /// What the pods at the edge ask for.
     pub edge_millicores: u64,
-    /// Pods in the cloud.
     pub cloud_pods: usize,
-    /// Pods that kube-scheduler finds no node for.
     pub unschedulable: usize,
-    /// Pods without a decision.
     pub undecided: usize,
 }
 
@@ -82,7 +76,6 @@ pub fn decided(
 /// How long the API server waits for an answer, and a reservation for its pod.
 #[derive(Clone, Copy)]
 pub enum Timing {
-    /// Longer than it takes on any machine.
     LongTimeout,
     /// The API server as the manifest says, a reservation so long.
     Manifest(&'static str),

@@ -19,7 +19,6 @@ use crate::wait::{BOUND, TIMEOUT, eventually};
 
 /// The names of the Certificates in `certs/cert-manager`.
 pub const CA: &str = "edgeward-ca";
-/// Of the certificate that edgeward serves.
 pub const LEAF: &str = "edgeward";
 
 /// A running cert-manager. Dropping it ends the program, and removes its definitions with all that is of them.

@@ -8,23 +8,19 @@ use serde_json::Value;
 
 use crate::checkout::workspace;
 
-/// The folder of the chart.
 pub fn folder() -> String {
     workspace().join("deploy/helm/edgeward").display().to_string()
 }
 
-/// A value that operators may set.
 #[derive(Debug, Clone)]
 pub struct Documented {
     /// `certificates.files.ca`.
     pub path: String,
-    /// What holds without it.
     pub default: Value,
     /// What `# --` says in front of it.
     pub text: String,
 }
 
-/// values.yaml.
 pub fn defaults() -> Result<Value> {
     Ok(serde_saphyr::from_str(&text()?)?)
 }

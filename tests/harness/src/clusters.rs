@@ -3,6 +3,7 @@
 //! Most run side by side in one cluster; those that need a cluster for themselves take turns in two others, and those that need one
 //! that is peered with others in that.
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::iter;
 use std::path::{Path, PathBuf};
@@ -21,29 +22,49 @@ use crate::peering::{Layout, Peering};
 use crate::side_by_side::{CLUSTERS, Needs, SideBySide};
 use crate::timing::{TooBusy, timed};
 
-/// A test: the name that it is listed under, the last part of which is its namespace, what it needs, and what it does.
-pub type Test = (&'static str, Needs, Script);
+/// A test, as [`e2e!`](crate::e2e) registers it.
+#[derive(Clone, Copy)]
+pub struct Test {
+    /// The name that it is listed under. The last part is its namespace.
+    pub name: &'static str,
+    pub needs: Needs,
+    /// Tests with a higher weight start first: those that take longest.
+    pub weight: u32,
+    pub script: Script,
+}
 
-/// What a test does.
+inventory::collect!(Test);
+
+/// Registers a test of this program, beside its function: its name, what it needs, its weight if it takes long, the function.
+#[macro_export]
+macro_rules! e2e {
+    ($name:literal, $needs:ident, $script:ident) => {
+        $crate::e2e!($name, $needs, 0, $script);
+    };
+    ($name:literal, $needs:ident, $weight:literal, $script:ident) => {
+        $crate::inventory::submit! {
+            $crate::clusters::Test {
+                name: $name,
+                needs: $crate::side_by_side::Needs::$needs,
+                weight: $weight,
+                script: $script,
+            }
+        }
+    };
+}
+
 pub type Script = fn(&Fixture<'_>) -> Result<()>;
 
-/// The tests of a target.
 pub struct Suite {
-    /// Its name.
     pub target: &'static str,
-    /// The program under test.
     pub edgeward: &'static str,
-    /// All of them.
-    pub tests: &'static [Test],
     /// Whether all of them together use every right of the manifests.
     pub uses_every_right: bool,
-    /// What those that need it are peered with.
     pub peering: Layout,
     /// Whether they measure: the control planes have no audit log then, and no limit on what controllers and scheduler call.
     pub measures: bool,
 }
 
-/// What the tests share.
 struct Run {
     // First, so that the servers of the tests are gone before the control planes are.
     runtime: Runtime,
@@ -53,28 +74,28 @@ struct Run {
     /// For those that need it, from the first of them on.
     peering: Mutex<Option<Peering>>,
     layout: &'static Layout,
-    /// The programs of a control plane.
     binaries: PathBuf,
     side_by_side: SideBySide,
-    /// The program under test.
     edgeward: &'static Path,
     /// Tests that the machine was too busy for, with their figures.
     too_busy: Mutex<Vec<String>>,
 }
 
-/// Runs those of the tests that the arguments of this process ask for. Whether all of them together use every right of the
-/// manifests is asked when all have passed.
+/// Runs those of the registered tests that the arguments of this process ask for. Whether all of them together use every right of
+/// the manifests is asked when all have passed.
 pub fn run(suite: &'static Suite) -> ExitCode {
-    let (target, tests) = (suite.target, suite.tests);
+    let target = suite.target;
+    let mut tests: Vec<Test> = inventory::iter::<Test>().copied().collect();
+    tests.sort_by_key(|test| (Reverse(test.weight), test.name));
     let mut args = Arguments::from_args();
     // Each waits for its turn by itself.
     args.test_threads.get_or_insert(tests.len());
 
-    let is_wanted = |(name, ..): &&Test| !args.is_filtered_out(&Trial::test(*name, || Ok(())));
+    let is_wanted = |test: &&Test| !args.is_filtered_out(&Trial::test(test.name, || Ok(())));
     let wanted: Vec<_> = tests
         .iter()
         .filter(is_wanted)
-        .map(|&(name, needs, _)| (name, needs))
+        .map(|test| (test.name, test.needs))
         .collect();
     let run = if args.list || wanted.is_empty() {
         Ok(None)
@@ -89,7 +110,7 @@ pub fn run(suite: &'static Suite) -> ExitCode {
         }
     };
 
-    let listed = tests.iter().map(|test| listed(test, run.clone())).collect();
+    let listed = tests.iter().map(|test| listed(*test, run.clone())).collect();
     let conclusion = libtest_mimic::run(&args, listed);
 
     // The tests are gone, so this is the last owner: everything ends here.
@@ -172,7 +193,10 @@ fn start(suite: &'static Suite, wanted: Vec<(&'static str, Needs)>) -> Result<Op
     }))
 }
 
-fn listed(&(name, needs, script): &Test, run: Option<Arc<Run>>) -> Trial {
+fn listed(test: Test, run: Option<Arc<Run>>) -> Trial {
+    let Test {
+        name, needs, script, ..
+    } = test;
     Trial::ignorable_test(name, move || {
         let Some(run) = run else {
             return Ok(Completion::ignored_with("no control plane"));
@@ -196,7 +220,6 @@ fn listed(&(name, needs, script): &Test, run: Option<Arc<Run>>) -> Trial {
 }
 
 impl Run {
-    /// Runs a test, and leaves nothing of its pods.
     fn tried(&self, plane: &ControlPlane, name: &str, needs: Needs, script: Script) -> Result<()> {
         let domain = match needs {
             Needs::Domain => Domain::Own,
@@ -219,7 +242,6 @@ impl Run {
         )
     }
 
-    /// Leaves the files of the run.
     fn keep(&mut self) {
         iter::once(&mut self.shared)
             .chain(&mut self.own)

@@ -28,7 +28,6 @@ use crate::webhook_credentials::WebhookCredentials;
 
 /// Nodes of the cluster, run by kwok: labelled and tainted as edgeward's documentation tells operators to.
 pub const EDGE_NODES: [&str; 2] = ["edge-1", "edge-2"];
-/// The one in the cloud.
 pub const CLOUD_NODE: &str = "cloud-1";
 
 /// The label of a node that kwok lets alone, as if its kubelet had stopped.
@@ -80,7 +79,6 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    /// An edge, with this in addition.
     pub(crate) fn edge_and(nodes: Vec<Value>, detection: FailureDetection) -> Self {
         let nodes = EDGE_NODES.map(edge_node).into_iter().chain(nodes).collect();
         Self {
@@ -103,11 +101,8 @@ pub(crate) struct ControlPlane {
     pub(crate) kubectl: Kubectl,
     pub(crate) rights: Rights,
     pub(crate) credentials: WebhookCredentials,
-    /// It has signed every certificate.
     pub(crate) authority: Authority,
-    /// Where the API server is.
     pub(crate) url: String,
-    /// Where etcd is.
     pub(crate) etcd: String,
     /// kube-scheduler, started again when it ends by its own fault ([`CURABLE`]). Where something is measured it is one of
     /// `processes`.
@@ -120,7 +115,6 @@ pub(crate) struct ControlPlane {
 
 /// A second API server, on a copy of what etcd held: as the first would be if it were restored from that.
 pub struct Restored {
-    /// Where it is.
     pub url: String,
     _processes: [Process; 2],
 }
@@ -241,7 +235,6 @@ impl ControlPlane {
         self.dir.path().join(KUBECONFIG)
     }
 
-    /// Gives edgeward the rights of the manifests.
     pub(crate) fn grant(&self) -> Result<()> {
         self.rights.grant(&self.kubectl)?;
         self.sign_in()
@@ -270,19 +263,16 @@ impl ControlPlane {
         self.process("kube-apiserver")?.signal(signal)
     }
 
-    /// One of its programs.
     pub(crate) fn process(&self, name: &str) -> Result<&Process> {
         let mut processes = self.processes.iter();
         let found = processes.find(|process| process.name() == name);
         found.with_context(|| format!("no {name}"))
     }
 
-    /// Where the run keeps its files.
     pub(crate) fn dir(&self) -> &Path {
         self.dir.path()
     }
 
-    /// How long the audit log is by now.
     pub(crate) fn audited(&self) -> Result<u64> {
         match fs::metadata(self.dir.path().join(AUDIT_LOG)) {
             Ok(log) => Ok(log.len()),
@@ -307,7 +297,6 @@ impl ControlPlane {
         Ok(lines.map(ToOwned::to_owned).collect())
     }
 
-    /// Every call of edgeward.
     pub(crate) fn calls_of_edgeward(&self) -> Result<Vec<Value>> {
         self.audit_log(0, is_of_edgeward)
     }
@@ -348,7 +337,6 @@ fn is_of_edgeward(line: &str) -> bool {
     line.contains(&format!("\"username\":\"{}", rights::USER))
 }
 
-/// How the directories of runs begin.
 const RUN: &str = "edgeward-e2e-";
 
 /// Removes what runs that failed or were killed left behind more than a day ago.
@@ -575,7 +563,6 @@ fn cloud_node(name: &str) -> Value {
     )
 }
 
-/// A node that kwok runs.
 pub fn node(name: &str, mut labels: Value, taints: Value, resources: Value) -> Value {
     labels["kubernetes.io/hostname"] = json!(name);
     json!({

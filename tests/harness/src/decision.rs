@@ -20,7 +20,6 @@ fn find<'p>(pod: &'p Value, group: &str, name: &str) -> Option<&'p str> {
     })
 }
 
-/// Whether it carries a gate of edgeward's.
 pub fn is_gated(pod: &Value) -> bool {
     let mut gates = pod["spec"]["schedulingGates"].as_array().into_iter().flatten();
     gates.any(|gate| {
@@ -30,7 +29,6 @@ pub fn is_gated(pod: &Value) -> bool {
     })
 }
 
-/// Whether kube-scheduler finds no node for it.
 pub fn is_unschedulable(pod: &Value) -> bool {
     let conditions = pod["status"]["conditions"].as_array();
     let mut conditions = conditions.into_iter().flatten();

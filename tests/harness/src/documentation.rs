@@ -7,7 +7,6 @@ pub fn documented(language: &str, words: &str) -> Result<&'static str> {
     documented_under("", language, words)
 }
 
-/// The same from a heading on.
 pub fn documented_under(heading: &str, language: &str, words: &str) -> Result<&'static str> {
     let page = include_str!("../../../docs/operations.md");
     let page = page.find(heading).map_or("", |start| &page[start..]);

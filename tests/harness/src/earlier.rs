@@ -24,7 +24,6 @@ impl Earlier {
         }))
     }
 
-    /// The program.
     pub fn program(&self) -> &Path {
         &self.program
     }

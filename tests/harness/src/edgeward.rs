@@ -36,20 +36,17 @@ pub struct Edgeward<'run> {
     client: reqwest::Client,
     serving: Serving,
     fleet: PathBuf,
-    /// Where the API server calls it.
     pub url: String,
     /// PEM; what a registration's `caBundle` needs.
     pub ca: String,
 }
 
-/// How it is started.
 struct Launch {
     dir: PathBuf,
     args: Vec<String>,
     kubeconfig: Option<PathBuf>,
 }
 
-/// Where it serves.
 #[derive(Clone, Copy)]
 struct Serving {
     admission: SocketAddr,
@@ -149,7 +146,6 @@ impl<'run> Edgeward<'run> {
         })
     }
 
-    /// Waits until it is ready.
     pub fn ready(mut self) -> Result<Self> {
         self.await_readiness()?;
         Ok(self)
@@ -173,22 +169,18 @@ impl<'run> Edgeward<'run> {
         })
     }
 
-    /// Where it takes reviews.
     pub fn admission(&self) -> SocketAddr {
         self.serving.admission
     }
 
-    /// Where it says whether it is ready.
     pub fn health(&self) -> SocketAddr {
         self.serving.health
     }
 
-    /// How it ended, if it has.
     pub(crate) fn exit_status(&mut self) -> Result<Option<ExitStatus>> {
         self.process.exit_status()
     }
 
-    /// Its process.
     pub fn id(&self) -> u32 {
         self.process.id()
     }
@@ -198,7 +190,6 @@ impl<'run> Edgeward<'run> {
         memory_kib(self.process.id(), field)
     }
 
-    /// Clients that send it bodies.
     pub fn target(&self) -> Result<Target> {
         Target::new(self.serving.admission, &self.ca, self.process.id())
     }
@@ -214,7 +205,6 @@ impl<'run> Edgeward<'run> {
         self.await_readiness()
     }
 
-    /// Puts another fleet file in place, at once.
     pub fn set_fleet(&self, fleet: &Value) -> Result<()> {
         replace(&self.fleet, fleet)
     }
@@ -242,7 +232,6 @@ impl<'run> Edgeward<'run> {
         Ok(metrics::sum(&text, name, labels))
     }
 
-    /// The same of a metric that counts.
     pub fn count(&self, name: &str, labels: &[(&str, &str)]) -> Result<u64> {
         // Counts stay far below 2^53.
         Ok(self.metric(name, labels)? as u64)
@@ -285,7 +274,6 @@ impl<'run> Edgeward<'run> {
         }))
     }
 
-    /// Sends an AdmissionReview past the API server.
     pub fn post(&self, review: &Value) -> Result<Value> {
         let answer = self.program.runtime.block_on(async {
             let request = self.client.post(&self.url).header(CONTENT_TYPE, "application/json");
@@ -305,17 +293,14 @@ impl<'run> Edgeward<'run> {
         self.process.signal(Signal::STOP)
     }
 
-    /// SIGCONT.
     pub fn thaw(&self) -> Result<()> {
         self.process.signal(Signal::CONT)
     }
 
-    /// SIGTERM. It goes on serving for a while.
     pub fn terminate(&self) -> Result<()> {
         self.process.signal(Signal::TERM)
     }
 
-    /// SIGKILL.
     pub fn kill(&mut self) -> Result<()> {
         self.process.kill()
     }
@@ -348,21 +333,18 @@ impl Launch {
     }
 }
 
-/// The directory with its certificates.
 fn tls(dir: &Path) -> Result<PathBuf> {
     let tls = dir.join("tls");
     fs::create_dir_all(&tls)?;
     Ok(tls)
 }
 
-/// Writes the fleet file and names it.
 pub fn view(dir: &Path, fleet: &Value) -> Result<String> {
     let file = dir.join("fleet.yaml");
     replace(&file, fleet)?;
     Ok(option("fleet", &file))
 }
 
-/// Writes the configuration file and names it.
 fn settings(dir: &Path, config: &Value) -> Result<String> {
     let file = dir.join("config.yaml");
     replace(&file, config)?;

@@ -37,7 +37,6 @@ pub use custom_resources::DEFINITIONS;
 /// Label by which policies speak for the pods of a namespace.
 pub const POLICIES: &str = "scheduling.example.io/policies";
 
-/// Label by which a namespace opts in.
 pub const MANAGED: &str = "scheduling.example.io/managed";
 
 /// The domain of edgeward's keys that is the default.
@@ -48,29 +47,22 @@ const SHARED_DOMAIN: &str = "example.io";
 pub(crate) enum Domain {
     /// The default, which it shares with other tests: whoever leads in one of them would release every pod behind the gate.
     Shared,
-    /// Of its own.
     Own,
 }
 
-/// What a test has for itself.
 pub struct Fixture<'run> {
     plane: &'run ControlPlane,
     peering: Option<&'run Peering>,
     /// Where clients and servers inside the test run.
     pub runtime: &'run Runtime,
-    /// The program under test.
     pub program: &'run Path,
     /// Name of the test's own namespace, which opted in.
     pub namespace: String,
-    /// The domain of edgeward's keys.
     domain: String,
-    /// kubectl in that namespace.
     pub kubectl: Kubectl,
-    /// The directory of the test.
     pub dir: PathBuf,
     /// How long the audit log was when the test began.
     audited: u64,
-    /// The test's namespaces.
     namespaces: Mutex<Vec<String>>,
     /// What edgeward may do besides until the test is over, however it ends.
     granted: Mutex<Vec<Granted>>,
@@ -91,7 +83,6 @@ impl<'run> Fixture<'run> {
         })
     }
 
-    /// For the test of this name, under this domain.
     pub(crate) fn open(
         plane: &'run ControlPlane,
         runtime: &'run Runtime,
@@ -167,7 +158,6 @@ impl<'run> Fixture<'run> {
         .map(drop)
     }
 
-    /// kubectl in a namespace that exists already.
     pub fn kubectl_in(&self, namespace: &str) -> Kubectl {
         self.plane.kubectl.in_namespace(namespace)
     }
@@ -184,7 +174,6 @@ impl<'run> Fixture<'run> {
         self.command_as(&self.kubeconfig(), args)
     }
 
-    /// The same with the rights of this kubeconfig.
     pub fn command_as(&self, kubeconfig: &Path, args: &[&str]) -> Result<Said> {
         let output = on_loopback(&mut Command::new(self.program))
             .args(args)
@@ -202,7 +191,6 @@ impl<'run> Fixture<'run> {
         self.edgeward_with(fleet, &json!({}))
     }
 
-    /// The same with a configuration.
     pub fn edgeward_with(&self, fleet: &Value, config: &Value) -> Result<Edgeward<'run>> {
         Edgeward::start(self.program(), &self.dir, fleet, config)
     }
@@ -236,7 +224,6 @@ impl<'run> Fixture<'run> {
         Edgeward::start_live(self.program(), &dir, kubeconfig, &self.home()?, config, authority)
     }
 
-    /// One with the API server behind a proxy.
     pub fn live_edgeward_behind(&self, proxy: &Proxy<'_>, config: &Value) -> Result<Edgeward<'run>> {
         let kubeconfig = self.dir.join("kubeconfig");
         fs::write(&kubeconfig, proxy.kubeconfig().to_string())?;
@@ -339,12 +326,10 @@ impl<'run> Fixture<'run> {
         Ok(file)
     }
 
-    /// Starts a proxy in front of the API server.
     pub fn proxy(&self) -> Result<Proxy<'run>> {
         Proxy::start(self.runtime, &self.plane.edgeward_kubeconfig())
     }
 
-    /// Copies what etcd holds now.
     pub fn back_up(&self) -> Result<()> {
         self.plane.back_up(&self.dir.join("etcd"))
     }
@@ -404,7 +389,6 @@ impl<'run> Fixture<'run> {
         self.register_as("zz-edgeward", &[&self.namespace], url, ca)
     }
 
-    /// The same, with the timeout of the manifest.
     pub fn register_with_its_timeout(&self, url: &str, ca: &str) -> Result<Registration> {
         self.registered("zz-edgeward", &[&self.namespace], manifest()?, url, ca)
     }

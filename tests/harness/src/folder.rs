@@ -6,7 +6,6 @@ use std::path::Path;
 
 use anyhow::Result;
 
-/// Copies a folder, its links as links.
 pub fn copy(from: &Path, to: &Path) -> Result<()> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(from)? {

@@ -16,7 +16,6 @@ pub struct Helm {
     home: PathBuf,
 }
 
-/// There is no Helm, and no Go to build it with.
 #[derive(Debug)]
 pub struct NoHelm;
 
@@ -55,7 +54,6 @@ impl Helm {
         Ok(String::from_utf8(output.stdout)?)
     }
 
-    /// Where it is.
     pub fn folder(&self) -> &Path {
         self.program.parent().unwrap_or(&self.program)
     }

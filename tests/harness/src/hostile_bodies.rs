@@ -4,7 +4,6 @@ pub mod pressure;
 
 use std::fmt::Write as _;
 
-/// Where in a review a part is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
     Review,
@@ -43,7 +42,6 @@ const fn many(
     }
 }
 
-/// One text of many characters.
 const fn long(
     name: &'static str,
     place: Place,
@@ -62,7 +60,6 @@ const REQUIREMENTS: &str = r#"{"nodeAffinity":{"requiredDuringSchedulingIgnoredD
 const TERMS: &str = r#"{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[~]}}}"#;
 const ANNOTATIONS: &str = r#"{"slo.example.io/class":"latency",~}"#;
 
-/// What a body can have very much of.
 pub const PARTS: &[Part] = &[
     many("affinity values", Place::Spec, "affinity", AFFINITY, r#""""#),
     many(
@@ -219,7 +216,6 @@ pub const PARTS: &[Part] = &[
 ];
 
 impl Part {
-    /// The field with elements of so many bytes.
     fn written(&self, bytes: usize) -> String {
         let first = self.element.replace('@', "0") + self.separator;
         let elements = match self.element.split_once('@') {
@@ -277,17 +273,14 @@ fn body(parts: &[(Part, usize)]) -> Vec<u8> {
     review.into_bytes()
 }
 
-/// A body to try.
 #[derive(Debug, Clone, Copy)]
 pub enum Hostile {
-    /// Nearly all of it is this.
     Of(Part),
     /// Some of the parts, in proportions that follow from a seed.
     Mixture(u64),
 }
 
 impl Hostile {
-    /// What it is, in a few words.
     pub fn name(self) -> String {
         match self {
             Self::Of(part) => part.name.to_owned(),
@@ -304,7 +297,6 @@ impl Hostile {
     }
 }
 
-/// A body of an ordinary pod.
 pub fn ordinary() -> Vec<u8> {
     body(&[])
 }

@@ -15,7 +15,6 @@ use crate::live::{EDGE, is_now, pod as asking};
 use crate::nodes::{Nodes, for_long};
 use crate::wait::{BOUND, eventually};
 
-/// How many are created at a time.
 const AT_ONCE: usize = 8;
 
 /// Nothing that is larger than this goes into etcd.
@@ -27,7 +26,6 @@ const NAME: &str = "hostile-00000";
 /// Stands for the time at which a pod is created, in as many letters.
 const NOW: &str = "0000-00-00T00:00:00Z";
 
-/// Nobody waits for it to come.
 const LATER: &str = "2099-01-01T00:00:00Z";
 
 /// A pod of which one is created after the other.
@@ -112,7 +110,6 @@ fn with_long_constraints(fixture: &Fixture<'_>) -> [Value; 2] {
     [pod("long", 150), pod("longest", 20_000)]
 }
 
-/// What it asks for has room nowhere.
 fn behind_our_gate(class: &str) -> Value {
     let mut pod = pod();
     pod["metadata"]["annotations"] = json!({
@@ -157,7 +154,6 @@ fn delete(fixture: &Fixture<'_>, namespace: &str, count: usize) -> Result<()> {
     })
 }
 
-/// Sends as many requests, some at a time.
 fn each(fixture: &Fixture<'_>, count: usize, request: impl Fn(usize) -> Result<Request<Vec<u8>>>) -> Result<()> {
     fixture.runtime.block_on(async {
         let client = client(fixture).await?;
@@ -173,7 +169,6 @@ fn each(fixture: &Fixture<'_>, count: usize, request: impl Fn(usize) -> Result<R
     })
 }
 
-/// How many pods of each kind.
 #[derive(Debug, Clone, Copy)]
 pub struct Amounts {
     /// Of the largest, where nobody has opted in.
@@ -182,16 +177,13 @@ pub struct Amounts {
     pub gated: usize,
     /// Behind our gate, in a namespace that has opted in.
     pub managed: usize,
-    /// How large those behind our gate are.
     pub gated_bytes: usize,
 }
 
 /// By how many KiB a replica's resident memory has grown.
 #[derive(Debug, Clone, Copy)]
 pub struct Growth {
-    /// At most, meanwhile.
     pub most: u64,
-    /// When nothing came any more.
     pub kept: u64,
 }
 
@@ -276,7 +268,6 @@ pub fn watched(fixture: &Fixture<'_>, amounts: Amounts) -> Result<Vec<(&'static 
     Ok(found)
 }
 
-/// Waits until it has seen so many pods.
 fn seen(edgeward: &Edgeward<'_>, pods: u64) -> Result<()> {
     eventually("every pod is seen", 4 * BOUND, || {
         let cached = edgeward.count("edgeward_cached_pods", &[])?;

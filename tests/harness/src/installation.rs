@@ -14,27 +14,20 @@ use crate::registration::ENTRIES;
 use crate::rights::NAMESPACE;
 use crate::wait::TIMEOUT;
 
-/// The Secret that the Deployment mounts.
 pub const SECRET: &str = "edgeward-tls";
 
-/// Name of the webhook configuration.
 pub const WEBHOOK: &str = "zz-edgeward";
 
 /// A process of this machine in the place of one of the Deployment's pods.
 pub struct Replica<'run> {
-    /// The process.
     pub edgeward: Edgeward<'run>,
-    /// The Secret that the pod would mount.
     pub mount: Option<Mount>,
 }
 
 /// edgeward, installed by objects that are rendered.
 pub struct Installation<'s, 'run> {
-    /// Of the test.
     pub fixture: &'s Fixture<'run>,
-    /// Of the keys.
     pub domain: &'s str,
-    /// What is installed.
     pub objects: Vec<Value>,
 }
 
@@ -112,7 +105,6 @@ impl<'s, 'run> Installation<'s, 'run> {
         self.patch_webhook(ENTRIES.map(replace).collect())
     }
 
-    /// Changes the webhook configuration.
     pub(crate) fn patch_webhook(&self, patch: Value) -> Result<()> {
         let args = ["patch", "mutatingwebhookconfiguration", WEBHOOK, "--type=json", "-p"];
         let kubectl = &self.fixture.kubectl;
@@ -128,7 +120,6 @@ impl<'s, 'run> Installation<'s, 'run> {
 }
 
 impl Drop for Installation<'_, '_> {
-    /// What a test has left that failed.
     fn drop(&mut self) {
         let args = ["delete", "--ignore-not-found", TIMEOUT, "-f", "-"];
         if let Err(error) = self.fixture.kubectl_in(NAMESPACE).run(&args, &self.list()) {

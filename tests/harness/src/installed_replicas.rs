@@ -23,12 +23,10 @@ use crate::wait::{BOUND, eventually};
 use crate::webhook_credentials::NAME;
 use crate::workloads;
 
-/// What is installed, and goes with this.
 pub struct InstalledReplicas<'s, 'run> {
     fixture: &'s Fixture<'run>,
     nodes: &'s Nodes<'run>,
     pace: Pace,
-    /// The replicas.
     pub members: Vec<Edgeward<'run>>,
     balancer: Balancer<'run>,
     _mounts: Vec<Mount>,
@@ -46,7 +44,6 @@ pub fn render(fixture: &Fixture<'_>, folders: &[&str]) -> Result<Vec<Value>> {
     Ok(objects)
 }
 
-/// The Secret of these files.
 pub fn secret(pair: &Pair, authority: &Authority) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls",
@@ -172,13 +169,11 @@ impl<'s, 'run> InstalledReplicas<'s, 'run> {
         decode(first)
     }
 
-    /// What each replica shows whoever connects.
     pub fn shown(&self) -> Result<Vec<Chain>> {
         let shown = |member: &Edgeward<'_>| self.fixture.runtime.block_on(shown(member.admission(), NAME));
         self.members.iter().map(shown).collect()
     }
 
-    /// Waits until each shows another than before.
     pub fn is_renewed(&self, before: &[Chain]) -> Result<()> {
         eventually("each replica serves another certificate", 2 * BOUND, || {
             let shown = self.shown()?;

@@ -24,14 +24,11 @@ pub struct Kubectl {
     api_server: Arc<ApiServer>,
 }
 
-/// What kubectl printed.
 #[derive(Debug)]
 pub struct Said {
     /// Whether it exited with 0.
     pub succeeded: bool,
-    /// All of it.
     pub stdout: String,
-    /// All of it.
     pub stderr: String,
 }
 
@@ -99,7 +96,6 @@ impl Kubectl {
         Ok(said)
     }
 
-    /// Merges this into the status of an object.
     pub fn patch_status(&self, kind: &str, name: &str, status: &Value) -> Result<()> {
         let patch = json!({ "status": status }).to_string();
         let args = [
@@ -141,7 +137,6 @@ impl Kubectl {
         shell
     }
 
-    /// The objects of a kustomization.
     pub fn render(&self, folder: &Path) -> Result<Vec<Value>> {
         let rendered = self.run(&["kustomize", &folder.display().to_string()], "")?.stdout;
         Ok(serde_saphyr::from_multiple(&rendered)?)
@@ -169,7 +164,6 @@ impl Kubectl {
         self.api_server.create(self.namespace(), object, true)
     }
 
-    /// The object as stored.
     pub fn get(&self, kind: &str, name: &str) -> Result<Value> {
         self.api_server.get(self.namespace(), kind, name)
     }

@@ -1,5 +1,9 @@
 //! What the tests of edgeward share: a control plane, processes, fixtures, an emulated WAN.
 
+#![allow(missing_docs)]
+
+pub use inventory;
+
 mod api_server;
 pub mod balancer;
 pub mod burst;

@@ -12,7 +12,6 @@ use crate::nodes::Nodes;
 use crate::wait::{BOUND, eventually};
 use crate::workloads;
 
-/// Outcome at an edge that has room.
 pub const EDGE: &str = "edge: edge_feasible_slo_met";
 
 /// A pod that asks for so many millicores and has a minute.
@@ -31,7 +30,6 @@ pub fn is_now(fixture: &Fixture<'_>, pod: &Value, expected: &str) -> Result<()> 
     Ok(())
 }
 
-/// Site and reason of a pod that was decided.
 pub fn outcome(pod: &Value) -> Result<String> {
     let (site, reason) = annotation(pod, "site")
         .zip(annotation(pod, "reason"))

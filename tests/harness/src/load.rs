@@ -43,7 +43,6 @@ const BUSY: f64 = 0.2;
 /// How many times a second all connections are cut, where that is asked for.
 const CUTS: u32 = 2;
 
-/// How long each rate is tried.
 const TRIED: Duration = Duration::from_secs(4);
 
 /// How fast pods are created, and how long the API server waits for an answer.
@@ -56,7 +55,6 @@ pub enum Pace {
     Steady(u32),
 }
 
-/// Pods are being created.
 pub struct Load {
     pace: Pace,
     begun: Instant,
@@ -73,13 +71,10 @@ struct Tallied {
     undecided: Vec<Duration>,
 }
 
-/// What became of a load.
 #[derive(Debug)]
 pub struct Report {
     pace: Pace,
-    /// How long it lasted.
     pub lasted: Duration,
-    /// How many pods were created.
     pub created: usize,
     /// Why the others were not.
     pub failed: Vec<String>,
@@ -216,7 +211,6 @@ impl Load {
         })
     }
 
-    /// How long it has been going on.
     pub fn time(&self) -> Duration {
         self.begun.elapsed()
     }
@@ -283,7 +277,6 @@ impl fmt::Display for Report {
     }
 }
 
-/// What creates them.
 struct Pods {
     client: Client,
     path: String,
@@ -392,7 +385,6 @@ pub struct Processors {
 }
 
 impl Processors {
-    /// Up to now.
     pub fn now() -> Result<Self> {
         let stat = fs::read_to_string("/proc/stat")?;
         let times = stat.lines().next().context("a line of all processors")?;

@@ -23,7 +23,6 @@ pub struct Nodes<'run> {
     domain: String,
     kubectl: Kubectl,
     nodes: RefCell<Vec<String>>,
-    /// What the probes of the cloud site reach.
     pub wan: Wan<'run>,
 }
 
@@ -88,12 +87,10 @@ impl<'run> Nodes<'run> {
         format!("{LABEL}={}", self.label("edge"))
     }
 
-    /// What lets a pod onto the edge nodes.
     pub fn toleration(&self) -> Value {
         json!({"key": LABEL, "value": self.name, "effect": "NoSchedule"})
     }
 
-    /// The nodeSelector of a site's placement.
     pub fn selector(&self, site: &str) -> Value {
         json!({LABEL: self.label(site)})
     }
@@ -141,26 +138,22 @@ impl<'run> Nodes<'run> {
         self.kubectl.run(&args, "").map(drop)
     }
 
-    /// It is started again, and is Ready soon.
     pub fn start_again(&self, node: &str) -> Result<()> {
         self.kubectl
             .run(&["label", "node", node, &format!("{STOPPED}-")], "")
             .map(drop)
     }
 
-    /// A node has so much CPU from now on.
     pub fn resize(&self, node: &str, cpu: &str) -> Result<()> {
         self.provide(node, "cpu", cpu)
     }
 
-    /// A node has so much of a resource from now on.
     pub fn provide(&self, node: &str, resource: &str, amount: &str) -> Result<()> {
         let resources = json!({resource: amount});
         let status = json!({"allocatable": resources, "capacity": resources});
         self.kubectl.patch_status("node", node, &status)
     }
 
-    /// Removes a node.
     pub fn remove(&self, node: &str) -> Result<()> {
         self.kubectl.run(&["delete", "node", node], "").map(drop)
     }
@@ -230,12 +223,10 @@ impl<'run> Nodes<'run> {
     }
 }
 
-/// Limits of gating that no test reaches.
 pub fn for_long() -> Value {
     json!({"latency": "1h", "throughput": "1h", "batch": "1h"})
 }
 
-/// What a node has that has room for everything.
 fn everything() -> Value {
     json!({"cpu": "1000", "memory": "4Ti", "pods": "5000"})
 }
@@ -262,12 +253,10 @@ enum Way {
     Open(JoinHandle<()>),
     /// Bound, so that nobody else listens here, and refuses connections.
     Closed(TcpSocket),
-    /// In between.
     Neither,
 }
 
 impl<'run> Wan<'run> {
-    /// One that is up.
     pub fn open(runtime: &'run Runtime) -> Result<Self> {
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let (address, way) = runtime.block_on(async { listen(bound(any)?) })?;
@@ -283,7 +272,6 @@ impl<'run> Wan<'run> {
         format!("tcp://{}", self.address)
     }
 
-    /// From now on connections are refused.
     pub fn close(&self) {
         if let Way::Open(accepting) = self.way.replace(Way::Neither) {
             accepting.abort();
@@ -299,7 +287,6 @@ impl<'run> Wan<'run> {
         }
     }
 
-    /// Connections are accepted again.
     pub fn reopen(&self) -> Result<()> {
         let way = self.runtime.block_on(async {
             match self.way.replace(Way::Neither) {
@@ -319,7 +306,6 @@ fn bound(address: SocketAddr) -> Result<TcpSocket> {
     Ok(socket)
 }
 
-/// Where it accepts connections from now on.
 fn listen(socket: TcpSocket) -> Result<(SocketAddr, Way)> {
     let listener = socket.listen(128)?;
     Ok((listener.local_addr()?, Way::Open(tokio::spawn(accept(listener)))))

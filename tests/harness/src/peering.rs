@@ -31,20 +31,22 @@ use crate::wait::{BOUND, eventually};
 /// What a test target's clusters are peered with.
 #[derive(Debug)]
 pub struct Layout {
-    /// One for each cloud.
     pub clouds: &'static [Cloud],
-    /// In the cluster where the pods are created.
     pub detection: FailureDetection,
 }
 
-/// A cluster that others may use.
+impl Layout {
+    pub const NONE: Self = Self {
+        clouds: &[],
+        detection: FailureDetection::AsDefault,
+    };
+}
+
 #[derive(Debug)]
 pub struct Cloud {
-    /// Its id.
     pub id: &'static str,
     /// Its virtual nodes, each by its name and the CPU that it promises, in cores.
     pub virtual_nodes: &'static [(&'static str, u32)],
-    /// Its nodes, by their CPU in cores.
     pub nodes: &'static [u32],
 }
 
@@ -55,7 +57,6 @@ pub(crate) struct Peering {
     consumer: ControlPlane,
 }
 
-/// A peered cloud.
 pub struct Provider {
     /// As in its [`Cloud`].
     pub id: &'static str,
@@ -73,12 +74,9 @@ impl Drop for Frozen<'_> {
     }
 }
 
-/// What every part needs.
 struct Kit<'k> {
     runtime: &'k Runtime,
-    /// The programs of a control plane.
     binaries: &'k Path,
-    /// Liqo's programs, definitions and roles.
     liqo: PathBuf,
     definitions: Vec<Value>,
     http: Client,
@@ -157,7 +155,6 @@ impl Peering {
         Ok(())
     }
 
-    /// Where the pods are created.
     pub(crate) fn consumer(&self) -> &ControlPlane {
         &self.consumer
     }
@@ -166,20 +163,17 @@ impl Peering {
         &self.providers
     }
 
-    /// Leaves the files of the run.
     pub(crate) fn keep(&mut self) {
         self.consumer.keep();
         self.providers.iter_mut().for_each(|provider| provider.plane.keep());
     }
 
-    /// The ends of the logs of Liqo's programs.
     pub(crate) fn tails(&self) -> String {
         self.processes.iter().map(Process::tail).collect::<Vec<_>>().join("\n")
     }
 }
 
 impl Provider {
-    /// kubectl there, for what is in no namespace.
     pub fn kubectl(&self) -> &Kubectl {
         &self.plane.kubectl
     }
@@ -419,7 +413,6 @@ pub(crate) fn liqo() -> Result<PathBuf> {
     xtask("liqo")?.context("there is no Go to build Liqo with and EDGEWARD_LIQO is not set")
 }
 
-/// All of Liqo's definitions.
 pub(crate) fn definitions(liqo: &Path) -> Result<Vec<Value>> {
     let files = fs::read_dir(liqo.join("crds"))?;
     files.map(|file| read(&file?.path())).collect()

@@ -9,7 +9,6 @@ use rcgen::{
     KeyUsagePurpose, date_time_ymd,
 };
 
-/// It signs what is asked for.
 pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
     /// The CA certificate, PEM.
@@ -20,14 +19,11 @@ pub struct Authority {
 
 /// A certificate and its key, PEM.
 pub struct Pair {
-    /// The certificate.
     pub certificate: String,
-    /// Its key.
     pub key: String,
 }
 
 impl Authority {
-    /// With a key of its own.
     pub fn new() -> Result<Self> {
         let mut params = CertificateParams::default();
         params.distinguished_name = subject("edgeward e2e", None);

@@ -30,7 +30,6 @@ impl Process {
         Self::start_with(name, program, args, dir, &[])
     }
 
-    /// The same with more in its environment.
     pub fn start_with(
         name: &str,
         program: &Path,
@@ -78,7 +77,6 @@ impl Process {
         }
     }
 
-    /// How it ended, if it has.
     pub(crate) fn exit_status(&mut self) -> Result<Option<ExitStatus>> {
         Ok(self.child.try_wait()?)
     }
@@ -92,7 +90,6 @@ impl Process {
         self.child.id()
     }
 
-    /// Sends it a signal.
     pub fn signal(&self, signal: Signal) -> Result<()> {
         kill_process(self.pid()?, signal).with_context(|| format!("cannot send {signal:?} to {}", self.name))
     }
@@ -102,24 +99,20 @@ impl Process {
         self.all_said(message).into_iter().next()
     }
 
-    /// The fields of every such event.
     pub(crate) fn all_said(&self, message: &str) -> Vec<Value> {
         let log = fs::read_to_string(&self.log).unwrap_or_default();
         let events = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
         events.filter(|event| event["message"] == message).collect()
     }
 
-    /// Whether its log has this text.
     pub(crate) fn has_logged(&self, text: &str) -> bool {
         fs::read_to_string(&self.log).is_ok_and(|log| log.contains(text))
     }
 
-    /// The last lines of its log.
     pub fn tail(&self) -> String {
         tail(&self.log)
     }
 
-    /// Kills the process and waits until it is gone.
     pub fn kill(&mut self) -> Result<()> {
         // A child that was not reaped yet keeps its pid, so this cannot hit another process.
         if self.child.try_wait()?.is_none() {
@@ -196,7 +189,6 @@ pub fn processor_time(pid: u32) -> Result<Duration> {
     ))
 }
 
-/// A process ended that should be running.
 #[derive(Debug)]
 pub struct Ended {
     name: String,
@@ -220,7 +212,6 @@ pub(crate) fn on_loopback(command: &mut Command) -> &mut Command {
     command.env_remove("EDGEWARD_LOG").env_remove("POD_NAMESPACE")
 }
 
-/// The last lines of a log file.
 pub fn tail(log: &Path) -> String {
     const LINES: usize = 25;
     let text = fs::read_to_string(log).unwrap_or_default();

@@ -18,9 +18,7 @@ use crate::process::{Process, free_addresses, tail};
 /// What it says; `None` for an error.
 type Page = Arc<Mutex<Option<String>>>;
 
-/// A program that says numbers.
 pub struct Exporter {
-    /// Where it does.
     pub address: SocketAddr,
     page: Page,
 }
@@ -42,12 +40,10 @@ impl Exporter {
         Ok(Self { address, page })
     }
 
-    /// Says these lines from now on.
     pub fn says(&self, lines: &[&str]) {
         self.replace(Some(lines.iter().map(|line| format!("{line}\n")).collect()));
     }
 
-    /// Says nothing any more.
     pub fn fails(&self) {
         self.replace(None);
     }
@@ -61,7 +57,6 @@ impl Exporter {
 
 /// A Prometheus server that scrapes an exporter twice a second.
 pub struct Server {
-    /// Where it answers while it runs.
     pub address: SocketAddr,
     program: PathBuf,
     dir: TempDir,
@@ -69,7 +64,6 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts this program.
     pub fn start(program: &Path, exporter: &Exporter) -> Result<Self> {
         let [address] = free_addresses()?;
         let dir = tempfile::Builder::new().prefix("edgeward-prometheus-").tempdir()?;
@@ -101,12 +95,10 @@ impl Server {
         Ok(())
     }
 
-    /// Kills it.
     pub fn stop(&mut self) {
         self.process = None;
     }
 
-    /// The end of its log.
     pub fn tail(&self) -> String {
         tail(&self.dir.path().join("prometheus.log"))
     }

@@ -98,7 +98,6 @@ impl<'run> Proxy<'run> {
         })
     }
 
-    /// Cuts every connection, and refuses new ones.
     pub fn cut(&self) -> Result<()> {
         let server = self.server.take().context("it is cut already")?;
         server.handle.shutdown();
@@ -115,7 +114,6 @@ impl<'run> Proxy<'run> {
         self.upstream.gates_patches.send_replace(true);
     }
 
-    /// New connections lead to the API server again.
     pub fn heal(&self) -> Result<()> {
         self.upstream.is_silent.send_replace(false);
         self.upstream.gates_patches.send_replace(false);
@@ -125,7 +123,6 @@ impl<'run> Proxy<'run> {
         Ok(())
     }
 
-    /// New connections lead to another API server.
     pub fn lead_to(&self, url: &str) -> Result<()> {
         self.cut()?;
         url.clone_into(&mut lock(&self.upstream.url));
@@ -225,7 +222,6 @@ impl Upstream {
     }
 }
 
-/// A refusal in the API server's form.
 fn failed(code: StatusCode, reason: &str, message: &str) -> (StatusCode, [(HeaderName, &'static str); 1], String) {
     let status = json!({"apiVersion": "v1", "kind": "Status", "metadata": {}, "status": "Failure",
         "message": message, "reason": reason, "code": code.as_u16()});
@@ -277,7 +273,6 @@ async fn pass(
     (status, headers, Body::from_stream(chunks)).into_response()
 }
 
-/// Returns when nothing may come through.
 async fn silenced(silence: &mut watch::Receiver<bool>) {
     if silence.wait_for(|is_silent| *is_silent).await.is_err() {
         pending().await

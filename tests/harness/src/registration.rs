@@ -15,7 +15,6 @@ pub const ENTRY_OF_PODS: usize = 1;
 
 /// A registered webhook, or another object of the cluster; dropped with the test.
 pub struct Registration {
-    /// Of the configuration.
     pub name: String,
     kind: String,
     kubectl: Kubectl,

@@ -58,7 +58,6 @@ pub(crate) struct Rights {
     certificates: Vec<Value>,
     /// What `deploy/liqo` adds to them.
     liqo: Vec<Value>,
-    /// The namespaces that are edgeward's own.
     homes: Mutex<BTreeSet<String>>,
     /// Resources, and names where single ones are asked for, that the roles of an earlier version do not let edgeward read.
     unreadable: Mutex<BTreeSet<(String, String)>>,
@@ -126,7 +125,6 @@ impl Rights {
         Granted::apply(self.liqo_and_data(), kubectl.clone())
     }
 
-    /// The same for good.
     pub(crate) fn grant_liqo_for_good(&self, kubectl: &Kubectl) -> Result<()> {
         kubectl
             .run(&["create", "-f", "-"], &list(&self.liqo_and_data()))
@@ -137,7 +135,6 @@ impl Rights {
         [&self.liqo[..], &self.data].concat()
     }
 
-    /// Adds the right to see where data is.
     pub(crate) fn grant_data(&self, kubectl: &Kubectl) -> Result<Granted> {
         Granted::apply(self.data.clone(), kubectl.clone())
     }
@@ -184,7 +181,6 @@ impl Rights {
         granted_by(self.objects.iter().chain(additions.into_iter().flatten()))
     }
 
-    /// The namespaces that are edgeward's own.
     pub(crate) fn homes(&self) -> BTreeSet<String> {
         self.homes.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

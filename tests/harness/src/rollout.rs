@@ -16,7 +16,6 @@ use crate::workloads;
 const REPLICAS: usize = 9;
 const NAME: &str = "shop";
 
-/// Each pod asks for a tenth of the edge.
 const MILLICORES: u32 = 100;
 
 /// How long each pod may take to terminate. It takes 6 s.
@@ -41,7 +40,6 @@ pub struct Rolled {
     pub step: usize,
     /// With `waitForTerminating`.
     pub waiting: Vec<usize>,
-    /// Without.
     pub without: Vec<usize>,
 }
 

@@ -56,7 +56,6 @@ pub fn is_clean(way: &str, report: &Report, installed: &InstalledReplicas<'_, '_
     Ok(())
 }
 
-/// Adds a row to the table of rotations.
 pub fn tabulate(of: &str, connections: &dyn fmt::Display, report: &Report) {
     let seconds = report.lasted.as_secs();
     let (failed, undecided) = (report.failed.len(), report.undecided.len());

@@ -18,7 +18,6 @@ use tokio_rustls::TlsConnector;
 
 use crate::wait::BOUND;
 
-/// Certificates, leaf first.
 pub(crate) type Chain = Vec<CertificateDer<'static>>;
 
 /// What is shown at this address to who asks for `name`, whoever vouches for it.

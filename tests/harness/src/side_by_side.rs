@@ -2,7 +2,6 @@
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// What a test needs for itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Needs {
     /// Nodes, at most: it shares a cluster with others, and the domain.
@@ -36,7 +35,6 @@ struct State {
     clusters: Vec<usize>,
 }
 
-/// While it lives, its test runs.
 pub(crate) struct Turn<'s> {
     all: &'s SideBySide,
     needs: Needs,
@@ -45,7 +43,6 @@ pub(crate) struct Turn<'s> {
 }
 
 impl SideBySide {
-    /// Of the tests that are to run.
     pub(crate) fn of(waiting: Vec<(&'static str, Needs)>) -> Self {
         let state = State {
             waiting,
@@ -58,7 +55,6 @@ impl SideBySide {
         }
     }
 
-    /// Waits until this test may run.
     pub(crate) fn turn(&self, name: &str, needs: Needs) -> Turn<'_> {
         let is_late = |state: &mut State| !state.lets(name, needs);
         let state = self.changed.wait_while(self.state(), is_late);
@@ -108,16 +104,12 @@ impl State {
     }
 }
 
-/// Where a test runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Lane {
-    /// Beside others in the cluster that they share.
     Shared,
-    /// In a cluster for itself.
     Cluster,
     /// One after the other in the clusters that are peered.
     Peered,
-    /// When all others are over.
     Alone,
 }
 

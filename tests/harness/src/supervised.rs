@@ -9,7 +9,6 @@ use anyhow::{Result, ensure};
 
 use crate::process::{Process, tail};
 
-/// How often it is looked at.
 const PERIOD: Duration = Duration::from_secs(1);
 
 /// Dropped, the program is ended and not started again.
@@ -65,7 +64,6 @@ impl Supervised {
         Ok(())
     }
 
-    /// The last lines of its first log.
     pub(crate) fn tail(&self) -> String {
         tail(&self.log)
     }

@@ -6,25 +6,16 @@ use std::sync::{Mutex, PoisonError};
 /// A table of the page, by what stands above its columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Table {
-    /// Many pods at once.
     Burst,
-    /// Deployments that replace their pods.
     Rollouts,
-    /// Replicas that come and go.
     Replicas,
-    /// Sites that close to a controller.
     Closing,
-    /// Certificates that are replaced.
     Certificates,
-    /// Clients that mean harm.
     UnprovenConnections,
-    /// Pods that take memory.
     HostilePods,
-    /// Bodies of which much is made.
     HostileBodies,
     /// Performance profiles that are evaluated beside a load.
     Profiles,
-    /// The same load here and in the simulation.
     Simulation,
     /// More pods than the edge has room for, with two clouds behind it.
     ElasticCluster,
@@ -76,7 +67,6 @@ impl Table {
     }
 }
 
-/// Prints what there is of each table.
 pub fn print() {
     let mut rows = ROWS.lock().unwrap_or_else(PoisonError::into_inner);
     rows.sort_by_key(|(table, _)| *table);

@@ -25,9 +25,7 @@ use crate::registration::Registration;
 /// What a webhook answers: operations of a JSON patch, for the pod as it arrived.
 type Answer = Arc<dyn Fn(&Value) -> Vec<Value> + Send + Sync>;
 
-/// A webhook that remembers what it was asked.
 pub struct TestWebhook {
-    /// Where the API server calls it.
     pub url: String,
     /// PEM; what a registration's `caBundle` needs.
     pub ca: String,
@@ -38,7 +36,6 @@ pub struct TestWebhook {
 type Seen = Arc<Mutex<Vec<Value>>>;
 
 impl TestWebhook {
-    /// Each answer takes so long.
     pub(crate) fn start(
         runtime: &Runtime,
         answer: impl Fn(&Value) -> Vec<Value> + Send + Sync + 'static,
@@ -106,7 +103,6 @@ impl Drop for TestWebhook {
     }
 }
 
-/// Changes nothing.
 pub fn watches(_pod: &Value) -> Vec<Value> {
     Vec::new()
 }
@@ -117,7 +113,6 @@ pub(crate) fn answers_constantly(_pod: &Value) -> Vec<Value> {
     vec![json!({"op": "add", "path": path, "value": "edge"})]
 }
 
-/// Adds a container, once.
 pub fn injects_a_sidecar(pod: &Value) -> Vec<Value> {
     let containers = pod["spec"]["containers"]
         .as_array()
@@ -134,7 +129,6 @@ pub fn injects_a_sidecar(pod: &Value) -> Vec<Value> {
     vec![json!({"op": "add", "path": "/spec/containers/-", "value": sidecar})]
 }
 
-/// Adds a label and an annotation.
 pub fn labels(pod: &Value) -> Vec<Value> {
     let maps = ["labels", "annotations"].into_iter();
     let add = |map: &str| match pod["metadata"][map].is_object() {

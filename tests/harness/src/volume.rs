@@ -12,7 +12,6 @@ pub struct Volume {
 }
 
 impl Volume {
-    /// With nothing in it.
     pub fn new() -> io::Result<Self> {
         Ok(Self {
             directory: tempfile::tempdir()?,
@@ -20,7 +19,6 @@ impl Volume {
         })
     }
 
-    /// A file in it.
     pub fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }

@@ -10,7 +10,6 @@ use crate::process::Ended;
 /// Long enough for cores that others use, too; nothing waits this long when all is well.
 pub const BOUND: Duration = Duration::from_secs(120);
 
-/// The same for kubectl.
 pub const TIMEOUT: &str = "--timeout=120s";
 
 /// Repeats `observe` until it succeeds; its error is the observation. After `bound` the last one is reported, and at

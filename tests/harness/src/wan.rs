@@ -24,9 +24,7 @@ pub const AS_LINK: &str = "--as-link";
 
 /// A link that is up and perfect, seed 0.
 pub struct Wan {
-    /// Where edgeward is.
     pub edge: Namespace,
-    /// Where its probes lead.
     pub cloud: Namespace,
     link: Child,
     /// `None` once the link was told to end.
@@ -36,7 +34,6 @@ pub struct Wan {
 }
 
 impl Wan {
-    /// In two new namespaces.
     pub fn open() -> Result<Self> {
         static TESTS: AtomicU32 = AtomicU32::new(0);
         let test = TESTS.fetch_add(1, Ordering::Relaxed);
@@ -71,7 +68,6 @@ impl Wan {
         self.ask(line).map(drop)
     }
 
-    /// What went forth and back so far.
     pub fn counts(&mut self) -> Result<[Counts; 2]> {
         let counts = self.ask("counts")?;
         serde_json::from_str(&counts).context(counts)
@@ -151,7 +147,6 @@ pub fn icmp(_: &Wan) -> Result<String> {
     Ok(format!("icmp://{CLOUD}"))
 }
 
-/// The same: a listener.
 pub fn tcp(wan: &Wan) -> Result<String> {
     Ok(format!("tcp://{}", wan.cloud_listener()?))
 }

@@ -8,7 +8,6 @@ use anyhow::{Result, ensure};
 
 use crate::documentation::documented;
 
-/// What the API server asks for.
 pub const NAME: &str = "edgeward.edgeward-system.svc";
 
 /// Where the documentation has what the API server reads.
@@ -55,7 +54,6 @@ impl WebhookCredentials {
         Ok(())
     }
 
-    /// Takes the connections to the Service.
     pub fn listener(&self) -> Result<TcpListener> {
         Ok(self.listener.try_clone()?)
     }

@@ -2,7 +2,6 @@
 
 use serde_json::{Value, json};
 
-/// SLO annotations of a pod that answers users.
 pub fn latency() -> Value {
     json!({"slo.example.io/class": "latency", "slo.example.io/latencyTargetMs": "300"})
 }
@@ -12,7 +11,6 @@ pub fn batch() -> Value {
     json!({"slo.example.io/class": "batch", "slo.example.io/deadlineMs": "5000"})
 }
 
-/// A pod with these annotations.
 pub fn pod(name: &str, annotations: Value) -> Value {
     json!({
         "apiVersion": "v1",
@@ -37,7 +35,6 @@ pub fn daemon_set(name: &str, annotations: Value) -> Value {
     daemon_set
 }
 
-/// A Job whose pod has these annotations.
 pub fn job(name: &str, annotations: Value) -> Value {
     let mut job = controller("batch/v1", "Job", name, annotations);
     job["spec"]["template"]["spec"]["restartPolicy"] = json!("Never");

@@ -14,23 +14,19 @@ pub struct Conditions {
     pub jitter: Duration,
     /// Probability, 0 to 1, that a packet is lost on the way forth.
     pub loss: f64,
-    /// Whether anything passes at all.
     pub outage: Outage,
 }
 
 /// Whether and when the link is cut. Both ways are.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Outage {
-    /// It is whole.
     #[default]
     None,
-    /// It is cut.
     Cut,
     /// It is cut for a period from `since` on, whole for the next, and so on.
     Flapping {
         /// Length of an outage, and of the time between two.
         period: Duration,
-        /// Start of the first outage.
         since: Instant,
     },
 }
@@ -76,9 +72,7 @@ pub enum Command {
     Flap(Duration),
     /// See [`Outage::None`].
     Heal,
-    /// New schedules from this seed.
     Seed(u64),
-    /// What has passed so far.
     Counts,
 }
 

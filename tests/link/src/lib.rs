@@ -14,6 +14,8 @@
 //!
 //! [`link`] and [`conditions`] are pure, time is an argument there; [`relay`] and [`namespace`] touch the kernel.
 
+#![allow(missing_docs)]
+
 pub mod conditions;
 pub mod link;
 pub mod namespace;

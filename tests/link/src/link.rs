@@ -11,29 +11,23 @@ use crate::conditions::{Command, Conditions, Outage};
 /// Packets that are on their way in one direction at most, as much as netem holds. What comes beyond is lost.
 pub const ON_THE_WAY: usize = 1000;
 
-/// One of the two directions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
     /// From the first namespace to the second, edge to cloud: requests. The only way on which `loss` is.
     Forth,
-    /// From the second to the first: answers.
     Back,
 }
 
 /// What became of the packets of one way. `entered = passed + lost + cut + overflowed + on_the_way`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
-    /// Came in.
     pub entered: u64,
-    /// Came out.
     pub passed: u64,
-    /// Dropped by the schedule.
     pub lost: u64,
     /// Dropped because the link was cut when they entered or would have left.
     pub cut: u64,
     /// Dropped because [`ON_THE_WAY`] others were.
     pub overflowed: u64,
-    /// In it now.
     pub on_the_way: u64,
 }
 
@@ -69,7 +63,6 @@ struct Line {
     counts: Counts,
 }
 
-/// Both ways and the conditions over them.
 pub struct Link {
     conditions: Conditions,
     forth: Line,
@@ -77,7 +70,6 @@ pub struct Link {
 }
 
 impl Link {
-    /// A perfect link.
     pub fn new(seed: u64) -> Self {
         let line = |way| Line {
             schedule: Schedule::new(seed, way),
@@ -117,7 +109,6 @@ impl Link {
         None
     }
 
-    /// Counts of the ways forth and back.
     pub fn counts(&self) -> [Counts; 2] {
         [&self.forth, &self.back].map(|line| Counts {
             on_the_way: line.queue.len() as u64,

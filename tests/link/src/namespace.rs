@@ -26,7 +26,6 @@ impl Namespace {
         })
     }
 
-    /// Its name.
     pub fn name(&self) -> &str {
         &self.name
     }

@@ -13,11 +13,9 @@ use crate::conditions::Command;
 use crate::link::{Counts, Link, Way};
 use crate::namespace::Namespace;
 
-/// Name of the device in both namespaces.
 pub const DEVICE: &str = "wan";
 /// Address of the first namespace, edge; of a block that is set aside for documentation.
 pub const EDGE: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
-/// Address of the second namespace, cloud.
 pub const CLOUD: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 2);
 
 const NETMASK: Ipv4Addr = Ipv4Addr::new(255, 255, 255, 252);

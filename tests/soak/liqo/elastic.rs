@@ -15,13 +15,13 @@ use super::{FAR, NEAR, config, near_and_far, slo};
 
 const REPLICAS: usize = 300;
 
-/// How many pods there is room for.
 const EDGE_ROOM: usize = 40;
 const NEAR_ROOM: usize = 120;
 
+e2e!("liqo::elastic_cluster", Peering, elastic_cluster);
 /// A burst of pods fills the edge, then the near cloud, then the far one. At home all of them are Running, as mirrored. Fewer
 /// replicas empty the clouds first.
-pub(crate) fn elastic_cluster(fixture: &Fixture<'_>) -> Result<()> {
+fn elastic_cluster(fixture: &Fixture<'_>) -> Result<()> {
     let [near, far] = near_and_far(fixture)?;
     fixture.offload(&fixture.namespace, Strategy::Local)?;
     let edgeward = fixture.live_edgeward(&config(fixture))?;

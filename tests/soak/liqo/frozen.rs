@@ -19,9 +19,10 @@ use super::{FAR, NEAR, config, near_and_far, slo};
 /// How long a pod of the Deployment stays on a node that is lost.
 const TOLERATED: u32 = 15;
 
+e2e!("liqo::frozen_api_server", Peering, frozen_api_server);
 /// The edge is full, so pods go to the near cloud. Its API server is frozen: once our probe has said so no pod is sent there, but to
 /// the far cloud, where the pods of a Deployment come to run as well. When it answers again, pods go there again.
-pub(crate) fn frozen_api_server(fixture: &Fixture<'_>) -> Result<()> {
+fn frozen_api_server(fixture: &Fixture<'_>) -> Result<()> {
     let [near, _far] = near_and_far(fixture)?;
     fixture.offload(&fixture.namespace, Strategy::Local)?;
     let edgeward = fixture.live_edgeward(&config(fixture))?;
@@ -66,7 +67,6 @@ pub(crate) fn frozen_api_server(fixture: &Fixture<'_>) -> Result<()> {
     Ok(())
 }
 
-/// What is seen at one moment.
 struct Seen {
     /// Of the WAN towards the near cloud, as edgeward has it.
     health: &'static str,
@@ -76,7 +76,6 @@ struct Seen {
     node: String,
     /// What Liqo says of the near cloud's API server.
     peer: String,
-    /// The Deployment's pods that run, by site.
     moves: BTreeMap<String, usize>,
     /// Those of its pods that terminate, but are still there.
     duplicates: usize,
@@ -96,7 +95,6 @@ struct Watched<'f, 'run> {
     since: &'static str,
     last: BTreeMap<&'static str, String>,
     created: usize,
-    /// When the first pod was sent elsewhere.
     first_away: Option<f64>,
 }
 

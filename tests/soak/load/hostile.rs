@@ -30,21 +30,19 @@ const SLOW: usize = 300;
 const LARGE: usize = 60;
 const GARBAGE: usize = 500;
 
-/// How many of them connect at the same time.
 const AT_ONCE: usize = 8;
 
-/// Between two bytes of a slow client.
 const DRIP: Duration = Duration::from_millis(500);
 
-/// Clients who know where every replica listens.
 #[derive(Clone)]
 struct HostileClients {
     connector: TlsConnector,
     replicas: Vec<SocketAddr>,
 }
 
+e2e!("load::hostile_clients", Machine, hostile_clients);
 /// One kind of attack after the other: reviews go on, and no replica takes more memory than its container has.
-pub(crate) fn hostile_clients(fixture: &Fixture<'_>) -> Result<()> {
+fn hostile_clients(fixture: &Fixture<'_>) -> Result<()> {
     let idle = IDLE.min(files()?);
     if idle < IDLE {
         let fewer = format!("only {idle} of {IDLE} idle connections are tried, for more files cannot be open");
@@ -196,7 +194,6 @@ impl HostileClients {
         held
     }
 
-    /// Connections on which what is no TLS was sent.
     async fn garbage(&self, count: usize) -> Vec<TcpStream> {
         let garbage: Vec<u8> = (0..4096_u32)
             .map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8)

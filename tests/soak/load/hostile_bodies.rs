@@ -7,11 +7,11 @@ use edgeward_harness::hostile_bodies::pressure::{Limits, MOST_KIB, press};
 use edgeward_harness::tables::Table;
 use serde_json::json;
 
-/// How many mixtures are tried.
 const SEEDS: u64 = 300;
 
+e2e!("load::hostile_bodies", Machine, hostile_bodies);
 /// The search of `no_mix_of_bodies_takes_a_replica_over_192_mib`, but wider.
-pub(crate) fn hostile_bodies(fixture: &Fixture<'_>) -> Result<()> {
+fn hostile_bodies(fixture: &Fixture<'_>) -> Result<()> {
     let node = json!({"name": "e", "labels": {"node.role/edge": "true"}, "allocatable": {"cpu": 4, "pods": 9}});
     let fleet = json!({"sites": [{"name": "edge", "kind": "edge"}], "nodes": [node]});
     let edgeward = fixture.edgeward(&fleet)?;

@@ -7,7 +7,6 @@ use super::episode::{Episode, Summary};
 use super::settings::{Settings, words};
 use crate::random::{Purpose, Stream};
 
-/// Chooses actions.
 pub trait Agent {
     /// The action for the request that is to be placed, below [`Gym::actions`].
     fn act(&mut self, gym: &Gym) -> usize;
@@ -22,13 +21,11 @@ pub enum Baseline {
     ResourceGreedy,
     /// Any of the same clusters. "Latency-Greedy" of the paper, which is random in truth.
     LatencyGreedy,
-    /// The cheapest cluster with room.
     MinCost,
     /// The cluster with room that has the lowest latency.
     MinLatency,
     /// The cluster with room of which the smallest share is taken, on average of CPU and memory.
     MinUtilisation,
-    /// Always spreads.
     AlwaysSpread,
     /// Any action that the mask has, spreading and rejecting too.
     Random,
@@ -72,7 +69,6 @@ impl Baseline {
 pub struct BaselineAgent {
     baseline: Baseline,
     stream: Stream,
-    /// Room to work in.
     candidates: Vec<usize>,
 }
 
@@ -138,7 +134,6 @@ fn least(gym: &Gym, value: impl Fn(usize) -> Option<f64>) -> usize {
 /// How often an environment is reset before an episode. The published tests differ in it, and so do their draws.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protocol {
-    /// Once: of the greedy policies.
     OneReset,
     /// Once before the first episode and twice between two: of the trained ones, whose vector environment resets at the end
     /// of an episode, and whose test does so again.
@@ -147,7 +142,6 @@ pub enum Protocol {
 
 words!(Protocol: OneReset = "one-reset", TwoResets = "two-resets");
 
-/// Plays so many episodes, each from a reset on.
 pub fn play(gym: &mut Gym, agent: &mut dyn Agent, protocol: Protocol, episodes: usize) -> Vec<Episode> {
     let mut played = Vec::with_capacity(episodes);
     for _ in 0..episodes {

@@ -1,14 +1,10 @@
 //! The kinds of clusters and the deployments of the environment, with the figures of the published code. Those of the paper's
 //! tables differ in some places; its results are of these.
 
-/// A kind of cluster.
 #[derive(Debug, PartialEq)]
 pub struct ClusterType {
-    /// Its name.
     pub name: &'static str,
-    /// Cores.
     pub cpu: f64,
-    /// Memory, GiB.
     pub memory: f64,
     /// What a request costs there, 1 to 16.
     pub cost: f64,
@@ -32,20 +28,15 @@ const fn cluster(name: &'static str, cpu: f64, memory: f64, cost: f64) -> Cluste
     }
 }
 
-/// What a request asks replicas of.
 #[derive(Debug, PartialEq)]
 pub struct Deployment {
-    /// Its name.
     pub name: &'static str,
-    /// Cores of one replica.
     pub cpu: f64,
-    /// Memory of one replica, GiB.
     pub memory: f64,
     /// The latency that it must stay below, ms.
     pub threshold: f64,
 }
 
-/// The deployments of Eclipse Hono and Ditto.
 pub static DEPLOYMENTS: [Deployment; 16] = [
     deployment("adapter-amqp", 0.2, 0.3, 200.0),
     deployment("adapter-http", 0.2, 0.3, 200.0),

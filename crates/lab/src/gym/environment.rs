@@ -13,20 +13,15 @@ use super::spread::{Load, Shares, spread};
 /// How many numbers an action's row of the observation has.
 pub const FEATURES: usize = 10;
 
-/// How many steps an episode has.
 pub const EPISODE_STEPS: u32 = 100;
 
-/// The share of a cluster that may be used.
 const GATE: f64 = 0.95;
-/// The largest cost.
 const MAX_COST: f64 = 16.0;
 /// Requests arrive so often in the time that one runs on average.
 const ARRIVAL_RATE: f64 = 100.0;
 
-/// What is to be placed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Request {
-    /// What it asks replicas of.
     pub deployment: &'static Deployment,
     /// How many, 1 to 7.
     pub replicas: u8,
@@ -34,7 +29,6 @@ pub struct Request {
     pub duration: f64,
 }
 
-/// What an observation shows.
 #[derive(Debug, Clone)]
 struct View {
     /// Cores that are taken of each cluster, and GiB.
@@ -44,12 +38,9 @@ struct View {
     request: Request,
 }
 
-/// A request that runs.
 #[derive(Debug, Clone, Copy)]
 struct Running {
-    /// When it departs.
     departs: f64,
-    /// Which one it is, in the order of acceptance.
     number: u64,
     cpu: f64,
     memory: f64,
@@ -58,13 +49,11 @@ struct Running {
 
 #[derive(Debug, Clone, Copy)]
 enum Place {
-    /// All replicas in this cluster.
     One(u8, u8),
     /// Clusters and their replicas, in the order of the clusters; the first so many.
     Several([(u8, u8); MAX_REPLICAS as usize], u8),
 }
 
-/// The most replicas that a request asks for.
 const MAX_REPLICAS: u32 = 7;
 
 impl PartialEq for Running {
@@ -88,15 +77,12 @@ impl Ord for Running {
     }
 }
 
-/// What acceptance was worth.
 struct Accepted {
     /// Expected over the replicas, ms.
     latency: f64,
-    /// Expected over the replicas.
     cost: f64,
 }
 
-/// Sums over the steps of an episode.
 #[derive(Debug, Clone, Copy, Default)]
 struct Tally {
     steps: u32,
@@ -119,7 +105,6 @@ pub struct Gym {
     /// Cores that are taken of each cluster, and GiB.
     used: Vec<(f64, f64)>,
     request: Request,
-    /// In units of the mean duration.
     now: f64,
     running: BinaryHeap<Reverse<Running>>,
     accepted: u64,
@@ -229,7 +214,6 @@ impl Gym {
         }
     }
 
-    /// Keeps what a stale observation shows.
     fn look(&mut self) {
         if self.settings.observation == Observation::Stale {
             self.seen.used.copy_from_slice(&self.used);
@@ -243,27 +227,22 @@ impl Gym {
         self.clusters() + 2
     }
 
-    /// How many clusters there are.
     pub fn clusters(&self) -> usize {
         self.settings.clusters
     }
 
-    /// The action that spreads the replicas.
     pub fn spread_action(&self) -> usize {
         self.clusters()
     }
 
-    /// The action that rejects the request.
     pub fn reject_action(&self) -> usize {
         self.clusters() + 1
     }
 
-    /// What is to be placed.
     pub fn request(&self) -> Request {
         self.request
     }
 
-    /// The kinds of the clusters.
     pub fn types(&self) -> &[&'static ClusterType] {
         &self.types
     }
@@ -283,7 +262,6 @@ impl Gym {
         self.now
     }
 
-    /// How many accepted requests run.
     pub fn running(&self) -> usize {
         self.running.len()
     }

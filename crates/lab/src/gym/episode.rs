@@ -7,14 +7,11 @@ use std::fmt;
 pub struct Step {
     /// By the chosen [`RewardKind`](super::RewardKind).
     pub reward: f64,
-    /// The whole episode, after its last step.
     pub episode: Option<Episode>,
 }
 
-/// What came of an episode.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Episode {
-    /// The sum of the rewards of its steps.
     pub reward: f64,
     /// Requests that were not accepted, percent.
     pub rejected: f64,
@@ -27,7 +24,6 @@ pub struct Episode {
 /// A mean over episodes, and the standard deviation over them as of the whole population.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct MeanStd {
-    /// The mean.
     pub mean: f64,
     /// The standard deviation, with the number of values as the divisor.
     pub deviation: f64,
@@ -50,7 +46,6 @@ impl MeanStd {
 }
 
 impl fmt::Display for MeanStd {
-    /// With two decimals, as in Table VII.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&format!("{:.2} ± {:.2}", self.mean, self.deviation))
     }
@@ -59,20 +54,16 @@ impl fmt::Display for MeanStd {
 /// A row of Table VII: what episodes have in common.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Summary {
-    /// How many there were.
     pub episodes: usize,
-    /// Of the sums of rewards.
     pub reward: Option<MeanStd>,
     /// Of the percentages of requests that were not accepted.
     pub rejected: Option<MeanStd>,
     /// Of the mean latencies, ms, of episodes in which something was accepted.
     pub latency: Option<MeanStd>,
-    /// Of the mean costs of the same.
     pub cost: Option<MeanStd>,
 }
 
 impl Summary {
-    /// Of these episodes.
     pub fn of(episodes: &[Episode]) -> Self {
         Self {
             episodes: episodes.len(),
@@ -91,7 +82,6 @@ impl Summary {
 }
 
 impl fmt::Display for Summary {
-    /// The columns of Table VII, with its units.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [reward, rejected, cost, latency] = self.cells();
         write!(

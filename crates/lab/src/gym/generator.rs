@@ -134,18 +134,14 @@ fn seed_words(seed: u64) -> [u64; 4] {
 struct Ziggurat {
     /// What a place of 53 bits in a layer is multiplied by.
     widths: [f64; 256],
-    /// The places below this are under the curve.
     inside: [u64; 256],
-    /// The density at the layers' outer ends.
     heights: [f64; 256],
 }
 
 static ZIGGURAT: LazyLock<Ziggurat> = LazyLock::new(Ziggurat::new);
 
 impl Ziggurat {
-    /// Where the tail begins.
     const TAIL: f64 = 7.697_117_470_131_05;
-    /// The area of a layer.
     const AREA: f64 = 0.003_949_659_822_581_557;
 
     fn new() -> Self {

@@ -9,13 +9,9 @@ pub(super) const MAX_DELAY: u16 = 500;
 #[derive(Debug)]
 pub(super) struct Change([(u16, u16); MAX_DELAY as usize + 1]);
 
-/// All replicas were placed in one cluster.
 pub(super) static ALL_PLACED: Change = Change::between(1.0, 1.5);
-/// Replicas were spread.
 pub(super) static SPREAD_PLACED: Change = Change::between(1.0, 1.1);
-/// What was in one cluster is gone.
 pub(super) static ALL_GONE: Change = Change::between(0.5, 1.0);
-/// What was spread is gone.
 pub(super) static SPREAD_GONE: Change = Change::between(0.9, 1.0);
 
 impl Change {
@@ -49,7 +45,6 @@ impl Change {
 /// and counts in the mean, as published.
 #[derive(Debug, Clone)]
 pub(super) struct Latencies {
-    /// Row by row.
     entries: Vec<u16>,
     sums: Vec<u32>,
     means: Vec<f64>,
@@ -69,7 +64,6 @@ impl Latencies {
         &self.means
     }
 
-    /// Draws all of them anew.
     pub(super) fn draw(&mut self, generator: &mut Generator) {
         let clusters = self.means.len();
         for (from, row) in self.entries.chunks_exact_mut(clusters).enumerate() {

@@ -5,12 +5,9 @@ use serde_json::{Value, json};
 use super::episode::{MeanStd, Summary};
 use super::settings::{Mode, RewardKind, Settings};
 
-/// What came of a policy.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Row {
-    /// Its name.
     pub policy: String,
-    /// Of all its episodes.
     pub summary: Summary,
 }
 

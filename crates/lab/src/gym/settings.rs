@@ -8,11 +8,8 @@ use std::fmt;
 pub struct Settings {
     /// How many clusters there are, 1 to 128.
     pub clusters: usize,
-    /// How long an accepted request runs.
     pub mode: Mode,
-    /// Which moment the observation shows.
     pub observation: Observation,
-    /// What a step is worth.
     pub reward: RewardKind,
     /// Mark the row of "spread" by -2 where that of "reject" has -1, so that a network that treats rows alike can tell them apart.
     pub distinct_padding: bool,
@@ -21,7 +18,6 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// The largest number of clusters.
     pub const MAX_CLUSTERS: usize = 128;
 
     /// Whether every field has a value that it can have.
@@ -114,14 +110,11 @@ impl Default for Settings {
     }
 }
 
-/// An enum whose values have one word each.
 macro_rules! words {
     ($name:ident: $($value:ident = $word:literal),+) => {
         impl $name {
-            /// All of them.
             pub const ALL: [$name; [$($word),+].len()] = [$($name::$value),+];
 
-            /// Its word.
             pub fn as_str(self) -> &'static str {
                 match self {
                     $($name::$value => $word),+
@@ -146,18 +139,15 @@ macro_rules! words {
     };
 }
 
-/// How long an accepted request runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     /// Until the next request arrives, as in the published code: at most one runs at a time.
     Instant,
-    /// As long as its duration, as the paper says.
     Stay,
 }
 
 words!(Mode: Instant = "instant", Stay = "stay");
 
-/// Which moment the observation shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Observation {
     /// The last request, after it was placed and before anything departed, as in the published code. Only the mask is about

@@ -10,7 +10,6 @@ use super::settings::Settings;
 pub struct VectorGym {
     gyms: Vec<Gym>,
     actions: usize,
-    /// That ended since they were last taken.
     episodes: Vec<Episode>,
 }
 
@@ -29,7 +28,6 @@ impl VectorGym {
         }
     }
 
-    /// How many environments there are.
     pub fn environments(&self) -> usize {
         self.gyms.len()
     }
@@ -39,7 +37,6 @@ impl VectorGym {
         self.actions
     }
 
-    /// The environments.
     pub fn gyms(&self) -> &[Gym] {
         &self.gyms
     }

@@ -12,7 +12,6 @@ use super::network::Network;
 use super::optimiser::Optimiser;
 use super::plan::Plan;
 
-/// The file of the numbers.
 pub(super) fn file(folder: &Path) -> PathBuf {
     folder.join("checkpoint.safetensors")
 }
@@ -21,14 +20,12 @@ fn plan_file(folder: &Path) -> PathBuf {
     folder.join("training.json")
 }
 
-/// Writes the plan of a training.
 pub(super) fn write_plan(folder: &Path, plan: &Plan) -> Result<()> {
     fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
     let text = format!("{:#}\n", plan.to_json());
     replace(&plan_file(folder), |path| Ok(fs::write(path, text)?))
 }
 
-/// Reads the plan of a training.
 pub(super) fn read_plan(folder: &Path) -> Result<Plan> {
     let path = plan_file(folder);
     let read = || {
@@ -49,11 +46,9 @@ pub(super) fn replace(path: &Path, write: impl FnOnce(&Path) -> Result<()>) -> R
     written().with_context(|| path.display().to_string())
 }
 
-/// Tensors by name.
 #[derive(Default)]
 pub(super) struct Stored {
     tensors: HashMap<String, Tensor>,
-    /// Whence they are.
     path: PathBuf,
 }
 
@@ -87,7 +82,6 @@ impl Stored {
         Ok(stored)
     }
 
-    /// Writes them into a folder.
     pub(super) fn write(&self, folder: &Path) -> Result<()> {
         replace(&file(folder), |path| {
             Ok(candle_core::safetensors::save(&self.tensors, path)?)
@@ -121,7 +115,6 @@ impl Stored {
         self.keep_state("steps", u64::from(optimiser.steps))
     }
 
-    /// Gives an optimiser the state that was kept.
     pub(super) fn restore_moments(&mut self, names: &[String], optimiser: &mut Optimiser) -> Result<()> {
         for (name, moments) in names.iter().zip(&mut optimiser.moments) {
             for (moment, numbers) in [("first", &mut moments.first), ("second", &mut moments.second)] {
@@ -148,14 +141,12 @@ impl Stored {
         Ok(kept.squeeze(0)?.to_scalar::<i64>()?.cast_unsigned())
     }
 
-    /// Keeps bytes.
     pub(super) fn keep_bytes(&mut self, name: &str, bytes: &[u8]) -> Result<()> {
         let kept = Tensor::from_slice(bytes, bytes.len(), &Device::Cpu)?;
         self.tensors.insert(name.to_owned(), kept);
         Ok(())
     }
 
-    /// Bytes that were kept.
     pub(super) fn bytes(&mut self, name: &str) -> Result<Vec<u8>> {
         Ok(self.take(name, DType::U8, None)?.flatten_all()?.to_vec1()?)
     }

@@ -42,7 +42,6 @@ pub(super) fn sample(numbers: &[f32], mask: &[bool], stream: &mut Stream) -> (us
     (chosen.0, chosen.1 - largest - all.ln() as f32)
 }
 
-/// Any allowed action, each alike.
 pub(super) fn any(mask: &[bool], stream: &mut Stream) -> usize {
     let count = mask.iter().filter(|allowed| **allowed).count();
     if count == 0 {

@@ -9,27 +9,19 @@ use super::policy::Policy;
 use crate::gym::report::{self, Row};
 use crate::gym::{Baseline, Gym, MeanStd, Protocol, RewardKind, Settings, Summary, play};
 
-/// How policies are tried.
 #[derive(Debug, Clone)]
 pub struct Trial {
     /// In environments with so many clusters, one after the other; without any, with as many as a policy was trained with.
     pub clusters: Vec<usize>,
-    /// In environments of these seeds.
     pub seeds: Vec<u64>,
-    /// How many episodes of each seed.
     pub episodes: usize,
-    /// How they are played.
     pub protocol: Protocol,
-    /// What else is tried in the same environments.
     pub baselines: Vec<Baseline>,
 }
 
-/// What came of all policies in one environment.
 #[derive(Debug, Clone)]
 pub struct Section {
-    /// The environment.
     pub settings: Settings,
-    /// What was trained.
     pub groups: Vec<Group>,
     /// What was not.
     pub baselines: Vec<Row>,
@@ -38,10 +30,8 @@ pub struct Section {
 /// Trainings whose plans differ in nothing but the seed, and that did as many steps.
 #[derive(Debug, Clone)]
 pub struct Group {
-    /// The plan, without its seed.
     plan: Plan,
     steps: u64,
-    /// What came of each seed.
     seeds: Vec<(u64, Summary)>,
 }
 
@@ -70,7 +60,6 @@ impl Trial {
         sections.collect()
     }
 
-    /// Where a policy is tried.
     fn environments(&self, policy: &Policy) -> Result<Vec<Settings>> {
         let own = [policy.plan().settings.clusters];
         let clusters = if self.clusters.is_empty() {
@@ -213,7 +202,6 @@ fn over_trainings(trainings: &[(u64, Summary)]) -> Summary {
     }
 }
 
-/// A table of each section, in Markdown.
 pub fn tables(sections: &[Section]) -> String {
     let table = |section: &Section| {
         let policies = section.policies();
@@ -232,7 +220,6 @@ pub fn tables(sections: &[Section]) -> String {
     tables.join("\n")
 }
 
-/// The same with all digits.
 pub fn json(sections: &[Section]) -> Value {
     let section = |section: &Section| report::json(&section.settings, &section.rows());
     sections.iter().map(section).collect()

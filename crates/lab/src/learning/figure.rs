@@ -4,31 +4,24 @@ use std::fmt::Write as _;
 
 use crate::report::plot::{escaped, number, round_up};
 
-/// A line of a panel.
 #[derive(Debug, Clone)]
 pub struct Line {
-    /// What it is.
     pub label: String,
     /// Which colour it has. Lines of different panels that are alike have the same.
     pub colour: usize,
     /// Whether it is dashed: what is only compared with.
     pub dashed: bool,
-    /// x, and y.
     pub points: Vec<(f64, f64)>,
     /// How far the values of a point are from y either way; as many as there are points, or none.
     pub spread: Vec<f64>,
 }
 
-/// One plot of a figure.
 #[derive(Debug, Clone)]
 pub struct Panel {
-    /// Above it.
     pub title: String,
-    /// Below its axes: what x is.
     pub x: String,
     /// Whether x doubles from mark to mark, and the marks are those of the points.
     pub doubling: bool,
-    /// The lines.
     pub lines: Vec<Line>,
 }
 
@@ -146,7 +139,6 @@ impl Panel {
 }
 
 impl Line {
-    /// What the axis has to have room for.
     fn ends(&self) -> impl Iterator<Item = f64> {
         let spread = self.spread.iter().copied().chain(std::iter::repeat(0.0));
         let points = self.points.iter().zip(spread);

@@ -8,9 +8,7 @@ use candle_core::{CpuStorage, CustomOp1, CustomOp2, Error, Layout, Result, Shape
 /// What is done to each number that a layer gives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Activation {
-    /// Nothing.
     None,
-    /// Nothing below zero.
     Relu,
     /// e^x - 1 below zero.
     Elu,
@@ -46,12 +44,10 @@ enum Pool {
     Mean,
 }
 
-/// The largest of each column: batch × width.
 pub(super) fn largest(sets: &Tensor) -> Result<Tensor> {
     sets.apply_op1(Pool::Largest)
 }
 
-/// The mean of each column: batch × width.
 pub(super) fn mean(sets: &Tensor) -> Result<Tensor> {
     sets.apply_op1(Pool::Mean)
 }
@@ -180,7 +176,6 @@ impl CustomOp2 for Less {
     }
 }
 
-/// The numbers of a tensor without gaps.
 fn numbers<'a>(storage: &'a CpuStorage, layout: &Layout) -> Result<&'a [f32]> {
     let Some((start, end)) = layout.contiguous_offsets() else {
         return Err(Error::Msg("a tensor has gaps".to_owned()));

@@ -27,22 +27,18 @@ const METHOD: Method = Method::Adam {
 /// When what is done, in iterations: steps of all environments.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Schedule {
-    /// After which learning starts.
     pub(super) starts: u64,
-    /// So often is learnt.
     pub(super) every: u64,
     /// So often the target becomes as the network is.
     pub(super) copies: u64,
 }
 
-/// As published.
 const SCHEDULE: Schedule = Schedule {
     starts: 10_000,
     every: 10,
     copies: 500,
 };
 
-/// What is learnt, and what by.
 pub(super) struct OffPolicy {
     pub(super) actor: Network,
     pub(super) target: Network,
@@ -50,7 +46,6 @@ pub(super) struct OffPolicy {
     pub(super) schedule: Schedule,
     memory: Memory,
     masked: bool,
-    /// When exploration is at its least.
     explored: f64,
 }
 
@@ -101,7 +96,6 @@ impl OffPolicy {
         Ok(())
     }
 
-    /// Remembers the steps of an earlier life.
     pub(super) fn replay(&mut self, world: &mut World, history: &[u8]) -> Result<()> {
         world.replay(history, |before, actions, world| {
             self.memory.keep(before, actions, world)
@@ -128,7 +122,6 @@ impl OffPolicy {
     }
 }
 
-/// The last steps of each environment.
 struct Memory {
     environments: usize,
     actions: usize,
@@ -145,7 +138,6 @@ struct Memory {
     done: Vec<bool>,
 }
 
-/// What a step of the optimiser sees.
 struct Batch {
     before: Tensor,
     after: Tensor,
@@ -175,7 +167,6 @@ impl Memory {
         }
     }
 
-    /// Keeps the step that the world just took.
     fn keep(&mut self, before: &Before, actions: &[usize], world: &World) {
         let at = self.next * self.environments;
         put(&mut self.before, at * self.actions * FEATURES, &before.0);
@@ -189,7 +180,6 @@ impl Memory {
         self.kept = (self.kept + 1).min(self.room);
     }
 
-    /// Any steps that are kept, each alike.
     fn batch(&self, stream: &mut Stream) -> Result<Batch> {
         let steps = self.kept * self.environments;
         let at: Vec<usize> = (0..BATCH).map(|_| stream.below(steps)).collect();

@@ -10,7 +10,6 @@ use crate::random::Stream;
 /// How wide the layers between the first and the last are.
 const WIDTH: usize = 64;
 
-/// What a network is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
     /// A number for each row, and so for each action, whatever the number of rows. A row that moves takes its number along.
@@ -19,17 +18,13 @@ pub enum Shape {
     SetCritic,
     /// A number for each action out of a fixed number of rows.
     FlatActor {
-        /// How many rows, and so actions, there are.
         actions: usize,
     },
-    /// One number for a fixed number of rows.
     FlatCritic {
-        /// How many rows there are.
         actions: usize,
     },
 }
 
-/// How numbers of a parameter begin.
 #[derive(Debug, Clone, Copy)]
 enum Start {
     /// Uniform up to 1/√inputs either way, as linear layers of PyTorch begin.
@@ -42,7 +37,6 @@ enum Start {
 /// A parameter before it has numbers: its name, its rows and columns, and how it begins. A vector has one row.
 type Plan = (&'static str, [usize; 2], Start);
 
-/// A network with its parameters.
 #[derive(Debug)]
 pub struct Network {
     shape: Shape,
@@ -102,17 +96,14 @@ impl Network {
         Ok(())
     }
 
-    /// What it is for.
     pub fn shape(&self) -> Shape {
         self.shape
     }
 
-    /// Its parameters, by name.
     pub fn parameters(&self) -> impl Iterator<Item = (&'static str, &Var)> {
         self.names.iter().copied().zip(&self.parameters)
     }
 
-    /// How many numbers its parameters have.
     pub fn size(&self) -> usize {
         self.parameters.iter().map(|parameter| parameter.elem_count()).sum()
     }

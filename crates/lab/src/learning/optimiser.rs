@@ -4,26 +4,22 @@ use anyhow::{Context as _, Result};
 use candle_core::backprop::GradStore;
 use candle_core::{Device, Tensor, Var};
 
-/// How steps are taken.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Method {
     /// Adam, with decays of 0.9 and 0.999.
     Adam {
-        /// How long a step is.
         rate: f64,
         /// What is added to the root of the second moment.
         epsilon: f64,
     },
     /// RMSprop, with a decay of 0.99.
     RmsProp {
-        /// How long a step is.
         rate: f64,
         /// What is added to the root of the second moment.
         epsilon: f64,
     },
 }
 
-/// The moments of a parameter.
 #[derive(Debug)]
 pub(super) struct Moments {
     pub(super) first: Vec<f32>,
@@ -36,7 +32,6 @@ pub(super) struct Optimiser {
     method: Method,
     parameters: Vec<Var>,
     pub(super) moments: Vec<Moments>,
-    /// How many steps were taken.
     pub(super) steps: u32,
 }
 

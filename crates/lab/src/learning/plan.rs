@@ -9,12 +9,9 @@ use super::network::Shape;
 use super::optimiser::Method;
 use crate::gym::{Mode, Observation, RewardKind, Settings, words};
 
-/// How a policy is learnt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Algorithm {
-    /// Proximal policy optimisation of set networks.
     DeepsetsPpo,
-    /// Q-learning of a set network.
     DeepsetsDqn,
     /// Proximal policy optimisation of flat networks, with the hyper-parameters that stable-baselines3 has without any.
     MlpMaskablePpo,
@@ -38,7 +35,6 @@ impl Algorithm {
         }
     }
 
-    /// What chooses actions.
     pub(super) fn actor(self, actions: usize) -> Shape {
         match self {
             Self::DeepsetsPpo | Self::DeepsetsDqn => Shape::SetActor,
@@ -46,7 +42,6 @@ impl Algorithm {
         }
     }
 
-    /// What judges states.
     pub(super) fn critic(self, actions: usize) -> Shape {
         match self {
             Self::DeepsetsPpo | Self::DeepsetsDqn => Shape::SetCritic,
@@ -62,23 +57,17 @@ pub(super) struct Rollouts {
     pub(super) steps: usize,
     /// How many samples a step of the optimiser sees.
     pub(super) batch: usize,
-    /// How often each sample is seen.
     pub(super) epochs: usize,
-    /// What the next step counts, beside this one.
     pub(super) discount: f64,
     /// How far advantages look: λ of generalised advantage estimation.
     pub(super) lambda: f64,
     /// How far the ratio of probabilities may be from 1. Without it nothing is clipped, and there is one epoch.
     pub(super) clip: Option<f64>,
-    /// How far the value may be from what it was.
     pub(super) value_clip: Option<f64>,
-    /// What the squared error of the value counts.
     pub(super) value_weight: f64,
-    /// What entropy counts.
     pub(super) entropy_weight: f64,
     /// Whether the advantages of a batch get a mean of 0 and a deviation of 1.
     pub(super) normalised: bool,
-    /// The longest gradient.
     pub(super) longest_gradient: f64,
     pub(super) method: Method,
 }
@@ -142,9 +131,7 @@ impl Rollouts {
 /// What is trained: with the same plan always the same numbers come out.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
-    /// How.
     pub algorithm: Algorithm,
-    /// In which environment.
     pub settings: Settings,
     /// Of networks, samples and, without [`Plan::environment_seed`], of environments.
     pub seed: u64,
@@ -157,9 +144,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// How many environments there are at once.
     pub const ENVIRONMENTS: usize = 8;
-    /// The most steps.
     pub const MAX_STEPS: u64 = 1_000_000_000;
 
     /// # Errors
@@ -188,7 +173,6 @@ impl Plan {
             .collect()
     }
 
-    /// As a document.
     pub fn to_json(&self) -> Value {
         let Settings {
             clusters,

@@ -21,7 +21,6 @@ pub struct Policy {
     /// Its folder, or what it is without one.
     name: String,
     actor: Network,
-    /// Room to work in.
     observation: Vec<f32>,
     mask: Vec<bool>,
     failure: Option<anyhow::Error>,
@@ -54,7 +53,6 @@ impl Policy {
         Ok(Self::new(plan, steps, folder.display().to_string(), actor))
     }
 
-    /// How it was trained.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }

@@ -11,7 +11,6 @@ use super::world::World;
 use crate::gym::FEATURES;
 use crate::random::Stream;
 
-/// What is learnt, and what by.
 pub(super) struct OnPolicy {
     pub(super) actor: Network,
     pub(super) critic: Network,
@@ -50,7 +49,6 @@ impl OnPolicy {
         self.rollouts.steps as u64
     }
 
-    /// Acts for a while.
     pub(super) fn act(&self, world: &mut World, stream: &mut Stream) -> Result<Samples> {
         let mut samples = Samples::default();
         for _ in 0..self.rollouts.steps {
@@ -75,7 +73,6 @@ impl OnPolicy {
         Ok(samples)
     }
 
-    /// Acts for a while, and learns from it.
     pub(super) fn update(&mut self, world: &mut World, stream: &mut Stream) -> Result<()> {
         let samples = self.act(world, stream)?;
         let last = self.critic.infer(&world.observed()?)?.to_vec1::<f32>()?;
@@ -103,7 +100,6 @@ impl OnPolicy {
         log_softmax(&masked(&self.actor.forward(observations)?, mask)?)
     }
 
-    /// One step of the optimiser, on these samples.
     fn learn(&mut self, samples: &Samples, advantages: &[f32], part: &[usize], actions: usize) -> Result<()> {
         let device = &Device::Cpu;
         let count = part.len();
@@ -216,7 +212,6 @@ fn normalise(numbers: &mut [f32]) {
         .for_each(|x| *x = ((f64::from(*x) - mean) / deviation) as f32);
 }
 
-/// Any order alike, by Fisher and Yates.
 fn shuffle(order: &mut [usize], stream: &mut Stream) {
     for end in (2..=order.len()).rev() {
         order.swap(end - 1, stream.below(end));

@@ -93,7 +93,6 @@ impl Training {
         stored.write(folder)
     }
 
-    /// What is trained.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
@@ -103,7 +102,6 @@ impl Training {
         self.world.iterations() * Plan::ENVIRONMENTS as u64
     }
 
-    /// Whether all steps were taken.
     pub fn is_over(&self) -> bool {
         self.steps() >= self.plan.steps
     }

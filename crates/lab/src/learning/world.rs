@@ -6,19 +6,15 @@ use candle_core::{Device, Tensor};
 use super::plan::Plan;
 use crate::gym::{Episode, FEATURES, VectorGym};
 
-/// Several environments, and what they show.
 pub(super) struct World {
     gym: VectorGym,
     actions: usize,
     /// What is seen now: environments × actions × [`FEATURES`].
     pub(super) observations: Vec<f32>,
-    /// What may be done now: environments × actions.
     pub(super) masks: Vec<bool>,
     /// What the last step was worth, to each environment.
     pub(super) rewards: Vec<f32>,
-    /// Whose episode ended with the last step.
     pub(super) done: Vec<bool>,
-    /// All actions so far, one step after the other.
     history: Vec<u8>,
     /// All episodes so far, and after how many steps of each environment they ended.
     pub(super) episodes: Vec<(u64, Episode)>,
@@ -50,17 +46,14 @@ impl World {
         self.actions
     }
 
-    /// How many steps each environment has taken.
     pub(super) fn iterations(&self) -> u64 {
         (self.history.len() / self.environments()) as u64
     }
 
-    /// All actions so far.
     pub(super) fn history(&self) -> &[u8] {
         &self.history
     }
 
-    /// What is seen now, for a network.
     pub(super) fn observed(&self) -> Result<Tensor> {
         let shape = (self.environments(), self.actions, FEATURES);
         Ok(Tensor::from_slice(&self.observations, shape, &Device::Cpu)?)
@@ -113,5 +106,4 @@ impl World {
     }
 }
 
-/// What was seen before a step.
 pub(super) struct Before(pub(super) Vec<f32>);

@@ -18,13 +18,10 @@ use plot::{Bar, Curve, Scale, Series, bars, curves, escaped, legend, panel, roun
 /// How the page looks: it follows the reader's choice of light and dark.
 const STYLE: &str = include_str!("page/style.css");
 
-/// What shows one load at a time.
 const SLIDER: &str = include_str!("page/slider.js");
 
-/// What is shown over the load.
 const OVER_THE_LOAD: [&str; 3] = ["attainment", "cloudFraction", "cost"];
 
-/// The page as HTML.
 pub fn page(experiment: &Experiment) -> String {
     let loads = &experiment.loads[..];
     let Some(first) = loads.first() else {
@@ -76,7 +73,6 @@ fn introduction(scenario: &Scenario, results: &Results, is_incomplete: bool) -> 
     )
 }
 
-/// What came of one load.
 fn sections(head: &str, scenario: &Scenario, results: &Results) -> String {
     let attained = "Share of what was asked for with a time that was met in time. Whiskers are intervals of 95 % over seeds; the dashed line is the bound <em>relaxed</em>, which no policy can exceed.";
     let waited =

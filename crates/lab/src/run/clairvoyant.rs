@@ -18,14 +18,11 @@ pub(super) const PERIOD: Micros = Micros::from_secs(1);
 /// After so many pods in a row that must go on waiting, the others must, too.
 const MOST_WAITING: usize = 64;
 
-/// From a decision to the binding, about.
 const BINDING: Micros = Micros::from_millis(12);
 
-/// What it remembers.
 #[derive(Debug, Default)]
 pub(super) struct Clairvoyant {
     gated: Vec<PodNumber>,
-    /// Placed, and maybe without a node yet.
     placed: Vec<PodNumber>,
     is_looking: bool,
 }
@@ -37,18 +34,15 @@ impl Clairvoyant {
     }
 }
 
-/// What it would do about a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Choice {
     Place(usize),
     Gate,
 }
 
-/// What will be free, and when.
 struct Future {
     now: Micros,
     at: Micros,
-    /// Free resources and pod slots of each node.
     free: Vec<(Amounts, i64)>,
     /// The work that ends next: when, on which node, and what it takes.
     ends: BinaryHeap<Reverse<(Micros, usize, usize)>>,
@@ -161,7 +155,6 @@ impl Run<'_> {
         }
     }
 
-    /// A pod is created.
     pub(super) fn foresee(&mut self, number: PodNumber) {
         let mut future = self.future();
         let ahead = self.in_order();
@@ -290,7 +283,6 @@ impl Run<'_> {
             && path.loss(now) * 1_000.0 < f64::from(thresholds.loss.0)
     }
 
-    /// edgeward's rules, by the truth.
     fn choose(&self, number: PodNumber, future: &mut Future) -> Choice {
         let Some(slo) = self.slo_of(number) else {
             return Choice::Place(0);

@@ -10,14 +10,12 @@ use crate::cluster::{Phase, Pod, PodNumber, Work};
 use crate::scenario::WorkloadKind;
 use crate::units::{MINUTE, request_time};
 
-/// A service as it is.
 #[derive(Debug, Default)]
 pub(super) struct Deployment {
     replicas: usize,
     revision: u32,
     /// Those that are not gone, in the order of their creation.
     pods: Vec<PodNumber>,
-    /// Places that no pod was created for yet.
     opened: VecDeque<usize>,
     is_due: bool,
 }

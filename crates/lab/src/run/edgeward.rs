@@ -34,11 +34,9 @@ const COALESCE: Micros = Micros::from_millis(20);
 /// How often a watch is opened again, on average.
 const WATCH_LASTS: Micros = Micros::from_secs(25);
 
-/// The replicas.
 pub(super) struct Edgeward {
     config: Arc<Config>,
     replicas: Vec<Replica>,
-    /// Who is asked next.
     next: usize,
     records: Records,
     executor: Executor,
@@ -55,17 +53,12 @@ impl std::fmt::Debug for Edgeward {
 struct Replica {
     engine: Engine,
     shared: Arc<SharedState>,
-    /// What its watches will show, and when.
     inbox: VecDeque<(Micros, Arc<Change>)>,
     delays: Stream,
     ids: Stream,
-    /// When it published last.
     published: Micros,
-    /// Whether something changed since.
     has_changes: bool,
-    /// When it publishes next.
     due: Option<Micros>,
-    /// The WAN towards each site, as it probes it.
     links: Vec<Option<LinkHealth>>,
 }
 
@@ -75,7 +68,6 @@ const START: Now = Now {
     wall: jiff::Timestamp::constant(1_767_225_600, 0),
 };
 
-/// What time it is.
 fn clock(now: Micros) -> Now {
     START.at(START.moment.after(now))
 }
@@ -259,7 +251,6 @@ impl Run<'_> {
         self.send(&Arc::new(change), at);
     }
 
-    /// A node is another now.
     pub(super) fn emit_node(&mut self, node: Node) {
         self.send(&Arc::new(Change::Node(Box::new(node))), self.now);
     }
@@ -294,7 +285,6 @@ impl Run<'_> {
         self.changed(number);
     }
 
-    /// A replica has heard something.
     fn changed(&mut self, number: usize) {
         let Some(edgeward) = self.edgeward() else { return };
         let replica = &mut edgeward.replicas[number];
@@ -411,7 +401,6 @@ impl Run<'_> {
     }
 }
 
-/// When a replica sends this probe of a site.
 fn probe_at(probing: &edgeward_core::config::Probing, seed: u64, replica: usize, site: usize, probe: u64) -> Micros {
     let random = |which: u64| {
         let name = ((replica as u64) << 40) | ((site as u64) << 32) | (1 << 60);

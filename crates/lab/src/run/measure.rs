@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use edgeward_core::model::slo::{Class, PerClass};
+use edgeward_core::model::slo::PerClass;
 use edgeward_core::resources::Amounts;
 use edgeward_core::units::Micros;
 
@@ -20,7 +20,6 @@ const TICKS: u64 = 200;
 /// Of at most so many pods the waits are kept.
 const MOST_WAITS: usize = 1_000_000;
 
-/// What is measured of a run.
 #[derive(Debug)]
 pub(super) struct Measure {
     units: Units,
@@ -31,8 +30,6 @@ pub(super) struct Measure {
     cpu: Vec<(i64, Micros, u128)>,
     /// Requests of pods that are placed at each site and have no node.
     unbound: Vec<Amounts>,
-    /// Pods that are placed at each site and do not run yet.
-    pending: Vec<PerClass<i64>>,
     bound: Vec<PerClass<u64>>,
     gated: u64,
     gated_seconds: Vec<f64>,
@@ -61,7 +58,6 @@ impl Measure {
             tick: Micros((scenario.end.0 / TICKS).max(1_000_000)),
             cpu: vec![(0, Micros(0), 0); sites],
             unbound: vec![Amounts::default(); sites],
-            pending: vec![PerClass::default(); sites],
             bound: vec![PerClass::default(); sites],
             gated: 0,
             gated_seconds: vec![],
@@ -83,29 +79,14 @@ impl Measure {
         &self.unbound[site]
     }
 
-    pub(super) fn pending(&self, site: usize, class: Class) -> i64 {
-        self.pending[site][class]
-    }
-
-    /// A pod was placed.
-    pub(super) fn placed(&mut self, site: usize, class: Option<Class>, request: &Amounts) {
+    pub(super) fn placed(&mut self, site: usize, request: &Amounts) {
         self.unbound[site].add(request, 1);
-        if let Some(class) = class {
-            self.pending[site][class] += 1;
-        }
         self.since_tick[usize::from(site > 0)] += 1;
     }
 
     /// A pod that was placed has a node, or is gone.
     pub(super) fn not_unbound(&mut self, site: usize, request: &Amounts) {
         self.unbound[site] = less(&self.unbound[site], request);
-    }
-
-    /// A pod that was placed runs, or is gone.
-    pub(super) fn not_pending(&mut self, site: usize, class: Option<Class>) {
-        if let Some(class) = class {
-            self.pending[site][class] -= 1;
-        }
     }
 
     pub(super) fn was_gated(&mut self) {
@@ -120,7 +101,6 @@ impl Measure {
         }
     }
 
-    /// The task has to be done again.
     pub(super) fn interrupted(&mut self, task: usize) {
         if let Some(unit) = self.units.place(Unit::Task(task)) {
             self.met[unit] = false;
@@ -144,11 +124,6 @@ impl Measure {
 }
 
 impl Run<'_> {
-    fn class_of(&self, number: PodNumber) -> Option<Class> {
-        self.slo_of(number).map(|slo| slo.class)
-    }
-
-    /// When the work of the pod was asked for.
     pub(super) fn asked_at(&self, number: PodNumber) -> Micros {
         match self.pods[number].work {
             Work::Task(task) => self.load.tasks[task].at,
@@ -161,7 +136,6 @@ impl Run<'_> {
         }
     }
 
-    /// A pod is on its node from the beginning.
     pub(super) fn measure_initial(&mut self, number: PodNumber) {
         let Some(node) = self.pods[number].node else { return };
         let (site, cpu) = (self.nodes[node].site, self.request_of(number).cpu.0);
@@ -232,22 +206,10 @@ impl Run<'_> {
         self.measure.met[place] = is_met(&slo, Micros(0), time, self.crossing(site, &slo, unit));
     }
 
-    /// A pod runs.
-    pub(super) fn measure_started(&mut self, number: PodNumber) {
-        if let Some(site) = self.pods[number].site {
-            let class = self.class_of(number);
-            self.measure.not_pending(site, class);
-        }
-    }
-
-    /// A pod takes its node no more; whether it had begun to run.
-    pub(super) fn measure_freed(&mut self, number: PodNumber, had_started: bool) {
+    pub(super) fn measure_freed(&mut self, number: PodNumber) {
         let Some(node) = self.pods[number].node else { return };
         let (site, cpu) = (self.nodes[node].site, self.request_of(number).cpu.0);
         self.measure.use_cpu(site, -cpu, self.now);
-        if !had_started {
-            self.measure_started(number);
-        }
     }
 
     /// A pod is gone that never got a node.
@@ -255,7 +217,6 @@ impl Run<'_> {
         let request = self.request_of(number);
         if let Some(site) = self.pods[number].site {
             self.measure.not_unbound(site, request);
-            self.measure_started(number);
         }
     }
 

@@ -50,7 +50,6 @@ pub(super) fn allowed(scenario: &Scenario, nodes: &[NodeState]) -> Vec<Vec<Arc<[
 }
 
 impl<'s> Run<'s> {
-    /// What the pod states, if it is managed.
     pub(super) fn slo_of(&self, number: PodNumber) -> Option<Slo> {
         self.scenario.workloads[self.pods[number].workload].slo
     }
@@ -82,24 +81,16 @@ impl<'s> Run<'s> {
                 let least = sites.filter(is_up).min_by_key(|site| (share(*site), *site));
                 self.place(number, least.unwrap_or(0));
             }
-            Placer::FirstDesign(_) => {
-                // It is decided at the next poll; kube-scheduler must not be quicker.
-                self.hold(number, "awaits_poll");
-                self.await_poll(number);
-            }
             Placer::Edgeward(_) => self.review(number),
             Placer::Clairvoyant(_) => self.foresee(number),
         }
     }
 
-    /// The pod is placed at a site.
     pub(super) fn place(&mut self, number: PodNumber, site: usize) {
         self.pods[number].site = Some(site);
-        let class = self.slo_of(number).map(|slo| slo.class);
-        self.measure.placed(site, class, self.request_of(number));
+        self.measure.placed(site, self.request_of(number));
     }
 
-    /// The pod is gated from now on.
     pub(super) fn hold(&mut self, number: PodNumber, reason: &'static str) {
         let pod = &mut self.pods[number];
         pod.phase = Phase::Gated;
@@ -152,7 +143,6 @@ impl<'s> Run<'s> {
         time.rescaled(edgeward_core::units::Permille::ONE, speed)
     }
 
-    /// The clairvoyant and the like look again soon.
     pub(super) fn reconsider(&mut self) {
         if let Placer::Clairvoyant(clairvoyant) = &mut self.placer
             && clairvoyant.wants_to_look()

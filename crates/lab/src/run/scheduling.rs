@@ -1,11 +1,12 @@
 //! kube-scheduler: one pod at a time is given a node, or waits for something to happen; the binding takes its time beside.
 
+use edgeward_core::placement::score::score;
 use edgeward_core::resources::Amounts;
 use edgeward_core::units::Micros;
 
 use super::{Event, INFORMER, Run, micros};
 use crate::cluster::{PodNumber, less};
-use crate::kube_scheduler::{Place, feasible_nodes_to_find, score};
+use crate::kube_scheduler::{Place, feasible_nodes_to_find};
 use crate::random::{Purpose, unit};
 
 /// What speaks against evicting pods: the highest priority among them, the sum of their priorities, their number.
@@ -264,7 +265,6 @@ impl Run<'_> {
         self.reconsider();
     }
 
-    /// A node came back.
     pub(super) fn node_helps(&mut self, node: usize) {
         self.something_helps(Some(node));
         self.reconsider();
@@ -288,7 +288,6 @@ impl Run<'_> {
         self.wake_scheduler();
     }
 
-    /// A gated pod may be scheduled from now on.
     pub(super) fn ungated(&mut self, number: PodNumber) {
         if !self.scenario.workloads[self.pods[number].workload].is_unscheduled {
             self.events.schedule(self.now + INFORMER, Event::Queued(number));

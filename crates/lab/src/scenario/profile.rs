@@ -12,18 +12,14 @@ use serde_json::Value;
 use super::Site;
 use super::read::numbers::{number, seconds};
 
-/// What pods name it by.
 pub const NAME: &str = "simulated";
 
-/// From when on which value.
 type Course = Vec<(Micros, f64)>;
 
 /// A profile that all managed pods name, and the course of its metrics.
 #[derive(Debug, Clone)]
 pub struct SimulatedProfile {
-    /// The profile.
     pub profile: Arc<Profile>,
-    /// By query and site.
     courses: BTreeMap<String, BTreeMap<String, Course>>,
 }
 

@@ -23,10 +23,8 @@ use numbers::{distribution, number, quantities, seconds};
 pub(super) use workload::annotate;
 use workload::workload;
 
-/// Reads a file that a scenario names.
 type Load<'l> = &'l dyn Fn(&str) -> Result<String, String>;
 
-/// The most nodes.
 const MOST_NODES: i64 = 10_000;
 
 /// Reads a scenario; `load` reads the traces that it names.
@@ -40,9 +38,7 @@ pub fn read(document: &Value, load: Load<'_>) -> Result<Scenario, Faults> {
 /// A fleet file (docs/fleet-file.md), with the name that faults call it by.
 #[derive(Debug, Clone, Copy)]
 pub struct Fleet<'f> {
-    /// Name.
     pub name: &'f str,
-    /// What it says.
     pub document: &'f Value,
 }
 
@@ -324,7 +320,6 @@ fn site(field: &Field<'_>, load: Load<'_>, names: &mut HashSet<String>) -> Optio
     Some((site, definition))
 }
 
-/// Nodes that are alike.
 fn node_group(field: &Field<'_>, site: &str, before: usize) -> Option<Vec<Node>> {
     let [name, count, allocatable, labels] = field.object(["name", "count", "allocatable", "labels"])?;
     let number = count.integer(1..=MOST_NODES).unwrap_or(1);

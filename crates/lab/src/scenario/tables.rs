@@ -2,7 +2,6 @@
 
 use edgeward_core::units::Micros;
 
-/// The most rows of a trace.
 const MOST_ROWS: usize = 5_000_000;
 
 /// The rows of a table whose header has these columns, the first `required` of which must be there; an empty or missing cell is

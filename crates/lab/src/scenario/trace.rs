@@ -137,7 +137,6 @@ impl Scenario {
     }
 }
 
-/// Pods of which the scenario says nothing.
 fn of_unknown(processing: Micros) -> Workload {
     Workload {
         name: String::new(),

@@ -10,10 +10,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-/// Longer than anything here takes.
 const BOUND: Duration = Duration::from_secs(60);
 
-/// Between two looks at what is waited for.
 const PAUSE: Duration = Duration::from_millis(20);
 
 pub(crate) struct Tab {
@@ -92,7 +90,6 @@ impl Tab {
         }
     }
 
-    /// The result of a command.
     pub(crate) fn call(&mut self, method: &str, params: Value) -> Value {
         self.sent += 1;
         let mut command = json!({"id": self.sent, "method": method, "params": params});
@@ -113,13 +110,11 @@ impl Tab {
         }
     }
 
-    /// The names of what the browser has told of.
     pub(crate) fn told(&self, method: &str) -> Vec<&Value> {
         let events = self.events.iter().filter(|event| event["method"] == method);
         events.map(|event| &event["params"]).collect()
     }
 
-    /// The value of an expression in the page.
     pub(crate) fn value(&mut self, expression: &str) -> Value {
         let params = json!({"expression": expression, "returnByValue": true, "awaitPromise": true});
         let result = self.call("Runtime.evaluate", params);
@@ -140,7 +135,6 @@ impl Tab {
         }
     }
 
-    /// Opens a page and waits until it is there.
     pub(crate) fn navigate(&mut self, url: &str) {
         self.call("Page.navigate", json!({"url": url}));
         self.eventually("[location.href, document.readyState]", &json!([url, "complete"]));
@@ -161,7 +155,6 @@ impl Tab {
         self.call("Emulation.setEmulatedMedia", json!({"features": features}));
     }
 
-    /// The whole page as PNG.
     pub(crate) fn screenshot(&mut self) -> Vec<u8> {
         let params = json!({"format": "png", "captureBeyondViewport": true});
         let size = self.call("Page.getLayoutMetrics", json!({}))["cssContentSize"].clone();

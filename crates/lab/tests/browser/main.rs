@@ -19,7 +19,6 @@ use serde_json::{Value, json};
 
 use devtools::Tab;
 
-/// The loads that are on the page.
 const LOADS: [f64; 3] = [0.5, 1.0, 1.5];
 
 /// What a block has of plots that one can see: of lines and bars.
@@ -68,7 +67,6 @@ fn chromium() -> Option<PathBuf> {
     found
 }
 
-/// A page of some policies at three loads.
 fn page(scenario: &Scenario) -> String {
     let plan = Plan {
         policies: Policy::of(scenario).collect(),

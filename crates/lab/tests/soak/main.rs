@@ -3,24 +3,17 @@
 // Helpers of tests panic as tests do.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
+#[macro_use]
+extern crate edgeward_harness;
+
 mod simulation;
 
 use std::env;
 use std::process::ExitCode;
 
-use edgeward_harness::clusters::{self, Suite, Test};
-use edgeward_harness::control_plane::FailureDetection;
+use edgeward_harness::clusters::{self, Suite};
 use edgeward_harness::peering::Layout;
-use edgeward_harness::side_by_side::Needs::Machine;
 use edgeward_harness::tables;
-
-/// No cluster is peered with another.
-const NO_PEERING: Layout = Layout {
-    clouds: &[],
-    detection: FailureDetection::AsDefault,
-};
-
-const TESTS: &[Test] = &[("simulation::as_on_kwok", Machine, simulation::as_on_kwok)];
 
 fn main() -> ExitCode {
     // `cargo test --workspace` builds the webhook into the folder above this program's.
@@ -32,9 +25,8 @@ fn main() -> ExitCode {
     let suite = Suite {
         target: "soak",
         edgeward: folder.join("edgeward").display().to_string().leak(),
-        tests: TESTS,
         uses_every_right: false,
-        peering: NO_PEERING,
+        peering: Layout::NONE,
         measures: false,
     };
     let ended = clusters::run(Box::leak(Box::new(suite)));

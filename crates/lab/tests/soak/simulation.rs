@@ -30,9 +30,10 @@ const MOST: f64 = 3.0;
 /// What is compared, in percent or in seconds.
 type Figure<'f> = (String, Box<dyn Fn(&Outcome) -> Option<f64> + 'f>);
 
+e2e!("simulation::as_on_kwok", Machine, as_on_kwok);
 /// The same arrivals, pods and service times; real Jobs and Deployments, and three replicas. The share of the pods in the cloud is
 /// that of the simulation.
-pub(crate) fn as_on_kwok(fixture: &Fixture<'_>) -> Result<()> {
+fn as_on_kwok(fixture: &Fixture<'_>) -> Result<()> {
     let scenario = scenario()?;
     let (load, paths) = (Load::new(&scenario, SEED), paths(&scenario, SEED));
     let units = Units::new(&scenario, &load);
@@ -85,7 +86,6 @@ fn scenario() -> Result<Scenario> {
     scenario::read(&document, &none).map_err(|Faults(faults)| anyhow!("{faults:?}"))
 }
 
-/// First the one that decides.
 fn figures(units: &Units) -> Vec<Figure<'_>> {
     let percent = |share: Option<f64>| share.map(|share| 100.0 * share);
     let mut found: Vec<Figure<'_>> = vec![(
@@ -124,7 +124,6 @@ fn figures(units: &Units) -> Vec<Figure<'_>> {
     found
 }
 
-/// The deadlines of the Jobs of a class.
 fn deadlines(outcome: &Outcome, units: &Units, class: Class) -> Attained {
     let mut found = Attained::default();
     for ((unit, of), met) in units.list.iter().zip(&outcome.units) {

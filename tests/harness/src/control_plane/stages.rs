@@ -6,7 +6,6 @@ use serde_json::{Value, json};
 
 use super::{SLOW, SLOW_END, WORKS_ON};
 
-/// Each with a name for its file.
 pub(super) fn own() -> [(&'static str, Value); 3] {
     [("slow-end", slow_end()), ("forced-end", forced_end()), ("work", work())]
 }

@@ -43,10 +43,8 @@ pub struct Target {
     connector: TlsConnector,
 }
 
-/// What it takes.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// The largest body, in bytes.
     pub body: usize,
     /// The largest one that is taken whatever others send.
     pub ordinary: usize,
@@ -55,9 +53,7 @@ pub struct Limits {
 /// What it had resident, in KiB.
 #[derive(Debug, Clone, Copy)]
 pub struct Resident {
-    /// At first.
     pub before: u64,
-    /// At most.
     pub most: u64,
 }
 
@@ -137,7 +133,6 @@ impl Target {
         })
     }
 
-    /// Begins a new peak of what is resident.
     fn forget_peak(&self) -> Result<()> {
         Ok(fs::write(format!("/proc/{}/clear_refs", self.pid), "5")?)
     }

@@ -11,7 +11,6 @@ use crate::nodes::Nodes;
 use crate::pki::Authority;
 use crate::wait::{BOUND, eventually};
 
-/// How many they are.
 pub const REPLICAS: usize = 3;
 
 /// Live replicas behind a balancer, registered as webhook.
@@ -19,14 +18,11 @@ pub struct Replicas<'s, 'run> {
     fixture: &'s Fixture<'run>,
     config: Value,
     authority: Authority,
-    /// Those that are left.
     pub members: Vec<Edgeward<'run>>,
-    /// In front of them.
     pub balancer: Balancer<'run>,
     _registered: Registration,
 }
 
-/// An edge and a cloud with room for everything.
 pub fn nodes<'run>(fixture: &Fixture<'run>) -> Result<Nodes<'run>> {
     let nodes = Nodes::new(fixture)?;
     nodes.wide_edge_node("edge-0")?;
@@ -35,7 +31,6 @@ pub fn nodes<'run>(fixture: &Fixture<'run>) -> Result<Nodes<'run>> {
 }
 
 impl<'s, 'run> Replicas<'s, 'run> {
-    /// Each is ready, and the webhook is called.
     pub fn open(fixture: &'s Fixture<'run>, nodes: &Nodes<'_>, pace: Pace) -> Result<Self> {
         let config = nodes.config();
         let (authority, balancer) = (Authority::new()?, Balancer::open(fixture)?);
@@ -57,7 +52,6 @@ impl<'s, 'run> Replicas<'s, 'run> {
         })
     }
 
-    /// One more, that is ready and gets connections.
     pub fn add(&mut self, name: &str) -> Result<()> {
         let replica = self.fixture.replica(name, &self.config, &self.authority)?;
         self.balancer.add(&replica)?;

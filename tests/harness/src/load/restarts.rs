@@ -32,7 +32,6 @@ pub fn rolled(fixture: &Fixture<'_>, nodes: &Nodes<'_>, pace: Pace) -> Result<()
     report.is_clean()
 }
 
-/// Waits until it has stopped by itself.
 pub fn gone(old: &mut Edgeward<'_>) -> Result<()> {
     eventually("the old one is gone", BOUND, || {
         let status = old.exit_status()?.context("it runs")?;

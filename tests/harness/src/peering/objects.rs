@@ -13,24 +13,18 @@ pub(super) const CONSUMER: &str = "edge";
 /// Liqo's strategies for the pods of a namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Strategy {
-    /// Its webhook leaves pods alone.
     Local,
-    /// Its webhook lets them onto virtual nodes.
     LocalAndRemote,
-    /// Its webhook keeps them from all other nodes.
     Remote,
 }
 
-/// Liqo's own namespace.
 pub(super) const LIQO: &str = "liqo";
 
-/// Of the options of virtual kubelets.
 pub(super) const TEMPLATE: &str = "virtual-kubelet-default";
 
 /// The user that the consumer's control plane is in a provider.
 pub(super) const CONTROL_PLANE: &str = "edge-controlplane";
 
-/// Roles of the chart that a provider binds.
 pub(super) const ROLES_THERE: [&str; 3] = [
     "remote-controlplane",
     "virtual-kubelet-remote",
@@ -51,7 +45,6 @@ fn tenant(id: &str) -> (String, Value) {
     (name.clone(), namespace(&name, labels))
 }
 
-/// In a provider: the consumer is a tenant.
 pub(super) fn provider() -> [Value; 4] {
     let (at, tenant) = tenant(CONSUMER);
     let metadata = |name: &str| json!({"name": name, "namespace": at, "labels": {REMOTE: CONSUMER}});
@@ -144,7 +137,6 @@ pub(super) fn resource_slice(provider: &str, name: &str, cores: u32) -> Value {
     })
 }
 
-/// By which a namespace is offloaded.
 pub(super) fn offloading(namespace: &str, strategy: Strategy) -> Value {
     json!({
         "apiVersion": format!("{OFFLOADING}/v1beta1"),

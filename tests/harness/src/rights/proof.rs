@@ -10,7 +10,6 @@ const NAMED_BY_USERS: [&str; 2] = ["pods", "performanceprofiles/status"];
 /// The ConfigMap with the configuration, the name of which goes on with a hash of its content.
 const CONFIGURATION: &str = "edgeward-config";
 
-/// What a rule grants.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Right {
     action: Action,
@@ -23,7 +22,6 @@ pub struct Right {
 /// API group, resource with its subresource, and verb. Of what is no resource, its path is in the place of the resource.
 type Action = [String; 3];
 
-/// What a call takes.
 struct Call {
     action: Action,
     namespace: Option<String>,
@@ -31,13 +29,10 @@ struct Call {
     name: Option<String>,
 }
 
-/// What came of it.
 pub struct Proof {
     /// Calls that were refused, or are not by these rights.
     pub refused: usize,
-    /// Rights that were used.
     pub used: usize,
-    /// What is wrong, in words.
     pub complaints: Vec<String>,
 }
 
@@ -155,7 +150,6 @@ fn call(entry: &Value) -> Option<Call> {
     })
 }
 
-/// What is asked for, without a query.
 fn path(entry: &Value) -> Option<String> {
     let uri = entry["requestURI"].as_str()?;
     Some(uri.split('?').next().unwrap_or(uri).to_owned())
@@ -169,7 +163,6 @@ pub fn granted_by<'o>(objects: impl IntoIterator<Item = &'o Value>) -> BTreeSet<
         .collect()
 }
 
-/// What the rules of a role grant.
 pub fn granted(rules: &Value, everywhere: bool) -> BTreeSet<Right> {
     let words = |value: &Value| -> Vec<String> {
         let words = value.as_array().into_iter().flatten();

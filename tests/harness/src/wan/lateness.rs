@@ -17,7 +17,6 @@ pub struct Lateness {
 }
 
 impl Lateness {
-    /// From now on.
     pub fn measure() -> Self {
         let ended = Arc::new(AtomicBool::new(false));
         let sleeper = thread::spawn({
@@ -35,7 +34,6 @@ impl Lateness {
         Self { ended, sleeper }
     }
 
-    /// The most that it was.
     pub fn most(self) -> Duration {
         self.ended.store(true, Ordering::Relaxed);
         self.sleeper.join().unwrap_or_default()

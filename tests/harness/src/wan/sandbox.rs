@@ -7,7 +7,6 @@ use std::process::Command;
 
 use anyhow::{Context, Error, Result, anyhow, ensure};
 
-/// First argument of the run that is inside.
 pub const INSIDE: &str = "--inside-of-the-sandbox";
 
 /// As root, else as root of a user namespace, which needs no privilege where the kernel's settings allow it.

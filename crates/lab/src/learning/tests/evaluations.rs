@@ -17,7 +17,6 @@ fn plan(algorithm: Algorithm, reward: RewardKind, seed: u64) -> Plan {
     }
 }
 
-/// After one call, which is more than a step.
 fn trained(plan: Plan) -> Policy {
     let mut training = Training::new(plan).unwrap();
     training.advance().unwrap();

@@ -14,7 +14,6 @@ use crate::learning::training::Learner;
 use crate::learning::world::World;
 use crate::learning::{Algorithm, Plan, Policy, Training};
 
-/// Those of which a rollout is short.
 const ALGORITHMS: [Algorithm; 3] = [Algorithm::DeepsetsPpo, Algorithm::DeepsetsDqn, Algorithm::MlpA2c];
 
 fn plan(algorithm: Algorithm, steps: u64) -> Plan {
@@ -35,7 +34,6 @@ fn plan(algorithm: Algorithm, steps: u64) -> Plan {
     }
 }
 
-/// A training that learns early.
 fn training(plan: Plan) -> Training {
     early(Training::new(plan).unwrap())
 }

@@ -18,13 +18,11 @@ pub(super) struct Curve {
     pub(super) points: Vec<Vec<(f64, f64)>>,
 }
 
-/// A number over the load, with its interval.
 pub(super) struct Series {
     pub(super) colour: usize,
     pub(super) points: Vec<(f64, Estimate)>,
 }
 
-/// The axis at the bottom, and its unit.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Scale {
     Linear(&'static str),
@@ -37,7 +35,6 @@ fn class(colour: usize) -> String {
     format!("c{}", colour % COLOURS)
 }
 
-/// Text as HTML has it.
 pub(crate) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
@@ -45,13 +42,11 @@ pub(crate) fn escaped(text: &str) -> String {
         .replace('"', "&quot;")
 }
 
-/// Which colour is whose.
 pub(super) fn legend(curves: &[Curve]) -> String {
     let entry = |curve: &Curve| format!("<li><i class={}></i>{}", class(curve.colour), escaped(&curve.label));
     format!("<ul class=legend>{}</ul>", curves.iter().map(entry).collect::<String>())
 }
 
-/// An empty plot of this size.
 fn svg(label: &str, width: f64, height: f64) -> String {
     format!(
         "<svg role=img viewBox=\"0 0 {width:.0} {height:.0}\" aria-label=\"{}\">",
@@ -294,7 +289,6 @@ pub(crate) fn round_up(value: f64) -> f64 {
     steps.into_iter().find(|step| *step >= value).unwrap_or(value)
 }
 
-/// With as many digits as it needs.
 pub(crate) fn number(value: f64) -> String {
     let text = format!("{value:.3}");
     let text = text.trim_end_matches('0').trim_end_matches('.');

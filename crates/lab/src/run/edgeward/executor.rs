@@ -13,13 +13,11 @@ use super::{Placer, Run, clock, records};
 use crate::cluster::{Phase, PodNumber};
 use crate::run::{Event, micros};
 
-/// How many patches are under way at once.
 const AT_ONCE: usize = 16;
 
 /// After how long a pod is looked at again that nothing could be done about.
 const PAUSE: Micros = Micros::from_secs(1);
 
-/// What is to be done, and what is being done.
 #[derive(Debug, Default)]
 pub(super) struct Executor {
     plan: Plan,
@@ -29,7 +27,6 @@ pub(super) struct Executor {
     patches: u64,
 }
 
-/// A patch that is under way.
 #[derive(Debug)]
 struct Patch {
     pod: PodNumber,
@@ -49,7 +46,6 @@ enum PodChange {
 }
 
 impl Executor {
-    /// A new plan takes the place of the last one.
     pub(super) fn plan(&mut self, plan: Plan) {
         self.plan = plan;
     }

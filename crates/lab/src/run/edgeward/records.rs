@@ -22,13 +22,11 @@ use crate::scenario::Scenario;
 /// The grace of pods that state none.
 const GRACE: jiff::SignedDuration = jiff::SignedDuration::from_secs(30);
 
-/// Makes what edgeward reads of pods.
 pub(super) struct Records {
     keys: Keys,
     manifests: Vec<Value>,
     names: Vec<Box<str>>,
     sites: Vec<std::sync::Arc<SiteDefinition>>,
-    /// As a review reads them, without a controller.
     workloads: Vec<Workload<'static>>,
     /// Of each workload and placement, as its pods are read that have no node yet.
     forms: HashMap<(usize, Option<usize>), PodRecord>,
@@ -39,14 +37,12 @@ pub(super) fn uid(number: PodNumber) -> String {
     format!("{:08x}-0000-4000-8000-{:012x}", number & 0xffff_ffff, number >> 32)
 }
 
-/// The pod of this uid.
 pub(super) fn number(uid: &str) -> Option<PodNumber> {
     let low = usize::from_str_radix(uid.get(..8)?, 16).ok()?;
     let high = usize::from_str_radix(uid.get(24..)?, 16).ok()?;
     Some((high << 32) | low)
 }
 
-/// Uid and kind of a pod's controller.
 fn controller(pod: &Pod) -> (String, &'static str) {
     match pod.work {
         Work::Task(_) => (format!("job-{:x}", pod.job), "Job"),
@@ -96,7 +92,6 @@ impl Records {
         }
     }
 
-    /// A pod as a review reads it.
     pub(super) fn workload(&self, pod: &Pod) -> Workload<'static> {
         let (uid, _) = controller(pod);
         Workload {
@@ -105,7 +100,6 @@ impl Records {
         }
     }
 
-    /// A pod as the watch shows it now.
     pub(super) fn record(
         &mut self,
         number: PodNumber,
@@ -212,7 +206,6 @@ fn read(text: &str) -> WirePod<'_> {
     WirePod::from_json(text).unwrap_or_else(|error| unreachable!("{text}: {error}"))
 }
 
-/// When it was created, to the second.
 fn created(pod: &Pod) -> Timestamp {
     whole_second(clock(pod.created).wall)
 }

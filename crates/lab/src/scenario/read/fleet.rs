@@ -65,7 +65,6 @@ pub(super) fn sites(
     Some((Arc::new(config), sites, initial.collect()))
 }
 
-/// A site as the file has it, with empty nodes.
 fn seen(site: &SeenSite) -> Site {
     let empty = |node: &Node| Node {
         name: Arc::clone(&node.name),
@@ -86,7 +85,6 @@ fn seen(site: &SeenSite) -> Site {
     }
 }
 
-/// What a file cannot know of a site.
 fn overlay(field: &Field<'_>, sites: &mut [Site], fleet: &str, load: Load<'_>) -> Option<()> {
     let [name, _, speed, _, cost, _, _, _, wan] = field.object(super::SITE_FIELDS)?;
     let stated = name.clone().required().non_empty_string()?;

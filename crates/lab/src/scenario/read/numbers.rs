@@ -11,7 +11,6 @@ use crate::scenario::Rate;
 /// A year, the longest time that a scenario states, in thousandths of a second.
 pub(super) const LONGEST: i64 = 365 * 24 * 3_600 * 1_000;
 
-/// A number, its bounds in thousandths.
 pub(in crate::scenario) fn number(field: &Field<'_>, least: i64, most: i64) -> Option<f64> {
     Some(field.thousandths(least..=most)? as f64 / 1_000.0)
 }

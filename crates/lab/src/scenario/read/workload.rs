@@ -142,7 +142,6 @@ pub(super) fn workload(field: &Field<'_>, load: Load<'_>) -> Option<Workload> {
     })
 }
 
-/// Puts the annotations of an SLO on a pod.
 pub(in crate::scenario) fn annotate(manifest: &mut Value, slo: Option<Slo>) {
     let annotations = &mut manifest["metadata"]["annotations"];
     let mut state = |name: &str, value: Option<String>| match value {

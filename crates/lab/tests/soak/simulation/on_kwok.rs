@@ -128,7 +128,6 @@ fn calls(scenario: &Scenario, load: &Load, namespaces: &[String]) -> Result<Vec<
     Ok(calls)
 }
 
-/// What is created and changed of a service.
 fn calls_for(workload: &Workload, service: &Service, path: &str) -> Result<Vec<Call>> {
     let patch = |at: Micros, spec: Value| Call {
         at,
@@ -279,7 +278,6 @@ fn measured(
     Ok(outcome)
 }
 
-/// The site of this node.
 fn site_of(scenario: &Scenario, node: &str) -> Option<usize> {
     let is_here = |site: &Site| site.nodes.iter().any(|of_site| *of_site.name == *node);
     scenario.sites.iter().position(is_here)
@@ -287,9 +285,7 @@ fn site_of(scenario: &Scenario, node: &str) -> Option<usize> {
 
 /// How late the control plane and kwok were, in milliseconds, on average.
 pub(super) struct Lateness {
-    /// From a Job's time to its pod.
     created: f64,
-    /// From the binding of a pod to its container.
     started: f64,
     /// By how much its work was longer than the scenario says.
     worked: f64,

@@ -20,9 +20,7 @@ use tokio::task::JoinHandle;
 pub(super) const TASK: &str = "edgeward.test/task";
 pub(super) const SERVICE: &str = "none";
 
-/// The load's pods by their uids.
 pub(super) struct Pods {
-    /// When the load begins.
     pub(super) begun: Instant,
     seen: Arc<Mutex<HashMap<String, Seen>>>,
     watching: JoinHandle<Result<()>>,
@@ -36,14 +34,12 @@ pub(super) struct Seen {
     pub(super) created: Micros,
     pub(super) gated: bool,
     pub(super) unschedulable: bool,
-    /// When it had a node, and which.
     pub(super) bound: Option<(Micros, String)>,
     pub(super) running: Option<Micros>,
     pub(super) done: Option<Micros>,
 }
 
 impl Pods {
-    /// From now on, when the load begins.
     pub(super) fn watch(fixture: &Fixture<'_>, client: Client) -> Result<Self> {
         let seen = Arc::<Mutex<HashMap<String, Seen>>>::default();
         let all = Arc::clone(&seen);
