@@ -183,6 +183,8 @@ fn the_page_is_self_contained() {
     let page = |factors: &[f64]| report::page(&experiment(&scenario, &policies(&scenario), factors, None));
     let (one, several) = (page(&[1.0]), page(&[0.5, 1.0]));
     assert!(!one.contains("<script") && several.contains("<script>"));
+    // Without scripts all loads are there, one after the other.
+    assert!(several.contains("<div class=slider hidden>") && several.contains("<div data-load=0.5><h2>"));
     for page in [one, several] {
         assert!(page.contains("<title>A small edge &lt;&amp; a cloud&gt;</title>"));
         for foreign in [

@@ -1,0 +1,138 @@
+//! The page in a real browser: `EDGEWARD_CHROMIUM=<program>`, or the first Chromium that is installed. Without one this is skipped,
+//! but with `CI=true` it fails.
+
+// A test says what it expects by failing; clippy's own exception covers test functions, not their helpers.
+#![allow(clippy::panic, clippy::unwrap_used)]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::AtomicBool;
+use std::{env, fs};
+
+use edgeward_lab::experiment::{Plan, at_loads};
+use edgeward_lab::policy::Policy;
+use edgeward_lab::report;
+use edgeward_lab::scenario::read;
+use serde_json::{Value, json};
+use tempfile::tempdir;
+
+const LOADS: [f64; 3] = [0.5, 1.0, 1.5];
+
+/// Attainment of two classes and of all, waiting, and five time lines.
+const PLOTS_OF_A_LOAD: usize = 9;
+
+/// Writes what a reader sees into the page: before and after the slider is moved to the last load.
+const PROBE: &str = include_str!("browser.js");
+
+fn chromium() -> Option<PathBuf> {
+    if let Some(program) = env::var_os("EDGEWARD_CHROMIUM").filter(|program| !program.is_empty()) {
+        return Some(program.into());
+    }
+    let folders = env::var_os("PATH").unwrap_or_default();
+    let names = [
+        "chromium-headless-shell",
+        "chrome-headless-shell",
+        "chromium",
+        "google-chrome",
+    ];
+    let mut programs = env::split_paths(&folders).flat_map(|folder| names.map(|name| folder.join(name)));
+    let found = programs.find(|program| program.is_file());
+    let is_ci = env::var_os("CI").is_some_and(|ci| ci == "true");
+    assert!(
+        found.is_some() || !is_ci,
+        "there is no Chromium: Debian has it as chromium-headless-shell"
+    );
+    found
+}
+
+/// What a reader sees in a window of this width.
+fn seen(program: &Path, url: &str, width: u32, is_dark: bool) -> Value {
+    let profile = tempdir().unwrap();
+    let output = Command::new(program)
+        .args([
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--hide-scrollbars",
+            "--dump-dom",
+        ])
+        .args(["--virtual-time-budget=5000", &format!("--window-size={width},900")])
+        .arg(format!("--blink-settings=preferredColorScheme={}", u8::from(!is_dark)))
+        .arg(format!("--user-data-dir={}", profile.path().display()))
+        .arg(url)
+        .output()
+        .unwrap();
+    let page = String::from_utf8(output.stdout).unwrap();
+    let (_, found) = page
+        .split_once("<pre id=\"seen\">")
+        .unwrap_or_else(|| panic!("{url}: {page:.200}"));
+    let (found, _) = found.split_once("</pre>").unwrap();
+    serde_json::from_str(&found.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")).unwrap()
+}
+
+/// How many plots there are to be seen of each load if this one is shown.
+fn plots(shown: &str) -> Value {
+    let of = |load: f64| {
+        json!([
+            load.to_string(),
+            if load.to_string() == shown { PLOTS_OF_A_LOAD } else { 0 }
+        ])
+    };
+    LOADS.map(of).to_vec().into()
+}
+
+#[test]
+fn the_page_shows_what_the_slider_says() {
+    let Some(program) = chromium() else {
+        eprintln!("skipped: there is no Chromium, and EDGEWARD_CHROMIUM is not set");
+        return;
+    };
+    let document = serde_json::from_str(include_str!("small.json")).unwrap();
+    let scenario = read(&document, &|_| Err("there are no files".into())).unwrap();
+    let plan = Plan {
+        policies: Policy::of(&scenario).collect(),
+        seeds: vec![1, 2],
+        threads: 2,
+    };
+    let page = report::page(&at_loads(&scenario, &LOADS, &plan, &AtomicBool::new(false), |_, _| {}).unwrap());
+    let folder = tempdir().unwrap();
+    let file = folder.path().join("page.html");
+    fs::write(
+        &file,
+        page.replace("<script>", &format!("<script>{PROBE}</script><script>")),
+    )
+    .unwrap();
+    let url = format!("file://{}", file.display());
+    // By a link, and by one that is none.
+    for (fragment, load, width, is_dark) in [
+        ("", "1", 1_100, false),
+        ("#load=1.5", "1.5", 1_100, true),
+        ("#load=7", "1", 400, false),
+        ("#load=0.5", "0.5", 400, true),
+    ] {
+        let seen = seen(&program, &format!("{url}{fragment}"), width, is_dark);
+        assert_eq!(seen["window"], json!([width, is_dark]), "{fragment}");
+        assert_eq!(seen["plots"], plots(load), "{fragment}");
+        let at = LOADS
+            .iter()
+            .position(|other| other.to_string() == load)
+            .unwrap()
+            .to_string();
+        let slider = json!([
+            at,
+            format!("{load} times the load"),
+            true,
+            format!("× {load}"),
+            "Load shown below"
+        ]);
+        assert_eq!(seen["slider"], slider, "{fragment}");
+        assert_eq!(seen["curves"], 3 * Policy::of(&scenario).count());
+        assert_eq!(seen["moved"], json!(["#load=1.5", plots("1.5")]), "{fragment}");
+        for nothing in ["unreadable", "faults", "requests"] {
+            assert_eq!(seen[nothing], json!([]), "{fragment}: {nothing}");
+        }
+        assert_eq!(seen["fits"], true, "{fragment}");
+        let contrast: Vec<f64> = serde_json::from_value(seen["contrast"].clone()).unwrap();
+        assert!(contrast[0] >= 4.5 && contrast[1] >= 3.0, "{fragment}: {contrast:?}");
+    }
+}
