@@ -4,7 +4,6 @@
 #![allow(missing_docs)]
 
 mod cluster;
-mod document;
 mod events;
 pub mod experiment;
 pub mod gym;

@@ -89,7 +89,8 @@ fn mix(mut z: u64) -> u64 {
 }
 
 /// How numbers of milliseconds are distributed.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, serde::Deserialize)]
+#[serde(try_from = "serde_json::Value")]
 pub enum Distribution {
     Constant(f64),
     Exponential(f64),

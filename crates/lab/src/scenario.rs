@@ -14,11 +14,13 @@ use edgeward_core::model::site::{SiteDefinition, SiteKind};
 use edgeward_core::model::slo::Class;
 use edgeward_core::resources::Amounts;
 use edgeward_core::units::{Micros, Permille};
+use serde::Deserialize;
 use serde_json::Value;
 
 use crate::random::Distribution;
 
 pub use profile::SimulatedProfile;
+use read::numbers::number;
 pub use read::{Fleet, read, read_on};
 
 /// One experiment, but for the policy and the seed.
@@ -46,16 +48,36 @@ pub struct Scenario {
 }
 
 /// How long the steps of a cluster take, in milliseconds.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields, default)]
 pub struct Delays {
     /// From a change to its event at a replica of edgeward.
+    #[serde(rename = "watchMs")]
     pub watch: Distribution,
+    #[serde(rename = "persistMs", deserialize_with = "number::<_, 1, 60_000_000>")]
     pub persist: f64,
     /// From the decision about a gated pod to its patch.
+    #[serde(rename = "patchMs", deserialize_with = "number::<_, 1, 60_000_000>")]
     pub patch: f64,
+    #[serde(rename = "cycleMs", deserialize_with = "number::<_, 1, 60_000_000>")]
     pub cycle: f64,
+    #[serde(rename = "bindMs")]
     pub bind: Distribution,
+    #[serde(rename = "startMs")]
     pub start: Distribution,
+}
+
+impl Default for Delays {
+    fn default() -> Self {
+        Self {
+            watch: Distribution::LogNormal(5.0, 0.8),
+            persist: 3.0,
+            patch: 10.0,
+            cycle: 1.0,
+            bind: Distribution::LogNormal(6.0, 0.5),
+            start: Distribution::LogNormal(800.0, 0.4),
+        }
+    }
 }
 
 #[derive(Debug, Clone)]

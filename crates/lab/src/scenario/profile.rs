@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::document::{Fault, Faults, Field};
+use edgeward_core::document::{Checks, Faults, within};
 use edgeward_core::units::{Micros, Moment};
 use edgeward_profiles::profile::{By, Source};
 use edgeward_profiles::{Profile, Series};
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::Site;
@@ -23,32 +24,60 @@ pub struct SimulatedProfile {
     courses: BTreeMap<String, BTreeMap<String, Course>>,
 }
 
+/// A [`SimulatedProfile`] as it is written.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct StatedProfile {
+    spec: Value,
+    #[serde(default)]
+    values: BTreeMap<String, BTreeMap<String, StatedCourse>>,
+}
+
+/// A number, or a list of numbers with the time from which each holds.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "is no number and no list of atSeconds and value")]
+enum StatedCourse {
+    Number(f64),
+    Steps(Vec<Step>),
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Step {
+    #[serde(deserialize_with = "seconds::<_, 0>")]
+    at_seconds: Micros,
+    #[serde(deserialize_with = "number::<_, -1_000_000_000, 1_000_000_000>")]
+    value: f64,
+}
+
 impl SimulatedProfile {
     /// Reads the member `profile` of a scenario.
-    pub(super) fn read(field: &Field<'_>, document: &Value, sites: &[Site]) -> Option<Self> {
-        let [spec, values] = field.object(["spec", "values"])?;
-        spec.required();
-        let report = |Fault { path, message }: Fault| field.clone().called(&format!("profile.{path}")).fault(message);
-        let profile = Profile::read(&document["profile"]["spec"]);
-        let profile = profile
-            .map_err(|Faults(faults)| faults.into_iter().for_each(report))
-            .ok()?;
+    pub(super) fn read(stated: StatedProfile, sites: &[Site], checks: &mut Checks<'_>) -> Option<Self> {
+        let profile = match Profile::read(&stated.spec) {
+            Ok(profile) => profile,
+            Err(Faults(faults)) => {
+                for fault in faults {
+                    checks.fault(within("profile", fault.path), fault.message);
+                }
+                return None;
+            }
+        };
         let mut courses = BTreeMap::<_, BTreeMap<_, _>>::new();
-        for (name, of_sites) in values.entries().into_iter().flatten() {
+        for (name, of_sites) in stated.values {
             let metric = profile.metrics.iter().find(|metric| metric.name == name);
+            let at = format!("profile.values.{name}");
             let Some(Source::PromQl(query, By::Site)) = metric.map(|metric| &metric.source) else {
-                of_sites.fault("is no metric of the profile with promQL and by: site".into());
+                checks.fault(at, "is no metric of the profile with promQL and by: site");
                 continue;
             };
-            for (site, values) in of_sites.entries().into_iter().flatten() {
+            for (site, course) in of_sites {
                 if !sites.iter().any(|known| known.definition.name == site) {
-                    values.fault(format!("{site:?} is no site of this scenario"));
+                    checks.fault(within(&at, &site), format!("{site:?} is no site of this scenario"));
                 }
-                let course = course(&values)?;
                 courses
                     .entry(query.clone())
                     .or_default()
-                    .insert(site.to_owned(), course);
+                    .insert(site, course.into_steps());
             }
         }
         Some(Self {
@@ -74,19 +103,17 @@ impl SimulatedProfile {
     }
 }
 
-/// A number, or a list of numbers with the time from which each holds.
-fn course(field: &Field<'_>) -> Option<Course> {
-    const MOST: i64 = 1_000_000_000;
-    if !field.is_list() {
-        return Some(vec![(Micros(0), number(field, -MOST, MOST)?)]);
+impl StatedCourse {
+    fn into_steps(self) -> Course {
+        match self {
+            Self::Number(value) => vec![(Micros(0), value)],
+            Self::Steps(steps) => {
+                let mut steps: Course = steps.into_iter().map(|step| (step.at_seconds, step.value)).collect();
+                steps.sort_by_key(|(at, _)| *at);
+                steps
+            }
+        }
     }
-    let steps = field.list()?.into_iter().map(|step| {
-        let [at, value] = step.object(["atSeconds", "value"])?;
-        Some((seconds(&at.required(), 0)?, number(&value.required(), -MOST, MOST)?))
-    });
-    let mut steps: Course = steps.collect::<Option<_>>()?;
-    steps.sort_by_key(|(at, _)| *at);
-    Some(steps)
 }
 
 #[cfg(test)]
@@ -148,6 +175,6 @@ mod tests {
         unknown["spec"]["equation"] = "cm_normalized_power".into();
         let [fault] = &faults(unknown)[..] else { panic!() };
         assert!(fault.starts_with("profile.spec.equation: "), "{fault}");
-        assert_eq!(faults(json!({"values": {}}))[0], "profile.spec: is missing");
+        assert_eq!(faults(json!({"values": {}}))[0], "profile: missing field `spec`");
     }
 }

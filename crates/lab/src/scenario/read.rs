@@ -1,38 +1,106 @@
-//! Reads a scenario. Every fault is reported with its place.
+//! Reads a scenario: its shape by serde, then its values, each fault with its place.
 
 mod fleet;
 pub(super) mod numbers;
 mod wan;
 mod workload;
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use crate::document::{self, Fault, Faults, Field};
 use edgeward_core::config::Config;
+use edgeward_core::document::{Checks, Decimal, Fault, Faults, checked, parse, within, without_nulls};
 use edgeward_core::model::constraints::Taint;
 use edgeward_core::model::node::Node;
-use edgeward_core::model::site::SiteDefinition;
-use edgeward_core::units::{Micros, Permille};
+use edgeward_core::model::site::{SiteDefinition, SiteKind};
+use edgeward_core::units::{Micros, Permille, Quantity};
 use edgeward_core::wire::node;
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use super::profile::StatedProfile;
 use super::{Delays, Failure, Scenario, SimulatedProfile, Site};
-use crate::random::Distribution;
-use numbers::{distribution, number, quantities, seconds};
+use numbers::{MOST, number, quantities, seconds};
+use wan::StatedWan;
+use workload::StatedWorkload;
 pub(super) use workload::annotate;
-use workload::workload;
 
 type Load<'l> = &'l dyn Fn(&str) -> Result<String, String>;
 
 const MOST_NODES: i64 = 10_000;
 
+/// A [`Scenario`] as it is written.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Stated {
+    name: String,
+    #[serde(default)]
+    description: String,
+    #[serde(default, deserialize_with = "seconds::<_, 0>")]
+    warmup_seconds: Micros,
+    #[serde(deserialize_with = "seconds::<_, 1>")]
+    duration_seconds: Micros,
+    #[serde(default = "five_minutes", deserialize_with = "seconds::<_, 0>")]
+    drain_seconds: Micros,
+    seeds: Option<Decimal<0, 1, 10_000>>,
+    replicas: Option<Decimal<0, 1, 9>>,
+    #[serde(default)]
+    delays: Delays,
+    #[serde(default)]
+    edgeward: Map<String, Value>,
+    sites: Option<Vec<StatedSite>>,
+    workloads: Vec<StatedWorkload>,
+    #[serde(default)]
+    failures: Vec<StatedFailure>,
+    profile: Option<StatedProfile>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct StatedSite {
+    name: String,
+    kind: Option<SiteKind>,
+    speed: Option<Decimal<3, 1, 1_000_000>>,
+    speed_factor: Option<Decimal<3, 1, 1_000_000>>,
+    #[serde(default, deserialize_with = "number::<_, 0, MOST>")]
+    cost_per_cpu_hour: f64,
+    rtt_threshold_ms: Option<Value>,
+    loss_threshold_pct: Option<Value>,
+    nodes: Option<Vec<NodeGroup>>,
+    wan: Option<StatedWan>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct NodeGroup {
+    name: Option<String>,
+    count: Option<Decimal<0, 1, MOST_NODES>>,
+    allocatable: BTreeMap<String, Quantity>,
+    #[serde(default)]
+    labels: BTreeMap<String, String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct StatedFailure {
+    #[serde(deserialize_with = "seconds::<_, 0>")]
+    at_seconds: Micros,
+    #[serde(deserialize_with = "seconds::<_, 1>")]
+    lasting_seconds: Micros,
+    nodes: Option<Vec<String>>,
+    site: Option<String>,
+}
+
+fn five_minutes() -> Micros {
+    Micros::from_secs(300)
+}
+
 /// Reads a scenario; `load` reads the traces that it names.
 ///
 /// # Errors
-/// Every fault, with its place.
+/// The first place that is not of the right shape, or every value that cannot be.
 pub fn read(document: &Value, load: Load<'_>) -> Result<Scenario, Faults> {
-    document::read(document, |root| scenario(&root, document, load, None))
+    read_with(document, load, None)
 }
 
 /// A fleet file (docs/fleet-file.md), with the name that faults call it by.
@@ -45,167 +113,125 @@ pub struct Fleet<'f> {
 /// Reads a scenario whose cluster is that of a fleet file.
 ///
 /// # Errors
-/// Every fault, with its place.
+/// As [`read`].
 pub fn read_on(fleet: Fleet<'_>, document: &Value, load: Load<'_>) -> Result<Scenario, Faults> {
-    document::read(document, |root| scenario(&root, document, load, Some(fleet)))
+    read_with(document, load, Some(fleet))
 }
 
-fn scenario(root: &Field<'_>, document: &Value, load: Load<'_>, fleet: Option<Fleet<'_>>) -> Option<Scenario> {
-    let [
-        name,
-        description,
-        warmup,
-        duration,
-        drain,
-        seeds,
-        replicas,
-        delays,
-        edgeward,
-        sites,
-        workloads,
-        failures,
-        profile,
-    ] = root.object([
-        "name",
-        "description",
-        "warmupSeconds",
-        "durationSeconds",
-        "drainSeconds",
-        "seeds",
-        "replicas",
-        "delays",
-        "edgeward",
-        "sites",
-        "workloads",
-        "failures",
-        "profile",
-    ])?;
-    let name = name.required().non_empty_string().unwrap_or_default();
-    let end = seconds(&duration.required(), 1);
-    let warmup_time = seconds(&warmup, 0).unwrap_or_default();
-    if end.is_some_and(|end| warmup_time >= end) {
-        warmup.fault("is not before durationSeconds".into());
-    }
-    let settings = settings(&edgeward, document);
-    let (config, sites, initial) = match fleet {
-        None => {
-            let (config, sites) = self::sites(&sites.required(), settings, load)?;
-            (config, sites, vec![])
-        }
-        Some(fleet) => fleet::sites(fleet, &sites, settings, load)?,
-    };
-    let workloads: Vec<_> = workloads
-        .required()
-        .list()?
-        .iter()
-        .map(|field| workload(field, load))
-        .collect();
-    let mut names = HashSet::new();
-    for workload in workloads.iter().flatten() {
-        if !names.insert(workload.name.clone()) {
-            root.fault(format!("workloads: the name {:?} is there twice", workload.name));
-        }
-    }
-    let failures: Vec<_> = failures
-        .list()
-        .unwrap_or_default()
-        .iter()
-        .map(|field| failure(field, &sites))
-        .collect();
-    let simulated = profile
-        .is_present()
-        .then(|| SimulatedProfile::read(&profile, document, &sites));
-    Some(Scenario {
-        profile: simulated.flatten(),
-        name: name.to_owned(),
-        description: description.string().unwrap_or_default().to_owned(),
-        warmup: warmup_time,
-        end: end?,
-        drain: seconds(&drain, 0).unwrap_or(Micros::from_secs(300)),
-        seeds: seeds.integer(1..=10_000).unwrap_or(5).unsigned_abs(),
-        replicas: u32::try_from(replicas.integer(1..=9).unwrap_or(3)).ok()?,
-        delays: self::delays(&delays),
-        config,
-        sites,
-        workloads: workloads
-            .into_iter()
-            .chain(initial.into_iter().map(Some))
-            .collect::<Option<_>>()?,
-        failures: failures.into_iter().collect::<Option<_>>()?,
+fn read_with(document: &Value, load: Load<'_>, fleet: Option<Fleet<'_>>) -> Result<Scenario, Faults> {
+    let stated: Stated = parse(&without_nulls(document.clone()), "")?;
+    checked("", |checks| scenario(stated, checks, load, fleet))
+}
+
+/// Reads a part of the document at this place.
+fn part<T>(checks: &mut Checks<'_>, at: &str, read: impl FnOnce(&mut Checks<'_>) -> Option<T>) -> Option<T> {
+    let at = within(checks.at, at);
+    read(&mut Checks {
+        at: &at,
+        faults: checks.faults,
     })
 }
 
-fn delays(field: &Field<'_>) -> Delays {
-    let fields = field
-        .is_present()
-        .then(|| field.object(["watchMs", "persistMs", "patchMs", "cycleMs", "bindMs", "startMs"]))
-        .flatten();
-    let [watch, persist, patch, cycle, bind, start] = fields.map_or([const { None }; 6], |fields| fields.map(Some));
-    let number_or = |field: Option<Field<'_>>, least, default| {
-        field
-            .and_then(|field| number(&field, least, 60_000_000))
-            .unwrap_or(default)
-    };
-    let drawn = |field: Option<Field<'_>>, default| field.and_then(|field| distribution(&field)).unwrap_or(default);
-    Delays {
-        watch: drawn(watch, Distribution::LogNormal(5.0, 0.8)),
-        persist: number_or(persist, 1, 3.0),
-        patch: number_or(patch, 1, 10.0),
-        cycle: number_or(cycle, 1, 1.0),
-        bind: drawn(bind, Distribution::LogNormal(6.0, 0.5)),
-        start: drawn(start, Distribution::LogNormal(800.0, 0.4)),
+fn scenario(stated: Stated, checks: &mut Checks<'_>, load: Load<'_>, fleet: Option<Fleet<'_>>) -> Option<Scenario> {
+    if stated.name.is_empty() {
+        checks.fault("name", "is empty");
     }
-}
-
-/// The settings of edgeward that a scenario states.
-fn settings(edgeward: &Field<'_>, document: &Value) -> Map<String, Value> {
-    let mut settings = document
-        .get("edgeward")
-        .and_then(Value::as_object)
-        .cloned()
-        .unwrap_or_default();
-    if edgeward.is_present() && !edgeward.is_object() {
-        edgeward.fault("is not an object".into());
+    if stated.warmup_seconds >= stated.duration_seconds {
+        checks.fault("warmupSeconds", "is not before durationSeconds");
     }
+    let mut settings = stated.edgeward;
     if settings.remove("sites").is_some() {
-        edgeward.fault("sites is not a setting here: it is stated at sites".into());
+        checks.fault("edgeward", "sites is not a setting here: it is stated at sites");
     }
-    settings
+    let (config, sites, initial) = match (fleet, stated.sites) {
+        (Some(fleet), sites) => fleet::sites(fleet, sites.unwrap_or_default(), settings, checks, load)?,
+        (None, Some(sites)) => {
+            let (config, sites) = self::sites(sites, settings, checks, load)?;
+            (config, sites, vec![])
+        }
+        (None, None) => {
+            checks.fault("sites", "is missing");
+            return None;
+        }
+    };
+    let mut workloads = vec![];
+    let mut names = HashSet::new();
+    for (at, workload) in stated.workloads.into_iter().enumerate() {
+        if !names.insert(workload.name.clone()) {
+            checks.fault("workloads", format!("the name {:?} is there twice", workload.name));
+        }
+        workloads.extend(part(checks, &format!("workloads[{at}]"), |checks| {
+            workload.read(checks, load)
+        }));
+    }
+    workloads.extend(initial);
+    let failures = stated.failures.into_iter().enumerate();
+    let failures = failures.filter_map(|(at, failure)| {
+        part(checks, &format!("failures[{at}]"), |checks| {
+            failure.read(&sites, checks)
+        })
+    });
+    let failures = failures.collect();
+    let profile = stated
+        .profile
+        .and_then(|profile| SimulatedProfile::read(profile, &sites, checks));
+    Some(Scenario {
+        profile,
+        name: stated.name,
+        description: stated.description,
+        warmup: stated.warmup_seconds,
+        end: stated.duration_seconds,
+        drain: stated.drain_seconds,
+        seeds: stated.seeds.map_or(5, |seeds| seeds.0.unsigned_abs()),
+        replicas: stated.replicas.map_or(3, |replicas| replicas.0 as u32),
+        delays: stated.delays,
+        config,
+        sites,
+        workloads,
+        failures,
+    })
 }
 
-/// The configuration of these settings; `anywhere` is a place of the document.
-fn config(settings: Map<String, Value>, anywhere: &Field<'_>) -> Option<Config> {
-    let report = |Fault { path, message }| {
-        let place = match path.starts_with("sites") {
-            true => path,
-            false => format!("edgeward.{path}"),
-        };
-        anywhere.clone().called(&place).fault(message);
-    };
+fn config(settings: Map<String, Value>, checks: &mut Checks<'_>) -> Option<Config> {
     let read = Config::read(&Value::Object(settings));
-    read.map_err(|Faults(faults)| faults.into_iter().for_each(report)).ok()
+    let Faults(faults) = match read {
+        Ok(config) => return Some(config),
+        Err(faults) => faults,
+    };
+    for Fault { path, message } in faults {
+        match path.starts_with("sites") {
+            true => checks.fault(path, message),
+            false => checks.fault(format!("edgeward.{path}"), message),
+        }
+    }
+    None
 }
 
 /// The configuration with the sites, and what else is known of these, in its order.
-fn sites(list: &Field<'_>, mut settings: Map<String, Value>, load: Load<'_>) -> Option<(Arc<Config>, Vec<Site>)> {
-    let fields = list.list()?;
+fn sites(
+    list: Vec<StatedSite>,
+    mut settings: Map<String, Value>,
+    checks: &mut Checks<'_>,
+    load: Load<'_>,
+) -> Option<(Arc<Config>, Vec<Site>)> {
     let mut stated: Vec<(Value, Option<Site>)> = vec![];
-    let clouds = fields.len().saturating_sub(2);
+    let clouds = list.len().saturating_sub(2);
     let mut nodes_before = HashSet::new();
-    for field in &fields {
-        let Some((site, mut definition)) = site(field, load, &mut nodes_before) else {
+    for (at, of) in list.into_iter().enumerate() {
+        let read = |checks: &mut Checks<'_>| site(of, checks, load, &mut nodes_before);
+        let Some((site, mut definition)) = part(checks, &format!("sites[{at}]"), read) else {
             continue;
         };
         // Of several clouds each has a label of its own.
-        if clouds > 0 && !site.is_edge() && definition.get("nodeSelector").is_none() {
-            let selector = json!({"node.role/cloud": "true", "topology.edgeward.io/site": definition["name"]});
-            definition.insert("nodeSelector".into(), selector);
+        if clouds > 0 && !site.is_edge() {
+            definition["nodeSelector"] =
+                json!({"node.role/cloud": "true", "topology.edgeward.io/site": definition["name"]});
         }
-        stated.push((Value::Object(definition), Some(site)));
+        stated.push((definition, Some(site)));
     }
     let definitions = stated.iter().map(|(definition, _)| definition.clone()).collect();
     settings.insert("sites".into(), definitions);
-    let config = config(settings, list)?;
+    let config = config(settings, checks)?;
     let ordered = config.sites.iter().map(|definition| {
         let site = stated.iter_mut().find_map(|(stated, site)| {
             let is_it = stated["name"] == *definition.name;
@@ -243,68 +269,57 @@ fn labelled(mut node: Node, site: &SiteDefinition) -> Node {
     node
 }
 
-const SITE_FIELDS: [&str; 9] = [
-    "name",
-    "kind",
-    "speed",
-    "speedFactor",
-    "costPerCpuHour",
-    "rttThresholdMs",
-    "lossThresholdPct",
-    "nodes",
-    "wan",
-];
-
-fn permille(number: f64) -> Permille {
-    Permille((number * 1_000.0).round() as u32)
+fn permille(number: Decimal<3, 1, 1_000_000>) -> Permille {
+    Permille(number.0 as u32)
 }
 
-fn site(field: &Field<'_>, load: Load<'_>, names: &mut HashSet<String>) -> Option<(Site, Map<String, Value>)> {
-    let [
-        name,
-        kind,
-        speed,
-        stated_speed,
-        cost,
-        rtt_threshold,
-        loss_threshold,
-        nodes,
-        wan,
-    ] = field.object(SITE_FIELDS)?;
-    let site_name = name.clone().required().non_empty_string()?;
-    let is_edge = kind
-        .clone()
-        .required()
-        .word(&[("edge", true), ("cloud", false), ("liqo", false)])?;
-    let speed = number(&speed, 1, 1_000_000).unwrap_or(1.0);
-    let mut definition = Map::new();
-    definition.insert("name".into(), site_name.into());
-    definition.insert("kind".into(), kind.string()?.into());
-    definition.insert(
-        "speedFactor".into(),
-        number(&stated_speed, 1, 1_000_000).unwrap_or(speed).into(),
-    );
-    for (key, field) in [("rttThresholdMs", rtt_threshold), ("lossThresholdPct", loss_threshold)] {
-        if let Some(number) = number(&field, 0, i64::MAX) {
-            definition.insert(key.into(), number.into());
+fn site(
+    stated: StatedSite,
+    checks: &mut Checks<'_>,
+    load: Load<'_>,
+    names: &mut HashSet<String>,
+) -> Option<(Site, Value)> {
+    let (Some(kind), Some(groups)) = (stated.kind, stated.nodes) else {
+        checks.fault(if stated.kind.is_none() { "kind" } else { "nodes" }, "is missing");
+        return None;
+    };
+    let is_edge = kind == SiteKind::Edge;
+    let mut definition = json!({"name": stated.name, "kind": kind.as_str()});
+    for (key, value) in [
+        (
+            "speedFactor",
+            stated.speed_factor.or(stated.speed).map(|speed| json!(speed)),
+        ),
+        ("rttThresholdMs", stated.rtt_threshold_ms),
+        ("lossThresholdPct", stated.loss_threshold_pct),
+    ] {
+        if let Some(value) = value {
+            definition[key] = value;
         }
     }
-    let mut list = vec![];
-    for group in nodes.required().list()? {
-        list.extend(node_group(&group, site_name, list.len()).unwrap_or_default());
+    let mut nodes: Vec<Node> = vec![];
+    for (at, group) in groups.into_iter().enumerate() {
+        match group.nodes(&stated.name, nodes.len()) {
+            Ok(more) => nodes.extend(more),
+            Err(error) => checks.fault(format!("nodes[{at}]"), format!("makes no node: {error}")),
+        }
     }
-    for node in &list {
+    for node in &nodes {
         if !names.insert(node.name.to_string()) {
-            field.fault(format!("the node {:?} is there twice", node.name));
+            checks.fault("nodes", format!("the node {:?} is there twice", node.name));
         }
     }
-    let wan = match (is_edge, wan.is_present()) {
-        (true, false) => None,
-        (true, true) => {
-            wan.fault("is not for the edge site, which no WAN leads to".into());
+    let wan = match (is_edge, stated.wan) {
+        (true, None) => None,
+        (true, Some(_)) => {
+            checks.fault("wan", "is not for the edge site, which no WAN leads to");
             None
         }
-        (false, _) => wan::wan(&wan.required(), load),
+        (false, None) => {
+            checks.fault("wan", "is missing");
+            None
+        }
+        (false, Some(wan)) => part(checks, "wan", |checks| wan.read(checks, load)),
     };
     let site = Site {
         // The configuration's reader says more.
@@ -312,75 +327,66 @@ fn site(field: &Field<'_>, load: Load<'_>, names: &mut HashSet<String>) -> Optio
             true => SiteDefinition::edge(),
             false => SiteDefinition::cloud(),
         }),
-        speed: permille(speed),
-        cost: number(&cost, 0, i64::MAX).unwrap_or(0.0),
-        nodes: list,
+        speed: stated.speed.map_or(Permille::ONE, permille),
+        cost: stated.cost_per_cpu_hour,
+        nodes,
         wan,
     };
     Some((site, definition))
 }
 
-fn node_group(field: &Field<'_>, site: &str, before: usize) -> Option<Vec<Node>> {
-    let [name, count, allocatable, labels] = field.object(["name", "count", "allocatable", "labels"])?;
-    let number = count.integer(1..=MOST_NODES).unwrap_or(1);
-    let named = name.non_empty_string();
-    let resources = quantities(&allocatable.required())?;
-    let labels: Map<_, _> = labels
-        .string_map()
-        .unwrap_or_default()
-        .into_iter()
-        .map(|(key, value)| (key.to_owned(), value.into()))
-        .collect();
-    let nodes = (0..number).map(|at| {
-        let name = match (named, number) {
-            (Some(name), 1) => name.to_owned(),
-            (Some(name), _) => format!("{name}-{at}"),
-            (None, _) => format!("{site}-{}", before as i64 + at),
-        };
-        let object = json!({
-            "metadata": {"name": name, "labels": labels},
-            "status": {"allocatable": resources, "conditions": [{"type": "Ready", "status": "True"}]},
+impl NodeGroup {
+    fn nodes(self, site: &str, before: usize) -> Result<Vec<Node>, String> {
+        let count = self.count.map_or(1, |count| count.0);
+        let mut allocatable = quantities(&self.allocatable);
+        allocatable.entry("pods").or_insert("110".into());
+        let nodes = (0..count).map(|at| {
+            let name = match (&self.name, count) {
+                (Some(name), 1) => name.clone(),
+                (Some(name), _) => format!("{name}-{at}"),
+                (None, _) => format!("{site}-{}", before as i64 + at),
+            };
+            let object = json!({
+                "metadata": {"name": name, "labels": self.labels},
+                "status": {"allocatable": allocatable, "conditions": [{"type": "Ready", "status": "True"}]},
+            });
+            node::from_json(&object.to_string()).map_err(|error| error.to_string())
         });
-        node::from_json(&object.to_string())
-    });
-    match nodes.collect::<Result<Vec<_>, _>>() {
-        Ok(nodes) => Some(nodes),
-        Err(error) => {
-            field.fault(format!("makes no node: {error}"));
-            None
-        }
+        nodes.collect()
     }
 }
 
-fn failure(field: &Field<'_>, sites: &[Site]) -> Option<Failure> {
-    let [at, lasting, nodes, site] = field.object(["atSeconds", "lastingSeconds", "nodes", "site"])?;
-    let all: Vec<&Node> = sites.iter().flat_map(|site| &site.nodes).collect();
-    let mut failing = vec![];
-    for field in nodes.list().unwrap_or_default() {
-        let name = field.string()?;
-        match all.iter().position(|node| *node.name == *name) {
-            Some(at) => failing.push(at),
-            None => field.fault(format!("{name:?} is not a node")),
+impl StatedFailure {
+    fn read(self, sites: &[Site], checks: &mut Checks<'_>) -> Option<Failure> {
+        let all: Vec<&Node> = sites.iter().flat_map(|site| &site.nodes).collect();
+        if self.nodes.is_some() == self.site.is_some() {
+            checks.fault("nodes", "states not exactly one of nodes and site");
         }
+        let mut failing = vec![];
+        for (at, name) in self.nodes.into_iter().flatten().enumerate() {
+            match all.iter().position(|node| *node.name == *name) {
+                Some(node) => failing.push(node),
+                None => checks.fault(format!("nodes[{at}]"), format!("{name:?} is not a node")),
+            }
+        }
+        let mut failed = None;
+        if let Some(name) = self.site {
+            failed = sites.iter().position(|site| site.definition.name == name);
+            if failed.is_none() {
+                checks.fault("site", format!("{name:?} is not a site"));
+            }
+        }
+        if let Some(number) = failed {
+            let before: usize = sites[..number].iter().map(|site| site.nodes.len()).sum();
+            failing.extend(before..before + sites[number].nodes.len());
+        }
+        Some(Failure {
+            at: self.at_seconds,
+            lasts: self.lasting_seconds,
+            nodes: failing,
+            site: failed.filter(|number| !sites[*number].is_edge()),
+        })
     }
-    let stated = site.string();
-    let number = stated.and_then(|name| sites.iter().position(|site| site.definition.name == name));
-    if let (Some(name), None) = (stated, number) {
-        site.fault(format!("{name:?} is not a site"));
-    }
-    if stated.is_some() == nodes.is_present() {
-        field.fault("states not exactly one of nodes and site".into());
-    }
-    if let Some(number) = number {
-        let before: usize = sites[..number].iter().map(|site| site.nodes.len()).sum();
-        failing.extend(before..before + sites[number].nodes.len());
-    }
-    Some(Failure {
-        at: seconds(&at.required(), 0)?,
-        lasts: seconds(&lasting.required(), 1)?,
-        nodes: failing,
-        site: number.filter(|number| !sites[*number].is_edge()),
-    })
 }
 
 #[cfg(test)]

@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 
-use crate::document::{self, Field};
+use edgeward_core::document::{Decimal, parse, without_nulls};
 use edgeward_core::model::slo::Class;
 use edgeward_core::units::{Micros, Quantity};
 use edgeward_core::wire::pod::Pod;
 use jiff::Timestamp;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{Arrivals, Scenario, Slo, Workload, WorkloadKind};
@@ -47,8 +48,9 @@ impl Scenario {
             if !is_pod(&value) {
                 continue;
             }
-            let read = document::read(&value, |root| line(&root));
-            let (at, controller, line) = read.map_err(|faults| at_line(faults.0[0].to_string()))?;
+            let read = parse::<Logged>(&without_nulls(value), "").map_err(|fault| at_line(fault.to_string()))?;
+            let (at, controller) = (read.timestamp, read.controller.clone());
+            let line = read.line().map_err(at_line)?;
             let workload = match numbers.get(&line) {
                 Some(number) => *number,
                 None => {
@@ -163,61 +165,57 @@ fn is_pod(line: &Value) -> bool {
     is_decided && line["verdict"] != "passthrough" && line["verdict"] != "deny"
 }
 
-fn line(root: &Field<'_>) -> Option<(Timestamp, Option<String>, Line)> {
-    let entries = root.entries()?;
-    let find = |name: &str| {
-        entries
-            .iter()
-            .find(|(key, _)| *key == name)
-            .map(|(_, field)| field.clone())
-    };
-    let required = |name: &str| {
-        let field = find(name).filter(Field::is_present);
-        if field.is_none() {
-            root.clone().called(name).fault("is missing".into());
-        }
-        field
-    };
-    let millis = |name: &str| {
-        let thousandths = find(name)?.thousandths(1..=i64::MAX)?;
-        Some(Micros(thousandths.unsigned_abs()))
-    };
-    let timestamp = required("timestamp")?;
-    let at = timestamp.string()?.parse::<Timestamp>();
-    let at = at
-        .map_err(|error| timestamp.fault(format!("is no time: {error}")))
-        .ok()?;
-    let words = Class::ALL.map(|class| (class.as_str(), Some(class)));
-    let words = [&words[..], &[("none", None), ("invalid", None)]].concat();
-    let priorities = i64::from(i32::MIN)..=i64::from(i32::MAX);
-    let line = Line {
-        namespace: required("namespace")?.non_empty_string()?.to_owned(),
-        class: required("class")?.word(&words)?,
-        deadline: millis("deadline_ms"),
-        target: millis("latency_target_ms"),
-        slo_priority: find("slo_priority")
-            .and_then(|field| field.integer(0..=10))
-            .unwrap_or(5) as u8,
-        offload: find("offload_allowed")
-            .and_then(|field| field.boolean())
-            .unwrap_or(true),
-        priority: required("priority")?.integer(priorities)? as i32,
-        cpu: required("cpu")?.quantity()?,
-        memory: required("memory")?.quantity()?,
-        processing: find("proc_ms").and_then(|field| processing(&field)),
-    };
-    let controller = find("controller").and_then(|field| field.non_empty_string());
-    Some((at, controller.map(str::to_owned), line))
+type Millis = Decimal<3, 1, { i64::MAX }>;
+
+/// A line of the log.
+#[derive(Deserialize)]
+struct Logged {
+    timestamp: Timestamp,
+    namespace: String,
+    class: String,
+    deadline_ms: Option<Millis>,
+    latency_target_ms: Option<Millis>,
+    slo_priority: Option<Decimal<0, 0, 10>>,
+    offload_allowed: Option<bool>,
+    priority: i32,
+    cpu: Quantity,
+    memory: Quantity,
+    proc_ms: Option<String>,
+    controller: Option<String>,
+}
+
+impl Logged {
+    fn line(self) -> Result<Line, String> {
+        let class = match &*self.class {
+            "none" | "invalid" => None,
+            word => Some(Class::of_word(word).ok_or_else(|| {
+                let words = Class::ALL.map(Class::as_str).join(", ");
+                format!("class: {word:?} is not one of {words}, none, invalid")
+            })?),
+        };
+        let time = |ms: Millis| Micros(ms.0.unsigned_abs());
+        Ok(Line {
+            namespace: self.namespace,
+            class,
+            deadline: self.deadline_ms.map(time),
+            target: self.latency_target_ms.map(time),
+            slo_priority: self.slo_priority.map_or(5, |priority| priority.0 as u8),
+            offload: self.offload_allowed.unwrap_or(true),
+            priority: self.priority,
+            cpu: self.cpu,
+            memory: self.memory,
+            processing: processing(self.proc_ms.as_deref().unwrap_or_default())?,
+        })
+    }
 }
 
 /// Of `edge=120 cloud=142` the first: that of the edge. Empty where nothing was estimated.
-fn processing(field: &Field<'_>) -> Option<Micros> {
-    let (_, text) = field.string()?.split_whitespace().next()?.split_once('=')?;
-    match text.parse::<f64>() {
-        Ok(ms) if ms > 0.0 => Some(Micros((ms * 1_000.0) as u64)),
-        _ => {
-            field.fault(format!("{text:?} is no time in milliseconds"));
-            None
-        }
+fn processing(text: &str) -> Result<Option<Micros>, String> {
+    let Some((_, first)) = text.split_whitespace().next().and_then(|first| first.split_once('=')) else {
+        return Ok(None);
+    };
+    match first.parse::<f64>() {
+        Ok(ms) if ms > 0.0 => Ok(Some(Micros((ms * 1_000.0) as u64))),
+        _ => Err(format!("proc_ms: {first:?} is no time in milliseconds")),
     }
 }

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::document::{Faults, Field};
 use edgeward_core::config::Config;
+use edgeward_core::document::{Checks, Faults};
 use edgeward_core::model::link::LinkState;
 use edgeward_core::model::node::{Node, Placeholder, Share};
 use edgeward_core::model::snapshot::Site as SeenSite;
@@ -12,8 +12,7 @@ use edgeward_core::units::{Micros, Moment};
 use edgeward_core::wire::fleet_file;
 use serde_json::{Map, Value, json};
 
-use super::numbers::number;
-use super::{Fleet, Load, config, wan};
+use super::{Fleet, Load, StatedSite, config, part};
 use crate::cluster::less;
 use crate::random::Distribution;
 use crate::scenario::{Site, Wan, Workload, WorkloadKind};
@@ -28,25 +27,27 @@ const NEVER_EVICTED: i32 = 2_000_001_000;
 /// on their nodes.
 pub(super) fn sites(
     fleet: Fleet<'_>,
-    list: &Field<'_>,
+    list: Vec<StatedSite>,
     settings: Map<String, Value>,
+    checks: &mut Checks<'_>,
     load: Load<'_>,
 ) -> Option<(Arc<Config>, Vec<Site>, Vec<Workload>)> {
-    let mut config = config(settings, list)?;
-    let in_fleet = |path: &str| list.clone().called(&format!("{}: {path}", fleet.name));
+    let mut config = config(settings, checks)?;
+    let in_fleet = |path: &str| format!("{}: {path}", fleet.name);
     let snapshot = match fleet_file::read(fleet.document, &config, Moment(0)) {
         Ok(snapshot) => snapshot,
         Err(Faults(faults)) => {
-            faults
-                .into_iter()
-                .for_each(|fault| in_fleet(&fault.path).fault(fault.message));
+            for fault in faults {
+                checks.fault(in_fleet(&fault.path), fault.message);
+            }
             return None;
         }
     };
     config.sites = snapshot.sites.iter().map(|site| Arc::clone(&site.definition)).collect();
     let mut sites: Vec<_> = snapshot.sites.iter().map(seen).collect();
-    for field in list.list().unwrap_or_default() {
-        overlay(&field, &mut sites, fleet.name, load);
+    for (at, stated) in list.into_iter().enumerate() {
+        let overlay = |checks: &mut Checks<'_>| overlay(stated, &mut sites, fleet.name, checks, load);
+        part(checks, &format!("sites[{at}]"), overlay);
     }
     for (site, seen) in sites
         .iter_mut()
@@ -57,7 +58,7 @@ pub(super) fn sites(
         if site.wan.is_none() {
             let name = seen.name();
             let message = format!("states no RTT of {name:?}, and no site of that name in the scenario a wan");
-            in_fleet("sites").fault(message);
+            checks.fault(in_fleet("sites"), message);
         }
     }
     let nodes = snapshot.sites.iter().flat_map(SeenSite::nodes);
@@ -85,23 +86,23 @@ fn seen(site: &SeenSite) -> Site {
     }
 }
 
-fn overlay(field: &Field<'_>, sites: &mut [Site], fleet: &str, load: Load<'_>) -> Option<()> {
-    let [name, _, speed, _, cost, _, _, _, wan] = field.object(super::SITE_FIELDS)?;
-    let stated = name.clone().required().non_empty_string()?;
+fn overlay(stated: StatedSite, sites: &mut [Site], fleet: &str, checks: &mut Checks<'_>, load: Load<'_>) -> Option<()> {
     let names: Vec<_> = sites.iter().map(|site| site.definition.name.clone()).collect();
-    let Some(site) = sites.iter_mut().find(|site| site.definition.name == stated) else {
-        name.fault(format!(
-            "{stated:?} is no site of {fleet}, which has {}",
+    let Some(site) = sites.iter_mut().find(|site| site.definition.name == stated.name) else {
+        let message = format!(
+            "{:?} is no site of {fleet}, which has {}",
+            stated.name,
             names.join(", ")
-        ));
+        );
+        checks.fault("name", message);
         return None;
     };
-    site.speed = number(&speed, 1, 1_000_000).map_or(site.speed, super::permille);
-    site.cost = number(&cost, 0, i64::MAX).unwrap_or(0.0);
-    if wan.is_present() {
+    site.speed = stated.speed.map_or(site.speed, super::permille);
+    site.cost = stated.cost_per_cpu_hour;
+    if let Some(wan) = stated.wan {
         match site.is_edge() {
-            true => wan.fault("is not for the edge site, which no WAN leads to".into()),
-            false => site.wan = wan::wan(&wan, load),
+            true => checks.fault("wan", "is not for the edge site, which no WAN leads to"),
+            false => site.wan = part(checks, "wan", |checks| wan.read(checks, load)),
         }
     }
     Some(())

@@ -1,7 +1,10 @@
 //! Numbers, times and tables, as scenarios write them.
 
-use crate::document::Field;
-use edgeward_core::units::Micros;
+use std::collections::BTreeMap;
+
+use edgeward_core::document::{Decimal, parse};
+use edgeward_core::units::{Micros, Quantity};
+use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
 use super::Load;
@@ -11,131 +14,163 @@ use crate::scenario::Rate;
 /// A year, the longest time that a scenario states, in thousandths of a second.
 pub(super) const LONGEST: i64 = 365 * 24 * 3_600 * 1_000;
 
-pub(in crate::scenario) fn number(field: &Field<'_>, least: i64, most: i64) -> Option<f64> {
-    Some(field.thousandths(least..=most)? as f64 / 1_000.0)
+/// The most of any other number, in thousandths.
+pub(in crate::scenario) const MOST: i64 = 1_000_000_000_000;
+
+/// A number between these, in thousandths.
+pub(in crate::scenario) fn number<'de, D: Deserializer<'de>, const LEAST: i64, const MOST: i64>(
+    deserializer: D,
+) -> Result<f64, D::Error> {
+    let Decimal(thousandths) = Decimal::<3, LEAST, MOST>::deserialize(deserializer)?;
+    Ok(thousandths as f64 / 1_000.0)
 }
 
-pub(in crate::scenario) fn seconds(field: &Field<'_>, least: i64) -> Option<Micros> {
-    let thousandths = field.thousandths(least..=LONGEST)?;
-    Some(Micros::from_millis(thousandths.unsigned_abs()))
+/// Seconds, of at least so many thousandths.
+pub(in crate::scenario) fn seconds<'de, D: Deserializer<'de>, const LEAST: i64>(
+    deserializer: D,
+) -> Result<Micros, D::Error> {
+    let Decimal(thousandths) = Decimal::<3, LEAST, LONGEST>::deserialize(deserializer)?;
+    Ok(Micros::from_millis(thousandths.unsigned_abs()))
 }
 
-pub(super) fn percent(field: &Field<'_>) -> Option<f64> {
-    number(field, 0, 100_000).map(|percent| percent / 100.0)
+/// Percent, as a share.
+pub(super) fn percent<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    number::<_, 0, 100_000>(deserializer).map(|percent| percent / 100.0)
+}
+
+pub(super) fn a_day() -> Micros {
+    Micros::from_secs(86_400)
+}
+
+type Ms<const LEAST: i64> = Decimal<3, LEAST, { LONGEST * 1_000 }>;
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase", deny_unknown_fields)]
+enum Drawn {
+    Exponential {
+        mean_ms: Ms<1>,
+    },
+    LogNormal {
+        median_ms: Ms<1>,
+        sigma: Decimal<3, 0, 10_000>,
+    },
+    Uniform {
+        from_ms: Ms<0>,
+        to_ms: Ms<0>,
+    },
+    Pareto {
+        least_ms: Ms<1>,
+        exponent: Decimal<3, 100, 100_000>,
+        most_ms: Ms<1>,
+    },
 }
 
 /// `20`, or one of the distributions, in milliseconds.
-pub(super) fn distribution(field: &Field<'_>) -> Option<Distribution> {
-    const MOST: i64 = LONGEST * 1_000;
-    if !field.is_object() {
-        return number(field, 0, MOST).map(Distribution::Constant);
-    }
-    let [exponential, lognormal, uniform, pareto] = field.object(["exponential", "logNormal", "uniform", "pareto"])?;
-    let stated = [&exponential, &lognormal, &uniform, &pareto];
-    if stated.iter().filter(|field| field.is_present()).count() != 1 {
-        field.fault("states not exactly one of exponential, logNormal, uniform, pareto".into());
-        return None;
-    }
-    if exponential.is_present() {
-        let [mean] = exponential.object(["meanMs"])?;
-        return number(&mean.required(), 1, MOST).map(Distribution::Exponential);
-    }
-    if lognormal.is_present() {
-        let [median, sigma] = lognormal.object(["medianMs", "sigma"])?;
-        let (median, sigma) = (
-            number(&median.required(), 1, MOST),
-            number(&sigma.required(), 0, 10_000),
-        );
-        return Some(Distribution::LogNormal(median?, sigma?));
-    }
-    if uniform.is_present() {
-        let [from, to] = uniform.object(["fromMs", "toMs"])?;
-        let (least, most) = (
-            number(&from.required(), 0, MOST)?,
-            number(&to.clone().required(), 0, MOST)?,
-        );
-        if most < least {
-            to.fault("is less than fromMs".into());
+impl TryFrom<Value> for Distribution {
+    type Error = String;
+
+    fn try_from(value: Value) -> Result<Self, String> {
+        let of = |thousandths: i64| thousandths as f64 / 1_000.0;
+        if !value.is_object() {
+            let constant = parse::<Ms<0>>(&value, "").map_err(|fault| fault.message)?;
+            return Ok(Self::Constant(of(constant.0)));
         }
-        return Some(Distribution::Uniform(least, most));
+        Ok(match parse(&value, "").map_err(|fault| fault.to_string())? {
+            Drawn::Exponential { mean_ms } => Self::Exponential(of(mean_ms.0)),
+            Drawn::LogNormal { median_ms, sigma } => Self::LogNormal(of(median_ms.0), of(sigma.0)),
+            Drawn::Uniform { from_ms, to_ms } if to_ms.0 < from_ms.0 => return Err("toMs is less than fromMs".into()),
+            Drawn::Uniform { from_ms, to_ms } => Self::Uniform(of(from_ms.0), of(to_ms.0)),
+            Drawn::Pareto {
+                least_ms,
+                exponent,
+                most_ms,
+            } => Self::Pareto(of(least_ms.0), of(exponent.0), of(most_ms.0)),
+        })
     }
-    let [least, exponent, most] = pareto.object(["leastMs", "exponent", "mostMs"])?;
-    let (least, exponent) = (
-        number(&least.required(), 1, MOST),
-        number(&exponent.required(), 100, 100_000),
-    );
-    Some(Distribution::Pareto(
-        least?,
-        exponent?,
-        number(&most.required(), 1, MOST)?,
-    ))
 }
 
-/// A map of resources to quantities, rounded as kube-scheduler rounds them. A node has 110 pod slots where it states none.
-pub(super) fn quantities(field: &Field<'_>) -> Option<Map<String, Value>> {
-    let mut found = Map::new();
-    for (name, field) in field.entries()? {
-        let quantity = field.quantity()?;
-        let text = match name {
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(in crate::scenario) struct RateStep {
+    #[serde(deserialize_with = "seconds::<_, 0>")]
+    at_seconds: Micros,
+    #[serde(deserialize_with = "number::<_, 0, 1_000_000_000>")]
+    per_second: f64,
+}
+
+/// A [`Rate`] as it is written.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase", deny_unknown_fields)]
+pub(in crate::scenario) enum StatedRate {
+    PerSecond(#[serde(deserialize_with = "number::<_, 0, 1_000_000_000>")] f64),
+    Bursty {
+        #[serde(deserialize_with = "number::<_, 0, 1_000_000_000>")]
+        per_second: f64,
+        #[serde(deserialize_with = "number::<_, 0, 1_000_000_000>")]
+        burst_per_second: f64,
+        #[serde(deserialize_with = "seconds::<_, 1>")]
+        every_seconds: Micros,
+        #[serde(deserialize_with = "seconds::<_, 1>")]
+        lasting_seconds: Micros,
+    },
+    Diurnal {
+        #[serde(deserialize_with = "number::<_, 0, 1_000_000_000>")]
+        per_second: f64,
+        #[serde(deserialize_with = "number::<_, 0, 1_000>")]
+        amplitude: f64,
+        #[serde(default = "a_day", deserialize_with = "seconds::<_, 1>")]
+        period_seconds: Micros,
+        #[serde(default, deserialize_with = "seconds::<_, 0>")]
+        peak_at_seconds: Micros,
+    },
+    Steps(Vec<RateStep>),
+}
+
+impl TryFrom<StatedRate> for Rate {
+    type Error = &'static str;
+
+    fn try_from(stated: StatedRate) -> Result<Self, Self::Error> {
+        Ok(match stated {
+            StatedRate::PerSecond(rate) => Self::Constant(rate),
+            StatedRate::Bursty {
+                per_second,
+                burst_per_second,
+                every_seconds,
+                lasting_seconds,
+            } => Self::Bursty(per_second, burst_per_second, every_seconds, lasting_seconds),
+            StatedRate::Diurnal {
+                per_second,
+                amplitude,
+                period_seconds,
+                peak_at_seconds,
+            } => Self::Diurnal(per_second, amplitude, period_seconds, peak_at_seconds),
+            StatedRate::Steps(steps) if !steps.is_sorted_by_key(|step| step.at_seconds) => {
+                return Err("steps: is not sorted by atSeconds");
+            }
+            StatedRate::Steps(steps) => Self::Steps(
+                steps
+                    .into_iter()
+                    .map(|step| (step.at_seconds, step.per_second))
+                    .collect(),
+            ),
+        })
+    }
+}
+
+/// Resources as a manifest states them, rounded as kube-scheduler rounds them.
+pub(super) fn quantities(stated: &BTreeMap<String, Quantity>) -> Map<String, Value> {
+    let text = |(name, quantity): (&String, &Quantity)| {
+        let text = match &**name {
             "cpu" => format!("{}m", quantity.millis()),
             _ => quantity.units().to_string(),
         };
-        found.insert(name.to_owned(), text.into());
-    }
-    found.entry("pods").or_insert("110".into());
-    Some(found)
+        (name.clone(), text.into())
+    };
+    stated.iter().map(text).collect()
 }
 
-pub(super) fn table<T>(field: &Field<'_>, load: Load<'_>, read: impl Fn(&str) -> Result<T, String>) -> Option<T> {
-    let path = field.non_empty_string()?;
-    match load(path).and_then(|text| read(&text)) {
-        Ok(table) => Some(table),
-        Err(error) => {
-            field.fault(format!("{path}: {error}"));
-            None
-        }
-    }
-}
-
-pub(super) fn rate(field: &Field<'_>) -> Option<Rate> {
-    const MOST: i64 = 1_000_000_000;
-    let [constant, bursty, diurnal, steps] = field.object(["perSecond", "bursty", "diurnal", "steps"])?;
-    let stated = [&constant, &bursty, &diurnal, &steps];
-    if stated.iter().filter(|field| field.is_present()).count() != 1 {
-        field.fault("states not exactly one of perSecond, bursty, diurnal, steps".into());
-        return None;
-    }
-    if bursty.is_present() {
-        let [between, within, every, lasting] =
-            bursty.object(["perSecond", "burstPerSecond", "everySeconds", "lastingSeconds"])?;
-        return Some(Rate::Bursty(
-            number(&between.required(), 0, MOST)?,
-            number(&within.required(), 0, MOST)?,
-            seconds(&every.required(), 1)?,
-            seconds(&lasting.required(), 1)?,
-        ));
-    }
-    if diurnal.is_present() {
-        let [mean, amplitude, period, peak] =
-            diurnal.object(["perSecond", "amplitude", "periodSeconds", "peakAtSeconds"])?;
-        return Some(Rate::Diurnal(
-            number(&mean.required(), 0, MOST)?,
-            number(&amplitude.required(), 0, 1_000)?,
-            seconds(&period, 1).unwrap_or(Micros::from_secs(86_400)),
-            seconds(&peak, 0).unwrap_or_default(),
-        ));
-    }
-    if steps.is_present() {
-        let list = steps.list()?;
-        let step = |field: &Field<'_>| {
-            let [at, rate] = field.object(["atSeconds", "perSecond"])?;
-            Some((seconds(&at.required(), 0)?, number(&rate.required(), 0, MOST)?))
-        };
-        let list = list.iter().map(step).collect::<Option<Vec<_>>>()?;
-        if !list.is_sorted_by_key(|(at, _)| *at) {
-            steps.fault("is not sorted by atSeconds".into());
-        }
-        return Some(Rate::Steps(list));
-    }
-    number(&constant, 0, MOST).map(Rate::Constant)
+pub(super) fn table<T>(path: &str, load: Load<'_>, read: impl Fn(&str) -> Result<T, String>) -> Result<T, String> {
+    load(path)
+        .and_then(|text| read(&text))
+        .map_err(|error| format!("{path}: {error}"))
 }

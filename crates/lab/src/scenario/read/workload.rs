@@ -1,217 +1,236 @@
 //! The workloads of a scenario.
 
-use crate::document::Field;
+use std::collections::BTreeMap;
+
+use edgeward_core::document::{Checks, Decimal};
 use edgeward_core::model::slo::Class;
-use edgeward_core::units::Micros;
+use edgeward_core::units::{Micros, Quantity};
 use edgeward_core::wire::pod::Pod;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Load;
-use super::numbers::{LONGEST, distribution, number, quantities, rate, seconds, table};
+use super::numbers::{LONGEST, MOST, StatedRate, number, quantities, seconds, table};
 use crate::random::Distribution;
-use crate::scenario::{Arrivals, Replicas, Scaling, Slo, Workload, WorkloadKind, tables};
+use crate::scenario::{Arrivals, Rate, Replicas, Scaling, Slo, Workload, WorkloadKind, tables};
 
-pub(super) fn workload(field: &Field<'_>, load: Load<'_>) -> Option<Workload> {
-    let [
-        name,
-        class,
-        deadline,
-        target,
-        slo_priority,
-        offload,
-        processing,
-        requests,
-        priority,
-        preempts,
-        scheduler,
-        quota,
-        selector,
-        service,
-        correlation,
-        termination,
-        jobs,
-        deployment,
-    ] = field.object([
-        "name",
-        "class",
-        "deadlineMs",
-        "latencyTargetMs",
-        "sloPriority",
-        "offloadAllowed",
-        "processingMs",
-        "requests",
-        "priority",
-        "preempts",
-        "unknownScheduler",
-        "quotaBlocked",
-        "nodeSelector",
-        "serviceMs",
-        "correlation",
-        "terminationMs",
-        "jobs",
-        "deployment",
-    ])?;
-    let workload_name = name.clone().required().non_empty_string()?;
-    // Its pods have a namespace of that name.
-    let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    let is_name = workload_name.len() <= 63 && workload_name.bytes().all(is_plain);
-    if !is_name || workload_name.starts_with('-') || workload_name.ends_with('-') {
-        name.fault(format!(
-            "{workload_name:?} is not the name of a namespace: lower-case letters, digits and `-`, at most 63"
-        ));
-    }
-    let is_managed = class.is_present();
-    let class = class.word(&Class::ALL.map(|class| (class.as_str(), class)));
-    let millis = |field: &Field<'_>| {
-        field
-            .integer(1..=LONGEST)
-            .map(|ms| Micros::from_millis(ms.unsigned_abs()))
-    };
-    let slo = class.map(|class| Slo {
-        class,
-        deadline: millis(&deadline),
-        target: millis(&target),
-        priority: slo_priority.integer(0..=10).map_or(5, |priority| priority as u8),
-        offload: offload.boolean().unwrap_or(true),
-    });
-    if !is_managed {
-        for field in [&deadline, &target, &slo_priority, &offload, &processing] {
-            if field.is_present() {
-                field.fault("is stated without a class".into());
+type Millis = Decimal<0, 1, LONGEST>;
+type Count<const LEAST: i64> = Decimal<0, LEAST, 100_000>;
+
+/// A [`Workload`] as it is written.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct StatedWorkload {
+    pub(super) name: String,
+    class: Option<Class>,
+    deadline_ms: Option<Millis>,
+    latency_target_ms: Option<Millis>,
+    slo_priority: Option<Decimal<0, 0, 10>>,
+    offload_allowed: Option<bool>,
+    processing_ms: Option<Millis>,
+    requests: BTreeMap<String, Quantity>,
+    priority: Option<Decimal<0, -1_000_000_000, 1_000_000_000>>,
+    preempts: Option<bool>,
+    #[serde(default)]
+    unknown_scheduler: bool,
+    #[serde(default)]
+    quota_blocked: bool,
+    node_selector: Option<BTreeMap<String, String>>,
+    service_ms: Distribution,
+    #[serde(default, deserialize_with = "number::<_, 0, 1_000>")]
+    correlation: f64,
+    termination_ms: Option<Distribution>,
+    jobs: Option<StatedJobs>,
+    deployment: Option<StatedDeployment>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct StatedJobs {
+    poisson: Option<StatedRate>,
+    trace: Option<String>,
+    pods: Option<Decimal<0, 1, 10_000>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct StatedDeployment {
+    replicas: Option<Count<0>>,
+    scaling: Option<StatedScaling>,
+    #[serde(default)]
+    rollouts_at_seconds: Vec<Decimal<3, 0, LONGEST>>,
+    max_surge: Option<Count<0>>,
+    max_unavailable: Option<Count<0>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct StatedScaling {
+    demand: StatedRate,
+    #[serde(deserialize_with = "number::<_, 1, MOST>")]
+    per_replica: f64,
+    min: Option<Count<1>>,
+    max: Count<1>,
+    #[serde(default = "five_minutes", deserialize_with = "seconds::<_, 0>")]
+    stabilisation_seconds: Micros,
+}
+
+fn five_minutes() -> Micros {
+    Micros::from_secs(300)
+}
+
+impl StatedWorkload {
+    pub(super) fn read(self, checks: &mut Checks<'_>, load: Load<'_>) -> Option<Workload> {
+        // Its pods have a namespace of that name.
+        let name = &*self.name;
+        let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+        let is_name = (1..=63).contains(&name.len()) && name.bytes().all(is_plain);
+        if !is_name || name.starts_with('-') || name.ends_with('-') {
+            let message = "is not the name of a namespace: lower-case letters, digits and `-`, at most 63";
+            checks.fault("name", format!("{name:?} {message}"));
+        }
+        if self.class.is_none() {
+            for (field, is_stated) in [
+                ("deadlineMs", self.deadline_ms.is_some()),
+                ("latencyTargetMs", self.latency_target_ms.is_some()),
+                ("sloPriority", self.slo_priority.is_some()),
+                ("offloadAllowed", self.offload_allowed.is_some()),
+                ("processingMs", self.processing_ms.is_some()),
+            ] {
+                if is_stated {
+                    checks.fault(field, "is stated without a class");
+                }
             }
         }
-    }
-    let is_unscheduled = scheduler.boolean().unwrap_or(false);
-    let spec_priority = priority.integer(-1_000_000_000..=1_000_000_000).unwrap_or(0);
-    let may_preempt = preempts.boolean().unwrap_or(true);
-    let resources = requests.required();
-    let mut resources = quantities(&resources)?;
-    resources.remove("pods");
-    let mut manifest = json!({
-        "apiVersion": "v1", "kind": "Pod",
-        "metadata": {"annotations": {}},
-        "spec": {
-            "priority": spec_priority,
-            "preemptionPolicy": if may_preempt { "PreemptLowerPriority" } else { "Never" },
-            "containers": [{"name": "main", "resources": {"requests": resources}}],
-        },
-    });
-    annotate(&mut manifest, slo);
-    if let Some(time) = slo.and_then(|_| millis(&processing)) {
-        manifest["metadata"]["annotations"]["slo.example.io/processingMs"] = time.to_string().into();
-    }
-    if is_unscheduled {
-        manifest["spec"]["schedulerName"] = format!("{workload_name}-scheduler").into();
-    }
-    if let Some(pairs) = selector.string_map() {
-        let pairs = pairs.into_iter().map(|(key, value)| (key.to_owned(), value.into()));
-        manifest["spec"]["nodeSelector"] = Value::Object(pairs.collect());
-    }
-    let text = manifest.to_string();
-    let request = match Pod::from_json(&text) {
-        Ok(pod) => pod.request().amounts(),
-        Err(error) => {
-            field.fault(format!("makes no pod: {error}"));
-            return None;
+        let time = |ms: Millis| Micros::from_millis(ms.0.unsigned_abs());
+        let slo = self.class.map(|class| Slo {
+            class,
+            deadline: self.deadline_ms.map(time),
+            target: self.latency_target_ms.map(time),
+            priority: self.slo_priority.map_or(5, |priority| priority.0 as u8),
+            offload: self.offload_allowed.unwrap_or(true),
+        });
+        let priority = self.priority.map_or(0, |priority| priority.0 as i32);
+        let may_preempt = self.preempts.unwrap_or(true);
+        let mut requests = quantities(&self.requests);
+        requests.remove("pods");
+        let mut manifest = json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"annotations": {}},
+            "spec": {
+                "priority": priority,
+                "preemptionPolicy": if may_preempt { "PreemptLowerPriority" } else { "Never" },
+                "containers": [{"name": "main", "resources": {"requests": requests}}],
+            },
+        });
+        annotate(&mut manifest, slo);
+        if let Some(ms) = self.processing_ms {
+            manifest["metadata"]["annotations"]["slo.example.io/processingMs"] = time(ms).to_string().into();
         }
-    };
-    let kind = match (jobs.is_present(), deployment.is_present()) {
-        (true, false) => self::jobs(&jobs, load),
-        (false, true) => self::deployment(&deployment),
-        _ => {
-            field.fault("states not exactly one of jobs and deployment".into());
-            None
+        if self.unknown_scheduler {
+            manifest["spec"]["schedulerName"] = format!("{name}-scheduler").into();
         }
-    };
-    Some(Workload {
-        name: workload_name.to_owned(),
-        slo,
-        request,
-        manifest,
-        priority: spec_priority as i32,
-        may_preempt,
-        is_unscheduled,
-        is_quota_blocked: quota.boolean().unwrap_or(false),
-        service: distribution(&service.required())?,
-        correlation: number(&correlation, 0, 1_000).unwrap_or(0.0),
-        termination: match termination.is_present() {
-            true => distribution(&termination)?,
-            false => Distribution::Constant(1_000.0),
-        },
-        kind: kind?,
-    })
+        if let Some(selector) = self.node_selector {
+            manifest["spec"]["nodeSelector"] = json!(selector);
+        }
+        let text = manifest.to_string();
+        let pod = Pod::from_json(&text).map_err(|error| checks.fault("requests", format!("makes no pod: {error}")));
+        let request = pod.ok()?.request().amounts();
+        let kind = match (self.jobs, self.deployment) {
+            (Some(jobs), None) => jobs.read(checks, load),
+            (None, Some(deployment)) => deployment.read(checks),
+            _ => {
+                checks.fault("jobs", "states not exactly one of jobs and deployment");
+                None
+            }
+        };
+        Some(Workload {
+            slo,
+            request,
+            manifest,
+            priority,
+            may_preempt,
+            is_unscheduled: self.unknown_scheduler,
+            is_quota_blocked: self.quota_blocked,
+            service: self.service_ms,
+            correlation: self.correlation,
+            termination: self.termination_ms.unwrap_or(Distribution::Constant(1_000.0)),
+            kind: kind?,
+            name: self.name,
+        })
+    }
 }
 
 pub(in crate::scenario) fn annotate(manifest: &mut Value, slo: Option<Slo>) {
-    let annotations = &mut manifest["metadata"]["annotations"];
-    let mut state = |name: &str, value: Option<String>| match value {
-        Some(value) => annotations[format!("slo.example.io/{name}")] = value.into(),
-        None => drop(
-            annotations
-                .as_object_mut()
-                .and_then(|all| all.remove(&format!("slo.example.io/{name}"))),
-        ),
+    let Some(annotations) = manifest["metadata"]["annotations"].as_object_mut() else {
+        return;
     };
-    state("class", slo.map(|slo| slo.class.as_str().to_owned()));
-    state(
-        "deadlineMs",
-        slo.and_then(|slo| slo.deadline).map(|time| time.to_string()),
-    );
-    state(
-        "latencyTargetMs",
-        slo.and_then(|slo| slo.target).map(|time| time.to_string()),
-    );
-    state("priority", slo.map(|slo| slo.priority.to_string()));
-    state("offloadAllowed", slo.map(|slo| slo.offload.to_string()));
-}
-
-fn jobs(field: &Field<'_>, load: Load<'_>) -> Option<WorkloadKind> {
-    let [poisson, trace, pods] = field.object(["poisson", "trace", "pods"])?;
-    let arrivals = match (poisson.is_present(), trace.is_present()) {
-        (true, false) => Arrivals::Poisson(rate(&poisson)?),
-        (false, true) => Arrivals::Trace(table(&trace, load, tables::arrivals)?),
-        _ => {
-            field.fault("states not exactly one of poisson and trace".into());
-            return None;
+    let time = |time: Micros| time.to_string();
+    for (name, value) in [
+        ("class", slo.map(|slo| slo.class.as_str().to_owned())),
+        ("deadlineMs", slo.and_then(|slo| slo.deadline).map(time)),
+        ("latencyTargetMs", slo.and_then(|slo| slo.target).map(time)),
+        ("priority", slo.map(|slo| slo.priority.to_string())),
+        ("offloadAllowed", slo.map(|slo| slo.offload.to_string())),
+    ] {
+        let key = format!("slo.example.io/{name}");
+        match value {
+            Some(value) => drop(annotations.insert(key, value.into())),
+            None => drop(annotations.remove(&key)),
         }
-    };
-    let pods = u32::try_from(pods.integer(1..=10_000).unwrap_or(1)).ok()?;
-    Some(WorkloadKind::Jobs { arrivals, pods })
-}
-
-fn deployment(field: &Field<'_>) -> Option<WorkloadKind> {
-    let [replicas, scaling, rollouts, surge, unavailable] =
-        field.object(["replicas", "scaling", "rolloutsAtSeconds", "maxSurge", "maxUnavailable"])?;
-    let stated = match (replicas.is_present(), scaling.is_present()) {
-        (true, false) => Replicas::Fixed(u32::try_from(replicas.integer(0..=100_000)?).ok()?),
-        (false, true) => {
-            let [demand, per_replica, least, most, stabilisation] =
-                scaling.object(["demand", "perReplica", "min", "max", "stabilisationSeconds"])?;
-            Replicas::Scaled(Scaling {
-                demand: rate(&demand.required())?,
-                per_replica: number(&per_replica.required(), 1, i64::MAX)?,
-                least: u32::try_from(least.integer(1..=100_000).unwrap_or(1)).ok()?,
-                most: u32::try_from(most.required().integer(1..=100_000)?).ok()?,
-                stabilisation: seconds(&stabilisation, 0).unwrap_or(Micros::from_secs(300)),
-            })
-        }
-        _ => {
-            field.fault("states not exactly one of replicas and scaling".into());
-            return None;
-        }
-    };
-    let times = rollouts.list().unwrap_or_default();
-    let rollouts = times.iter().map(|field| seconds(field, 0)).collect::<Option<_>>()?;
-    let (more, fewer) = (surge.integer(0..=100_000), unavailable.integer(0..=100_000));
-    let surge_count = u32::try_from(more.unwrap_or(1)).ok()?;
-    let unavailable_count = u32::try_from(fewer.unwrap_or(0)).ok()?;
-    if surge_count + unavailable_count == 0 {
-        surge.fault("is 0 beside a maxUnavailable of 0: no rollout could begin".into());
     }
-    Some(WorkloadKind::Service {
-        replicas: stated,
-        rollouts,
-        surge: surge_count,
-        unavailable: unavailable_count,
-    })
+}
+
+fn rate(stated: StatedRate, field: &str, checks: &mut Checks<'_>) -> Option<Rate> {
+    Rate::try_from(stated).map_err(|error| checks.fault(field, error)).ok()
+}
+
+impl StatedJobs {
+    fn read(self, checks: &mut Checks<'_>, load: Load<'_>) -> Option<WorkloadKind> {
+        let arrivals = match (self.poisson, self.trace) {
+            (Some(poisson), None) => Arrivals::Poisson(rate(poisson, "jobs.poisson", checks)?),
+            (None, Some(trace)) => {
+                let read = table(&trace, load, tables::arrivals);
+                Arrivals::Trace(read.map_err(|error| checks.fault("jobs.trace", error)).ok()?)
+            }
+            _ => {
+                checks.fault("jobs", "states not exactly one of poisson and trace");
+                return None;
+            }
+        };
+        let pods = self.pods.map_or(1, |pods| pods.0 as u32);
+        Some(WorkloadKind::Jobs { arrivals, pods })
+    }
+}
+
+impl StatedDeployment {
+    fn read(self, checks: &mut Checks<'_>) -> Option<WorkloadKind> {
+        let replicas = match (self.replicas, self.scaling) {
+            (Some(replicas), None) => Replicas::Fixed(replicas.0 as u32),
+            (None, Some(scaling)) => Replicas::Scaled(Scaling {
+                demand: rate(scaling.demand, "deployment.scaling.demand", checks)?,
+                per_replica: scaling.per_replica,
+                least: scaling.min.map_or(1, |least| least.0 as u32),
+                most: scaling.max.0 as u32,
+                stabilisation: scaling.stabilisation_seconds,
+            }),
+            _ => {
+                checks.fault("deployment", "states not exactly one of replicas and scaling");
+                return None;
+            }
+        };
+        let surge = self.max_surge.map_or(1, |count| count.0 as u32);
+        let unavailable = self.max_unavailable.map_or(0, |count| count.0 as u32);
+        if surge + unavailable == 0 {
+            let message = "is 0 beside a maxUnavailable of 0: no rollout could begin";
+            checks.fault("deployment.maxSurge", message);
+        }
+        let rollouts = self.rollouts_at_seconds.iter();
+        Some(WorkloadKind::Service {
+            replicas,
+            rollouts: rollouts.map(|at| Micros::from_millis(at.0.unsigned_abs())).collect(),
+            surge,
+            unavailable,
+        })
+    }
 }
