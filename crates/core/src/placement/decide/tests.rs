@@ -2,12 +2,10 @@
 
 mod account;
 mod apart;
-mod away;
 mod candidates;
 mod capacity;
-mod choice;
 mod data;
-mod full;
+mod decisions;
 mod gating;
 mod headroom;
 mod liqo;

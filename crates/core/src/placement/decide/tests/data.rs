@@ -3,9 +3,7 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::away::fates;
 use super::*;
-use crate::config::OnNoCapacity;
 use crate::model::ties::Leftover;
 
 /// A volume on nodes whose label has this value.
@@ -30,7 +28,7 @@ fn selected(name: &str, class: &str, node: &str) -> Value {
 
 /// An edge of two nodes; a cloud that declares the class `far`, and one of Liqo. Claims: `here`, on the node `e1`; `there`, in the
 /// cloud; `liqo`, in that of Liqo; `lost` and `shared` (no affinity); `new-CLASS`, unbound, of each class; `begun-PLACE`, being made there.
-fn fleet() -> Value {
+pub(super) fn fleet() -> Value {
     let node = |name: &str, labels: Value, cpu: u32| json!({"name": name, "labels": labels, "allocatable": {"cpu": cpu, "memory": "8Gi", "pods": 110}});
     let wan = json!({"rttMs": 25, "lossPct": 0});
     let class = |name: &str, provisioner: &str, mode: &str| json!({"name": name, "provisioner": provisioner, "volumeBindingMode": mode});
@@ -87,114 +85,30 @@ fn fleet() -> Value {
     })
 }
 
+/// The volumes of these claims.
+pub(super) fn volumes(claims: &str) -> Value {
+    let claims = claims.split(',');
+    claims
+        .map(|claim| json!({"name": claim, "persistentVolumeClaim": {"claimName": claim}}))
+        .collect()
+}
+
 /// A pod with these claims. Nothing but the cloud would meet its deadline where the edge is full.
 fn with_claims(claims: &[&str]) -> Value {
-    let volumes = claims
-        .iter()
-        .map(|claim| json!({"name": claim, "persistentVolumeClaim": {"claimName": claim}}));
-    with(pod(json!({"deadlineMs": "400"})), "/spec/volumes", volumes.collect())
+    with(
+        pod(json!({"deadlineMs": "400"})),
+        "/spec/volumes",
+        volumes(&claims.join(",")),
+    )
 }
 
 /// The same where no edge node has room.
-fn full_edge() -> Value {
+pub(super) fn full_edge() -> Value {
     let mut fleet = fleet();
     for node in 0..2 {
         fleet["nodes"][node]["used"] = json!({"cpu": 4, "pods": 4});
     }
     fleet
-}
-
-#[test]
-fn a_pod_goes_where_its_data_is() {
-    let cases = [
-        (&["here"][..], "edge: edge_pinned_by_pod", "edge: edge_pinned_by_pod"),
-        (&["at-home"], "edge: edge_pinned_by_pod", "edge: edge_pinned_by_pod"),
-        (&["there"], "cloud: cloud_pinned_by_pod", "cloud: cloud_pinned_by_pod"),
-        (&["remote"], "liqo: cloud_pinned_by_pod", "liqo: cloud_pinned_by_pod"),
-        // A volume of another class is on no virtual node of Liqo, whatever labels that has.
-        (&["zonal"], "cloud: cloud_pinned_by_pod", "cloud: cloud_pinned_by_pod"),
-        (
-            &["there", "new-far"],
-            "cloud: cloud_pinned_by_pod",
-            "cloud: cloud_pinned_by_pod",
-        ),
-        (
-            &["here", "new-liqo"],
-            "edge: edge_pinned_by_pod",
-            "edge: edge_pinned_by_pod",
-        ),
-        // Unbound: any site that can make a volume.
-        (
-            &["new-far"],
-            "edge: edge_feasible_slo_met",
-            "cloud: cloud_edge_no_capacity",
-        ),
-        (
-            &["new-liqo"],
-            "edge: edge_feasible_slo_met",
-            "liqo: cloud_edge_no_capacity",
-        ),
-        (
-            &["new-other-liqo"],
-            "edge: edge_feasible_slo_met",
-            "liqo: cloud_edge_no_capacity",
-        ),
-        (
-            &["new-liqo", "new-far"],
-            "edge: edge_feasible_slo_met",
-            "edge: edge_not_offloadable",
-        ),
-        (
-            &["new-eager"],
-            "edge: edge_feasible_slo_met",
-            "edge: edge_not_offloadable",
-        ),
-        (
-            &["new-local"],
-            "edge: edge_feasible_slo_met",
-            "edge: edge_not_offloadable",
-        ),
-        (
-            &["new-nothing"],
-            "edge: edge_feasible_slo_met",
-            "edge: edge_not_offloadable",
-        ),
-        // It is being made: there.
-        (&["begun-here"], "edge: edge_pinned_by_pod", "edge: edge_pinned_by_pod"),
-        (
-            &["begun-far"],
-            "cloud: cloud_pinned_by_pod",
-            "cloud: cloud_pinned_by_pod",
-        ),
-        (
-            &["begun-eager"],
-            "edge: edge_feasible_slo_met",
-            "edge: edge_not_offloadable",
-        ),
-        // Nobody knows where it is.
-        (&["shared"], "edge: edge_feasible_slo_met", "edge: edge_not_offloadable"),
-        (
-            &["unknown"],
-            "edge: edge_feasible_slo_met",
-            "edge: edge_not_offloadable",
-        ),
-        (&["lost"], "edge: edge_feasible_slo_met", "edge: edge_not_offloadable"),
-        (
-            &["of-others"],
-            "edge: edge_feasible_slo_met",
-            "edge: edge_not_offloadable",
-        ),
-        (
-            &["not-there"],
-            "edge: edge_feasible_slo_met",
-            "edge: edge_not_offloadable",
-        ),
-    ];
-    for (claims, roomy, full) in cases {
-        let pod = with_claims(claims);
-        assert_eq!(outcome_with(&fleet(), &pod, &Config::default()), roomy, "{claims:?}");
-        assert_eq!(outcome_with(&full_edge(), &pod, &Config::default()), full, "{claims:?}");
-    }
 }
 
 #[test]
@@ -264,64 +178,6 @@ fn only_the_nodes_with_the_data_have_room_for_it() {
         assert_eq!(refusals[0].code, RefusalCode::DataElsewhere);
         assert_eq!(refusals[0].numbers["claim"], "there");
     });
-}
-
-#[test]
-fn data_that_is_away_is_waited_for_and_nothing_else_will_do() {
-    let config = Config::default();
-    let pod = with_claims(&["there"]);
-    let lost = with(fleet(), "/sites/1/wan", json!({"reachable": false}));
-    assert_eq!(fates(&lost, &pod, &config), ["cloud: cloud_pinned_by_pod"; 2]);
-    let mut gone = fleet();
-    gone["nodes"].as_array_mut().unwrap().remove(2);
-    assert_eq!(fates(&gone, &pod, &config), ["held_site_away"; 2]);
-    let warning = "cloud (data_elsewhere)";
-    with_verdict(&gone, &pod, &config, |verdict| {
-        assert!(verdict.warnings[0].contains(warning), "{:?}", verdict.warnings);
-    });
-    // Its nodes are full.
-    let full = with(fleet(), "/nodes/2/used", json!({"cpu": 4, "pods": 4}));
-    assert_eq!(fates(&full, &pod, &config), ["cloud: cloud_pinned_by_pod"; 2]);
-    assert_eq!(fates(&fleet(), &pod, &config), ["cloud: cloud_pinned_by_pod"; 2]);
-    // A pod that may not be gated is left to kube-scheduler where no node with its data is known.
-    let mut impatient = Config::default();
-    impatient.gating.on_no_capacity = OnNoCapacity::Edge;
-    assert_eq!(fates(&lost, &pod, &impatient)[0], "cloud: cloud_pinned_by_pod");
-    assert_eq!(fates(&gone, &pod, &impatient)[0], "passthrough_no_site_matches");
-}
-
-#[test]
-fn data_where_the_pod_may_not_go_is_warned_of() {
-    let config = Config::default();
-    let local = with(
-        with_claims(&["there"]),
-        "/metadata/annotations/slo.example.io~1offloadAllowed",
-        json!("false"),
-    );
-    let tied = with(with_claims(&["there"]), "/spec/hostNetwork", json!(true));
-    let at_home = with(with_claims(&["there"]), "/spec/nodeSelector", json!({"host": "e1"}));
-    for (pod, cause) in [
-        (&local, "cloud (not_offloadable)"),
-        (&tied, "cloud (not_offloadable)"),
-        (&at_home, "edge (data_elsewhere)"),
-    ] {
-        with_verdict(&fleet(), pod, &config, |verdict| {
-            assert_eq!(verdict.reason, Reason::NoSiteMatches);
-            assert!(verdict.warnings[0].contains(cause), "{:?}", verdict.warnings);
-        });
-    }
-}
-
-#[test]
-fn a_pod_whose_sites_do_not_have_its_data_is_told_so() {
-    let sites = "/metadata/annotations/slo.example.io~1sites";
-    for claims in [&["here"][..], &["here", "new-far"], &["remote"]] {
-        let pod = with(with_claims(claims), sites, json!("cloud"));
-        with_verdict(&fleet(), &pod, &Config::default(), |verdict| {
-            assert_eq!(verdict.reason, Reason::HeldSiteAway, "{claims:?}");
-            assert!(verdict.warnings[0].contains("(data_elsewhere)"));
-        });
-    }
 }
 
 #[test]

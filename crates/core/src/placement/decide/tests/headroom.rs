@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::capacity::with_reserved;
 use super::*;
-use crate::config::{Explain, PodPriority};
+use crate::config::Explain;
 use crate::model::node::{Placeholder, Termination};
 use crate::placement::explain::explain;
 
@@ -23,45 +23,6 @@ fn kept_warm(millicores: u32, priority: i32, grace: u32) -> Value {
         "/nodes/0/usedByPriority",
         json!([{"priority": priority, "used": used}]),
     )
-}
-
-fn by_default(fleet: &Value, pod: &Value) -> String {
-    outcome_with(fleet, pod, &Config::default())
-}
-
-const EDGE: &str = "edge: edge_no_slo_target";
-const CLOUD: &str = "cloud: cloud_edge_no_capacity";
-
-#[test]
-fn placeholders_make_room_for_a_pod_that_kube_scheduler_evicts_them_for() {
-    let web = pod(json!({}));
-    let of_priority = |priority: i32| with(web.clone(), "/spec/priority", json!(priority));
-    let modest = with(of_priority(0), "/spec/preemptionPolicy", json!("Never"));
-    for (fleet, pod, expected) in [
-        (kept_warm(500, -10, 0), &web, EDGE),
-        (kept_warm(499, -10, 0), &web, CLOUD),
-        (kept_warm(500, -1, 0), &web, EDGE),
-        (kept_warm(500, 0, 0), &web, CLOUD),
-        // They are gone within the time for which its class waits.
-        (kept_warm(500, -10, 5), &web, EDGE),
-        (kept_warm(500, -10, 6), &web, CLOUD),
-        (kept_warm(500, -10, 0), &of_priority(-1), CLOUD),
-        (kept_warm(500, -10, 0), &modest, CLOUD),
-    ] {
-        assert_eq!(by_default(&fleet, pod), expected, "{fleet} {pod}");
-    }
-    // What others of low priority take is their work.
-    let working = with(kept_warm(500, -10, 0), "/nodes/0/placeholders", json!([]));
-    assert_eq!(by_default(&working, &web), CLOUD);
-
-    let with_setting = |below| Config {
-        headroom_below: PodPriority(below),
-        ..Config::default()
-    };
-    let outcome = |below| outcome_with(&kept_warm(500, -10, 0), &web, &with_setting(below));
-    assert_eq!([-10, -9].map(outcome), [CLOUD, EDGE]);
-    let above = |below| outcome_with(&kept_warm(500, 5, 0), &of_priority(10), &with_setting(below));
-    assert_eq!([5, 6, 11].map(above), [CLOUD, EDGE, CLOUD]);
 }
 
 #[test]

@@ -90,11 +90,3 @@ fn processing_time_is_stated_observed_or_modelled() {
     let batch = |pod: Value| with(pod, "/metadata/annotations/slo.example.io~1class", json!("batch"));
     assert_eq!(eta(fleet(0), batch(pod(json!({})))), "1100 1125");
 }
-
-#[test]
-fn a_target_no_site_can_meet_is_a_warning() {
-    assert_eq!(
-        warnings(&fleet(0), &pod(json!({"latencyTargetMs": "100"}))),
-        ["latency target 100 ms is below the processing time 270 ms of every site"]
-    );
-}
