@@ -50,7 +50,7 @@ fn pod() -> Value {
     })
 }
 
-e2e!("create::beside_others", Machine, beside_others);
+e2e! { "create::beside_others", Machine, beside_others }
 /// Nobody, a policy and constant webhooks, edgeward as installed, and other webhooks that are given: each sends the pods of its
 /// namespace to the edge.
 fn beside_others(fixture: &Fixture<'_>) -> Result<()> {

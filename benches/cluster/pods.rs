@@ -40,7 +40,7 @@ struct Turn {
     processors: [f64; 4],
 }
 
-e2e!("pods::of_jobs", Machine, of_jobs);
+e2e! { "pods::of_jobs", Machine, of_jobs }
 /// Fails if edgeward left a pod undecided. Each turn has a cluster of its own: to delete so many pods takes longer than to create them,
 /// and a webhook that is not asked would watch those of the others.
 fn of_jobs(fixture: &Fixture<'_>) -> Result<()> {

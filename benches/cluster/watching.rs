@@ -38,7 +38,7 @@ const CLIENTS: usize = 32;
 /// How often in a second some of its events begin.
 const TICKS: u32 = 50;
 
-e2e!("watching::by_a_replica", Machine, by_a_replica);
+e2e! { "watching::by_a_replica", Machine, by_a_replica }
 /// A replica beside 10,000 and then beside 100,000 pods, all of them bound.
 fn by_a_replica(fixture: &Fixture<'_>) -> Result<()> {
     in_another(fixture, "by_a_replica", true, measure)

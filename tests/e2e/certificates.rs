@@ -16,7 +16,7 @@ use edgeward_harness::rights::NAMESPACE;
 use edgeward_harness::wait::{BOUND, eventually};
 use edgeward_harness::webhook_credentials::NAME;
 
-e2e!("certificates::bad_pairs_are_refused", Cluster, bad_pairs_are_refused);
+e2e! { "certificates::bad_pairs_are_refused", Cluster, bad_pairs_are_refused }
 /// An expired and a mismatched pair are not taken over: edgeward serves on with the one before, says so, and
 /// `edgeward check` names what is wrong with the Secret, and fixes it. Every pod is decided meanwhile.
 fn bad_pairs_are_refused(fixture: &Fixture<'_>) -> Result<()> {

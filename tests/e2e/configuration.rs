@@ -15,7 +15,7 @@ use crate::placement::fleet;
 
 const NAME: &str = "edgeward-config";
 
-e2e!("configuration::follows_its_config_map", Nodes, follows_its_config_map);
+e2e! { "configuration::follows_its_config_map", Nodes, follows_its_config_map }
 /// A change is taken; a bad version keeps the last good one and is told by metric and Event; repair heals; deletion keeps
 /// the last good one.
 fn follows_its_config_map(fixture: &Fixture<'_>) -> Result<()> {
@@ -87,11 +87,7 @@ fn follows_its_config_map(fixture: &Fixture<'_>) -> Result<()> {
     })
 }
 
-e2e!(
-    "configuration::bad_at_the_start_is_not_ready",
-    Nodes,
-    bad_at_the_start_is_not_ready
-);
+e2e! { "configuration::bad_at_the_start_is_not_ready", Nodes, bad_at_the_start_is_not_ready }
 /// Without a good version edgeward is not ready and says so, however often it starts, in one Event; repair makes it
 /// ready.
 fn bad_at_the_start_is_not_ready(fixture: &Fixture<'_>) -> Result<()> {
@@ -126,7 +122,7 @@ fn bad_at_the_start_is_not_ready(fixture: &Fixture<'_>) -> Result<()> {
     Ok(())
 }
 
-e2e!("configuration::live_view_waits_for_it", Nodes, live_view_waits_for_it);
+e2e! { "configuration::live_view_waits_for_it", Nodes, live_view_waits_for_it }
 /// The view of the cluster is that of the first good version, also where that comes late; its probes are those of the
 /// newest.
 fn live_view_waits_for_it(fixture: &Fixture<'_>) -> Result<()> {

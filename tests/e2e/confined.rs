@@ -19,7 +19,7 @@ use crate::gated::{fill, goes, is_gated_for, pod};
 
 const REFUSED: &str = "denied request: edgeward may ";
 
-e2e!("confined::to_what_it_does", Cluster, to_what_it_does);
+e2e! { "confined::to_what_it_does", Cluster, to_what_it_does }
 /// With edgeward's token and by hand: each change that it never makes is refused by a policy, and each that it makes is taken, also
 /// beside a webhook that labels what is updated. Whoever operates the cluster may do as before.
 fn to_what_it_does(fixture: &Fixture<'_>) -> Result<()> {
@@ -79,11 +79,7 @@ pub(crate) fn is_refused(tried: Result<Value>, words: &str) -> Result<()> {
     }
 }
 
-e2e!(
-    "confined::beside_a_labelling_webhook",
-    Domain,
-    beside_a_labelling_webhook
-);
+e2e! { "confined::beside_a_labelling_webhook", Domain, beside_a_labelling_webhook }
 /// A webhook labels and annotates every pod that is updated. A pod is let go when its namespace leaves, another is released, and both
 /// carry what the webhook adds.
 fn beside_a_labelling_webhook(fixture: &Fixture<'_>) -> Result<()> {

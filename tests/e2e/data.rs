@@ -110,7 +110,7 @@ fn delete_pod(fixture: &Fixture<'_>, set: &str) -> Result<()> {
     fixture.kubectl.run(&args, "").map(drop)
 }
 
-e2e!("data::comes_back_to_its_data", Domain, 99, comes_back_to_its_data);
+e2e! { "data::comes_back_to_its_data", Domain, 99, comes_back_to_its_data }
 /// A StatefulSet's pod comes back to where its volume was bound, at the edge and in the cloud, whatever else would be better. While
 /// that cloud is away it is gated, past the limit of its class; then it is placed there.
 fn comes_back_to_its_data(fixture: &Fixture<'_>) -> Result<()> {

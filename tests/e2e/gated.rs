@@ -6,7 +6,6 @@ pub(crate) mod away;
 pub(crate) mod gate;
 pub(crate) mod history;
 pub(crate) mod hostile;
-pub(crate) mod limits;
 pub(crate) mod queue;
 pub(crate) mod release;
 pub(crate) mod sites;
@@ -84,7 +83,7 @@ pub(crate) fn is_gated_for(fixture: &Fixture<'_>, name: &str, reason: &str) -> R
     })
 }
 
-e2e!("gated::in_queue_order", Domain, 88, in_queue_order);
+e2e! { "gated::in_queue_order", Domain, 88, in_queue_order }
 /// The edge is full and no cloud answers: 50 pods are gated. Room appears step by step, and is given in the order of their
 /// priority and age, to as many as fit. Who releases them is killed in the middle, and another goes on.
 fn in_queue_order(fixture: &Fixture<'_>) -> Result<()> {
@@ -195,7 +194,7 @@ fn leader(edgewards: &[Edgeward<'_>]) -> Result<usize> {
     anyhow::bail!("nobody leads")
 }
 
-e2e!("gated::until_the_wan_is_back", Domain, until_the_wan_is_back);
+e2e! { "gated::until_the_wan_is_back", Domain, until_the_wan_is_back }
 /// Gated while the WAN is down, and sent to the cloud when it is back; or to the edge all the same, when the class has waited
 /// long enough. What waiting is not for is not gated at all.
 fn until_the_wan_is_back(fixture: &Fixture<'_>) -> Result<()> {
@@ -285,7 +284,7 @@ fn until_the_wan_is_back(fixture: &Fixture<'_>) -> Result<()> {
     Ok(())
 }
 
-e2e!("gated::behind_other_gates", Domain, behind_other_gates);
+e2e! { "gated::behind_other_gates", Domain, behind_other_gates }
 /// A pod that waits for others too is decided when ours is its last gate, and what it says of nodes itself stays. Without its
 /// namespace's label, it loses our gate and gets nothing else.
 fn behind_other_gates(fixture: &Fixture<'_>) -> Result<()> {

@@ -51,25 +51,25 @@ impl Source {
     }
 }
 
-e2e!("install::with_cert_manager", Cluster, with_cert_manager);
+e2e! { "install::with_cert_manager", Cluster, with_cert_manager }
 /// With a certificate of cert-manager, and the keys of the contract as they are.
 fn with_cert_manager(fixture: &Fixture<'_>) -> Result<()> {
     install_and_uninstall(fixture, Source::CertManager, "example.io")
 }
 
-e2e!("install::with_self_managed", Cluster, with_self_managed);
+e2e! { "install::with_self_managed", Cluster, with_self_managed }
 /// With one that edgeward keeps itself.
 fn with_self_managed(fixture: &Fixture<'_>) -> Result<()> {
     install_and_uninstall(fixture, Source::SelfManaged, "example.io")
 }
 
-e2e!("install::with_files", Cluster, with_files);
+e2e! { "install::with_files", Cluster, with_files }
 /// With one in files.
 pub(crate) fn with_files(fixture: &Fixture<'_>) -> Result<()> {
     install_and_uninstall(fixture, Source::Files, "example.io")
 }
 
-e2e!("install::under_another_domain", Cluster, under_another_domain);
+e2e! { "install::under_another_domain", Cluster, under_another_domain }
 /// The same under another domain, which reaches the binary, the webhook's conditions and the policies alike.
 fn under_another_domain(fixture: &Fixture<'_>) -> Result<()> {
     install_and_uninstall(fixture, Source::Files, "acme.dev")

@@ -16,7 +16,7 @@ const LEASE: &str = "edgeward";
 
 const DURATION_SECONDS: u64 = 15;
 
-e2e!("leader::one_of_two", Nodes, 77, one_of_two);
+e2e! { "leader::one_of_two", Nodes, 77, one_of_two }
 /// Two replicas: one holds the Lease. It is asked to stop, and the other
 /// holds it at once, while the first still serves. That one is killed, and a third holds it before the Lease is over.
 fn one_of_two(fixture: &Fixture<'_>) -> Result<()> {

@@ -44,7 +44,7 @@ fn slo() -> Value {
     json!({"slo.example.io/class": "throughput", "slo.example.io/deadlineMs": "60000"})
 }
 
-e2e!("liqo::fills_the_edge_first", Peering, 106, fills_the_edge_first);
+e2e! { "liqo::fills_the_edge_first", Peering, 106, fills_the_edge_first }
 /// A Deployment's pods fill the edge, and those beyond run in the provider: at home each of them is Running.
 fn fills_the_edge_first(fixture: &Fixture<'_>) -> Result<()> {
     const REPLICAS: usize = 12;
@@ -143,7 +143,7 @@ const FATES: [(Strategy, [Fate; 3], [Fate; 3]); 3] = {
 
 const ANYWHERE: (Strategy, &str) = (Strategy::LocalAndRemote, "plain");
 
-e2e!("liqo::both_webhooks_on_one_pod", Peering, 105, both_webhooks_on_one_pod);
+e2e! { "liqo::both_webhooks_on_one_pod", Peering, 105, both_webhooks_on_one_pod }
 /// Liqo's webhook and edgeward's change the same pods, in both orders and under every strategy.
 fn both_webhooks_on_one_pod(fixture: &Fixture<'_>) -> Result<()> {
     let mut namespaces = Vec::new();

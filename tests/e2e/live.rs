@@ -47,7 +47,7 @@ fn runs(fixture: &Fixture<'_>, name: &str) -> Result<()> {
     })
 }
 
-e2e!("live::capacity_comes_and_goes", Nodes, capacity_comes_and_goes);
+e2e! { "live::capacity_comes_and_goes", Nodes, capacity_comes_and_goes }
 /// Pods fill the edge, the next goes to the cloud; they are deleted, and the edge has room again.
 fn capacity_comes_and_goes(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = Nodes::new(fixture)?;

@@ -10,13 +10,13 @@ use edgeward_harness::load::replicas::nodes;
 use edgeward_harness::load::restarts::rolled;
 use edgeward_harness::rotation::files_rotated;
 
-e2e!("load::rolling_restart", Domain, 89, rolling_restart);
+e2e! { "load::rolling_restart", Domain, 89, rolling_restart }
 /// Each of three replicas is replaced, and every pod is decided.
 fn rolling_restart(fixture: &Fixture<'_>) -> Result<()> {
     rolled(fixture, &nodes(fixture)?, Pace::Adaptive)
 }
 
-e2e!("load::rotation_files", Cluster, rotation_files);
+e2e! { "load::rotation_files", Cluster, rotation_files }
 /// In the Secret that the replicas mount, the certificate is replaced, then its CA, and every pod is decided.
 fn rotation_files(fixture: &Fixture<'_>) -> Result<()> {
     files_rotated(fixture, &nodes(fixture)?, Pace::Adaptive)

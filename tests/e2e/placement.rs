@@ -18,18 +18,13 @@ use serde_json::Value;
 
 use crate::golden;
 
-e2e!("placement::good_wan_and_low_load", Nodes, 76, good_wan_and_low_load);
+e2e! { "placement::good_wan_and_low_load", Nodes, 76, good_wan_and_low_load }
 /// Good WAN, low load: the edge.
 fn good_wan_and_low_load(fixture: &Fixture<'_>) -> Result<()> {
     play(fixture, &fleet::relaxed(), "edge", "edge_feasible_slo_met", &EDGE_NODES)
 }
 
-e2e!(
-    "placement::overloaded_edge_and_good_wan",
-    Nodes,
-    75,
-    overloaded_edge_and_good_wan
-);
+e2e! { "placement::overloaded_edge_and_good_wan", Nodes, 75, overloaded_edge_and_good_wan }
 /// The edge is full and behind, the WAN is good: the cloud.
 fn overloaded_edge_and_good_wan(fixture: &Fixture<'_>) -> Result<()> {
     play(
@@ -41,12 +36,7 @@ fn overloaded_edge_and_good_wan(fixture: &Fixture<'_>) -> Result<()> {
     )
 }
 
-e2e!(
-    "placement::overloaded_edge_and_bad_wan",
-    Nodes,
-    74,
-    overloaded_edge_and_bad_wan
-);
+e2e! { "placement::overloaded_edge_and_bad_wan", Nodes, 74, overloaded_edge_and_bad_wan }
 /// The edge is full and behind, and so is the WAN: the edge.
 fn overloaded_edge_and_bad_wan(fixture: &Fixture<'_>) -> Result<()> {
     play(
@@ -58,12 +48,7 @@ fn overloaded_edge_and_bad_wan(fixture: &Fixture<'_>) -> Result<()> {
     )
 }
 
-e2e!(
-    "placement::fleet_file_is_read_again",
-    Nodes,
-    73,
-    fleet_file_is_read_again
-);
+e2e! { "placement::fleet_file_is_read_again", Nodes, 73, fleet_file_is_read_again }
 /// Another fleet file changes the next decision, without a restart.
 fn fleet_file_is_read_again(fixture: &Fixture<'_>) -> Result<()> {
     let edgeward = fixture.edgeward(&fleet::relaxed())?;

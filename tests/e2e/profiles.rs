@@ -41,7 +41,7 @@ fn green(mut pod: Value) -> Value {
     pod
 }
 
-e2e!("profiles::rank_sites_by_metrics", Cluster, rank_sites_by_metrics);
+e2e! { "profiles::rank_sites_by_metrics", Cluster, rank_sites_by_metrics }
 /// A profile sends the next pod to the greener site, and `why` and a review of the dumped fleet say so; without it, with a fault in it,
 /// with noise alone, or without its metrics, nothing changes.
 fn rank_sites_by_metrics(fixture: &Fixture<'_>) -> Result<()> {

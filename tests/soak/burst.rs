@@ -15,11 +15,7 @@ use edgeward_harness::wait::{BOUND, eventually};
 use edgeward_harness::workloads;
 use serde_json::json;
 
-e2e!(
-    "burst::fills_the_edge_again_and_again",
-    Machine,
-    fills_the_edge_again_and_again
-);
+e2e! { "burst::fills_the_edge_again_and_again", Machine, fills_the_edge_again_and_again }
 /// One replica fills the edge as well as kube-scheduler alone does, and sends few pods there in vain; three behind one
 /// address somewhat more; without reservations it is far more than either. With the timeout and reservations of the manifest.
 fn fills_the_edge_again_and_again(fixture: &Fixture<'_>) -> Result<()> {
@@ -82,7 +78,7 @@ fn fills_the_edge_again_and_again(fixture: &Fixture<'_>) -> Result<()> {
     Ok(())
 }
 
-e2e!("burst::beside_a_slow_webhook", Machine, beside_a_slow_webhook);
+e2e! { "burst::beside_a_slow_webhook", Machine, beside_a_slow_webhook }
 /// A Deployment is scaled from none to 200, as an autoscaler does, beside a validating webhook that takes 2 s for each pod: so long
 /// lasts every reservation, of 3 s at most. The edge is filled, and no pod is sent there in vain.
 fn beside_a_slow_webhook(fixture: &Fixture<'_>) -> Result<()> {

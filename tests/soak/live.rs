@@ -6,7 +6,7 @@ use anyhow::Result;
 use edgeward_harness::fixture::Fixture;
 use edgeward_harness::live::is_quiet;
 
-e2e!("live::five_quiet_minutes", Machine, five_quiet_minutes);
+e2e! { "live::five_quiet_minutes", Machine, five_quiet_minutes }
 /// Nothing happens for five minutes, and with the default the view is not stale.
 fn five_quiet_minutes(fixture: &Fixture<'_>) -> Result<()> {
     is_quiet(fixture, Duration::from_secs(300), "60s")

@@ -18,7 +18,7 @@ const GROWTH: u64 = 64;
 /// The same for all three kinds together, each with the most that is kept of a pod.
 const GROWTH_OF_ALL: u64 = 80;
 
-e2e!("memory::hostile_pods", Machine, hostile_pods);
+e2e! { "memory::hostile_pods", Machine, hostile_pods }
 /// The largest pods that there can be, and many behind our gate.
 fn hostile_pods(fixture: &Fixture<'_>) -> Result<()> {
     let found = watched(fixture, AMOUNTS)?;

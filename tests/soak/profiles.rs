@@ -40,7 +40,7 @@ fn profile(number: usize) -> Value {
     })
 }
 
-e2e!("profiles::refreshed_beside_a_load", Machine, refreshed_beside_a_load);
+e2e! { "profiles::refreshed_beside_a_load", Machine, refreshed_beside_a_load }
 /// A hundred profiles of five metrics, over a hundred sites, are refreshed in each period, and no review beside them is late.
 fn refreshed_beside_a_load(fixture: &Fixture<'_>) -> Result<()> {
     let program = xtask("prometheus")?.context("there is no Prometheus to be had")?;

@@ -21,7 +21,6 @@ pub(crate) enum Work {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// A scheduling gate keeps it from kube-scheduler.
     Gated,
     Unbound,
     /// On a node, and not running yet.
@@ -40,7 +39,6 @@ pub(crate) struct Pod {
     pub(crate) phase: Phase,
     pub(crate) site: Option<usize>,
     pub(crate) node: Option<usize>,
-    /// The node that kube-scheduler makes free for it.
     pub(crate) nominated: Option<usize>,
     pub(crate) bound: Option<Micros>,
     pub(crate) started: Option<Micros>,
@@ -48,13 +46,10 @@ pub(crate) struct Pod {
     pub(crate) ends: Micros,
     pub(crate) deleted: Option<Micros>,
     pub(crate) finished: bool,
-    /// Since when it is gated, if it is; it was gated for so long.
     pub(crate) gated: Micros,
     pub(crate) reason: &'static str,
-    /// Since when kube-scheduler finds no node for it.
     pub(crate) refused: Option<Micros>,
     pub(crate) attempts: u32,
-    /// Which of its places in kube-scheduler's queue counts.
     pub(crate) queued: u32,
     pub(crate) decision: Option<u128>,
     pub(crate) version: u32,
@@ -86,7 +81,6 @@ impl Pod {
         }
     }
 
-    /// Whether it is on a node and takes something there.
     pub(crate) fn is_active(&self) -> bool {
         matches!(self.phase, Phase::Starting | Phase::Running)
     }
@@ -101,7 +95,6 @@ pub(crate) struct NodeState {
     pub(crate) node: Node,
     pub(crate) site: usize,
     pub(crate) used: Amounts,
-    /// Pods that take it, those included that are about to be bound.
     pub(crate) pods: Vec<PodNumber>,
     pub(crate) nominated: Vec<PodNumber>,
     pub(crate) failed: bool,

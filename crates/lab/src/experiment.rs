@@ -22,14 +22,11 @@ pub struct Plan {
     pub threads: usize,
 }
 
-/// What came of an experiment, as far as it went.
 #[derive(Debug, Default)]
 pub struct Results {
-    /// Of each policy the runs that are over, by seed.
     pub runs: BTreeMap<Policy, BTreeMap<u64, RunResult>>,
     /// The bound `relaxed` of each seed of which a run is over.
     pub relaxed: BTreeMap<u64, PerClass<Attained>>,
-    /// Whether it was ended before all runs were over.
     pub is_incomplete: bool,
 }
 
@@ -37,11 +34,9 @@ pub struct Results {
 #[derive(Debug)]
 pub struct Experiment {
     pub loads: Vec<AtLoad>,
-    /// Whether it was ended before all runs were over.
     pub is_incomplete: bool,
 }
 
-/// A scenario with so many times its load, and what came of it.
 #[derive(Debug)]
 pub struct AtLoad {
     pub factor: f64,

@@ -17,7 +17,6 @@ const LONGEST_BACKOFF: Micros = Micros::from_secs(10);
 /// After how long a pod is tried again though nothing has happened.
 const LEFT_OVER: Micros = Micros::from_secs(300);
 
-/// How long a pod backs off that was tried so often.
 pub(crate) fn backoff(attempts: u32) -> Micros {
     let doubled = FIRST_BACKOFF.times(1 << attempts.saturating_sub(1).min(10));
     doubled.min(LONGEST_BACKOFF)
@@ -30,7 +29,6 @@ pub(crate) struct Place {
     pub(crate) number: u32,
 }
 
-/// Priority, when it came, and a number that differs.
 type Active = (i32, Reverse<(Micros, u64)>, Place);
 
 /// The end of the backoff, a number that differs, and the priority.
@@ -43,7 +41,6 @@ pub(crate) struct Queue {
     backoff: BinaryHeap<Reverse<BackingOff>>,
     /// Those that fit no node, and when they were tried last; until something happens.
     unschedulable: BTreeSet<(Micros, i32, Place)>,
-    /// Counts what was queued: of one time, the first is first.
     count: u64,
 }
 
@@ -93,7 +90,6 @@ impl Queue {
         }
     }
 
-    /// Every second: pods whose backoff is over are tried again.
     pub(crate) fn flush_backoff(&mut self, now: Micros) {
         while let Some(&Reverse((until, _, priority, place))) = self.backoff.peek() {
             if until > now {
@@ -113,7 +109,6 @@ impl Queue {
     }
 }
 
-/// How many nodes that a pod fits are looked for among so many.
 pub(crate) fn feasible_nodes_to_find(nodes: usize) -> usize {
     const LEAST: usize = 100;
     if nodes < LEAST {

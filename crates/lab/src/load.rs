@@ -42,7 +42,6 @@ pub struct Load {
 }
 
 impl Load {
-    /// What the scenario asks in the run of this seed.
     pub fn new(scenario: &Scenario, seed: u64) -> Self {
         let (mut tasks, mut services) = (vec![], vec![]);
         for (number, workload) in scenario.workloads.iter().enumerate() {

@@ -8,10 +8,8 @@ use edgeward_core::model::slo::{Class, PerClass};
 pub struct Outcome {
     /// What was asked for with a time, and how much of it was met in time, by class.
     pub attainment: PerClass<Attained>,
-    /// Managed pods that got a node, by site and class.
     pub bound: Vec<PerClass<u64>>,
     pub cost: f64,
-    /// Which share of the edge's CPU was asked for, on average.
     pub edge_utilisation: f64,
     pub gated: u64,
     /// How long each of them was, in seconds.
@@ -53,7 +51,6 @@ pub struct Tick {
     pub at: f64,
     pub edge_used: f64,
     pub gated: u64,
-    /// Pods that are placed at the edge and have no node.
     pub waiting_at_edge: u64,
     pub waiting_in_clouds: u64,
     /// RTT of each cloud in milliseconds.
@@ -85,7 +82,6 @@ impl Outcome {
             .fold(Attained::default(), Attained::and)
     }
 
-    /// Of the managed pods that got a node, how many did in a cloud.
     pub fn cloud_fraction(&self) -> Option<f64> {
         self.cloud_fraction_of(&Class::ALL)
     }

@@ -8,12 +8,10 @@ use crate::scenario::Scenario;
 pub enum Policy {
     EdgeOnly,
     CloudOnly,
-    /// The site of which the smallest share is taken.
     LeastLoaded,
     Edgeward,
     /// edgeward with the scenario's performance profile, which every managed pod names.
     EdgewardProfile,
-    /// edgeward's rules and actions with the true times.
     Clairvoyant,
 }
 

@@ -10,19 +10,16 @@ use std::f64::consts::{FRAC_1_SQRT_2, TAU};
 pub enum Purpose {
     Arrivals = 1,
     Service,
-    /// The part of it that pods of one controller share.
     Controller,
     Wan,
     Crossing,
     Probe,
     Watch,
-    /// Among which nodes of equal scores kube-scheduler chooses.
     Lot,
     Bind,
     Termination,
     Decision,
     Action,
-    /// How networks begin, and what they are trained with.
     Learning,
 }
 
@@ -58,13 +55,11 @@ impl Stream {
         self.0.u128(..)
     }
 
-    /// From the standard normal distribution, by Box and Muller.
     pub fn normal(&mut self) -> f64 {
         let radius = (-2.0 * (1.0 - self.unit()).ln()).sqrt();
         radius * (TAU * self.unit()).cos()
     }
 
-    /// From the exponential distribution of this mean.
     pub fn exponential(&mut self, mean: f64) -> f64 {
         -mean * (1.0 - self.unit()).ln()
     }
@@ -97,7 +92,6 @@ pub enum Distribution {
     /// Its logarithm is normal: median, and the standard deviation of the logarithm.
     LogNormal(f64, f64),
     Uniform(f64, f64),
-    /// Heavy tail: the least, the exponent, and the most.
     Pareto(f64, f64, f64),
 }
 

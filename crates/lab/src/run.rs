@@ -56,7 +56,6 @@ enum Event {
     /// Its work is done, unless its node failed meanwhile.
     Ends(PodNumber, Micros),
     Gone(PodNumber),
-    /// kube-scheduler sees that a pod takes its node no more.
     Freed(PodNumber, usize),
     FlushBackoff,
     /// Pods that were left over; every 30 s.
@@ -66,18 +65,14 @@ enum Event {
     NotReady(usize),
     Evict(usize),
     Recovers(usize),
-    /// The replicas of edgeward evaluate the performance profile.
     ProfileRound,
     Deliver(usize),
-    /// A replica publishes, if this is when it is due.
     Publish(usize, Micros),
     WatchAlive(usize),
     /// A probe of a site by a replica is answered or lost.
     Probe(usize, usize, u64),
-    /// The patch of a gated pod reaches the API server.
     Patch(u64),
     Execute,
-    /// The clairvoyant looks at the pods that it holds.
     Reconsider,
     Tick,
 }
@@ -107,17 +102,14 @@ struct Run<'s> {
     queue: Queue,
     /// Until when kube-scheduler is busy, and whether a cycle is scheduled.
     is_cycle_scheduled: bool,
-    /// Counts what may help pods that kube-scheduler refused.
     helps: u64,
     next_node: usize,
-    /// Whether kube-scheduler may have to evict anybody.
     has_priorities: bool,
     deployments: Vec<Deployment>,
     placer: Placer,
     measure: Measure,
 }
 
-/// The WAN towards each site in the runs of this seed.
 pub fn paths(scenario: &Scenario, seed: u64) -> Vec<Option<Path>> {
     let sites = scenario.sites.iter().enumerate();
     let lasts = scenario.end + scenario.drain;
@@ -274,7 +266,6 @@ impl<'s> Run<'s> {
         micros(ms)
     }
 
-    /// The tasks of this moment are created; the next ones follow.
     fn create_tasks(&mut self, first: usize) {
         let mut next = first;
         while self.load.tasks.get(next).is_some_and(|task| task.at <= self.now) {
@@ -437,7 +428,6 @@ impl<'s> Run<'s> {
         self.reconcile_soon(number);
     }
 
-    /// Work that was interrupted is done by another pod.
     fn replace(&mut self, number: PodNumber) {
         let pod = &self.pods[number];
         if let Work::Task(task) = pod.work {

@@ -23,7 +23,6 @@ pub use profile::SimulatedProfile;
 use read::numbers::number;
 pub use read::{Fleet, read, read_on};
 
-/// One experiment, but for the policy and the seed.
 #[derive(Debug, Clone)]
 pub struct Scenario {
     pub name: String,
@@ -51,12 +50,10 @@ pub struct Scenario {
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Delays {
-    /// From a change to its event at a replica of edgeward.
     #[serde(rename = "watchMs")]
     pub watch: Distribution,
     #[serde(rename = "persistMs", deserialize_with = "number::<_, 1, 60_000_000>")]
     pub persist: f64,
-    /// From the decision about a gated pod to its patch.
     #[serde(rename = "patchMs", deserialize_with = "number::<_, 1, 60_000_000>")]
     pub patch: f64,
     #[serde(rename = "cycleMs", deserialize_with = "number::<_, 1, 60_000_000>")]
@@ -83,7 +80,6 @@ impl Default for Delays {
 #[derive(Debug, Clone)]
 pub struct Site {
     pub definition: Arc<SiteDefinition>,
-    /// How fast its CPUs are in truth, in thousandths.
     pub speed: Permille,
     pub cost: f64,
     pub nodes: Vec<Node>,
@@ -110,7 +106,6 @@ pub struct WanModel {
     pub loss: f64,
     /// What is added to the RTT in the course of a day: milliseconds at the peak, period, first peak.
     pub diurnal: Option<(f64, Micros, Micros)>,
-    /// Outages: mean time between two, and mean time of one.
     pub flapping: Option<(Micros, Micros)>,
     /// Times of higher RTT and loss: mean time between two, mean time of one, RTT that is added, loss.
     pub congestion: Option<(Micros, Micros, f64, f64)>,
@@ -123,7 +118,6 @@ pub enum Rate {
     Constant(f64),
     /// Between bursts and in them; mean time between two, and mean time of one.
     Bursty(f64, f64, Micros, Micros),
-    /// Mean, share of it that comes and goes, period, first peak.
     Diurnal(f64, f64, Micros, Micros),
     Steps(Vec<(Micros, f64)>),
 }
@@ -132,11 +126,9 @@ pub enum Rate {
 pub enum Arrivals {
     Poisson(Rate),
     Trace(Vec<(Micros, u32)>),
-    /// At these times, each of the controller of this number.
     Log(Vec<(Micros, u64)>),
 }
 
-/// What pods of one kind are, and when they are created.
 #[derive(Debug, Clone)]
 pub struct Workload {
     pub name: String,
@@ -146,11 +138,9 @@ pub struct Workload {
     pub manifest: Value,
     /// `spec.priority`.
     pub priority: i32,
-    /// Whether kube-scheduler may evict others for them.
     pub may_preempt: bool,
     /// Whether nobody schedules them: their scheduler does not exist.
     pub is_unscheduled: bool,
-    /// Whether a quota refuses them after edgeward has decided.
     pub is_quota_blocked: bool,
     /// The time of the work, or of one request of a service, at speed 1, in milliseconds.
     pub service: Distribution,
@@ -163,9 +153,10 @@ pub struct Workload {
 
 #[derive(Debug, Clone)]
 pub enum WorkloadKind {
-    /// Jobs of so many pods each, that run to their end.
-    Jobs { arrivals: Arrivals, pods: u32 },
-    /// A Deployment, whose pods run until they are deleted.
+    Jobs {
+        arrivals: Arrivals,
+        pods: u32,
+    },
     Service {
         replicas: Replicas,
         rollouts: Vec<Micros>,
@@ -176,7 +167,6 @@ pub enum WorkloadKind {
     },
     /// Pods that run on a node from the beginning and do not end: those of a fleet file.
     Initial {
-        /// The node, as a number among those of all sites.
         node: usize,
         pods: u32,
     },
@@ -188,7 +178,6 @@ pub enum Replicas {
     Scaled(Scaling),
 }
 
-/// A HorizontalPodAutoscaler on what is asked of the service.
 #[derive(Debug, Clone)]
 pub struct Scaling {
     pub demand: Rate,

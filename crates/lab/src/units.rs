@@ -7,7 +7,6 @@ use crate::load::{Load, service_time};
 use crate::scenario::{Scenario, Slo, Workload};
 use crate::wan::{Path, round_trips};
 
-/// How often a request of each replica is looked at.
 pub const MINUTE: Micros = Micros::from_secs(60);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,7 +36,6 @@ pub fn request_time(workload: &Workload, seed: u64, service: usize, slot: Option
 }
 
 impl Units {
-    /// The units of what is asked from the end of the warmup on.
     pub fn new(scenario: &Scenario, load: &Load) -> Self {
         let mut units = Self::default();
         for (number, task) in load.tasks.iter().enumerate() {
@@ -106,7 +104,6 @@ pub fn is_met(slo: &Slo, waited: Micros, service: Micros, crossing: Option<Micro
         && slo.target.is_none_or(|target| service + crossing <= target)
 }
 
-/// What random numbers of a crossing are named by.
 pub fn request_id(unit: Unit) -> u64 {
     match unit {
         Unit::Task(task) => task as u64,

@@ -65,7 +65,6 @@ impl Path {
         self.rtt[self.second(at)]
     }
 
-    /// The share of round trips that are lost at this time.
     pub fn loss(&self, at: Micros) -> f64 {
         self.loss[self.second(at)]
     }

@@ -45,7 +45,6 @@ fn chromium() -> Option<PathBuf> {
     found
 }
 
-/// What a reader sees in a window of this width.
 fn seen(program: &Path, url: &str, width: u32, is_dark: bool) -> Value {
     let profile = tempdir().unwrap();
     let output = Command::new(program)

@@ -199,7 +199,6 @@ fn the_page_is_self_contained() {
     }
 }
 
-/// Each of them is read, and the first minutes of it run.
 #[test]
 fn the_scenarios_that_come_along_run() {
     let examples = folder("../../examples/scenarios");

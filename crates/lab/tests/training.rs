@@ -7,7 +7,6 @@ use std::process::{Command, Output};
 
 use tempfile::tempdir;
 
-/// With so many threads; as many as it likes without.
 fn lab(args: &[&str], folder: &Path, threads: Option<usize>) -> Output {
     let mut lab = Command::new(env!("CARGO_BIN_EXE_edgeward-lab"));
     lab.args(args).current_dir(folder).env_remove("RAYON_NUM_THREADS");
@@ -25,20 +24,8 @@ fn said(output: &Output) -> String {
 fn the_number_of_threads_changes_nothing() {
     let folder = tempdir().unwrap();
     for (out, threads) in [("one", Some(1)), ("two", Some(2)), ("any", None)] {
-        let args = [
-            "train",
-            "--algo",
-            "deepsets-ppo",
-            "--reward",
-            "cost",
-            "--scaled",
-            "--seed",
-            "3",
-            "--steps",
-            "1600",
-            "--out",
-            out,
-        ];
+        let args = format!("train --algo deepsets-ppo --reward cost --scaled --seed 3 --steps 1600 --out {out}");
+        let args: Vec<_> = args.split(' ').collect();
         let output = lab(&args, folder.path(), threads);
         assert!(output.status.success(), "{}", said(&output));
         assert!(said(&output).contains("1600 of 1600 steps"), "{}", said(&output));

@@ -36,7 +36,7 @@ const ROTATION: Duration = Duration::from_secs(240);
 
 const PAUSE: Duration = Duration::from_millis(500);
 
-e2e!("certificates::self_managed", Nodes, 101, self_managed);
+e2e! { "certificates::self_managed", Nodes, 101, self_managed }
 /// Three replicas, each called for every pod, over new connections all the time. The leaf is renewed, the CA is, its leader is
 /// killed on the way, and nobody fails open. What is written by hand in between is fixed.
 pub(crate) fn self_managed(fixture: &Fixture<'_>) -> Result<()> {

@@ -41,7 +41,7 @@ impl Clients {
     }
 }
 
-e2e!("certificates::shown_by_the_api_server", Nodes, shown_by_the_api_server);
+e2e! { "certificates::shown_by_the_api_server", Nodes, shown_by_the_api_server }
 /// Without a certificate of the CA that edgeward was told, neither the API server nor anybody else gets an answer, and it is
 /// said why; with one, every pod is decided. Both sides take up another without a restart.
 fn shown_by_the_api_server(fixture: &Fixture<'_>) -> Result<()> {

@@ -112,7 +112,7 @@ fn allow_map(kubectl: &Kubectl, user: &str) -> Result<()> {
         .map(drop)
 }
 
-e2e!("check::each_fault_and_its_fix", Cluster, each_fault_and_its_fix);
+e2e! { "check::each_fault_and_its_fix", Cluster, each_fault_and_its_fix }
 /// Broken one at a time, and fixed by what the check says.
 fn each_fault_and_its_fix(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = Nodes::new(fixture)?;

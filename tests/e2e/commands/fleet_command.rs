@@ -46,11 +46,7 @@ fn pod(name: &str, millicores: u32) -> Value {
     pod
 }
 
-e2e!(
-    "fleet_command::a_cluster_becomes_a_file",
-    Nodes,
-    a_cluster_becomes_a_file
-);
+e2e! { "fleet_command::a_cluster_becomes_a_file", Nodes, a_cluster_becomes_a_file }
 /// The file of a live cluster says what kubectl says, and a review on it what the API server's own answer says.
 fn a_cluster_becomes_a_file(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = Nodes::new(fixture)?;
@@ -172,7 +168,7 @@ fn compare(fixture: &Fixture<'_>, fleet: &Value, name: &str) -> Result<()> {
     Ok(())
 }
 
-e2e!("fleet_command::the_real_answer", Nodes, the_real_answer);
+e2e! { "fleet_command::the_real_answer", Nodes, the_real_answer }
 /// What the API server says, warnings and refusals included, and why it may say nothing of ours.
 fn the_real_answer(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = Nodes::new(fixture)?;

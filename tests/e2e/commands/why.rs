@@ -93,7 +93,7 @@ fn run(fixture: &Fixture<'_>, name: &str) -> Result<()> {
     })
 }
 
-e2e!("why::pods_of_every_fate", Cluster, pods_of_every_fate);
+e2e! { "why::pods_of_every_fate", Cluster, pods_of_every_fate }
 /// One at the edge, one in the cloud, one that is gated, one that nobody decided, and one that does not exist.
 fn pods_of_every_fate(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = Nodes::new(fixture)?;

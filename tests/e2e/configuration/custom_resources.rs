@@ -47,7 +47,7 @@ fn naming(bytes: usize) -> Value {
     json!({"matchLabels": {"app": "web"}, "matchExpressions": expressions})
 }
 
-e2e!("custom_resources::bad_ones_are_refused", Cluster, bad_ones_are_refused);
+e2e! { "custom_resources::bad_ones_are_refused", Cluster, bad_ones_are_refused }
 /// The API server takes the definitions and good objects, and refuses bad ones by a message that names field and value.
 fn bad_ones_are_refused(fixture: &Fixture<'_>) -> Result<()> {
     fixture.install_custom_resources()?;
@@ -172,7 +172,7 @@ fn becomes(kubectl: &Kubectl, pod: &Value, expected: &Value) -> Result<()> {
     })
 }
 
-e2e!("custom_resources::policies_decide", Cluster, policies_decide);
+e2e! { "custom_resources::policies_decide", Cluster, policies_decide }
 /// Pods that state nothing are decided by policies, from the moment the definitions are there; annotations override single
 /// fields; of several policies one counts; who is selected by none, and when all are gone, is left alone.
 fn policies_decide(fixture: &Fixture<'_>) -> Result<()> {
@@ -273,7 +273,7 @@ fn policies_decide(fixture: &Fixture<'_>) -> Result<()> {
     becomes(&kubectl, &workloads::pod("stated", workloads::batch()), &stated)
 }
 
-e2e!("custom_resources::faulty_policies", Cluster, faulty_policies);
+e2e! { "custom_resources::faulty_policies", Cluster, faulty_policies }
 /// Policies with faults, which a definition lets through that checks nothing: what they said of sites goes on counting, by the last
 /// version without faults, and in a process that does not know it by their sites alone.
 fn faulty_policies(fixture: &Fixture<'_>) -> Result<()> {
@@ -377,7 +377,7 @@ fn faulty_policies(fixture: &Fixture<'_>) -> Result<()> {
     fixture.remove_custom_resources()
 }
 
-e2e!("custom_resources::sites_change", Cluster, sites_change);
+e2e! { "custom_resources::sites_change", Cluster, sites_change }
 /// Sites replace those of the configuration while edgeward runs, and no decision in between is a wrong one; bad ones leave
 /// the good ones in use; `kubectl get sites` shows how they are; without any, the configuration's are in use again.
 fn sites_change(fixture: &Fixture<'_>) -> Result<()> {

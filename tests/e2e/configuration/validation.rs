@@ -283,7 +283,7 @@ fn message<'w>(mut warnings: impl Iterator<Item = &'w str>, policy: &str) -> Opt
     warnings.find_map(|warning| warning.strip_prefix(&start))
 }
 
-e2e!("validation::in_the_parsers_words", Nodes, in_the_parsers_words);
+e2e! { "validation::in_the_parsers_words", Nodes, in_the_parsers_words }
 /// Every row of the table, in every kind: the faults are the parser's, in its words, and the hints are `review`'s.
 fn in_the_parsers_words(fixture: &Fixture<'_>) -> Result<()> {
     let policies = Policies::install(fixture, &[])?;
@@ -374,7 +374,7 @@ fn hints_of_review(fixture: &Fixture<'_>, objects: &[Value]) -> Result<Vec<BTree
         .collect())
 }
 
-e2e!("validation::where_policies_fill_in", Nodes, where_policies_fill_in);
+e2e! { "validation::where_policies_fill_in", Nodes, where_policies_fill_in }
 /// Where SloPolicies count, nothing is missing: one of them may state it. What is wrong stays so.
 fn where_policies_fill_in(fixture: &Fixture<'_>) -> Result<()> {
     let label = format!("{POLICIES}=true");
@@ -416,11 +416,7 @@ fn faulty() -> Value {
 
 const FAULT: &str = r#"slo.example.io/class: "fast" is not latency, throughput or batch"#;
 
-e2e!(
-    "validation::only_what_makes_other_pods",
-    Nodes,
-    only_what_makes_other_pods
-);
+e2e! { "validation::only_what_makes_other_pods", Nodes, only_what_makes_other_pods }
 /// Warned is whoever states something, once: not who scales, not the controller that repeats it, and not in namespaces
 /// that did not opt in, nor of pods. The audit log has it too.
 fn only_what_makes_other_pods(fixture: &Fixture<'_>) -> Result<()> {
@@ -454,7 +450,7 @@ fn only_what_makes_other_pods(fixture: &Fixture<'_>) -> Result<()> {
     Ok(())
 }
 
-e2e!("validation::refuses", Nodes, refuses);
+e2e! { "validation::refuses", Nodes, refuses }
 /// The component refuses what has faults, and every fault is named; what merely has no effect it lets pass. Workloads that
 /// are there already still get their pods.
 pub(crate) fn refuses(fixture: &Fixture<'_>) -> Result<()> {

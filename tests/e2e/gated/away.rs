@@ -35,7 +35,7 @@ pub(crate) fn would_be(fixture: &Fixture<'_>, pod: &Value, reason: &str) -> Resu
     })
 }
 
-e2e!("away::until_the_site_is_back", Domain, until_the_site_is_back);
+e2e! { "away::until_the_site_is_back", Domain, until_the_site_is_back }
 /// A pod that only a cloud could hold is placed there at once while the cloud is away, and runs when it is back.
 fn until_the_site_is_back(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = Nodes::new(fixture)?;

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::gated::{fill, goes, is_gated_for, pod};
 use crate::leader::events;
 
-e2e!("gate::may_not_be_removed", Domain, 79, may_not_be_removed);
+e2e! { "gate::may_not_be_removed", Domain, 79, may_not_be_removed }
 /// A policy of the cluster forbids that gates are removed. The refusal is counted, and told on the pod in the API server's words;
 /// once the policy is gone, the pod is released.
 fn may_not_be_removed(fixture: &Fixture<'_>) -> Result<()> {
@@ -56,7 +56,7 @@ fn may_not_be_removed(fixture: &Fixture<'_>) -> Result<()> {
     events::one(fixture, "waiting", "ReleaseRefused").map(drop)
 }
 
-e2e!("gate::placement_is_refused", Domain, 94, placement_is_refused);
+e2e! { "gate::placement_is_refused", Domain, 94, placement_is_refused }
 /// A policy of the cluster forbids the toleration that a cloud needs. A pod that has waited for as long as it may loses
 /// its gate without a placement, or it would keep its room for ever.
 fn placement_is_refused(fixture: &Fixture<'_>) -> Result<()> {
@@ -147,7 +147,7 @@ impl Drop for Policy<'_, '_> {
     }
 }
 
-e2e!("gate::of_another_domain", Cluster, of_another_domain);
+e2e! { "gate::of_another_domain", Cluster, of_another_domain }
 /// The domain is changed while a pod is gated: the replica with the new one says so in its log and leaves
 /// the pod alone. Changed back, the pod is released.
 fn of_another_domain(fixture: &Fixture<'_>) -> Result<()> {

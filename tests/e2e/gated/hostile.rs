@@ -26,12 +26,7 @@ const WITH_EACH: usize = 10;
 
 const CLIENTS: usize = 10;
 
-e2e!(
-    "hostile::neighbours_are_placed_at_once",
-    Domain,
-    85,
-    neighbours_are_placed_at_once
-);
+e2e! { "hostile::neighbours_are_placed_at_once", Domain, 85, neighbours_are_placed_at_once }
 /// A namespace creates many pods of the highest priority that differ in their memory and may run at one site alone, which there
 /// is not. The edge is empty: each pod of another namespace is placed there when it is created.
 fn neighbours_are_placed_at_once(fixture: &Fixture<'_>) -> Result<()> {

@@ -22,7 +22,7 @@ const HELD: usize = 20;
 
 const PACE: std::time::Duration = std::time::Duration::from_millis(50);
 
-e2e!("queue::no_later_pod_first", Domain, 86, no_later_pod_first);
+e2e! { "queue::no_later_pod_first", Domain, 86, no_later_pod_first }
 /// 20 pods of priority 8 are gated, and pods of priority 2 come all the time, through two replicas. Room appears step by step,
 /// as pods are deleted and as the node grows. In the order of the API server's writes, no later pod is placed while a pod of
 /// priority 8 is gated; afterwards they are.
@@ -147,7 +147,7 @@ fn placed_in_order(versions: &[Value]) -> Result<usize> {
     Ok(placed.len())
 }
 
-e2e!("queue::without_edgeward", Domain, 96, without_edgeward);
+e2e! { "queue::without_edgeward", Domain, 96, without_edgeward }
 /// edgeward is killed while 30 pods are gated, and again in the middle of their release. Nothing is written without need, nobody
 /// is released early, in the wrong order or twice, and in the end all run.
 fn without_edgeward(fixture: &Fixture<'_>) -> Result<()> {

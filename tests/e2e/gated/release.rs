@@ -85,7 +85,7 @@ fn ensure_same(after: &[Value], expected: &[Value]) -> Result<()> {
     Ok(())
 }
 
-e2e!("release::uninstall", Nodes, uninstall);
+e2e! { "release::uninstall", Nodes, uninstall }
 /// Every gated pod of every namespace loses our gate and nothing else; then there is nothing to do.
 pub(crate) fn uninstall(fixture: &Fixture<'_>) -> Result<()> {
     let (other, in_other) = fixture.another_namespace("other", json!({}))?;
@@ -138,7 +138,7 @@ pub(crate) fn uninstall(fixture: &Fixture<'_>) -> Result<()> {
     Ok(())
 }
 
-e2e!("release::with_kubectl_alone", Nodes, with_kubectl_alone);
+e2e! { "release::with_kubectl_alone", Nodes, with_kubectl_alone }
 /// The lines of docs/operations.md do the same with kubectl alone.
 fn with_kubectl_alone(fixture: &Fixture<'_>) -> Result<()> {
     const OURS: &str = "scheduling.kubectl.example/awaiting-capacity";

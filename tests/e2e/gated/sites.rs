@@ -64,7 +64,7 @@ impl Drop for StrictSites {
     }
 }
 
-e2e!("sites::never_left", Domain, never_left);
+e2e! { "sites::never_left", Domain, never_left }
 /// Pods that may run in one region alone never leave it: not where the other has room, not past their limit, and not while
 /// edgeward is down. One for a region that there is not is gated, and an Event says why.
 fn never_left(fixture: &Fixture<'_>) -> Result<()> {

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::gated::{is_gated_for, pod};
 
-e2e!("starvation::large_pod_runs", Domain, 100, large_pod_runs);
+e2e! { "starvation::large_pod_runs", Domain, 100, large_pod_runs }
 /// The edge is full of small pods, which end one after the other, and there are always others that wait for their places. A large
 /// pod waits for more than one place. It claims the node after a minute, and runs.
 fn large_pod_runs(fixture: &Fixture<'_>) -> Result<()> {

@@ -20,7 +20,7 @@ fn requiring(fixture: &Fixture<'_>, name: &str, traits: &str) -> Value {
     pod
 }
 
-e2e!("traits::on_the_node_that_has_them", Domain, on_the_node_that_has_them);
+e2e! { "traits::on_the_node_that_has_them", Domain, on_the_node_that_has_them }
 /// What one node of five has is found there by kube-scheduler, for the placement asks for it. What none has is gated, with its name,
 /// until a node has it; and past its limit it waits at the edge, and never runs without.
 fn on_the_node_that_has_them(fixture: &Fixture<'_>) -> Result<()> {

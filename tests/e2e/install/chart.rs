@@ -28,18 +28,18 @@ const DOMAIN: &str = "acme.dev";
 /// Label of the one node on which edgeward and the hooks may run.
 const HOME: &str = "edgeward.test/home";
 
-e2e!("install::by_helm", Cluster, by_helm);
+e2e! { "install::by_helm", Cluster, by_helm }
 /// As the chart is by default.
 fn by_helm(fixture: &Fixture<'_>) -> Result<()> {
     install_and_uninstall(fixture, Source::CertManager)
 }
 
-e2e!("install::by_helm_self_managed", Cluster, by_helm_self_managed);
+e2e! { "install::by_helm_self_managed", Cluster, by_helm_self_managed }
 fn by_helm_self_managed(fixture: &Fixture<'_>) -> Result<()> {
     install_and_uninstall(fixture, Source::SelfManaged)
 }
 
-e2e!("install::by_helm_with_files", Cluster, by_helm_with_files);
+e2e! { "install::by_helm_with_files", Cluster, by_helm_with_files }
 fn by_helm_with_files(fixture: &Fixture<'_>) -> Result<()> {
     install_and_uninstall(fixture, Source::Files)
 }

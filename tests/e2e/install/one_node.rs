@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::install::{Ground, Source, check_out, decides_and_gates, gates, render_mine};
 
-e2e!("install::on_one_node", Cluster, is_drained_and_upgraded);
+e2e! { "install::on_one_node", Cluster, is_drained_and_upgraded }
 /// As it comes, the node cannot be drained; with the component it can, and decisions are made again when it is back. Upgrades
 /// end there though a replica more would find no port, with pods on the host's network.
 fn is_drained_and_upgraded(fixture: &Fixture<'_>) -> Result<()> {

@@ -16,7 +16,7 @@ const CLEANUP: &str = "kill $EDGEWARD; kubectl delete --ignore-not-found --wait=
 const BOUNDED: &str =
     "ROUND=$((${ROUND:-0} + 1)); [ $ROUND -lt 120 ] || { kubectl get nodes; edgeward fleet; exit 1; } >&2";
 
-e2e!("quick_start::with_kwok", Cluster, with_kwok);
+e2e! { "quick_start::with_kwok", Cluster, with_kwok }
 /// Two nodes, edgeward as a process, and pods that go to the edge and then to the cloud.
 fn with_kwok(fixture: &Fixture<'_>) -> Result<()> {
     let checkout = workspace();

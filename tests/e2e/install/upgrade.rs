@@ -25,7 +25,7 @@ use crate::install::{Ground, Source, check_out, check_out_of, config_map, gates,
 /// The name of the ConfigMap in the earlier version.
 const EARLIER_MAP: &str = "edgeward-config";
 
-e2e!("install::upgraded_and_rolled_back", Cluster, upgraded_and_rolled_back);
+e2e! { "install::upgraded_and_rolled_back", Cluster, upgraded_and_rolled_back }
 /// Two replicas of the one version are replaced by two of the other, each when the next is ready, and the two versions decide side by
 /// side meanwhile. Of the old ones one restarts when the new configuration, which it could not read, is there. A pod that either
 /// version holds is released by the other.

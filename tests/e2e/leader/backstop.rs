@@ -42,7 +42,7 @@ fn on_stage(mut workload: Value, nodes: &Nodes<'_>, millicores: u32) -> Value {
     workload
 }
 
-e2e!("backstop::finds_stuck_pods", Domain, 98, finds_stuck_pods);
+e2e! { "backstop::finds_stuck_pods", Domain, 98, finds_stuck_pods }
 /// Twenty owned pods, five bare ones and a Job's are created while the webhook is away, at an edge that has room for four of
 /// them; before, one was sent to the edge for want of a cloud. All that are stuck are found and told of, and none is touched.
 fn finds_stuck_pods(fixture: &Fixture<'_>) -> Result<()> {

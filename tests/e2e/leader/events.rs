@@ -7,7 +7,7 @@ use edgeward_harness::wait::{BOUND, eventually};
 use edgeward_harness::workloads;
 use serde_json::{Value, json};
 
-e2e!("events::reported_once", Nodes, 80, reported_once);
+e2e! { "events::reported_once", Nodes, 80, reported_once }
 /// With two replicas, after a handover and after a restart, each decision is told once, unless it kept
 /// the pod at the edge.
 fn reported_once(fixture: &Fixture<'_>) -> Result<()> {

@@ -10,12 +10,7 @@ use serde_json::{Value, json};
 use super::LEASE;
 use crate::gated::{fill, goes, is_gated_for, pod};
 
-e2e!(
-    "lost_lease::frees_what_was_reserved",
-    Domain,
-    78,
-    frees_what_was_reserved
-);
+e2e! { "lost_lease::frees_what_was_reserved", Domain, 78, frees_what_was_reserved }
 /// The room of a release whose patch does not come through is reserved for it, and free as soon as another holds the Lease,
 /// who may release the pod elsewhere. Nobody does; with the Lease again, the pod is released.
 fn frees_what_was_reserved(fixture: &Fixture<'_>) -> Result<()> {

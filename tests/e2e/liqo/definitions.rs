@@ -32,7 +32,7 @@ const FAR: &str = "far";
 const LATENCY: &str = "37ms";
 const LATENCY_MS: &str = "37";
 
-e2e!("liqo::definitions_come_and_go", Cluster, 103, come_and_go);
+e2e! { "liqo::definitions_come_and_go", Cluster, 103, come_and_go }
 /// Without Liqo's definitions edgeward asks whether they are there, and nothing else of Liqo. It wakes when they come, and sleeps
 /// when they go, without a restart. What a Connection has measured counts where there is no probe.
 fn come_and_go(fixture: &Fixture<'_>) -> Result<()> {

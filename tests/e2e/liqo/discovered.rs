@@ -18,7 +18,7 @@ use crate::commands::fleet_command;
 /// The reason of pods that the edge has no room for.
 const FULL: &str = "cloud_edge_no_capacity";
 
-e2e!("liqo::discovered_and_offloaded", Peering, 104, discovered_and_offloaded);
+e2e! { "liqo::discovered_and_offloaded", Peering, 104, discovered_and_offloaded }
 /// The cluster takes pods while Liqo offloads their namespace to it, as it does; on all of its virtual nodes; by a RuntimeClass, if that is
 /// wanted; not while Liqo does not reach it; and no more of a controller whose pods it does not start.
 fn discovered_and_offloaded(fixture: &Fixture<'_>) -> Result<()> {

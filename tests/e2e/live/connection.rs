@@ -110,7 +110,7 @@ fn bound(fixture: &Fixture<'_>, name: &str, millicores: u32, node: &str) -> Resu
     runs(fixture, name)
 }
 
-e2e!("live::cut_connection", Nodes, 92, cut_connection);
+e2e! { "live::cut_connection", Nodes, 92, cut_connection }
 /// Connections end, and new ones are refused.
 fn cut_connection(fixture: &Fixture<'_>) -> Result<()> {
     let behind = Behind::new(fixture)?;
@@ -118,7 +118,7 @@ fn cut_connection(fixture: &Fixture<'_>) -> Result<()> {
     behind.decides_on()
 }
 
-e2e!("live::silent_connection", Nodes, 97, silent_connection);
+e2e! { "live::silent_connection", Nodes, 97, silent_connection }
 /// Connections stay open and nothing comes through; not even later, through those that were there.
 fn silent_connection(fixture: &Fixture<'_>) -> Result<()> {
     let behind = Behind::new(fixture)?;
@@ -126,7 +126,7 @@ fn silent_connection(fixture: &Fixture<'_>) -> Result<()> {
     behind.decides_on()
 }
 
-e2e!("live::history_is_gone", Nodes, 90, history_is_gone);
+e2e! { "live::history_is_gone", Nodes, 90, history_is_gone }
 /// Connections end, and what happened meanwhile is not told any more: everything is listed again, and nothing is lost
 /// or counted twice.
 fn history_is_gone(fixture: &Fixture<'_>) -> Result<()> {
@@ -168,7 +168,7 @@ fn history_is_gone(fixture: &Fixture<'_>) -> Result<()> {
     Ok(())
 }
 
-e2e!("live::history_goes_back", Nodes, 91, history_goes_back);
+e2e! { "live::history_goes_back", Nodes, 91, history_goes_back }
 /// The API server is restored from a backup, and the versions of everything are older than those that were seen.
 fn history_goes_back(fixture: &Fixture<'_>) -> Result<()> {
     let behind = Behind::new(fixture)?;
@@ -182,7 +182,7 @@ fn history_goes_back(fixture: &Fixture<'_>) -> Result<()> {
     would_be_within(fixture, 1100, CLOUD, bound)
 }
 
-e2e!("live::lists_in_pages", Nodes, lists_in_pages);
+e2e! { "live::lists_in_pages", Nodes, lists_in_pages }
 /// An API server that sends no list as a stream is asked for pages, and the view is the same.
 fn lists_in_pages(fixture: &Fixture<'_>) -> Result<()> {
     let proxy = fixture.proxy()?;
@@ -192,7 +192,7 @@ fn lists_in_pages(fixture: &Fixture<'_>) -> Result<()> {
     behind.sees_the_new()
 }
 
-e2e!("live::quiet_cluster", Cluster, quiet_cluster);
+e2e! { "live::quiet_cluster", Cluster, quiet_cluster }
 /// Nothing happens for longer than the view may be old, and it is not stale.
 fn quiet_cluster(fixture: &Fixture<'_>) -> Result<()> {
     // More than two watches.

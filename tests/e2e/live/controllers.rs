@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::{CLOUD, runs, would_be};
 
-e2e!("live::highly_available", Nodes, highly_available);
+e2e! { "live::highly_available", Nodes, highly_available }
 /// The everyday manifest of a highly available application: two replicas that share no node. Of one edge node and a cloud, each gets one,
 /// and a third replica goes where neither is.
 fn highly_available(fixture: &Fixture<'_>) -> Result<()> {
@@ -62,7 +62,7 @@ fn spread(replicas: u32, namespaces: Option<Value>) -> Value {
     deployment
 }
 
-e2e!("live::anti_affinity", Nodes, anti_affinity);
+e2e! { "live::anti_affinity", Nodes, anti_affinity }
 /// A pod per node, by a term that we do not evaluate, and fewer nodes than pods: one waits, and closes the edge to those of its
 /// controller that come after it. Nobody else is affected, and when it is gone the edge is open again.
 fn anti_affinity(fixture: &Fixture<'_>) -> Result<()> {
@@ -120,7 +120,7 @@ fn anti_affinity(fixture: &Fixture<'_>) -> Result<()> {
     fixture.kubectl.run(&["delete", "deployment", "spread"], "").map(drop)
 }
 
-e2e!("live::quota", Nodes, 81, quota);
+e2e! { "live::quota", Nodes, 81, quota }
 /// A Deployment that cannot create a pod reserves room for pods that never come, each of more than its namespace may keep from
 /// others: it changes no verdict in another namespace, however often it tries again.
 pub(crate) fn quota(fixture: &Fixture<'_>) -> Result<()> {
@@ -161,7 +161,7 @@ pub(crate) fn quota(fixture: &Fixture<'_>) -> Result<()> {
     ensure!(expired >= 3, "{expired} reservations expired");
     Ok(())
 }
-e2e!("live::promised_to_nobody", Domain, 82, promised_to_nobody);
+e2e! { "live::promised_to_nobody", Domain, 82, promised_to_nobody }
 /// A tenant asks for room of which no pod comes, more than the edge has, and every 0.4 s anew, in the name of a controller that it
 /// invents each time: through the API server, where a quota refuses its pods after edgeward was asked, and past it. The pods of
 /// its neighbour, which fit beside the half of the edge that it may keep, are placed there at once.

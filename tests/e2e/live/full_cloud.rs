@@ -18,7 +18,7 @@ const NO_ROOM: &str = "0/4 nodes are available: 1 node(s) had untolerated taint 
 const NO_PLACE: &str =
     "0/4 nodes are available: 1 node(s) didn't match pod topology spread constraints, 3 Insufficient cpu.";
 
-e2e!("live::full_cloud", Nodes, full_cloud);
+e2e! { "live::full_cloud", Nodes, full_cloud }
 /// The first word of the cluster behind the node closes it to whoever asks for as much; any other word to a controller alone.
 pub(crate) fn full_cloud(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = Nodes::new(fixture)?;

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::{CLOUD, runs, would_be};
 
-e2e!("live::placeholders_give_way", Nodes, placeholders_give_way);
+e2e! { "live::placeholders_give_way", Nodes, placeholders_give_way }
 /// The edge is full of a placeholder. A pod goes there all the same, kube-scheduler evicts the placeholder for it, and the rest of
 /// what that took is given to one more. What works at a low priority, or takes long to leave, keeps its place.
 fn placeholders_give_way(fixture: &Fixture<'_>) -> Result<()> {

@@ -15,7 +15,7 @@ const AMOUNTS: Amounts = Amounts {
 /// By how many MiB a replica may grow: what is in memory of one pod on its way, whatever their number.
 const GROWTH: u64 = 64;
 
-e2e!("live::hostile_pods", Cluster, hostile_pods);
+e2e! { "live::hostile_pods", Cluster, hostile_pods }
 /// The largest pods that there can be and many behind our gate take no memory, and change no verdict.
 fn hostile_pods(fixture: &Fixture<'_>) -> Result<()> {
     let found = watched(fixture, AMOUNTS)?;

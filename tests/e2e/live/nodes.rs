@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::{CLOUD, fill, runs, would_be};
 
-e2e!("live::nodes_change", Nodes, nodes_change);
+e2e! { "live::nodes_change", Nodes, nodes_change }
 /// Whatever keeps pods from the only edge node that is large enough, the next goes to the cloud; when it is over, the
 /// next goes to the edge.
 fn nodes_change(fixture: &Fixture<'_>) -> Result<()> {
@@ -60,7 +60,7 @@ fn nodes_change(fixture: &Fixture<'_>) -> Result<()> {
     would_be(fixture, 1500, CLOUD)
 }
 
-e2e!("live::cloud_node_states", Nodes, cloud_node_states);
+e2e! { "live::cloud_node_states", Nodes, cloud_node_states }
 /// The edge is full. While the cloud's node, or the way to it, cannot be used, pods stay at the edge and say why.
 fn cloud_node_states(fixture: &Fixture<'_>) -> Result<()> {
     const MISSING: &str = "edge: edge_cloud_site_missing";
@@ -95,7 +95,7 @@ fn cloud_node_states(fixture: &Fixture<'_>) -> Result<()> {
     would_be(fixture, 500, CLOUD)
 }
 
-e2e!("live::cloud_node_with_edge_label", Nodes, cloud_node_with_edge_label);
+e2e! { "live::cloud_node_with_edge_label", Nodes, cloud_node_with_edge_label }
 /// A node of the cloud carries the edge's label and that of a trait, as the provider of a virtual node may have it. It is larger than the
 /// edge's node, so kube-scheduler would take it: pods that may not leave the edge run at the edge, and one that requires the trait nowhere.
 fn cloud_node_with_edge_label(fixture: &Fixture<'_>) -> Result<()> {

@@ -21,7 +21,7 @@ const NODE_MILLICORES: u64 = 20_000;
 const KILLED_AT: usize = PODS / 5;
 const HALF: usize = PODS / 2;
 
-e2e!("live::restart", Domain, 95, restart);
+e2e! { "live::restart", Domain, 95, restart }
 /// Killed in the middle of a burst, with reservations open: each pod carries a whole decision or none, and who comes
 /// after charges what is there. The rest of the burst is decided by that one, which keeps no reservation too long.
 pub(crate) fn restart(fixture: &Fixture<'_>) -> Result<()> {

@@ -11,7 +11,7 @@ use serde_json::json;
 use super::{CLOUD, fill, would_be};
 use crate::leader::events;
 
-e2e!("live::others_decide_nothing", Nodes, 83, others_decide_nothing);
+e2e! { "live::others_decide_nothing", Nodes, 83, others_decide_nothing }
 /// Slow Jobs of the class of others, decisions that nobody made, and pods whose ResourceClaim does not exist.
 fn others_decide_nothing(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = Nodes::new(fixture)?;

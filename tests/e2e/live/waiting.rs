@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::{CLOUD, fill, would_be};
 
-e2e!("live::only_who_waits_is_late", Nodes, only_who_waits_is_late);
+e2e! { "live::only_who_waits_is_late", Nodes, only_who_waits_is_late }
 /// Pods of 5 cores that fit no node of the edge wait for ever, and one of 3 cores until there is room for it; who fits is bound
 /// before them.
 fn only_who_waits_is_late(fixture: &Fixture<'_>) -> Result<()> {
@@ -50,7 +50,7 @@ fn only_who_waits_is_late(fixture: &Fixture<'_>) -> Result<()> {
     is_now(fixture, &asking, EDGE).context("it fits beside the first")
 }
 
-e2e!("live::unknown_scheduler", Nodes, 84, unknown_scheduler);
+e2e! { "live::unknown_scheduler", Nodes, 84, unknown_scheduler }
 /// Pods whose scheduler there is not take room for 30 s, and no longer.
 fn unknown_scheduler(fixture: &Fixture<'_>) -> Result<()> {
     const PODS: u64 = 20;

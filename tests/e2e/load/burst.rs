@@ -4,7 +4,7 @@ use anyhow::{Result, ensure};
 use edgeward_harness::burst::{Timing, capacity, decided, nodes};
 use edgeward_harness::fixture::Fixture;
 
-e2e!("burst::fills_the_edge", Domain, 87, fills_the_edge);
+e2e! { "burst::fills_the_edge", Domain, 87, fills_the_edge }
 /// One replica fills the edge, and sends few pods there in vain. However busy the machine is: the API server waits as long as it
 /// can, and no reservation ends before its pod is seen.
 fn fills_the_edge(fixture: &Fixture<'_>) -> Result<()> {

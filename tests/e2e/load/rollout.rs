@@ -5,7 +5,7 @@ use edgeward_harness::fixture::Fixture;
 use edgeward_harness::rollout::{roll_out, strategies};
 use edgeward_harness::timing::TooBusy;
 
-e2e!("rollout::stays_at_the_edge", Domain, 93, stays_at_the_edge);
+e2e! { "rollout::stays_at_the_edge", Domain, 93, stays_at_the_edge }
 /// A rollout of nine replicas that take nine tenths of the edge, and 6 s to terminate, though they may take a minute: with more pods
 /// for a while, and with two fewer. With `waitForTerminating` it leaves no more in the cloud than one step of it; without, it
 /// leaves more than that, and no pod waits. What is in the cloud is the first to go when the Deployment shrinks. [`TooBusy`] where

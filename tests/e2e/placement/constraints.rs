@@ -1,8 +1,6 @@
 //! What the user wrote stays as it was written.
 
 use anyhow::{Context, Result, ensure};
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use edgeward_harness::control_plane::EDGE_NODES;
 use edgeward_harness::fixture::Fixture;
 use edgeward_harness::wait::{BOUND, eventually};
@@ -13,12 +11,7 @@ use crate::placement::fleet;
 
 const PLACED: &str = "scheduling.example.io/placed";
 
-e2e!(
-    "constraints::own_constraints_survive",
-    Nodes,
-    67,
-    own_constraints_survive
-);
+e2e! { "constraints::own_constraints_survive", Nodes, 67, own_constraints_survive }
 /// Own nodeSelector, affinity and tolerations are kept, completed, and obeyed by kube-scheduler.
 fn own_constraints_survive(fixture: &Fixture<'_>) -> Result<()> {
     let edgeward = fixture.edgeward(&fleet::relaxed())?;
@@ -50,7 +43,7 @@ fn own_constraints_survive(fixture: &Fixture<'_>) -> Result<()> {
     })
 }
 
-e2e!("constraints::new_fields_survive", Nodes, new_fields_survive);
+e2e! { "constraints::new_fields_survive", Nodes, new_fields_survive }
 /// Fields that are newer than most clients' types: a webhook that reads the pod into such types and writes the
 /// difference would remove them.
 fn new_fields_survive(fixture: &Fixture<'_>) -> Result<()> {
@@ -96,90 +89,6 @@ fn new_fields_survive(fixture: &Fixture<'_>) -> Result<()> {
             stored.pointer(pointer)
         );
     }
-    Ok(())
-}
-
-e2e!("constraints::unknown_fields_survive", Nodes, unknown_fields_survive);
-/// Fields that this API server does not know are dropped before a webhook sees them; one that does know them sends
-/// them, so the endpoint is asked directly.
-fn unknown_fields_survive(fixture: &Fixture<'_>) -> Result<()> {
-    let edgeward = fixture.edgeward(&fleet::overloaded())?;
-    let mut pod = workloads::pod("from-the-future", workloads::latency());
-    pod["spec"]["placementIntent"] = json!({"of": ["a", {"future": null}], "exact": 12345678901234567890_u64});
-    pod["spec"]["containers"][0]["teleport"] = json!(true);
-    pod["spec"]["tolerations"] = json!([{"key": "a", "operator": "Sometimes", "since": "1.50"}]);
-    pod["metadata"]["origin"] = json!("elsewhere");
-
-    let answer = edgeward.post(&json!({
-        "apiVersion": "admission.k8s.io/v1",
-        "kind": "AdmissionReview",
-        "request": {
-            "uid": "5f2c8f0e-9d1b-4f66-8a53-6a1e1a1f0b11",
-            "kind": {"group": "", "version": "v1", "kind": "Pod"},
-            "resource": {"group": "", "version": "v1", "resource": "pods"},
-            "namespace": fixture.namespace,
-            "name": "from-the-future",
-            "operation": "CREATE",
-            "userInfo": {"username": "somebody"},
-            "object": pod,
-            "dryRun": false,
-            "futureField": {"a": 1},
-        },
-    }))?;
-    let response = &answer["response"];
-    ensure!(
-        response["allowed"] == true && response["uid"] == "5f2c8f0e-9d1b-4f66-8a53-6a1e1a1f0b11",
-        "{answer}"
-    );
-    let patch = STANDARD.decode(
-        response["patch"]
-            .as_str()
-            .with_context(|| format!("no patch in {answer}"))?,
-    )?;
-    let mut patched = pod.clone();
-    json_patch::patch(&mut patched, &serde_json::from_slice::<json_patch::Patch>(&patch)?)?;
-
-    ensure!(
-        patched["spec"]["nodeSelector"] == json!({"node.role/cloud": "true"}),
-        "{patched:#}"
-    );
-    same_but_for_the_placement(&pod, &patched)
-}
-
-e2e!(
-    "constraints::stale_annotations_are_replaced",
-    Nodes,
-    stale_annotations_are_replaced
-);
-/// A manifest copied from a running pod brings the old decision with it.
-fn stale_annotations_are_replaced(fixture: &Fixture<'_>) -> Result<()> {
-    let edgeward = fixture.edgeward(&fleet::overloaded())?;
-    let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
-
-    let mut pod = workloads::pod("copied", workloads::latency());
-    pod["metadata"]["labels"] = json!({PLACED: "true"});
-    let stale = [
-        ("decision", "edge"),
-        ("site", "elsewhere"),
-        ("reason", "edge_feasible_slo_met"),
-        ("timestamp", "2020-02-02T02:02:02Z"),
-        ("wanRttMs", "9999"),
-        ("decision-id", "stale"),
-        ("explain", "{\"stale\":true}"),
-    ];
-    for (name, value) in stale {
-        pod["metadata"]["annotations"][format!("scheduling.example.io/{name}")] = json!(value);
-    }
-    let stored = fixture.kubectl.create(&pod)?;
-    let annotations = &stored["metadata"]["annotations"];
-    for (name, value) in stale {
-        let now = &annotations[format!("scheduling.example.io/{name}")];
-        ensure!(now.is_string() && now != value, "{name} is {now}");
-    }
-    ensure!(
-        annotations["scheduling.example.io/decision"] == "cloud",
-        "{annotations}"
-    );
     Ok(())
 }
 

@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::placement::fleet;
 use crate::placement::untouched::undecided;
 
-e2e!("failure::frozen_and_killed", Nodes, frozen_and_killed);
+e2e! { "failure::frozen_and_killed", Nodes, frozen_and_killed }
 /// Stopped, it costs each pod the webhook's timeout; dead, nothing. Every pod is created, unmodified, and bound.
 fn frozen_and_killed(fixture: &Fixture<'_>) -> Result<()> {
     let mut edgeward = fixture.edgeward(&fleet::overloaded())?;
@@ -44,7 +44,7 @@ fn frozen_and_killed(fixture: &Fixture<'_>) -> Result<()> {
         .try_for_each(undecided)
 }
 
-e2e!("failure::edge_label_missing", Nodes, edge_label_missing);
+e2e! { "failure::edge_label_missing", Nodes, edge_label_missing }
 /// A verdict that no node could satisfy would leave the pod Pending for ever; it is left to kube-scheduler instead.
 fn edge_label_missing(fixture: &Fixture<'_>) -> Result<()> {
     let edgeward = fixture.edgeward(&fleet::without_edge_labels())?;

@@ -23,7 +23,7 @@ fn faulty(name: &str) -> Value {
     workloads::pod(name, slo)
 }
 
-e2e!("invalid_slo::warns", Nodes, warns);
+e2e! { "invalid_slo::warns", Nodes, warns }
 /// By default the pod is created at the edge, and kubectl shows a warning.
 fn warns(fixture: &Fixture<'_>) -> Result<()> {
     let edgeward = fixture.edgeward(&fleet::overloaded())?;
@@ -48,7 +48,7 @@ fn warns(fixture: &Fixture<'_>) -> Result<()> {
     Ok(())
 }
 
-e2e!("invalid_slo::hints", Nodes, hints);
+e2e! { "invalid_slo::hints", Nodes, hints }
 /// What was written for edgeward and has no effect is told to whoever creates the pod, which is created as it was written.
 pub(crate) fn hints(fixture: &Fixture<'_>) -> Result<()> {
     let edgeward = fixture.edgeward(&fleet::relaxed())?;
@@ -65,7 +65,7 @@ pub(crate) fn hints(fixture: &Fixture<'_>) -> Result<()> {
     untouched::undecided(&fixture.kubectl.get("pod", "hinted")?)
 }
 
-e2e!("invalid_slo::denies", Nodes, denies);
+e2e! { "invalid_slo::denies", Nodes, denies }
 /// Configured to, it refuses the pod.
 fn denies(fixture: &Fixture<'_>) -> Result<()> {
     let edgeward = fixture.edgeward_with(&fleet::overloaded(), &json!({"invalidSlo": "deny"}))?;

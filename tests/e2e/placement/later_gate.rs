@@ -15,14 +15,14 @@ use tokio::task::block_in_place;
 
 use crate::gated::{goes, pod};
 
-e2e!("later_gate::asked_again_elsewhere", Domain, asked_again_elsewhere);
+e2e! { "later_gate::asked_again_elsewhere", Domain, asked_again_elsewhere }
 /// The pod brings along the label of those that are placed, so that edgeward is asked again because of the gate, and another replica
 /// answers.
 fn asked_again_elsewhere(fixture: &Fixture<'_>) -> Result<()> {
     keeps_its_placement(fixture, true)
 }
 
-e2e!("later_gate::not_asked_again", Domain, not_asked_again);
+e2e! { "later_gate::not_asked_again", Domain, not_asked_again }
 /// Nobody asks again about a pod that is placed: edgeward sees the gate when it sees the pod.
 fn not_asked_again(fixture: &Fixture<'_>) -> Result<()> {
     keeps_its_placement(fixture, false)

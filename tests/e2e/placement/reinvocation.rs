@@ -12,7 +12,7 @@ const ETA_ALONE: u64 = 170;
 /// The sidecar asks for 50 millicores more.
 const ETA_WITH_SIDECAR: u64 = 195;
 
-e2e!("reinvocation::not_once_placed", Nodes, not_once_placed);
+e2e! { "reinvocation::not_once_placed", Nodes, not_once_placed }
 /// The injector runs after edgeward. The pod is placed by then: the API server asks edgeward about it once.
 fn not_once_placed(fixture: &Fixture<'_>) -> Result<()> {
     let asked = create_with_injector(fixture, "zzz-mesh", &meshed())?;
@@ -20,11 +20,7 @@ fn not_once_placed(fixture: &Fixture<'_>) -> Result<()> {
     Ok(())
 }
 
-e2e!(
-    "reinvocation::not_after_the_token_was_mounted",
-    Nodes,
-    not_after_the_token_was_mounted
-);
+e2e! { "reinvocation::not_after_the_token_was_mounted", Nodes, not_after_the_token_was_mounted }
 /// The injector runs before edgeward, which decides on the pod that has the sidecar. When a webhook has changed a pod, the API server's own
 /// plugins run a second time, and the service account's token is mounted into the sidecar too. Because of that change it asks again
 /// about each pod that it has asked about, but about none that is placed.
@@ -34,7 +30,7 @@ fn not_after_the_token_was_mounted(fixture: &Fixture<'_>) -> Result<()> {
     Ok(())
 }
 
-e2e!("reinvocation::about_a_copy", Nodes, about_a_copy);
+e2e! { "reinvocation::about_a_copy", Nodes, about_a_copy }
 /// A pod that brought the label of placed pods along is shown to edgeward again; the decision stands.
 fn about_a_copy(fixture: &Fixture<'_>) -> Result<()> {
     let mut copy = meshed();
@@ -50,11 +46,7 @@ fn about_a_copy(fixture: &Fixture<'_>) -> Result<()> {
     Ok(())
 }
 
-e2e!(
-    "reinvocation::about_a_pod_that_passed_through",
-    Nodes,
-    about_a_pod_that_passed_through
-);
+e2e! { "reinvocation::about_a_pod_that_passed_through", Nodes, about_a_pod_that_passed_through }
 /// A pod that states no SLO passes through, and is placed when a webhook that runs later has written one on it.
 fn about_a_pod_that_passed_through(fixture: &Fixture<'_>) -> Result<()> {
     let edgeward = fixture.edgeward(&fleet::overloaded())?;

@@ -9,12 +9,7 @@ use serde_json::{Value, json};
 
 use crate::placement::fleet;
 
-e2e!(
-    "untouched::conditions_of_the_manifest",
-    Nodes,
-    72,
-    conditions_of_the_manifest
-);
+e2e! { "untouched::conditions_of_the_manifest", Nodes, 72, conditions_of_the_manifest }
 /// Which pods the manifest's selectors and conditions let through to the webhook, asked of the API server itself: in a namespace with
 /// policies all but those whose labels say that they are not meant.
 fn conditions_of_the_manifest(fixture: &Fixture<'_>) -> Result<()> {
@@ -56,7 +51,7 @@ fn conditions_of_the_manifest(fixture: &Fixture<'_>) -> Result<()> {
     Ok(())
 }
 
-e2e!("untouched::pods_of_nobody_here", Nodes, 71, pods_of_nobody_here);
+e2e! { "untouched::pods_of_nobody_here", Nodes, 71, pods_of_nobody_here }
 /// Pods in namespaces that did not opt in, or may not, and pods in one that did which edgeward leaves alone.
 fn pods_of_nobody_here(fixture: &Fixture<'_>) -> Result<()> {
     const KUBE_SYSTEM: &str = "kube-system";
@@ -120,7 +115,7 @@ fn pods_of_nobody_here(fixture: &Fixture<'_>) -> Result<()> {
     Ok(())
 }
 
-e2e!("untouched::daemon_sets", Nodes, 70, daemon_sets);
+e2e! { "untouched::daemon_sets", Nodes, 70, daemon_sets }
 /// A DaemonSet with an SLO in its template still gets a pod on every node whose taints it tolerates.
 fn daemon_sets(fixture: &Fixture<'_>) -> Result<()> {
     let edgeward = fixture.edgeward(&fleet::relaxed())?;
@@ -133,12 +128,7 @@ fn daemon_sets(fixture: &Fixture<'_>) -> Result<()> {
     Ok(())
 }
 
-e2e!(
-    "untouched::where_all_pods_are_asked_about",
-    Nodes,
-    69,
-    where_all_pods_are_asked_about
-);
+e2e! { "untouched::where_all_pods_are_asked_about", Nodes, 69, where_all_pods_are_asked_about }
 /// In a namespace with policies edgeward is asked about bound pods and those of DaemonSets as well, and leaves them as they are.
 fn where_all_pods_are_asked_about(fixture: &Fixture<'_>) -> Result<()> {
     let edgeward = fixture.edgeward(&fleet::relaxed())?;
@@ -207,12 +197,7 @@ pub(crate) fn undecided(pod: &Value) -> Result<()> {
     Ok(())
 }
 
-e2e!(
-    "untouched::pod_of_too_many_elements",
-    Nodes,
-    68,
-    pod_of_too_many_elements
-);
+e2e! { "untouched::pod_of_too_many_elements", Nodes, 68, pod_of_too_many_elements }
 /// A pod with too many list elements and fields is created as it was written, with a warning; a pod with almost as many is placed.
 fn pod_of_too_many_elements(fixture: &Fixture<'_>) -> Result<()> {
     let edgeward = fixture.edgeward(&fleet::relaxed())?;

@@ -101,7 +101,6 @@ impl ApiServer {
         found
     }
 
-    /// In kubectl's order: the core group first, then by name.
     async fn served(&self) -> Result<Vec<(ApiResource, Scope)>> {
         let discovery = Discovery::new(self.client().await?.clone()).run_aggregated().await?;
         let groups = discovery.groups_alphabetical().into_iter();
@@ -115,7 +114,6 @@ impl ApiServer {
 struct Kind(ApiResource, Scope);
 
 impl Kind {
-    /// Where its objects are: in the namespace, if it has any.
     fn at(&self, namespace: &str) -> kube::core::Request {
         let namespace = (self.1 == Scope::Namespaced).then_some(namespace);
         kube::core::Request::new(DynamicObject::url_path(&self.0, namespace))

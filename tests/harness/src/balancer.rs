@@ -21,7 +21,6 @@ use crate::wait::{BOUND, eventually};
 /// So long after it became not ready, a replica gets no connections any more. Those that it has stay.
 pub(crate) const REMOVAL: Duration = Duration::from_secs(5);
 
-/// How often it is asked, and how long it may take to answer.
 const PERIOD: Duration = Duration::from_millis(100);
 const TIMEOUT: Duration = Duration::from_secs(1);
 

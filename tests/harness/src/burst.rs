@@ -77,7 +77,6 @@ pub fn decided(
 #[derive(Clone, Copy)]
 pub enum Timing {
     LongTimeout,
-    /// The API server as the manifest says, a reservation so long.
     Manifest(&'static str),
 }
 

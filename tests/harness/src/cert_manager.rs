@@ -85,7 +85,6 @@ impl CertManager {
         decode(&secret["data"]["tls.crt"])
     }
 
-    /// Waits until a Certificate was issued once more than so often.
     fn is_renewed(&self, certificate: &str, revision: u64) -> Result<()> {
         eventually(&format!("{certificate} is issued again"), 2 * BOUND, || {
             let now = self.revision(certificate)?;

@@ -58,7 +58,6 @@ pub type Script = fn(&Fixture<'_>) -> Result<()>;
 pub struct Suite {
     pub target: &'static str,
     pub edgeward: &'static str,
-    /// Whether all of them together use every right of the manifests.
     pub uses_every_right: bool,
     pub peering: Layout,
     /// Whether they measure: the control planes have no audit log then, and no limit on what controllers and scheduler call.
@@ -69,15 +68,12 @@ struct Run {
     // First, so that the servers of the tests are gone before the control planes are.
     runtime: Runtime,
     shared: ControlPlane,
-    /// For those that need a cluster, where there are any.
     own: Vec<ControlPlane>,
-    /// For those that need it, from the first of them on.
     peering: Mutex<Option<Peering>>,
     layout: &'static Layout,
     binaries: PathBuf,
     side_by_side: SideBySide,
     edgeward: &'static Path,
-    /// Tests that the machine was too busy for, with their figures.
     too_busy: Mutex<Vec<String>>,
 }
 

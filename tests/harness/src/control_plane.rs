@@ -33,7 +33,6 @@ pub const CLOUD_NODE: &str = "cloud-1";
 /// The label of a node that kwok lets alone, as if its kubelet had stopped.
 pub(crate) const STOPPED: &str = "edgeward.test/stopped";
 
-/// The label of a node by which Liqo tells what it stands for.
 pub(crate) const VIRTUAL_NODE: &str = "liqo.io/type";
 
 /// The label of a pod that takes long to terminate. Others are gone at once.
@@ -61,7 +60,6 @@ const EDGEWARD_KUBECONFIG: &str = "edgeward.kubeconfig";
 /// How soon a node is taken for lost that has fallen silent, and a cluster behind a virtual node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FailureDetection {
-    /// As their programs do without being told: within a minute.
     AsDefault,
     /// Within 10 s.
     Fast,
@@ -125,7 +123,6 @@ pub(crate) fn binaries() -> Result<Option<PathBuf>> {
 }
 
 impl ControlPlane {
-    /// Starts everything and waits until the nodes are Ready.
     pub(crate) fn start(runtime: &Runtime, binaries: &Path, shape: &Shape) -> Result<Self> {
         remove_forgotten_runs();
         let dir = tempfile::Builder::new().prefix(RUN).tempdir()?;
@@ -195,7 +192,6 @@ impl ControlPlane {
         self.processes.iter_mut().try_for_each(Process::ensure_running)
     }
 
-    /// Copies what etcd holds now. Nothing is written meanwhile.
     pub(crate) fn back_up(&self, to: &Path) -> Result<()> {
         let etcd = self.process("etcd")?;
         etcd.signal(Signal::STOP)?;
@@ -230,7 +226,6 @@ impl ControlPlane {
         Ok(restored)
     }
 
-    /// A kubeconfig with the rights of a cluster administrator.
     pub(crate) fn kubeconfig(&self) -> PathBuf {
         self.dir.path().join(KUBECONFIG)
     }
@@ -375,7 +370,6 @@ impl Ports {
     }
 }
 
-/// Certificates, keys and configuration of one run.
 struct Files {
     ca: PathBuf,
     ca_key: PathBuf,
@@ -487,7 +481,6 @@ fn api_server_args(files: &Files, ports: &Ports) -> Vec<String> {
     ]
 }
 
-/// What the scheduler and the controller manager have in common.
 fn component_args(dir: &Path, files: &Files, address: SocketAddr, shape: &Shape) -> Vec<String> {
     let mut args = vec![
         flag("kubeconfig", &files.kubeconfig),

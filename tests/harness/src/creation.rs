@@ -7,7 +7,6 @@ use serde_json::Value;
 pub struct Creation(pub(crate) Value);
 
 impl Creation {
-    /// The pod's name, also when the API server made it up.
     pub fn pod(&self) -> &str {
         self.0["responseObject"]["metadata"]["name"]
             .as_str()
@@ -36,7 +35,6 @@ impl Creation {
             .count()
     }
 
-    /// An audit annotation that edgeward's answer carried.
     pub fn annotation(&self, key: &str) -> Option<&str> {
         let entries = ["placed", "pods", "policies"].into_iter();
         let mut values = entries.map(|entry| &self.0["annotations"][format!("{entry}.edgeward.io/{key}")]);

@@ -2,7 +2,6 @@
 
 use anyhow::{Context as _, Result};
 
-/// The first block in this language that has these words.
 pub fn documented(language: &str, words: &str) -> Result<&'static str> {
     documented_under("", language, words)
 }

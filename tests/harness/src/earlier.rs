@@ -6,7 +6,6 @@ use anyhow::Result;
 
 use crate::checkout::xtask;
 
-/// A checkout of what is installed of it, and its program.
 #[derive(Debug)]
 pub struct Earlier {
     /// With `deploy`, `webhook` and `certs`.

@@ -21,7 +21,6 @@ use crate::wait::{BOUND, eventually};
 /// What the image has in its environment: the allocator asks for no huge pages, and gives memory back at once.
 pub const IMAGE_ENVIRONMENT: [(&str, &str); 2] = [("MIMALLOC_ALLOW_THP", "0"), ("MIMALLOC_PURGE_DELAY", "0")];
 
-/// The program under test, and where its clients run.
 #[derive(Clone, Copy)]
 pub(crate) struct Program<'run> {
     pub(crate) path: &'run Path,
@@ -214,7 +213,6 @@ impl<'run> Edgeward<'run> {
         settings(&self.launch.dir, config).map(drop)
     }
 
-    /// What its log has of this message since it was last started.
     pub fn said(&self, message: &str) -> Vec<Value> {
         self.process.all_said(message)
     }
@@ -244,7 +242,6 @@ impl<'run> Edgeward<'run> {
         Ok(())
     }
 
-    /// Reviews answered so far, whatever the verdict.
     pub fn reviews(&self) -> Result<u64> {
         self.count("edgeward_reviews_total", &[])
     }
@@ -254,7 +251,6 @@ impl<'run> Edgeward<'run> {
         self.review(namespace, pod, true)
     }
 
-    /// Asks past the API server as if a pod were created.
     pub fn reserve(&self, namespace: &str, pod: &Value) -> Result<Value> {
         self.review(namespace, pod, false)
     }
@@ -288,7 +284,6 @@ impl<'run> Edgeward<'run> {
         Ok(serde_json::from_str(&answer)?)
     }
 
-    /// SIGSTOP: it neither answers nor closes anything.
     pub fn freeze(&self) -> Result<()> {
         self.process.signal(Signal::STOP)
     }
@@ -307,7 +302,6 @@ impl<'run> Edgeward<'run> {
 }
 
 impl Launch {
-    /// Starts it to serve there, and waits until it does.
     fn run(&self, name: &str, program: &Path, listen: Serving) -> Result<(Process, Serving)> {
         let mut args = vec![
             "serve".to_owned(),

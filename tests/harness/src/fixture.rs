@@ -34,15 +34,12 @@ use crate::webhook_credentials::WebhookCredentials;
 use crate::workloads;
 pub use custom_resources::DEFINITIONS;
 
-/// Label by which policies speak for the pods of a namespace.
 pub const POLICIES: &str = "scheduling.example.io/policies";
 
 pub const MANAGED: &str = "scheduling.example.io/managed";
 
-/// The domain of edgeward's keys that is the default.
 const SHARED_DOMAIN: &str = "example.io";
 
-/// The domain under which a test's edgeward has its keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Domain {
     /// The default, which it shares with other tests: whoever leads in one of them would release every pod behind the gate.
@@ -53,15 +50,12 @@ pub(crate) enum Domain {
 pub struct Fixture<'run> {
     plane: &'run ControlPlane,
     peering: Option<&'run Peering>,
-    /// Where clients and servers inside the test run.
     pub runtime: &'run Runtime,
     pub program: &'run Path,
-    /// Name of the test's own namespace, which opted in.
     pub namespace: String,
     domain: String,
     pub kubectl: Kubectl,
     pub dir: PathBuf,
-    /// How long the audit log was when the test began.
     audited: u64,
     namespaces: Mutex<Vec<String>>,
     /// What edgeward may do besides until the test is over, however it ends.
@@ -119,7 +113,6 @@ impl<'run> Fixture<'run> {
         key.replace(SHARED_DOMAIN, &self.domain)
     }
 
-    /// An object with its keys under the test's domain.
     pub fn in_its_domain(&self, object: Value) -> Value {
         match &*self.domain {
             SHARED_DOMAIN => object,
@@ -136,7 +129,6 @@ impl<'run> Fixture<'run> {
         Ok((name, kubectl))
     }
 
-    /// Creates a namespace and waits until pods can be created in it.
     pub(crate) fn create_namespace(&self, name: &str, labels: Value) -> Result<()> {
         let mut namespaces = self.namespaces.lock().unwrap_or_else(PoisonError::into_inner);
         namespaces.push(name.to_owned());
@@ -209,14 +201,12 @@ impl<'run> Fixture<'run> {
         self.start_live(&self.dir, self.plane.edgeward_kubeconfig(), config)
     }
 
-    /// One of several that live side by side, by name.
     pub fn live_edgeward_as(&self, name: &str, config: &Value) -> Result<Edgeward<'run>> {
         let dir = self.dir.join(name);
         fs::create_dir_all(&dir)?;
         self.start_live(&dir, self.plane.edgeward_kubeconfig(), config)
     }
 
-    /// One of several whose certificates one authority signs.
     pub fn replica(&self, name: &str, config: &Value, authority: &Authority) -> Result<Edgeward<'run>> {
         let dir = self.dir.join(name);
         fs::create_dir_all(&dir)?;
@@ -334,27 +324,22 @@ impl<'run> Fixture<'run> {
         self.plane.back_up(&self.dir.join("etcd"))
     }
 
-    /// Starts a second API server on what was backed up.
     pub fn restore(&self) -> Result<Restored> {
         self.plane.restore(&self.dir)
     }
 
-    /// A kubeconfig with the rights of a cluster administrator.
     pub fn kubeconfig(&self) -> PathBuf {
         self.plane.kubeconfig()
     }
 
-    /// The kubeconfig of edgeward, with the rights of the manifests.
     pub fn edgeward_kubeconfig(&self) -> PathBuf {
         self.plane.edgeward_kubeconfig()
     }
 
-    /// Runs a script of the documentation in the test's directory.
     pub fn shell(&self, script: &str) -> Result<String> {
         self.kubectl.shell(script, &self.kubeconfig(), &self.dir)
     }
 
-    /// The certificate that the API server shows to webhooks.
     pub fn webhook_credentials(&self) -> &WebhookCredentials {
         &self.plane.credentials
     }
@@ -488,7 +473,6 @@ impl<'run> Fixture<'run> {
         Ok(events)
     }
 
-    /// The creation of this pod, once the audit log has it.
     pub fn creation_of(&self, namespace: &str, pod: &str) -> Result<Creation> {
         eventually(&format!("the audit log has pod {pod}"), BOUND, || {
             let mut creations = self.creations(namespace)?.into_iter();

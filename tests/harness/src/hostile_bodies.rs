@@ -3,6 +3,7 @@
 pub mod pressure;
 
 use std::fmt::Write as _;
+use std::sync::LazyLock;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
@@ -24,196 +25,30 @@ pub struct Part {
     separator: &'static str,
 }
 
-/// A list or a map of many elements; `@` in one stands for its number.
-const fn many(
-    name: &'static str,
-    place: Place,
-    field: &'static str,
-    text: &'static str,
-    element: &'static str,
-) -> Part {
-    Part {
+pub static PARTS: LazyLock<Vec<Part>> = LazyLock::new(|| {
+    let rows = include_str!("hostile_bodies/parts.txt").lines();
+    rows.filter_map(part).collect()
+});
+
+/// The part of a row of the table; `None` for a comment.
+fn part(row: &'static str) -> Option<Part> {
+    let [kind, name, place, field, text, element] = row.split(" | ").collect::<Vec<_>>().try_into().ok()?;
+    let place = match place {
+        "Review" => Place::Review,
+        "Request" => Place::Request,
+        "Pod" => Place::Pod,
+        "Metadata" => Place::Metadata,
+        _ => Place::Spec,
+    };
+    Some(Part {
         name,
         place,
         field,
         text,
-        element,
-        separator: ",",
-    }
+        element: if element == "DEL" { "\u{7f}" } else { element },
+        separator: if kind == "many" { "," } else { "" },
+    })
 }
-
-const fn long(
-    name: &'static str,
-    place: Place,
-    field: &'static str,
-    text: &'static str,
-    character: &'static str,
-) -> Part {
-    Part {
-        separator: "",
-        ..many(name, place, field, text, character)
-    }
-}
-
-const AFFINITY: &str = r#"{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[{"matchExpressions":[{"key":"zone","operator":"In","values":[~]}]}]}}}"#;
-const REQUIREMENTS: &str = r#"{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[{"matchExpressions":[~]}]}}}"#;
-const TERMS: &str = r#"{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[~]}}}"#;
-const ANNOTATIONS: &str = r#"{"slo.example.io/class":"latency",~}"#;
-
-pub const PARTS: &[Part] = &[
-    many("affinity values", Place::Spec, "affinity", AFFINITY, r#""""#),
-    many(
-        "affinity values of escapes",
-        Place::Spec,
-        "affinity",
-        AFFINITY,
-        r#""\n""#,
-    ),
-    many("affinity requirements", Place::Spec, "affinity", REQUIREMENTS, "{}"),
-    many(
-        "requirements of one value",
-        Place::Spec,
-        "affinity",
-        REQUIREMENTS,
-        r#"{"values":[""]}"#,
-    ),
-    many("affinity terms", Place::Spec, "affinity", TERMS, "{}"),
-    many("containers", Place::Spec, "containers", "[~]", "{}"),
-    many(
-        "containers with resources and ports",
-        Place::Spec,
-        "containers",
-        "[~]",
-        r#"{"resources":{"requests":{},"limits":{}},"ports":[{}]}"#,
-    ),
-    many("ports", Place::Spec, "containers", r#"[{"ports":[~]}]"#, "{}"),
-    many("env", Place::Spec, "containers", r#"[{"env":[~]}]"#, r#"{"name":"a"}"#),
-    many(
-        "requests",
-        Place::Spec,
-        "containers",
-        r#"[{"resources":{"requests":{~}}}]"#,
-        r#""e.io/@":1"#,
-    ),
-    many(
-        "init containers",
-        Place::Spec,
-        "initContainers",
-        "[~]",
-        r#"{"restartPolicy":"Always"}"#,
-    ),
-    many(
-        "requests of init containers",
-        Place::Spec,
-        "initContainers",
-        "[~]",
-        r#"{"resources":{"requests":{"e.io/@":1}}}"#,
-    ),
-    many("overhead", Place::Spec, "overhead", "{~}", r#""e.io/@":1"#),
-    many("tolerations", Place::Spec, "tolerations", "[~]", "{}"),
-    many(
-        "tolerations of escapes",
-        Place::Spec,
-        "tolerations",
-        "[~]",
-        r#"{"key":"\n","value":"\n"}"#,
-    ),
-    many("gates", Place::Spec, "schedulingGates", "[~]", "{}"),
-    many("volumes", Place::Spec, "volumes", "[~]", "{}"),
-    many("resource claims", Place::Spec, "resourceClaims", "[~]", "0"),
-    many("nodeSelector", Place::Spec, "nodeSelector", "{~}", r#""":"""#),
-    many(
-        "nodeSelector of escapes",
-        Place::Spec,
-        "nodeSelector",
-        "{~}",
-        r#""@\n":"\n""#,
-    ),
-    many("owner references", Place::Metadata, "ownerReferences", "[~]", "{}"),
-    many("labels", Place::Metadata, "labels", "{~}", r#""":"""#),
-    many(
-        "annotations of escapes",
-        Place::Metadata,
-        "annotations",
-        ANNOTATIONS,
-        r#""\n":"\n""#,
-    ),
-    many(
-        "unknown SLO annotations",
-        Place::Metadata,
-        "annotations",
-        ANNOTATIONS,
-        r#""slo.example.io/@":"""#,
-    ),
-    many(
-        "conditions of a status",
-        Place::Pod,
-        "status",
-        r#"{"conditions":[~]}"#,
-        "{}",
-    ),
-    long(
-        "nodeSelector value of escapes",
-        Place::Spec,
-        "nodeSelector",
-        r#"{"a":"~"}"#,
-        r"\n",
-    ),
-    long(
-        "nodeSelector value after one",
-        Place::Spec,
-        "nodeSelector",
-        r#"{"a":"\n~"}"#,
-        "b",
-    ),
-    long(
-        "schedulerName of escapes",
-        Place::Spec,
-        "schedulerName",
-        r#""~""#,
-        r"\n",
-    ),
-    long("priority of text", Place::Spec, "priority", r#""~""#, "\u{7f}"),
-    long("quantity of text", Place::Spec, "overhead", r#"{"cpu":"~"}"#, "\u{7f}"),
-    long("deep nesting in the pod", Place::Spec, "unknown", "~0", "["),
-    long("field name in the pod", Place::Spec, "~", "0", r"\n"),
-    long("name", Place::Metadata, "name", r#""~""#, "n"),
-    long(
-        "controller uid",
-        Place::Metadata,
-        "ownerReferences",
-        r#"[{"controller":true,"kind":"ReplicaSet","uid":"~"}]"#,
-        "u",
-    ),
-    long(
-        "class",
-        Place::Metadata,
-        "annotations",
-        r#"{"slo.example.io/class":"~"}"#,
-        "\u{7f}",
-    ),
-    long(
-        "SLO annotation of escapes",
-        Place::Metadata,
-        "annotations",
-        r#"{"slo.example.io/class":"latency","slo.example.io/~":""}"#,
-        r"\n",
-    ),
-    long(
-        "stated placement",
-        Place::Metadata,
-        "annotations",
-        r#"{"scheduling.example.io/decision":"\n~","scheduling.example.io/site":"edge","scheduling.example.io/decision-id":"i","scheduling.example.io/timestamp":"2026-01-01T00:00:00Z"}"#,
-        "e",
-    ),
-    long("uid of escapes", Place::Request, "uid", r#""~""#, r"\n"),
-    long("namespace", Place::Request, "namespace", r#""~""#, "n"),
-    long("dryRun of text", Place::Request, "dryRun", r#""~""#, "\u{7f}"),
-    long("deep nesting beside the pod", Place::Request, "unknown", "~0", "["),
-    long("field name beside the pod", Place::Request, "~", "0", r"\n"),
-    long("apiVersion", Place::Review, "apiVersion", r#""~""#, "\u{7f}"),
-    long("field name beside the request", Place::Review, "~", "0", r"\n"),
-];
 
 impl Part {
     fn written(&self, bytes: usize) -> String {
@@ -276,7 +111,6 @@ fn body(parts: &[(Part, usize)]) -> Vec<u8> {
 #[derive(Debug, Clone, Copy)]
 pub enum Hostile {
     Of(Part),
-    /// Some of the parts, in proportions that follow from a seed.
     Mixture(u64),
 }
 
@@ -301,7 +135,6 @@ pub fn ordinary() -> Vec<u8> {
     body(&[])
 }
 
-/// A body of parts that have so many bytes together.
 fn mixture(seed: u64, bytes: usize) -> Vec<u8> {
     let mut state = seed;
     // SplitMix64.

@@ -17,10 +17,8 @@ use crate::wait::{BOUND, eventually};
 
 const AT_ONCE: usize = 8;
 
-/// Nothing that is larger than this goes into etcd.
 const LARGEST: usize = 1_400_000;
 
-/// Stands for the name of a pod, in as many letters.
 const NAME: &str = "hostile-00000";
 
 /// Stands for the time at which a pod is created, in as many letters.
@@ -28,7 +26,6 @@ const NOW: &str = "0000-00-00T00:00:00Z";
 
 const LATER: &str = "2099-01-01T00:00:00Z";
 
-/// A pod of which one is created after the other.
 #[derive(Clone)]
 struct Template(String);
 
@@ -146,7 +143,6 @@ fn create(fixture: &Fixture<'_>, namespace: &str, templates: &[Template], count:
     })
 }
 
-/// Deletes them, without the lists that kubectl reads for it.
 fn delete(fixture: &Fixture<'_>, namespace: &str, count: usize) -> Result<()> {
     each(fixture, count, |number| {
         let path = format!("/api/v1/namespaces/{namespace}/pods/hostile-{number:05}?gracePeriodSeconds=0");
@@ -175,7 +171,6 @@ pub struct Amounts {
     pub largest: usize,
     /// Behind our gate, where nobody has opted in.
     pub gated: usize,
-    /// Behind our gate, in a namespace that has opted in.
     pub managed: usize,
     pub gated_bytes: usize,
 }

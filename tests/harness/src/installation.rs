@@ -24,7 +24,6 @@ pub struct Replica<'run> {
     pub mount: Option<Mount>,
 }
 
-/// edgeward, installed by objects that are rendered.
 pub struct Installation<'s, 'run> {
     pub fixture: &'s Fixture<'run>,
     pub domain: &'s str,
@@ -49,7 +48,6 @@ impl<'s, 'run> Installation<'s, 'run> {
         json!({"apiVersion": "v1", "kind": "List", "items": self.objects}).to_string()
     }
 
-    /// The object of this kind, of which there is one.
     pub fn object(&self, kind: &str) -> Result<&Value> {
         let mut objects = self.objects.iter();
         objects.find(|object| object["kind"] == kind).context(kind.to_owned())
@@ -60,7 +58,6 @@ impl<'s, 'run> Installation<'s, 'run> {
         self.replica_of(self.fixture.program, dir, more)
     }
 
-    /// The same of another program than that under test.
     pub fn replica_of<'p>(&self, program: &'p Path, dir: &Path, more: &[&str]) -> Result<Replica<'p>>
     where
         'run: 'p,

@@ -56,7 +56,6 @@ pub fn secret(pair: &Pair, authority: &Authority) -> Value {
 }
 
 impl<'s, 'run> InstalledReplicas<'s, 'run> {
-    /// With a certificate in files, of this authority.
     pub fn with_files(
         fixture: &'s Fixture<'run>,
         nodes: &'s Nodes<'run>,
@@ -146,7 +145,6 @@ impl<'s, 'run> InstalledReplicas<'s, 'run> {
         under_load_reconnecting(self.fixture, self.nodes, self.pace, &self.balancer, event)
     }
 
-    /// Puts another pair where the replicas have theirs from.
     pub fn put(&self, secret: &Value) -> Result<()> {
         self.fixture.kubectl_in(NAMESPACE).apply(secret).map(drop)
     }

@@ -87,7 +87,6 @@ impl Kubectl {
         })
     }
 
-    /// Runs kubectl; a refusal is an error that repeats its words.
     pub fn run(&self, args: &[&str], stdin: &str) -> Result<Said> {
         let said = self.attempt(args, stdin)?;
         if !said.succeeded {
@@ -175,7 +174,6 @@ impl Kubectl {
 }
 
 impl Said {
-    /// The admission warnings, as kubectl shows them.
     pub fn warnings(&self) -> Vec<&str> {
         self.stderr
             .lines()

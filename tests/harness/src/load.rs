@@ -25,7 +25,6 @@ use crate::timing::TooBusy;
 use crate::wait::{BOUND, eventually};
 use crate::{clients, test_webhook, workloads};
 
-/// Pods a second that are tried for a steady pace.
 const RATES: [u32; 9] = [20, 30, 40, 60, 80, 100, 125, 150, 200];
 
 /// Pods a second that a pace which adapts never exceeds.
@@ -80,7 +79,6 @@ pub struct Report {
     pub failed: Vec<String>,
     /// Of each pod that was created and carries no decision: when its creation began, counted from the load's beginning.
     pub undecided: Vec<Duration>,
-    /// Calls of a webhook that the API server passed over.
     pub failed_open: u64,
     /// Time from request to answer, of half of the creations and of 99 in 100.
     took: [Duration; 2],
@@ -194,7 +192,6 @@ impl Pace {
         }
     }
 
-    /// Whether the API server waits for an answer as long as it can.
     pub(crate) fn has_long_timeout(self) -> bool {
         matches!(self, Self::Adaptive)
     }
@@ -225,7 +222,6 @@ impl Load {
 }
 
 impl Report {
-    /// Adds it to the table of what happens to replicas.
     pub fn tabulate(&self, of: &str) {
         Table::Replicas.row(of, &[&self.created, &self.failed.len(), &self.undecided.len()]);
     }
@@ -378,7 +374,6 @@ fn failed_open(fixture: &Fixture<'_>) -> Result<u64> {
     Ok(creations.iter().map(|creation| creation.failed_open() as u64).sum())
 }
 
-/// What the processors have done since the machine was started.
 pub struct Processors {
     idle: u64,
     all: u64,

@@ -17,7 +17,6 @@ use crate::wait::{BOUND, eventually};
 /// The label by which a node is of a test's edge or cloud, and the taint that keeps other tests' pods from its edge.
 const LABEL: &str = "edgeward.test/site";
 
-/// Two sites of the test's own. Their nodes go with it.
 pub struct Nodes<'run> {
     name: String,
     domain: String,
@@ -63,7 +62,6 @@ impl<'run> Nodes<'run> {
         })
     }
 
-    /// The same, by which pods are gated, for so long.
     pub fn gating(&self, limits: &Value) -> Value {
         let mut config = self.config();
         for setting in ["onNoCapacity", "waitForTerminating"] {
@@ -77,7 +75,6 @@ impl<'run> Nodes<'run> {
         config
     }
 
-    /// The value of the label of one of the sites' nodes.
     pub fn label(&self, site: &str) -> String {
         format!("{}-{site}", self.name)
     }
@@ -95,7 +92,6 @@ impl<'run> Nodes<'run> {
         json!({LABEL: self.label(site)})
     }
 
-    /// The placement of the edge site, as a pod's spec has it.
     pub fn edge_placement(&self) -> Value {
         json!({"nodeSelector": {LABEL: self.label("edge")}, "tolerations": [self.toleration()]})
     }
@@ -267,7 +263,6 @@ impl<'run> Wan<'run> {
         })
     }
 
-    /// By which edgeward finds it, as a site's configuration has it.
     pub fn probe(&self) -> String {
         format!("tcp://{}", self.address)
     }

@@ -28,7 +28,6 @@ use crate::pki::Authority;
 use crate::process::{Process, free_addresses};
 use crate::wait::{BOUND, eventually};
 
-/// What a test target's clusters are peered with.
 #[derive(Debug)]
 pub struct Layout {
     pub clouds: &'static [Cloud],
@@ -63,7 +62,6 @@ pub struct Provider {
     plane: ControlPlane,
 }
 
-/// An API server that is frozen. Dropped, it goes on.
 pub struct Frozen<'p>(&'p ControlPlane);
 
 impl Drop for Frozen<'_> {
@@ -178,12 +176,10 @@ impl Provider {
         &self.plane.kubectl
     }
 
-    /// kubectl in the namespace there that stands for this one.
     pub fn kubectl_in(&self, namespace: &str) -> Kubectl {
         self.plane.kubectl.in_namespace(&format!("{namespace}-{CONSUMER}"))
     }
 
-    /// The site that it is, as the configuration has it.
     pub fn site(&self) -> Value {
         json!({
             "name": self.id,
@@ -193,7 +189,6 @@ impl Provider {
         })
     }
 
-    /// A probe of its API server that a connection is enough for.
     pub fn tcp_probe(&self) -> String {
         self.plane.url.replace("https:", "tcp:")
     }
@@ -296,7 +291,6 @@ impl Kit<'_> {
         Ok(role)
     }
 
-    /// liqo-controller-manager of this cluster; ready.
     fn controllers(&self, plane: &ControlPlane, id: &str, more: &[String]) -> Result<Process> {
         let [health] = free_addresses()?;
         let mut args = vec![
@@ -408,7 +402,6 @@ impl Kit<'_> {
     }
 }
 
-/// The directory with Liqo's programs, definitions and roles.
 pub(crate) fn liqo() -> Result<PathBuf> {
     xtask("liqo")?.context("there is no Go to build Liqo with and EDGEWARD_LIQO is not set")
 }

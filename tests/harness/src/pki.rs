@@ -50,7 +50,6 @@ impl Authority {
         self.sign(params, ExtendedKeyUsagePurpose::ServerAuth)
     }
 
-    /// For a client of the API server: a user and a group.
     pub fn client(&self, user: &str, group: &str) -> Result<Pair> {
         let mut params = CertificateParams::default();
         params.distinguished_name = subject(user, Some(group));

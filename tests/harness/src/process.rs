@@ -17,7 +17,6 @@ use rustix::param::clock_ticks_per_second;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde_json::Value;
 
-/// A running program whose output goes to a file.
 pub struct Process {
     name: String,
     child: Child,
@@ -85,7 +84,6 @@ impl Process {
         &self.name
     }
 
-    /// Its id, also behind setpriv, which becomes the program.
     pub fn id(&self) -> u32 {
         self.child.id()
     }

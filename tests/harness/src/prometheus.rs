@@ -55,7 +55,6 @@ impl Exporter {
     }
 }
 
-/// A Prometheus server that scrapes an exporter twice a second.
 pub struct Server {
     pub address: SocketAddr,
     program: PathBuf,
@@ -83,7 +82,6 @@ impl Server {
         Ok(server)
     }
 
-    /// Starts it with what it knew when it was stopped.
     pub fn start_again(&mut self) -> Result<()> {
         let dir = self.dir.path().display();
         let args = [

@@ -28,7 +28,6 @@ use tokio::task::JoinHandle;
 use crate::pki::Authority;
 use crate::wait::{BOUND, eventually};
 
-/// What is watched of the cluster, by its place in the API.
 const WATCHED: [&str; 3] = ["/api/v1/nodes", "/api/v1/pods", "/api/v1/namespaces"];
 
 /// Passes requests on to the API server, with the rights of the kubeconfig.
@@ -51,7 +50,6 @@ struct Server {
 pub enum Gone {
     /// The response's status is 410.
     Status,
-    /// The response is a stream, and its first event an error.
     Event,
 }
 
@@ -61,12 +59,10 @@ struct Upstream {
     is_silent: watch::Sender<bool>,
     gates_patches: watch::Sender<bool>,
     refuses_streams: AtomicBool,
-    /// The kinds whose next watch is answered with this.
     gone: Mutex<(Gone, BTreeSet<&'static str>)>,
 }
 
 impl<'run> Proxy<'run> {
-    /// In front of the API server that this kubeconfig leads to.
     pub(crate) fn start(runtime: &'run Runtime, kubeconfig: &Path) -> Result<Self> {
         let authority = Authority::new()?;
         let pair = authority.server(&[])?;
@@ -139,7 +135,6 @@ impl<'run> Proxy<'run> {
         self.upstream.refuses_streams.store(true, Ordering::Relaxed);
     }
 
-    /// Waits until each kind was told that history is gone.
     pub fn all_were_told(&self) -> Result<()> {
         eventually("every kind is watched from what is gone", BOUND, || {
             let left = lock(&self.upstream.gone).1.clone();
@@ -187,7 +182,6 @@ impl Upstream {
         })
     }
 
-    /// The answer to a watch that is to begin with a list.
     fn no_stream(&self, uri: &Uri) -> Option<Response> {
         let is_stream = uri.query()?.contains("sendInitialEvents=true");
         if !is_stream || !self.refuses_streams.load(Ordering::Relaxed) {
@@ -198,7 +192,6 @@ impl Upstream {
         Some(failed(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message).into_response())
     }
 
-    /// The answer to a watch from a resource version that is gone.
     fn gone(&self, uri: &Uri) -> Option<Response> {
         let mut parameters = uri.query()?.split('&');
         let resumes = uri.query()?.contains("watch=true")

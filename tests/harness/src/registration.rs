@@ -10,7 +10,6 @@ use crate::kubectl::Kubectl;
 /// The places of the entries of `webhook/base/mutatingwebhookconfiguration.yaml`.
 pub const ENTRIES: Range<usize> = 0..3;
 
-/// The place of the one for pods of namespaces without policies.
 pub const ENTRY_OF_PODS: usize = 1;
 
 /// A registered webhook, or another object of the cluster; dropped with the test.

@@ -24,13 +24,11 @@ pub(crate) const DOMAIN: &str = "edgeward.test/domain";
 /// Who a test says it is that tries something with edgeward's token. It shows nothing of what edgeward needs.
 pub(crate) const BY_HAND: &str = "by-hand";
 
-/// How the users begin that its ServiceAccounts are.
 pub(crate) const USER: &str = "system:serviceaccount:edgeward-system:edgeward";
 
 /// The ConfigMap that the version which upgrades are tested from keeps.
 const KEPT_BY_EARLIER: &str = "edgeward-site-memory";
 
-/// What the chart grants to the ServiceAccounts of its hooks.
 const HOOKS: [(&str, &str); 2] = [
     (
         "-uninstall",
@@ -42,7 +40,6 @@ const HOOKS: [(&str, &str); 2] = [
     ),
 ];
 
-/// The users whose calls are held against the manifests.
 pub(crate) fn users() -> Vec<String> {
     let hooks = HOOKS.iter().map(|(hook, _)| *hook);
     iter::once("").chain(hooks).map(|of| format!("{USER}{of}")).collect()
@@ -139,7 +136,6 @@ impl Rights {
         Granted::apply(self.data.clone(), kubectl.clone())
     }
 
-    /// Adds the right to keep certificates in another namespace.
     pub(crate) fn grant_certificates_in(&self, namespace: &str, kubectl: &Kubectl) -> Result<Granted> {
         let objects = self.at_home_in(namespace, &self.certificates);
         Granted::apply(objects, kubectl.in_namespace(namespace))
@@ -264,7 +260,6 @@ impl Drop for Granted {
     }
 }
 
-/// Rights that are taken away. Dropped, they are granted again.
 pub struct Narrowed {
     kubectl: Kubectl,
     objects: Vec<Value>,
@@ -293,7 +288,6 @@ fn under_every_domain(object: &Value) -> Result<Value> {
     Ok(serde_json::from_str(&text)?)
 }
 
-/// A token of a ServiceAccount of ours as it is now.
 pub(crate) fn token(kubectl: &Kubectl, account: &str) -> Result<String> {
     let args = ["create", "token", account, "--duration=24h"];
     let said = kubectl.in_namespace(NAMESPACE).run(&args, "")?;

@@ -24,7 +24,6 @@ const GRACE_SECONDS: u32 = 60;
 /// What it is called, as a Deployment has it, and how many pods it has at once to do without or to have more.
 pub type Strategy = (&'static str, Value, usize);
 
-/// The ways in which a Deployment replaces its pods.
 pub fn strategies() -> [Strategy; 3] {
     [
         ("maxSurge 25 %", json!({"maxSurge": "25%", "maxUnavailable": 0}), 3),

@@ -49,7 +49,6 @@ pub(crate) fn vouch(authorities: &str, chain: &[CertificateDer<'_>], name: &'sta
     Ok(())
 }
 
-/// Takes every certificate whose key the server has.
 #[derive(Debug)]
 struct Anybody(Arc<CryptoProvider>);
 

@@ -10,16 +10,12 @@ pub enum Needs {
     Domain,
     /// A cluster: it installs edgeward or its custom resources, which speak to every edgeward there.
     Cluster,
-    /// The cluster that is peered with others by Liqo.
     Peering,
-    /// The machine: its figures are of one that does nothing else.
     Machine,
 }
 
-/// How many share a cluster at the same time. They mostly wait.
 const SHARING: usize = 8;
 
-/// How many clusters there are for those that need one.
 pub(crate) const CLUSTERS: usize = 2;
 
 /// Lets tests run as soon as nobody is in their way, in the order of their rows.
@@ -31,14 +27,12 @@ pub(crate) struct SideBySide {
 struct State {
     waiting: Vec<(&'static str, Needs)>,
     running: Vec<Needs>,
-    /// Which of the clusters for a test alone are free.
     clusters: Vec<usize>,
 }
 
 pub(crate) struct Turn<'s> {
     all: &'s SideBySide,
     needs: Needs,
-    /// The cluster that the test has for itself, where it needs one.
     pub(crate) cluster: Option<usize>,
 }
 
@@ -108,7 +102,6 @@ impl State {
 enum Lane {
     Shared,
     Cluster,
-    /// One after the other in the clusters that are peered.
     Peered,
     Alone,
 }

@@ -13,7 +13,6 @@ const PERIOD: Duration = Duration::from_secs(1);
 
 /// Dropped, the program is ended and not started again.
 pub(crate) struct Supervised {
-    /// Dropped before the thread is waited for, which ends it.
     running: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
     log: PathBuf,

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
-/// A table of the page, by what stands above its columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Table {
     Burst,
@@ -14,7 +13,6 @@ pub enum Table {
     UnprovenConnections,
     HostilePods,
     HostileBodies,
-    /// Performance profiles that are evaluated beside a load.
     Profiles,
     Simulation,
     /// More pods than the edge has room for, with two clouds behind it.
@@ -26,7 +24,6 @@ pub enum Table {
 static ROWS: Mutex<Vec<(Table, String)>> = Mutex::new(Vec::new());
 
 impl Table {
-    /// Adds what was found, beside what it was found of.
     pub fn row(self, of: &str, found: &[&dyn fmt::Display]) {
         let cells: String = found.iter().map(|cell| format!(" {cell} |")).collect();
         let mut rows = ROWS.lock().unwrap_or_else(PoisonError::into_inner);

@@ -107,7 +107,6 @@ pub fn watches(_pod: &Value) -> Vec<Value> {
     Vec::new()
 }
 
-/// Writes the decision and nothing else, and decides nothing.
 pub(crate) fn answers_constantly(_pod: &Value) -> Vec<Value> {
     let path = "/metadata/annotations/scheduling.example.io~1decision";
     vec![json!({"op": "add", "path": path, "value": "edge"})]

@@ -19,7 +19,6 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::wait::BOUND;
 
-/// First argument of this program when it is the link.
 pub const AS_LINK: &str = "--as-link";
 
 /// A link that is up and perfect, seed 0.
@@ -99,7 +98,6 @@ impl Wan {
         Ok([edge, cloud])
     }
 
-    /// A runtime whose threads, and so its tasks, live at the edge.
     pub fn edge_runtime(&self) -> Result<Runtime> {
         self.edge
             .enter(|| Ok(Builder::new_multi_thread().worker_threads(1).enable_all().build()?))

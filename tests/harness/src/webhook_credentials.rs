@@ -10,7 +10,6 @@ use crate::documentation::documented;
 
 pub const NAME: &str = "edgeward.edgeward-system.svc";
 
-/// Where the documentation has what the API server reads.
 const FOLDER: &str = "/etc/kubernetes/pki/edgeward";
 
 /// To whom the run's API server shows its certificate: the Service of the test about it.

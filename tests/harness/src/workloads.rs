@@ -6,7 +6,6 @@ pub fn latency() -> Value {
     json!({"slo.example.io/class": "latency", "slo.example.io/latencyTargetMs": "300"})
 }
 
-/// SLO annotations of a pod that works through a pile.
 pub fn batch() -> Value {
     json!({"slo.example.io/class": "batch", "slo.example.io/deadlineMs": "5000"})
 }
@@ -20,7 +19,6 @@ pub fn pod(name: &str, annotations: Value) -> Value {
     })
 }
 
-/// A Deployment whose pods have these annotations.
 pub fn deployment(name: &str, replicas: u32, annotations: Value) -> Value {
     let mut deployment = controller("apps/v1", "Deployment", name, annotations);
     deployment["spec"]["replicas"] = json!(replicas);
@@ -28,7 +26,6 @@ pub fn deployment(name: &str, replicas: u32, annotations: Value) -> Value {
     deployment
 }
 
-/// A DaemonSet whose pods have these annotations.
 pub fn daemon_set(name: &str, annotations: Value) -> Value {
     let mut daemon_set = controller("apps/v1", "DaemonSet", name, annotations);
     daemon_set["spec"]["selector"] = json!({"matchLabels": {"app": name}});

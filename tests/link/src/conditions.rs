@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Error, Result, bail, ensure};
 
-/// Conditions of a link. The default is a perfect one.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Conditions {
     /// Least time from a request to its answer; half of it on either way.
@@ -17,7 +16,6 @@ pub struct Conditions {
     pub outage: Outage,
 }
 
-/// Whether and when the link is cut. Both ways are.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Outage {
     #[default]
@@ -25,7 +23,6 @@ pub enum Outage {
     Cut,
     /// It is cut for a period from `since` on, whole for the next, and so on.
     Flapping {
-        /// Length of an outage, and of the time between two.
         period: Duration,
         since: Instant,
     },

@@ -83,7 +83,6 @@ impl Link {
         }
     }
 
-    /// Does as told. The answer is the counts if they were asked for.
     pub fn obey(&mut self, command: Command, now: Instant) -> Option<[Counts; 2]> {
         match command {
             Command::Shape { rtt, jitter, loss } => {

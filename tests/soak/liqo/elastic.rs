@@ -18,7 +18,7 @@ const REPLICAS: usize = 300;
 const EDGE_ROOM: usize = 40;
 const NEAR_ROOM: usize = 120;
 
-e2e!("liqo::elastic_cluster", Peering, elastic_cluster);
+e2e! { "liqo::elastic_cluster", Peering, elastic_cluster }
 /// A burst of pods fills the edge, then the near cloud, then the far one. At home all of them are Running, as mirrored. Fewer
 /// replicas empty the clouds first.
 fn elastic_cluster(fixture: &Fixture<'_>) -> Result<()> {

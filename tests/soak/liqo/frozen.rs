@@ -19,7 +19,7 @@ use super::{FAR, NEAR, config, near_and_far, slo};
 /// How long a pod of the Deployment stays on a node that is lost.
 const TOLERATED: u32 = 15;
 
-e2e!("liqo::frozen_api_server", Peering, frozen_api_server);
+e2e! { "liqo::frozen_api_server", Peering, frozen_api_server }
 /// The edge is full, so pods go to the near cloud. Its API server is frozen: once our probe has said so no pod is sent there, but to
 /// the far cloud, where the pods of a Deployment come to run as well. When it answers again, pods go there again.
 fn frozen_api_server(fixture: &Fixture<'_>) -> Result<()> {

@@ -18,7 +18,7 @@ const CORDONED: [&str; 2] = ["near-2", "near-3"];
 /// After the first word of a cloud that is full, no pod of that size is sent there.
 const TOLD: Duration = Duration::from_secs(5);
 
-e2e!("liqo::full_near_cloud", Peering, full_near_cloud);
+e2e! { "liqo::full_near_cloud", Peering, full_near_cloud }
 /// The near cloud has no room for what its virtual node promises: it closes soon after the first word, and the next pods go to the
 /// far cloud. A pod that can never run there closes it for its own controller, and for nobody else. A minute after the last word it opens,
 /// until a pod is refused again. When that one begins, it opens at once.

@@ -16,7 +16,7 @@ use serde_json::json;
 /// Pods a second. Each is two events at least: that it is there, and that it is gone; most are bound in between.
 const RATE: u32 = 50;
 
-e2e!("load::closed_by_scheduler", Machine, closed_by_scheduler);
+e2e! { "load::closed_by_scheduler", Machine, closed_by_scheduler }
 /// A Deployment of three with spread over three hosts, at an edge of two: every replica of edgeward learns that kube-scheduler
 /// cannot place the third there, though it fits, and stays with that while pods come and go at both nodes.
 fn closed_by_scheduler(fixture: &Fixture<'_>) -> Result<()> {

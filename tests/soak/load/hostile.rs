@@ -40,7 +40,7 @@ struct HostileClients {
     replicas: Vec<SocketAddr>,
 }
 
-e2e!("load::hostile_clients", Machine, hostile_clients);
+e2e! { "load::hostile_clients", Machine, hostile_clients }
 /// One kind of attack after the other: reviews go on, and no replica takes more memory than its container has.
 fn hostile_clients(fixture: &Fixture<'_>) -> Result<()> {
     let idle = IDLE.min(files()?);

@@ -9,7 +9,7 @@ use serde_json::json;
 
 const SEEDS: u64 = 300;
 
-e2e!("load::hostile_bodies", Machine, hostile_bodies);
+e2e! { "load::hostile_bodies", Machine, hostile_bodies }
 /// The search of `no_mix_of_bodies_takes_a_replica_over_192_mib`, but wider.
 fn hostile_bodies(fixture: &Fixture<'_>) -> Result<()> {
     let node = json!({"name": "e", "labels": {"node.role/edge": "true"}, "allocatable": {"cpu": 4, "pods": 9}});

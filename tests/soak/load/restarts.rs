@@ -9,17 +9,13 @@ use edgeward_harness::load::restarts::{gone, rolled};
 use edgeward_harness::load::{Report, highest_steady, under_load};
 use edgeward_harness::workloads;
 
-e2e!(
-    "load::rolling_restart_at_a_steady_rate",
-    Machine,
-    rolling_restart_at_a_steady_rate
-);
+e2e! { "load::rolling_restart_at_a_steady_rate", Machine, rolling_restart_at_a_steady_rate }
 fn rolling_restart_at_a_steady_rate(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = nodes(fixture)?;
     rolled(fixture, &nodes, highest_steady(fixture, &nodes)?)
 }
 
-e2e!("load::leader_is_lost", Machine, leader_is_lost);
+e2e! { "load::leader_is_lost", Machine, leader_is_lost }
 /// Whoever leads is asked to stop, and nobody notices but the next one; then that one is killed, and what is created meanwhile
 /// without a decision is reported by who leads then.
 fn leader_is_lost(fixture: &Fixture<'_>) -> Result<()> {
@@ -57,7 +53,7 @@ fn leader_is_lost(fixture: &Fixture<'_>) -> Result<()> {
     replicas.report(report.undecided.len())
 }
 
-e2e!("load::one_is_frozen", Machine, one_is_frozen);
+e2e! { "load::one_is_frozen", Machine, one_is_frozen }
 /// One of three is frozen, which the API server notices by waiting for it, a second for each connection.
 fn one_is_frozen(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = nodes(fixture)?;

@@ -14,11 +14,7 @@ use edgeward_harness::rotation::{CA_BUNDLE_DELAY, files_rotated, is_clean, tabul
 use edgeward_harness::wait::{BOUND, eventually};
 use serde_json::{Value, json};
 
-e2e!(
-    "load::rotation_files_at_a_steady_rate",
-    Machine,
-    rotation_files_at_a_steady_rate
-);
+e2e! { "load::rotation_files_at_a_steady_rate", Machine, rotation_files_at_a_steady_rate }
 fn rotation_files_at_a_steady_rate(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = nodes(fixture)?;
     files_rotated(fixture, &nodes, highest_steady(fixture, &nodes)?)
@@ -27,7 +23,7 @@ fn rotation_files_at_a_steady_rate(fixture: &Fixture<'_>) -> Result<()> {
 /// Lives of a CA and a certificate: certificates are renewed every 20 s, and the next CA is due at 64 s.
 const LIVES: [&str; 2] = ["--ca-life=96s", "--certificate-life=30s"];
 
-e2e!("load::rotation_self_managed", Machine, rotation_self_managed);
+e2e! { "load::rotation_self_managed", Machine, rotation_self_managed }
 /// By the leader: a certificate, then the CA with another.
 fn rotation_self_managed(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = nodes(fixture)?;
@@ -69,7 +65,7 @@ fn rotation_self_managed(fixture: &Fixture<'_>) -> Result<()> {
 /// How often cert-manager renews the certificate by itself.
 const PERIOD: Duration = Duration::from_secs(10);
 
-e2e!("load::rotation_cert_manager", Machine, rotation_cert_manager);
+e2e! { "load::rotation_cert_manager", Machine, rotation_cert_manager }
 /// By cert-manager's controllers, and its cainjector: a certificate by time, then CA and certificate by hand, twice, in this order.
 /// Where `caBundle` stays behind, nothing is decided, and `edgeward check` says why.
 fn rotation_cert_manager(fixture: &Fixture<'_>) -> Result<()> {

@@ -22,12 +22,10 @@ pub enum Baseline {
     /// Any of the same clusters. "Latency-Greedy" of the paper, which is random in truth.
     LatencyGreedy,
     MinCost,
-    /// The cluster with room that has the lowest latency.
     MinLatency,
     /// The cluster with room of which the smallest share is taken, on average of CPU and memory.
     MinUtilisation,
     AlwaysSpread,
-    /// Any action that the mask has, spreading and rejecting too.
     Random,
     /// The cluster with room that could hold the request most often, on average of CPU and memory: what Karmada's estimate does.
     Karmada,

@@ -10,7 +10,6 @@ pub struct ClusterType {
     pub cost: f64,
 }
 
-/// The kinds, each of which a cluster is equally likely to be.
 pub static CLUSTER_TYPES: [ClusterType; 5] = [
     cluster("edge_tier_1", 2.0, 2.0, 1.0),
     cluster("edge_tier_2", 2.0, 4.0, 2.0),

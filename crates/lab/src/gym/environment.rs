@@ -10,14 +10,12 @@ use super::latency::{ALL_GONE, ALL_PLACED, Latencies, SPREAD_GONE, SPREAD_PLACED
 use super::settings::{Mode, Observation, RewardKind, Settings};
 use super::spread::{Load, Shares, spread};
 
-/// How many numbers an action's row of the observation has.
 pub const FEATURES: usize = 10;
 
 pub const EPISODE_STEPS: u32 = 100;
 
 const GATE: f64 = 0.95;
 const MAX_COST: f64 = 16.0;
-/// Requests arrive so often in the time that one runs on average.
 const ARRIVAL_RATE: f64 = 100.0;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -31,7 +29,6 @@ pub struct Request {
 
 #[derive(Debug, Clone)]
 struct View {
-    /// Cores that are taken of each cluster, and GiB.
     used: Vec<(f64, f64)>,
     /// The mean latency of each cluster, ms.
     latency: Vec<f64>,
@@ -102,7 +99,6 @@ pub struct Gym {
     generator: Generator,
     types: Vec<&'static ClusterType>,
     latencies: Latencies,
-    /// Cores that are taken of each cluster, and GiB.
     used: Vec<(f64, f64)>,
     request: Request,
     now: f64,
@@ -174,7 +170,6 @@ impl Gym {
         self.used.iter_mut().for_each(|used| used.1 = 0.2 * generator.unit());
     }
 
-    /// The next request arrives, after what departs before it has.
     fn next_request(&mut self) {
         self.now += self.generator.exponential() / ARRIVAL_RATE;
         let duration = self.generator.exponential();
@@ -247,7 +242,6 @@ impl Gym {
         &self.types
     }
 
-    /// Cores that are taken of each cluster, and GiB.
     pub fn used(&self) -> &[(f64, f64)] {
         &self.used
     }
@@ -257,7 +251,6 @@ impl Gym {
         self.latencies.means()
     }
 
-    /// The time, in units of the mean duration of requests.
     pub fn now(&self) -> f64 {
         self.now
     }

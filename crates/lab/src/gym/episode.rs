@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-/// What a step was worth, and the episode if it ended.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Step {
     /// By the chosen [`RewardKind`](super::RewardKind).
@@ -17,7 +16,6 @@ pub struct Episode {
     pub rejected: f64,
     /// The mean latency of accepted requests, ms, each counted once however many replicas it has; `None` without any.
     pub latency: Option<f64>,
-    /// The mean cost of accepted requests, as the latency's.
     pub cost: Option<f64>,
 }
 
@@ -51,7 +49,6 @@ impl fmt::Display for MeanStd {
     }
 }
 
-/// A row of Table VII: what episodes have in common.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Summary {
     pub episodes: usize,

@@ -101,7 +101,6 @@ impl Generator {
     }
 }
 
-/// The four words that SeedSequence makes of a seed.
 fn seed_words(seed: u64) -> [u64; 4] {
     let mut constant = 0x43b0_d7e5_u32;
     let mut hash = |value: u32| {

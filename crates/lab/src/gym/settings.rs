@@ -170,7 +170,6 @@ pub enum RewardKind {
     Naive,
     /// -1 if any cluster is used by more than 75 %, else 1.
     Risk,
-    /// The share that is used of the least used cluster.
     Binpack,
 }
 

@@ -3,7 +3,6 @@
 /// A request's replicas by cluster. At most seven clusters have any.
 pub(super) type Shares = Vec<u8>;
 
-/// What is spread: replicas, and the CPU and memory of one.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Load {
     pub(super) replicas: u8,

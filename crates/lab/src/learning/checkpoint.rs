@@ -88,14 +88,12 @@ impl Stored {
         })
     }
 
-    /// Keeps the parameters of a network of this name.
     pub(super) fn keep(&mut self, name: &str, network: &Network) {
         let parameters = network.parameters();
         self.tensors
             .extend(parameters.map(|(own, parameter)| (format!("{name}.{own}"), parameter.as_detached_tensor())));
     }
 
-    /// Gives a network the parameters that were kept under this name.
     pub(super) fn restore(&mut self, name: &str, network: &Network) -> Result<()> {
         for (own, parameter) in network.parameters() {
             let kept = self.take(&format!("{name}.{own}"), DType::F32, Some(parameter.dims()))?;

@@ -113,7 +113,6 @@ impl Trial {
 }
 
 impl Group {
-    /// The algorithm, and what tells it from these other groups.
     fn name(&self, others: &[Self]) -> String {
         let Plan {
             algorithm,
@@ -183,7 +182,6 @@ impl Section {
     }
 }
 
-/// The means of trainings, and the deviations over them.
 fn over_trainings(trainings: &[(u64, Summary)]) -> Summary {
     let of = |part: &dyn Fn(&Summary) -> Option<MeanStd>| {
         let means: Vec<f64> = trainings

@@ -32,7 +32,6 @@ const LEFT: f64 = 64.0;
 const RIGHT: f64 = 16.0;
 const TOP: f64 = 40.0;
 const BOTTOM: f64 = 52.0;
-/// Where the first line of the legend is, and how far the next.
 const LEGEND: f64 = HEIGHT + 12.0;
 const ROW: f64 = 18.0;
 

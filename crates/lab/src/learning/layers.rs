@@ -5,7 +5,6 @@
 
 use candle_core::{CpuStorage, CustomOp1, CustomOp2, Error, Layout, Result, Shape, Tensor};
 
-/// What is done to each number that a layer gives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Activation {
     None,
@@ -36,10 +35,8 @@ impl Activation {
     }
 }
 
-/// What the rows of a set have in common, each column for itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Pool {
-    /// The largest. Of equal ones the first gets the gradient.
     Largest,
     Mean,
 }

@@ -12,9 +12,7 @@ use super::world::{Before, World};
 use crate::gym::FEATURES;
 use crate::random::Stream;
 
-/// How many steps are remembered, of all environments together.
 const CAPACITY: usize = 10_000;
-/// How many samples a step of the optimiser sees.
 const BATCH: usize = 128;
 const DISCOUNT: f64 = 0.99;
 /// The share of random actions: at the beginning, from the middle of the training on, and linear between.
@@ -24,12 +22,10 @@ const METHOD: Method = Method::Adam {
     epsilon: 1e-8,
 };
 
-/// When what is done, in iterations: steps of all environments.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Schedule {
     pub(super) starts: u64,
     pub(super) every: u64,
-    /// So often the target becomes as the network is.
     pub(super) copies: u64,
 }
 
@@ -64,13 +60,11 @@ impl OffPolicy {
         })
     }
 
-    /// The share of random actions in this iteration.
     pub(super) fn exploration(&self, iteration: u64) -> f64 {
         let (first, last) = EXPLORATION;
         (first + (last - first) * iteration as f64 / self.explored).max(last)
     }
 
-    /// One step of all environments, and what is due after it.
     pub(super) fn update(&mut self, world: &mut World, stream: &mut Stream) -> Result<()> {
         let iteration = world.iterations();
         let masks = world.masks.chunks_exact(world.actions());
@@ -125,9 +119,7 @@ impl OffPolicy {
 struct Memory {
     environments: usize,
     actions: usize,
-    /// How many steps of each environment there is room for.
     room: usize,
-    /// How many there are, and where the next one goes.
     kept: usize,
     next: usize,
     before: Vec<f32>,

@@ -7,16 +7,13 @@ use super::layers::{Activation, largest, less, mean};
 use crate::gym::FEATURES;
 use crate::random::Stream;
 
-/// How wide the layers between the first and the last are.
 const WIDTH: usize = 64;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
     /// A number for each row, and so for each action, whatever the number of rows. A row that moves takes its number along.
     SetActor,
-    /// One number for all rows, whatever their number and order.
     SetCritic,
-    /// A number for each action out of a fixed number of rows.
     FlatActor {
         actions: usize,
     },

@@ -7,17 +7,9 @@ use candle_core::{Device, Tensor, Var};
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Method {
     /// Adam, with decays of 0.9 and 0.999.
-    Adam {
-        rate: f64,
-        /// What is added to the root of the second moment.
-        epsilon: f64,
-    },
+    Adam { rate: f64, epsilon: f64 },
     /// RMSprop, with a decay of 0.99.
-    RmsProp {
-        rate: f64,
-        /// What is added to the root of the second moment.
-        epsilon: f64,
-    },
+    RmsProp { rate: f64, epsilon: f64 },
 }
 
 #[derive(Debug)]

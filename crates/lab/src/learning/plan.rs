@@ -15,7 +15,6 @@ pub enum Algorithm {
     DeepsetsDqn,
     /// Proximal policy optimisation of flat networks, with the hyper-parameters that stable-baselines3 has without any.
     MlpMaskablePpo,
-    /// Advantage actor-critic of flat networks, likewise.
     MlpA2c,
 }
 
@@ -53,9 +52,7 @@ impl Algorithm {
 /// How a policy is improved by what it just did. Sources: CleanRL's and stable-baselines3's defaults, and the paper's changes of them.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Rollouts {
-    /// Steps of each environment between two updates.
     pub(super) steps: usize,
-    /// How many samples a step of the optimiser sees.
     pub(super) batch: usize,
     pub(super) epochs: usize,
     pub(super) discount: f64,

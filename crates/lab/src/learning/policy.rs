@@ -16,7 +16,6 @@ use crate::random::{Purpose, Stream};
 #[derive(Debug)]
 pub struct Policy {
     plan: Plan,
-    /// How many steps of all environments it was trained.
     steps: u64,
     /// Its folder, or what it is without one.
     name: String,
@@ -67,7 +66,6 @@ impl Policy {
         &self.name
     }
 
-    /// Whether another has the same plan and did as many steps.
     pub(super) fn is_twin_of(&self, other: &Self) -> bool {
         self.plan == other.plan && self.steps == other.steps
     }

@@ -44,7 +44,6 @@ impl OnPolicy {
         })
     }
 
-    /// How many steps of each environment an update takes.
     pub(super) fn iterations(&self) -> u64 {
         self.rollouts.steps as u64
     }
@@ -95,7 +94,6 @@ impl OnPolicy {
         Ok(())
     }
 
-    /// The logarithms of the probabilities of all actions.
     pub(super) fn logarithms(&self, observations: &Tensor, mask: &Tensor) -> Result<Tensor> {
         log_softmax(&masked(&self.actor.forward(observations)?, mask)?)
     }
@@ -183,12 +181,10 @@ pub(super) fn masks_at(all: &[bool], actions: usize, at: &[usize]) -> Result<Ten
     Ok(Tensor::from_vec(masks, (at.len(), actions), &Device::Cpu)?)
 }
 
-/// The rows of this width at these places, one after the other.
 fn rows<'a, T>(all: &'a [T], width: usize, at: &'a [usize]) -> impl Iterator<Item = &'a T> {
     at.iter().flat_map(move |at| &all[at * width..(at + 1) * width])
 }
 
-/// What the mask forbids gets a probability of zero.
 pub(super) fn masked(numbers: &Tensor, mask: &Tensor) -> Result<Tensor> {
     let least = Tensor::full(-1e8_f32, numbers.shape(), numbers.device())?;
     Ok(mask.where_cond(numbers, &least)?)

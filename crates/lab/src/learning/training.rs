@@ -97,7 +97,6 @@ impl Training {
         &self.plan
     }
 
-    /// How many steps all environments took together.
     pub fn steps(&self) -> u64 {
         self.world.iterations() * Plan::ENVIRONMENTS as u64
     }
@@ -145,7 +144,6 @@ impl Training {
 }
 
 impl Learner {
-    /// All networks by name, the one that acts first.
     fn networks(&self) -> [(&'static str, &Network); 2] {
         match self {
             Self::OnPolicy(learner) => [("actor", &learner.actor), ("critic", &learner.critic)],
@@ -153,7 +151,6 @@ impl Learner {
         }
     }
 
-    /// The names of the parameters that the optimiser has.
     fn optimised(&self) -> Vec<String> {
         let networks = self.networks();
         let optimised = match self {

@@ -12,7 +12,6 @@ pub(super) struct World {
     /// What is seen now: environments × actions × [`FEATURES`].
     pub(super) observations: Vec<f32>,
     pub(super) masks: Vec<bool>,
-    /// What the last step was worth, to each environment.
     pub(super) rewards: Vec<f32>,
     pub(super) done: Vec<bool>,
     history: Vec<u8>,

@@ -102,7 +102,6 @@ fn section(head: &str, title: &str, note: &str, content: &str) -> String {
     format!("<section><{head}>{title}</{head}><p class=note>{note}</p>{content}</section>")
 }
 
-/// Which load is shown; hidden where no script could use it.
 fn slider(loads: &[AtLoad]) -> String {
     // The scenario as it is, if it is among them.
     let first = loads.iter().position(|load| load.factor >= 1.0).unwrap_or(0);
@@ -113,7 +112,6 @@ fn slider(loads: &[AtLoad]) -> String {
     )
 }
 
-/// A row for each policy, of a panel for each number.
 fn over_the_load(loads: &[AtLoad]) -> String {
     let policies: Vec<Policy> = Policy::ALL
         .into_iter()
@@ -285,7 +283,6 @@ fn share_to_clouds(timeline: &[Tick]) -> Vec<(f64, f64)> {
     timeline.chunks(TOGETHER).filter_map(share).collect()
 }
 
-/// The RTT of each cloud, in pieces between outages.
 fn wan(scenario: &Scenario, timeline: &[Tick]) -> Vec<Curve> {
     let clouds = timeline.first().map_or(0, |tick| tick.rtt.len());
     let line = |cloud: usize| {

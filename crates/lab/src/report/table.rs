@@ -52,7 +52,6 @@ fn cell(measure: &Measure, estimate: Option<Estimate>) -> String {
     }
 }
 
-/// Columns as wide as they must be; numbers on the right.
 fn aligned(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {

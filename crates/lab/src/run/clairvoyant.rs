@@ -72,7 +72,6 @@ impl Future {
         None
     }
 
-    /// A pod takes a node from then on, for so long if its work ends.
     fn take(&mut self, node: usize, from: Micros, request: &Amounts, service: Option<Micros>) {
         let (free, slots) = &mut self.free[node];
         *free = less(free, request);
@@ -140,7 +139,6 @@ impl Run<'_> {
         super::micros(self.scenario.delays.start.at(0.0))
     }
 
-    /// The pod takes the first room that there will be at a site.
     fn assign(&self, future: &mut Future, number: PodNumber, site: usize) {
         let nodes = &self.allowed[self.pods[number].workload][site + 1];
         let request = self.request_of(number);

@@ -122,7 +122,6 @@ impl Run<'_> {
         }
     }
 
-    /// A request of a service's place in this minute.
     pub(super) fn request(&mut self, service: usize, number: usize, minute: u64) {
         let slot = self.load.services[service].slots[number];
         if self.now >= slot.close {

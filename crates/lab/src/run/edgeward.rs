@@ -31,7 +31,6 @@ use records::Records;
 /// The shortest time between two publications, as the observer of `edgeward serve` has it.
 const COALESCE: Micros = Micros::from_millis(20);
 
-/// How often a watch is opened again, on average.
 const WATCH_LASTS: Micros = Micros::from_secs(25);
 
 pub(super) struct Edgeward {
@@ -40,7 +39,6 @@ pub(super) struct Edgeward {
     next: usize,
     records: Records,
     executor: Executor,
-    /// What pods name, and the site that the leader prefers by it.
     profile: Option<(SimulatedProfile, Preference)>,
 }
 
@@ -186,7 +184,6 @@ impl Run<'_> {
         }
     }
 
-    /// A pod is reviewed by the replica whose turn it is.
     pub(super) fn review(&mut self, number: PodNumber) {
         let now = clock(self.now);
         let pod = &self.pods[number];
@@ -225,7 +222,6 @@ impl Run<'_> {
         }
     }
 
-    /// A pod is another now: every replica will hear of it.
     pub(super) fn emit(&mut self, number: PodNumber) {
         let Placer::Edgeward(edgeward) = &mut self.placer else {
             return;

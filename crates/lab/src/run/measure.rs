@@ -93,7 +93,6 @@ impl Measure {
         self.since_tick[2] += 1;
     }
 
-    /// A pod that was created then was gated for so long.
     pub(super) fn released(&mut self, gated: Micros, created: Micros) {
         if created >= self.window.0 {
             self.gated += 1;
@@ -184,7 +183,6 @@ impl Run<'_> {
         }
     }
 
-    /// How long the round trips of a unit take that begin now.
     pub(super) fn crossing(&self, site: usize, slo: &Slo, unit: Unit) -> Option<Micros> {
         match &self.paths[site] {
             None => Some(Micros(0)),
@@ -245,7 +243,6 @@ impl Run<'_> {
         self.measure.timeline.push(tick);
     }
 
-    /// Pods without a node; those that came first may have it by now.
     fn waiting(&mut self) -> impl Iterator<Item = &crate::cluster::Pod> {
         let pods = &self.pods;
         self.measure.find_waiting(

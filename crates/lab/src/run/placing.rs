@@ -54,7 +54,6 @@ impl<'s> Run<'s> {
         self.scenario.workloads[self.pods[number].workload].slo
     }
 
-    /// Whoever decides is asked about a pod that is created.
     pub(super) fn admit(&mut self, number: PodNumber) {
         self.measure.created += 1;
         let Some(slo) = self.slo_of(number) else {
@@ -111,7 +110,6 @@ impl<'s> Run<'s> {
         self.ungated(number);
     }
 
-    /// The sites of which a node could hold the pod if it were empty.
     pub(super) fn could_hold(&self, number: PodNumber) -> impl Iterator<Item = usize> + use<'_, 's> {
         let request = self.request_of(number);
         let workload = self.pods[number].workload;

@@ -43,7 +43,6 @@ impl Run<'_> {
         }
     }
 
-    /// A cycle begins for the next pod, if there is one.
     pub(super) fn cycle(&mut self) {
         self.is_cycle_scheduled = false;
         while let Some(place) = self.queue.pop() {

@@ -123,7 +123,6 @@ fn read_with(document: &Value, load: Load<'_>, fleet: Option<Fleet<'_>>) -> Resu
     checked("", |checks| scenario(stated, checks, load, fleet))
 }
 
-/// Reads a part of the document at this place.
 fn part<T>(checks: &mut Checks<'_>, at: &str, read: impl FnOnce(&mut Checks<'_>) -> Option<T>) -> Option<T> {
     let at = within(checks.at, at);
     read(&mut Checks {

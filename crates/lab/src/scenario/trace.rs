@@ -25,7 +25,6 @@ struct Line {
     priority: i32,
     cpu: Quantity,
     memory: Quantity,
-    /// Its processing time at the edge as edgeward estimated it.
     processing: Option<Micros>,
 }
 
@@ -167,7 +166,6 @@ fn is_pod(line: &Value) -> bool {
 
 type Millis = Decimal<3, 1, { i64::MAX }>;
 
-/// A line of the log.
 #[derive(Deserialize)]
 struct Logged {
     timestamp: Timestamp,

@@ -30,7 +30,7 @@ const MOST: f64 = 3.0;
 /// What is compared, in percent or in seconds.
 type Figure<'f> = (String, Box<dyn Fn(&Outcome) -> Option<f64> + 'f>);
 
-e2e!("simulation::as_on_kwok", Machine, as_on_kwok);
+e2e! { "simulation::as_on_kwok", Machine, as_on_kwok }
 /// The same arrivals, pods and service times; real Jobs and Deployments, and three replicas. The share of the pods in the cloud is
 /// that of the simulation.
 fn as_on_kwok(fixture: &Fixture<'_>) -> Result<()> {

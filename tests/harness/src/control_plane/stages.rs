@@ -42,7 +42,6 @@ fn work() -> Value {
     stage("work", matching, delay, json!({"statusTemplate": DONE}))
 }
 
-/// What kwok does to pods that match, after a delay.
 fn stage(name: &str, matching: Value, delay: Value, next: Value) -> Value {
     json!({
         "apiVersion": "kwok.x-k8s.io/v1alpha1",

@@ -23,19 +23,15 @@ use crate::wait::BOUND;
 /// What no mix of bodies may exceed, in KiB: what the container has, less what the pods of a cluster may take.
 pub const MOST_KIB: u64 = 192 * 1024;
 
-/// As many connections as the port takes, but a few.
 const CONNECTIONS: usize = 760;
 
-/// How many of them send the review of an ordinary pod.
 const ORDINARY: usize = 100;
 
 /// How many bytes a field of each head has, nearly as many as are taken.
 const HEAD: usize = 15_000;
 
-/// How many kinds of hostile bodies are sent at once.
 const WORST: usize = 5;
 
-/// A server, its process, and clients that trust it.
 #[derive(Clone)]
 pub struct Target {
     address: SocketAddr,
@@ -46,7 +42,6 @@ pub struct Target {
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     pub body: usize,
-    /// The largest one that is taken whatever others send.
     pub ordinary: usize,
 }
 

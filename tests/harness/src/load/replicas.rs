@@ -13,7 +13,6 @@ use crate::wait::{BOUND, eventually};
 
 pub const REPLICAS: usize = 3;
 
-/// Live replicas behind a balancer, registered as webhook.
 pub struct Replicas<'s, 'run> {
     fixture: &'s Fixture<'run>,
     config: Value,
@@ -59,7 +58,6 @@ impl<'s, 'run> Replicas<'s, 'run> {
         Ok(())
     }
 
-    /// Takes out the one that leads, once there is one.
     pub fn take_leader(&mut self) -> Result<Edgeward<'run>> {
         let leader = eventually("one leads", BOUND, || {
             let leads = |member: &Edgeward<'_>| member.leads().is_ok();
@@ -68,7 +66,6 @@ impl<'s, 'run> Replicas<'s, 'run> {
         Ok(self.members.remove(leader))
     }
 
-    /// Waits until the leader counts so many pods without a decision.
     pub fn report(&self, undecided: usize) -> Result<()> {
         eventually("the backstop reports each undecided pod", 2 * BOUND, || {
             let leader = self.members.iter().find(|member| member.leads().is_ok());

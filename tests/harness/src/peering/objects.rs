@@ -4,13 +4,11 @@ use serde_json::{Value, json};
 
 use crate::control_plane::VIRTUAL_NODE;
 
-/// The label that names the cluster behind a virtual node.
 pub const REMOTE: &str = "liqo.io/remote-cluster-id";
 
 /// By which name the others know the cluster where the pods are created.
 pub(super) const CONSUMER: &str = "edge";
 
-/// Liqo's strategies for the pods of a namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Strategy {
     Local,
@@ -22,7 +20,6 @@ pub(super) const LIQO: &str = "liqo";
 
 pub(super) const TEMPLATE: &str = "virtual-kubelet-default";
 
-/// The user that the consumer's control plane is in a provider.
 pub(super) const CONTROL_PLANE: &str = "edge-controlplane";
 
 pub(super) const ROLES_THERE: [&str; 3] = [

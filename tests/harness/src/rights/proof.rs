@@ -87,7 +87,6 @@ pub fn prove(granted: &BTreeSet<Right>, calls: &[&Value], homes: &BTreeSet<Strin
 }
 
 impl Call {
-    /// Whether it is about a ConfigMap with a configuration.
     fn is_for_configuration(&self) -> bool {
         let name = self.name.as_deref().and_then(|name| name.strip_prefix(CONFIGURATION));
         let hash = name.and_then(|rest| rest.strip_prefix('-'));

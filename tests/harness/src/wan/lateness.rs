@@ -10,7 +10,6 @@ pub const TOO_LATE: Duration = Duration::from_millis(40);
 
 const SLEEP: Duration = Duration::from_millis(5);
 
-/// Sleeps again and again, and notes how late it is woken.
 pub struct Lateness {
     ended: Arc<AtomicBool>,
     sleeper: JoinHandle<Duration>,

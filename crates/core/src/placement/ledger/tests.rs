@@ -100,43 +100,6 @@ fn an_id_is_read_as_it_is_written_and_in_no_other_form() {
 }
 
 #[test]
-fn what_is_not_confirmed_counts_once_per_replica_and_a_confirmed_one_once() {
-    let mut ledger = Ledger::new(TTL);
-    ledger.set_replicas(3);
-    assert!(ledger.reserve(reservation(1, None), NOW.moment, |_| true));
-    assert_eq!(taken(&ledger, 4), (300, 3));
-    assert_eq!(reserved(&ledger, "edge", 4, "shop").1, 3);
-    assert_eq!(reserved(&ledger, "cloud", 4, "shop").1, 0);
-    assert_eq!(ledger.confirm(DecisionId(1), "shop", "edge", 5), Some(NodeId(7)));
-    assert_eq!((taken(&ledger, 4), ledger.open()), ((100, 1), 0));
-    // The new snapshot may be read before the ledger hears of it.
-    assert_eq!(taken(&ledger, 5), (0, 0));
-    ledger.published(4);
-    assert_eq!(taken(&ledger, 4), (100, 1));
-    ledger.published(5);
-    assert_eq!(ledger, {
-        Ledger {
-            replicas: 3,
-            freed: 1,
-            ..Ledger::new(TTL)
-        }
-    });
-}
-
-#[test]
-fn only_the_first_pod_of_its_namespace_and_site_confirms() {
-    let mut ledger = Ledger::new(TTL);
-    ledger.reserve(reservation(1, None), NOW.moment, |_| true);
-    assert_eq!(ledger.confirm(DecisionId(2), "shop", "edge", 1), None);
-    assert_eq!(ledger.confirm(DecisionId(1), "other", "edge", 1), None);
-    assert_eq!(ledger.confirm(DecisionId(1), "shop", "cloud", 1), None);
-    assert_eq!(ledger.confirm(DecisionId(1), "shop", "edge", 1), Some(NodeId(7)));
-    assert_eq!(ledger.confirm(DecisionId(1), "shop", "edge", 2), None);
-    ledger.published(1);
-    assert_eq!(taken(&ledger, 0), (0, 0));
-}
-
-#[test]
 fn a_pod_under_review_again_has_its_room_reserved_again_and_for_no_longer() {
     let mut ledger = Ledger::new(TTL);
     ledger.reserve(reservation(1, None), NOW.moment, |_| true);
@@ -153,19 +116,6 @@ fn a_pod_under_review_again_has_its_room_reserved_again_and_for_no_longer() {
         (expired.freed, expired.expired) = (2, 1);
         expired
     });
-}
-
-#[test]
-fn what_expires_is_gone_and_a_late_pod_confirms_nothing() {
-    let mut ledger = Ledger::new(TTL);
-    ledger.reserve(reservation(1, None), NOW.moment, |_| true);
-    ledger.reserve(reservation(2, None), NOW.moment, |_| true);
-    ledger.confirm(DecisionId(2), "shop", "edge", 9);
-    assert_eq!(ledger.expire(after(Micros(TTL.0 - 1))), 0);
-    assert_eq!(ledger.expire(after(TTL)), 1);
-    // A confirmed one waits for its snapshot, however long that takes.
-    assert_eq!(taken(&ledger, 8), (100, 1));
-    assert_eq!(ledger.confirm(DecisionId(1), "shop", "edge", 9), None);
 }
 
 #[test]
@@ -254,20 +204,6 @@ fn a_share_is_of_one_site() {
         true
     });
     assert_eq!(ledger.beyond_share(), 0);
-}
-
-#[test]
-fn a_share_counts_each_as_often_as_others_are_charged_with_it() {
-    let mut ledger = Ledger::new(TTL);
-    ledger.set_replicas(3);
-    let mut told = vec![];
-    for id in [1, 2] {
-        ledger.reserve(reservation(id, None), NOW.moment, |kept| {
-            told.push((kept.amounts.cpu.0, kept.pods));
-            true
-        });
-    }
-    assert_eq!(told, [(300, 3), (600, 6)]);
 }
 
 #[test]

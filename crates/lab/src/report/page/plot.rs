@@ -29,7 +29,6 @@ pub(super) enum Scale {
     Logarithmic(&'static str),
 }
 
-/// The class of the style sheet with this colour.
 fn class(colour: usize) -> String {
     const COLOURS: usize = 7;
     format!("c{}", colour % COLOURS)

@@ -214,7 +214,6 @@ fn whole_second(at: Timestamp) -> Timestamp {
     Timestamp::from_second(at.as_second()).unwrap_or(START.wall)
 }
 
-/// Seconds since the start, as times are written.
 fn seconds(at: Micros) -> u64 {
     at.0 / 1_000_000
 }
@@ -245,7 +244,6 @@ mod tests {
         read_scenario(&document, &|_| Err("no files".into())).unwrap()
     }
 
-    /// The patch of a decision, applied to the manifest.
     fn patched(manifest: &Value, cpu: &str) -> Value {
         let fleet = json!({
             "sites": [{"name": "edge", "kind": "edge"}, {"name": "cloud", "kind": "cloud", "wan": {"rttMs": 20, "lossPct": 0}}],

@@ -17,7 +17,6 @@ use crate::cluster::less;
 use crate::random::Distribution;
 use crate::scenario::{Site, Wan, Workload, WorkloadKind};
 
-/// The namespace of the pods that are there from the beginning.
 const NAMESPACE: &str = "initial";
 
 /// `spec.priority` of pods of which the file says none, since preemption does not free what they hold: system-node-critical.
@@ -108,7 +107,6 @@ fn overlay(stated: StatedSite, sites: &mut [Site], fleet: &str, checks: &mut Che
     Some(())
 }
 
-/// The WAN as it was when the file was written, for good.
 fn seen_wan(site: &SeenSite) -> Option<Wan> {
     let link = site.link?;
     let loss = link.loss.map_or(0.0, |loss| f64::from(loss.0) / 1_000.0);

@@ -14,10 +14,8 @@ use crate::scenario::Rate;
 /// A year, the longest time that a scenario states, in thousandths of a second.
 pub(super) const LONGEST: i64 = 365 * 24 * 3_600 * 1_000;
 
-/// The most of any other number, in thousandths.
 pub(in crate::scenario) const MOST: i64 = 1_000_000_000_000;
 
-/// A number between these, in thousandths.
 pub(in crate::scenario) fn number<'de, D: Deserializer<'de>, const LEAST: i64, const MOST: i64>(
     deserializer: D,
 ) -> Result<f64, D::Error> {
@@ -33,7 +31,6 @@ pub(in crate::scenario) fn seconds<'de, D: Deserializer<'de>, const LEAST: i64>(
     Ok(Micros::from_millis(thousandths.unsigned_abs()))
 }
 
-/// Percent, as a share.
 pub(super) fn percent<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
     number::<_, 0, 100_000>(deserializer).map(|percent| percent / 100.0)
 }

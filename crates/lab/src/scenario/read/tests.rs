@@ -23,7 +23,6 @@ fn scenario(document: &Value) -> Scenario {
     read(document, &|name| Err(format!("{name} is not there"))).unwrap_or_else(|faults| panic!("{faults}"))
 }
 
-/// The faults of the document with these values at these places.
 fn faults(changes: &[(&str, Value)]) -> Vec<String> {
     let mut document = document();
     for (pointer, value) in changes {
@@ -67,7 +66,6 @@ fn several_clouds_are_told_apart() {
     assert_eq!((label(0), label(1), label(2)), (None, Some("another"), Some("cloud")));
 }
 
-/// The place of a value, the value, and what is said of it.
 const FAULTS: &str = r#"/durationSeconds = null -> missing field `durationSeconds`
 /duration = 5 -> duration: unknown field `duration`, expected one of `name`, `description`, `warmupSeconds`, `durationSeconds`
 /warmupSeconds = 60 -> warmupSeconds: is not before durationSeconds

@@ -87,7 +87,6 @@ fn has_the_nodes(fixture: &Fixture<'_>, scenario: &Scenario) -> Result<()> {
     Ok(())
 }
 
-/// What edgeward is told of the sites, as in the simulation.
 fn config(scenario: &Scenario, wan: &Wan<'_>) -> Value {
     let sites = scenario.sites.iter().map(|site| {
         let name = &site.definition.name;
@@ -102,7 +101,6 @@ fn config(scenario: &Scenario, wan: &Wan<'_>) -> Value {
     json!({"sites": sites.collect::<Vec<_>>()})
 }
 
-/// A call of the API server, so long after the beginning.
 struct Call {
     at: Micros,
     method: Method,
@@ -110,7 +108,6 @@ struct Call {
     body: Value,
 }
 
-/// What is created and changed, in the order of time.
 fn calls(scenario: &Scenario, load: &Load, namespaces: &[String]) -> Result<Vec<Call>> {
     let jobs = load.tasks.iter().enumerate().map(|(number, task)| Call {
         at: task.at,
@@ -232,7 +229,6 @@ async fn call(client: Client, calls: Vec<Call>, begun: Instant) -> Result<()> {
     Ok(())
 }
 
-/// The measures of the simulation, of what was seen.
 fn measured(
     scenario: &Scenario,
     load: &Load,
@@ -287,7 +283,6 @@ fn site_of(scenario: &Scenario, node: &str) -> Option<usize> {
 pub(super) struct Lateness {
     created: f64,
     started: f64,
-    /// By how much its work was longer than the scenario says.
     worked: f64,
 }
 

@@ -26,7 +26,6 @@ pub(super) struct Pods {
     watching: JoinHandle<Result<()>>,
 }
 
-/// What was seen of a pod; times are since the beginning.
 #[derive(Clone)]
 pub(super) struct Seen {
     pub(super) namespace: String,
