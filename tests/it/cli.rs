@@ -72,18 +72,15 @@ fn the_demo_plays_three_scenarios() {
 #[test]
 fn every_output_tells_the_same() {
     let output = |format: &str| {
-        let output = edgeward(
-            &[
-                "review",
-                "-f",
-                "examples/pods.yaml",
-                "--fleet",
-                "examples/fleet.yaml",
-                "-o",
-                format,
-            ],
-            "",
-        );
+        let arguments = [
+            "review",
+            "-f",
+            "examples/pods.yaml",
+            "--fleet",
+            "examples/fleet.yaml",
+            "-o",
+        ];
+        let output = edgeward(&[&arguments[..], &[format]].concat(), "");
         assert!(output.status.success(), "{}", text(&output.stderr));
         text(&output.stdout)
     };

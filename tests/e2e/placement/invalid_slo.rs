@@ -23,31 +23,6 @@ fn faulty(name: &str) -> Value {
     workloads::pod(name, slo)
 }
 
-e2e! { "invalid_slo::warns", Nodes, warns }
-/// By default the pod is created at the edge, and kubectl shows a warning.
-fn warns(fixture: &Fixture<'_>) -> Result<()> {
-    let edgeward = fixture.edgeward(&fleet::overloaded())?;
-    let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
-
-    let said = fixture.kubectl.apply(&faulty("warned"))?;
-    let warnings = said.warnings();
-    for key in FAULTS {
-        ensure!(
-            warnings.iter().any(|warning| warning.contains(key)),
-            "no warning names {key}: {warnings:#?}"
-        );
-    }
-    ensure!(warnings.iter().all(|warning| warning.len() <= 120), "{warnings:#?}");
-    let pod = fixture.kubectl.get("pod", "warned")?;
-    let annotations = &pod["metadata"]["annotations"];
-    ensure!(annotations["scheduling.example.io/decision"] == "edge", "{annotations}");
-    ensure!(
-        annotations["scheduling.example.io/reason"] == "edge_invalid_slo",
-        "{annotations}"
-    );
-    Ok(())
-}
-
 e2e! { "invalid_slo::hints", Nodes, hints }
 /// What was written for edgeward and has no effect is told to whoever creates the pod, which is created as it was written.
 pub(crate) fn hints(fixture: &Fixture<'_>) -> Result<()> {

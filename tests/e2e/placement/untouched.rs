@@ -197,39 +197,6 @@ pub(crate) fn undecided(pod: &Value) -> Result<()> {
     Ok(())
 }
 
-e2e! { "untouched::pod_of_too_many_elements", Nodes, 68, pod_of_too_many_elements }
-/// A pod with too many list elements and fields is created as it was written, with a warning; a pod with almost as many is placed.
-fn pod_of_too_many_elements(fixture: &Fixture<'_>) -> Result<()> {
-    let edgeward = fixture.edgeward(&fleet::relaxed())?;
-    let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
-    let create = |name: &str, values: usize| {
-        let mut pod = workloads::pod(name, workloads::latency());
-        let requirement = json!({"key": "zone", "operator": "NotIn", "values": vec!["none"; values]});
-        let required = json!({"nodeSelectorTerms": [{"matchExpressions": [requirement]}]});
-        pod["spec"]["affinity"] = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}});
-        let said = fixture.kubectl.attempt(&["create", "-f", "-"], &pod.to_string())?;
-        ensure!(said.succeeded, "{said:?}");
-        let warnings: Vec<String> = said.warnings().into_iter().map(str::to_owned).collect();
-        anyhow::Ok((warnings, fixture.kubectl.get("pod", name)?))
-    };
-
-    let (warnings, pod) = create("too-large", 20_000)?;
-    let expected = "not placed: the pod has more than 20000 list elements and fields";
-    ensure!(
-        warnings.iter().any(|warning| warning.contains(expected)),
-        "{warnings:?}"
-    );
-    undecided(&pod)?;
-    let counted = edgeward.count("edgeward_reviews_total", &[("reason", "passthrough_too_large")])?;
-    ensure!(counted == 1, "{counted}");
-
-    let (warnings, pod) = create("large", 19_500)?;
-    ensure!(warnings.is_empty(), "{warnings:?}");
-    let decision = &pod["metadata"]["annotations"]["scheduling.example.io/decision"];
-    ensure!(decision == "edge", "{}", pod["metadata"]);
-    Ok(())
-}
-
 /// Pods of an opted-in namespace, and whether the API server is to ask about them.
 fn variants() -> Vec<(&'static str, Value, bool)> {
     let pod = |name| workloads::pod(name, workloads::latency());

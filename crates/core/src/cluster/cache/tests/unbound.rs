@@ -30,239 +30,74 @@ impl Fixture {
     }
 }
 
-/// What happens to two nodes of 1000 m, and what each has taken of it in the end.
-type Case = (&'static str, fn(&mut Fixture), [i64; 2]);
+/// A run of the table. Pods that are handled or kept were created when the table named them first.
+struct Run {
+    fixture: Fixture,
+    older: Option<Value>,
+    kept: Option<Value>,
+}
 
-const CASES: &[Case] = &[
-    ("a new pod charges its guess", |f| f.pod(&new(f)), [500, 0]),
-    (
-        "the node of its reservation",
-        |f| {
-            let b = f.cache.names["b"];
-            f.pod_with(&new(f), Some(b));
-        },
-        [0, 500],
-    ),
-    (
-        "displaced where it fits no other node, it keeps its node",
-        |f| {
-            f.pod(&new(f));
-            f.publish();
-            f.pod(&bound(pod("one", 600), "a"));
-            f.pod(&bound(pod("two", 600), "b"));
-        },
-        [1100, 600],
-    ),
-    (
-        "a refused pod charges nothing",
-        |f| {
-            f.pod(&new(f));
-            f.publish();
-            f.pod(&unschedulable(new(f), "no"));
-        },
-        [0, 0],
-    ),
-    (
-        "nor does one that was refused",
-        |f| {
-            f.pod(&unschedulable(new(f), "no"));
-            f.pod(&new(f));
-        },
-        [0, 0],
-    ),
-    (
-        "nor one that was nominated",
-        |f| {
-            f.pod(&with(new(f), "/status/nominatedNodeName", "b".into()));
-            assert_eq!(f.used(), [0, 500]);
-            f.pod(&new(f));
-        },
-        [0, 0],
-    ),
-    (
-        "a guess charges for 30 s",
-        |f| {
-            f.pod(&new(f));
-            f.pass(29);
-        },
-        [500, 0],
-    ),
-    (
-        "and no longer",
-        |f| {
-            f.pod(&new(f));
-            f.pass(30);
-        },
-        [0, 0],
-    ),
-    (
-        "whatever fits later",
-        |f| {
-            f.pod(&new(f));
-            f.pass(30);
-            f.node(&edge_node("a", 2000));
-            f.pod(&with(new(f), "/metadata/labels", json!({"changed": "true"})));
-        },
-        [0, 0],
-    ),
-    (
-        "longer while its scheduler handles older pods",
-        |f| {
-            let older = created(f, pod("older", 100));
-            f.wait(1);
-            f.pod(&new(f));
-            f.pass(28);
-            f.handles(&older);
-            f.pass(4);
-        },
-        [500, 0],
-    ),
-    (
-        "but not 5 s after the last",
-        |f| {
-            let older = created(f, pod("older", 100));
-            f.wait(1);
-            f.pod(&new(f));
-            f.pass(28);
-            f.handles(&older);
-            f.pass(5);
-        },
-        [0, 0],
-    ),
-    (
-        "nor once it has handled a younger one",
-        |f| {
-            let older = created(f, pod("older", 100));
-            f.wait(1);
-            f.pod(&new(f));
-            f.pass(27);
-            f.handles(&created(f, pod("younger", 100)));
-            f.pass(2);
-            f.handles(&older);
-            f.pass(1);
-        },
-        [0, 0],
-    ),
-    (
-        "nor while another scheduler does",
-        |f| {
-            let older = created(f, of("other", pod("older", 100)));
-            f.wait(1);
-            f.pod(&new(f));
-            f.pass(29);
-            f.handles(&older);
-            f.pass(1);
-        },
-        [0, 0],
-    ),
-    (
-        "a list shows a pod of 29 s",
-        |f| {
-            let pod = new(f);
-            f.wait(29);
-            f.cache.list_began(Kind::Pods);
-            f.pod(&pod);
-        },
-        [500, 0],
-    ),
-    (
-        "and of 30 s",
-        |f| {
-            let pod = new(f);
-            f.wait(30);
-            f.cache.list_began(Kind::Pods);
-            f.pod(&pod);
-        },
-        [0, 0],
-    ),
-    (
-        "also during a backlog",
-        |f| {
-            let (older, pod) = (created(f, pod("older", 100)), new(f));
-            f.wait(30);
-            f.handles(&older);
-            f.cache.list_began(Kind::Pods);
-            f.pod(&pod);
-        },
-        [500, 0],
-    ),
-    (
-        "a pod that loses its last gate has 30 s again",
-        |f| {
-            f.pod(&gated(new(f)));
-            f.pass(60);
-            assert_eq!(f.used(), [0, 0]);
-            f.pod(&new(f));
-            f.pass(29);
-        },
-        [500, 0],
-    ),
-    (
-        "a guess that is taken moves",
-        |f| {
-            f.pod(&new(f));
-            f.publish();
-            f.pod(&bound(pod("bound", 600), "a"));
-        },
-        [600, 500],
-    ),
-    (
-        "the pod behind moves, not the one ahead",
-        |f| {
-            for (uid, priority) in [("ahead", 1), ("behind", 0)] {
-                let pod = with(pod(uid, 300 + 100 * priority), "/spec/priority", priority.into());
+impl Run {
+    fn step(&mut self, step: &str) {
+        let f = &mut self.fixture;
+        let words: Vec<_> = step.split(' ').collect();
+        let number = |at: usize| words[at].parse::<u32>().unwrap();
+        match words[..] {
+            ["new"] => f.pod(&new(f)),
+            ["new", "on", node] => {
+                let node = f.cache.names[node];
+                f.pod_with(&new(f), Some(node));
+            }
+            ["new", "refused"] => f.pod(&unschedulable(new(f), "no")),
+            ["new", "nominated", node] => f.pod(&with(new(f), "/status/nominatedNodeName", node.into())),
+            ["new", "changed"] => f.pod(&with(new(f), "/metadata/labels", json!({"changed": "true"}))),
+            ["new", "gated"] => f.pod(&gated(new(f))),
+            ["ranked", uid, ..] => {
+                let pod = with(pod(uid, number(2)), "/spec/priority", number(3).into());
                 let a = f.cache.names["a"];
                 f.pod_with(&pod, Some(a));
             }
-            f.publish();
-            f.pod(&bound(pod("bound", 500), "a"));
-        },
-        [900, 300],
-    ),
-    (
-        "a pod that fits none charges none for now",
-        |f| {
-            f.pod(&bound(pod("1", 600), "a"));
-            f.pod(&bound(pod("2", 600), "b"));
-            f.pod(&new(f));
-        },
-        [600, 600],
-    ),
-    (
-        "until a node gains room",
-        |f| {
-            f.pod(&bound(pod("1", 600), "a"));
-            f.pod(&bound(pod("2", 600), "b"));
-            f.pod(&new(f));
-            f.pass(29);
-            f.cache.delete_pod("1");
-        },
-        [500, 600],
-    ),
-    (
-        "within its time",
-        |f| {
-            f.pod(&bound(pod("1", 600), "a"));
-            f.pod(&bound(pod("2", 600), "b"));
-            f.pod(&new(f));
-            f.pass(30);
-            f.cache.delete_pod("1");
-        },
-        [0, 600],
-    ),
-];
+            ["bound", uid, _, node] => f.pod(&bound(pod(uid, number(2)), node)),
+            ["delete", uid] => f.cache.delete_pod(uid),
+            ["node", name, _] => f.node(&edge_node(name, number(2))),
+            ["older"] => self.older = Some(created(f, pod("older", 100))),
+            ["other"] => self.older = Some(created(f, of("other", pod("older", 100)))),
+            ["handles", "older"] => f.handles(self.older.as_ref().unwrap()),
+            ["handles", uid] => f.handles(&created(f, pod(uid, 100))),
+            ["keep"] => self.kept = Some(new(f)),
+            ["kept"] => f.pod(self.kept.as_ref().unwrap()),
+            ["list"] => f.cache.list_began(Kind::Pods),
+            ["publish"] => drop(f.publish()),
+            ["wait", _] => f.wait(number(1).into()),
+            ["pass", _] => f.pass(number(1).into()),
+            ["used", ref used @ ..] => assert_eq!(f.used(), taken(used)),
+            _ => panic!("{step:?} is no step"),
+        }
+    }
+}
+
+fn taken(words: &[&str]) -> Vec<i64> {
+    words.iter().map(|word| word.parse().unwrap()).collect()
+}
 
 #[test]
 fn pod_without_node_charges_a_guess_for_its_time() {
-    for (name, happens, used) in CASES {
+    for line in include_str!("unbound.txt")
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+    {
+        let (steps, used) = line.split_once(" | ").unwrap().1.split_once(" -> ").unwrap();
         let mut fixture = Fixture::new();
         fixture.node(&edge_node("a", 1000));
         fixture.node(&edge_node("b", 1000));
         fixture.cache.list_ended(Kind::Pods);
-        happens(&mut fixture);
-        assert_eq!(fixture.used(), used, "{name}");
+        let (older, kept) = (None, None);
+        let mut run = Run { fixture, older, kept };
+        steps.split("; ").for_each(|step| run.step(step));
+        let mut fixture = run.fixture;
+        assert_eq!(fixture.used(), taken(&used.split(' ').collect::<Vec<_>>()), "{line}");
         fixture.pass(60);
-        assert_eq!(fixture.cache.next_change(), None, "{name}");
+        assert_eq!(fixture.cache.next_change(), None, "{line}");
     }
 }
 
