@@ -355,6 +355,20 @@ mod tests {
         );
     }
 
+    const FAULTS: &str = r#"
+{"name": "1a"} -> .name: "1a" is not a name: letters, digits and `_`, not first a digit, at most 63
+{"normMax": 0} -> .normMax: 0 is not above normMin, which is 0
+{"normMax": null} -> .normMax: invalid type: null, expected f64
+{"builtIn": null} -> : exactly one of promQL, nodeLabel, nodeAnnotation and builtIn must be stated
+{"promQL": "x", "by": "node"} -> : exactly one of promQL, nodeLabel, nodeAnnotation and builtIn must be stated
+{"by": "node"} -> .by: is stated with promQL, and only then
+{"class": "batch"} -> .class: is stated with builtIn: eta_ms, and only then
+{"builtIn": "eta_ms"} -> .class: is stated with builtIn: eta_ms, and only then
+{"builtIn": null, "promQL": "up"} -> .by: is stated with promQL, and only then
+{"builtIn": null, "nodeLabel": "a b"} -> : "a b" is not a key: `[domain/]name`
+{"builtIn": "watts"} -> .builtIn: unknown variant `watts`, expected one of `free_cpu`, `free_memory`, `pods`, `rtt_ms`, `loss_pct`, `eta_ms`, `missing_optional_traits`, `cost_per_hour`
+"#;
+
     #[test]
     fn every_fault_is_named() {
         let fields = "`better`, `equation`, `metrics`, `aggregate`, `margin`, `dwell`, `period`, `staleness`";
@@ -370,54 +384,10 @@ mod tests {
             }
             json!({"better": "lower", "equation": "cm_normalized_a", "metrics": [metric]})
         };
-        for (over, fault) in [
-            (
-                json!({"name": "1a"}),
-                "spec.metrics[0].name: \"1a\" is not a name: letters, digits and `_`, not first a digit, at most 63",
-            ),
-            (
-                json!({"normMax": 0}),
-                "spec.metrics[0].normMax: 0 is not above normMin, which is 0",
-            ),
-            (
-                json!({"normMax": null}),
-                "spec.metrics[0].normMax: invalid type: null, expected f64",
-            ),
-            (
-                json!({"builtIn": null}),
-                "spec.metrics[0]: exactly one of promQL, nodeLabel, nodeAnnotation and builtIn must be stated",
-            ),
-            (
-                json!({"promQL": "x", "by": "node"}),
-                "spec.metrics[0]: exactly one of promQL, nodeLabel, nodeAnnotation and builtIn must be stated",
-            ),
-            (
-                json!({"by": "node"}),
-                "spec.metrics[0].by: is stated with promQL, and only then",
-            ),
-            (
-                json!({"class": "batch"}),
-                "spec.metrics[0].class: is stated with builtIn: eta_ms, and only then",
-            ),
-            (
-                json!({"builtIn": "eta_ms"}),
-                "spec.metrics[0].class: is stated with builtIn: eta_ms, and only then",
-            ),
-            (
-                json!({"builtIn": null, "promQL": "up"}),
-                "spec.metrics[0].by: is stated with promQL, and only then",
-            ),
-            (
-                json!({"builtIn": null, "nodeLabel": "a b"}),
-                "spec.metrics[0]: \"a b\" is not a key: `[domain/]name`",
-            ),
-            (
-                json!({"builtIn": "watts"}),
-                "spec.metrics[0].builtIn: unknown variant `watts`, expected one of `free_cpu`, `free_memory`, `pods`, `rtt_ms`, `loss_pct`, `eta_ms`, `missing_optional_traits`, `cost_per_hour`",
-            ),
-        ] {
-            let found = faults(metric(over.clone()));
-            assert!(found.contains(&fault.to_owned()), "{over}: {found:#?}");
+        for line in FAULTS.trim().lines() {
+            let (over, fault) = line.split_once(" -> ").unwrap();
+            let found = faults(metric(serde_json::from_str(over).unwrap()));
+            assert!(found.contains(&format!("spec.metrics[0]{fault}")), "{over}: {found:#?}");
         }
         let mut many = metric(json!({}));
         many["margin"] = json!(-1);

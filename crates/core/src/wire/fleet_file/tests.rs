@@ -338,50 +338,26 @@ fn every_fault_with_its_path() {
     );
 }
 
+const SHAPES: &str = r#"
+sites null -> missing field `sites`
+sites [{"wan": {"rttMs": "x"}}] -> sites[0].wan.rttMs: invalid type: string "x", expected f64
+sites [{"queues": [{"waiting": 2}]}] -> sites[0].queues[0]: missing field `class`
+sites [{"observedProcMs": {"batch": 0}}] -> sites[0].observedProcMs.batch: 0 is not a number from 0.001 to 86400000 with at most 3 decimals
+sites [{"measuredFree": {"cpu": -1}}] -> sites[0].measuredFree: cpu must not be negative
+nodes [{"allocatable": {"pods": 1}}] -> nodes[0]: missing field `name`
+nodes [{"allocatable": {"cpu": "two"}}] -> nodes[0].allocatable.cpu: `two` is not a quantity (a number such as 2, 0.5, 500m, 1.5Gi or 1e3)
+nodes [{"labels": {"node.role/edge": true}}] -> nodes[0].labels.node.role/edge: invalid type: boolean `true`, expected a string
+"#;
+
 #[test]
 fn the_first_place_of_another_shape_is_told() {
     let edge = json!([{"name": "edge", "kind": "edge"}]);
-    for (field, value, fault) in [
-        ("sites", json!(null), ": missing field `sites`"),
-        (
-            "sites",
-            json!([{"wan": {"rttMs": "x"}}]),
-            "sites[0].wan.rttMs: invalid type: string \"x\", expected f64",
-        ),
-        (
-            "sites",
-            json!([{"queues": [{"waiting": 2}]}]),
-            "sites[0].queues[0]: missing field `class`",
-        ),
-        (
-            "sites",
-            json!([{"observedProcMs": {"batch": 0}}]),
-            "sites[0].observedProcMs.batch: 0 is not a number from 0.001 to 86400000 with at most 3 decimals",
-        ),
-        (
-            "sites",
-            json!([{"measuredFree": {"cpu": -1}}]),
-            "sites[0].measuredFree: cpu must not be negative",
-        ),
-        (
-            "nodes",
-            json!([{"allocatable": {"pods": 1}}]),
-            "nodes[0]: missing field `name`",
-        ),
-        (
-            "nodes",
-            json!([{"allocatable": {"cpu": "two"}}]),
-            "nodes[0].allocatable.cpu: `two` is not a quantity (a number such as 2, 0.5, 500m, 1.5Gi or 1e3)",
-        ),
-        (
-            "nodes",
-            json!([{"labels": {"node.role/edge": true}}]),
-            "nodes[0].labels.node.role/edge: invalid type: boolean `true`, expected a string",
-        ),
-    ] {
+    for line in SHAPES.trim().lines() {
+        let (place, fault) = line.split_once(" -> ").unwrap();
+        let (field, value) = place.split_once(' ').unwrap();
         let mut file = json!({"sites": edge, "nodes": []});
-        file[field] = value;
-        assert_eq!(load(file).unwrap_err(), [fault.trim_start_matches(": ")]);
+        file[field] = serde_json::from_str(value).unwrap();
+        assert_eq!(load(file).unwrap_err(), [fault]);
     }
 }
 

@@ -110,114 +110,53 @@ fn a_pod_at_the_edge_or_on_its_way_out_says_nothing() {
 }
 
 /// What happens after a pod of 500 m was refused, and what the cloud is full from in the end.
-type Case = (&'static str, fn(&mut Fixture), &'static [&'static str]);
+const CASES: &str = "\
+pass 100 | cpu 500m or more (1 waits)
+refused 2 500; delete 1; pass 100 | cpu 500m or more (1 waits)
+delete 1; publish; pass 59 | cpu 500m or more (none waits)
+delete 1; publish; pass 60 |
+# Whatever is said of pods that no scheduler put there.
+delete 1; publish; pass 59; unbound 2 500; pass 1 |
+# A new witness begins them anew.
+delete 1; publish; pass 59; refused 2 500; publish; delete 2; publish; pass 59 | cpu 500m or more (none waits)
+# Until a pod that asks for as much has begun, also the witness itself.
+delete 1; publish; sent 2 500; begun 2 500 |
+begun 1 500 |
+delete 1; sent 2 400; begun 2 400 | cpu 500m or more (none waits)
+sent 2 600; begun 2 600 | cpu 500m or more (1 waits)
+delete 1; list; begun 2 500; listed | cpu 500m or more (none waits)";
 
-const CASES: &[Case] = &[
-    (
-        "full while there is a witness",
-        |f| f.pass(100),
-        &["cpu 500m or more (1 waits)"],
-    ),
-    (
-        "another witness",
-        |f| {
-            f.pod(&refused("2", 500));
-            f.cache.delete_pod("1");
-            f.pass(100);
-        },
-        &["cpu 500m or more (1 waits)"],
-    ),
-    (
-        "full for 60 s without",
-        |f| {
-            f.cache.delete_pod("1");
-            f.publish();
-            f.pass(59);
-        },
-        &["cpu 500m or more (none waits)"],
-    ),
-    (
-        "and no longer",
-        |f| {
-            f.cache.delete_pod("1");
-            f.publish();
-            f.pass(60);
-        },
-        &[],
-    ),
-    (
-        "whatever is said of pods that no scheduler put there",
-        |f| {
-            f.cache.delete_pod("1");
-            f.publish();
-            f.pass(59);
-            f.pod(&of("nobody", with(refused("2", 500), "/spec/nodeName", Value::Null)));
-            f.pass(1);
-        },
-        &[],
-    ),
-    (
-        "a new witness begins them anew",
-        |f| {
-            f.cache.delete_pod("1");
-            f.publish();
-            f.pass(59);
-            f.pod(&refused("2", 500));
-            f.publish();
-            f.cache.delete_pod("2");
-            f.publish();
-            f.pass(59);
-        },
-        &["cpu 500m or more (none waits)"],
-    ),
-    (
-        "until a pod that asks for as much has begun",
-        |f| {
-            f.cache.delete_pod("1");
-            f.publish();
-            f.pod(&sent("2", 500));
-            f.pod(&begun("2", 500));
-        },
-        &[],
-    ),
-    ("also the witness itself", |f| f.pod(&begun("1", 500)), &[]),
-    (
-        "not one that asks for less",
-        |f| {
-            f.cache.delete_pod("1");
-            f.pod(&sent("2", 400));
-            f.pod(&begun("2", 400));
-        },
-        &["cpu 500m or more (none waits)"],
-    ),
-    (
-        "nor one while another waits",
-        |f| {
-            f.pod(&sent("2", 600));
-            f.pod(&begun("2", 600));
-        },
-        &["cpu 500m or more (1 waits)"],
-    ),
-    (
-        "nor one that a list shows",
-        |f| {
-            f.cache.delete_pod("1");
-            f.cache.list_began(Kind::Pods);
-            f.pod(&begun("2", 500));
-            f.cache.list_ended(Kind::Pods);
-        },
-        &["cpu 500m or more (none waits)"],
-    ),
-];
+impl Fixture {
+    fn step(&mut self, step: &str) {
+        let words: Vec<_> = step.trim().split(' ').collect();
+        let number = |at: usize| words[at].parse::<u32>().unwrap();
+        match words[..] {
+            ["pass", _] => self.pass(number(1).into()),
+            ["publish"] => drop(self.publish()),
+            ["list"] => self.cache.list_began(Kind::Pods),
+            ["listed"] => self.cache.list_ended(Kind::Pods),
+            ["delete", uid] => self.cache.delete_pod(uid),
+            ["sent", uid, _] => self.pod(&sent(uid, number(2))),
+            ["begun", uid, _] => self.pod(&begun(uid, number(2))),
+            ["refused", uid, _] => self.pod(&refused(uid, number(2))),
+            ["unbound", uid, _] => {
+                let pod = with(refused(uid, number(2)), "/spec/nodeName", Value::Null);
+                self.pod(&of("nobody", pod));
+            }
+            _ => panic!("{step:?} is no step"),
+        }
+    }
+}
 
 #[test]
 fn cloud_is_full_while_pods_wait_and_60_s_longer() {
-    for (name, happens, full) in CASES {
+    for line in CASES.lines().filter(|line| !line.starts_with('#')) {
+        let (steps, full) = line.split_once(" |").unwrap();
         let mut fixture = Fixture::with_a_cloud();
         fixture.pod(&refused("1", 500));
         fixture.publish();
-        happens(&mut fixture);
-        assert_eq!(fixture.full(), *full, "{name}");
+        steps.split("; ").for_each(|step| fixture.step(step));
+        assert_eq!(fixture.full().join(", "), full.trim(), "{line}");
     }
 }
 
