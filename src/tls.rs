@@ -36,7 +36,7 @@ pub use pair::{Fault, Pair};
 pub(crate) use served::with_anybody;
 pub use served::{Chain, served, shown};
 pub use stored::{Contents, Stored};
-pub(crate) use verification::{validity, vouches};
+pub use verification::{Bundle, VerificationError};
 
 use authorities::Authorities;
 use clients::ClientCa;

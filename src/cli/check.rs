@@ -1,4 +1,6 @@
 //! `edgeward check`: what is wrong with an installation, and how to fix it.
+//!
+//! Everything is read once, into [`Facts`]; each check is a function of these.
 
 mod certificate;
 mod configuration;
@@ -12,23 +14,27 @@ mod webhook;
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::Args;
-use futures::future::join_all;
+use edgeward_core::cluster::cache::NodeFault;
+use edgeward_core::guard::backstop;
+use edgeward_core::model::pod_record::GatedPod;
+use edgeward_core::model::snapshot::Snapshot;
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use self::certificate::Behind;
 use self::custom_resources::CustomResources;
-use self::finding::{Finding, Report, told};
-use self::leader::Replicas;
+use self::finding::{Finding, Report};
 use super::cluster::Cluster;
-use super::installed::{Found, Installed, State};
+use super::installed::{Found, Installed, LEASE};
 use super::output::Output;
 use super::undecided;
 use crate::inspect;
 use crate::inspect::Connection;
-use crate::inspect::installation::{Calls, User, Webhook};
+use crate::inspect::installation::{Calls, Lead, User, Webhook};
 use crate::instruments::logs::{self, LogFormat};
 use crate::instruments::metrics::Metrics;
 
@@ -64,160 +70,203 @@ pub(super) struct Check {
     output: Output,
 }
 
-/// What was read of an installation, and what could not be. Each check looks at a part of it.
-struct Installation {
+/// What was read of an installation. What could not be is `None`, and told by a finding in `unread`.
+#[derive(Default)]
+struct Facts {
     /// edgeward's own namespace.
     home: String,
     /// Name of the MutatingWebhookConfiguration.
     webhook: String,
+    now: Timestamp,
+    /// Major and minor version of the API server, and how it is named.
+    version: (u32, u32, String),
     /// The configuration, with the sites in use.
     found: Found,
-    namespaces: anyhow::Result<BTreeMap<String, ObjectMeta>>,
-    custom: anyhow::Result<CustomResources>,
+    /// Whether the user whose rights are reviewed exists, if it is a ServiceAccount that can be looked for.
+    is_installed: bool,
+    /// What is wrong with the rights of that user.
+    rights: Vec<Finding>,
+    namespaces: Option<BTreeMap<String, ObjectMeta>>,
+    custom: Option<CustomResources>,
     /// Every mutating webhook.
-    webhooks: anyhow::Result<Vec<Webhook>>,
+    webhooks: Option<Vec<Webhook>>,
     /// Those of them that are ours.
     ours: Vec<Webhook>,
-    /// Who is behind each of ours.
-    behind: Vec<Result<Behind, Finding>>,
+    /// Who is behind these, by whom they call.
+    behind: BTreeMap<String, Behind>,
     /// How the API server's calls of webhooks ended.
-    calls: anyhow::Result<BTreeMap<String, Calls>>,
+    calls: Option<BTreeMap<String, Calls>>,
     liqo: inspect::Liqo,
-    replicas: Replicas,
-    now: Timestamp,
+    /// How many replicas the Deployment is to have; `None` where there is none, or nobody says.
+    wanted: Option<i32>,
+    lead: Option<Lead>,
+    nodes: Option<Nodes>,
+    unread: Vec<Finding>,
+}
+
+/// Nodes and pods, counted.
+#[derive(Default)]
+struct Nodes {
+    snapshot: Snapshot,
+    faults: Vec<NodeFault>,
+    gated: Vec<Arc<GatedPod>>,
+    misplaced: Vec<backstop::Finding>,
+}
+
+type Judge = fn(&Facts) -> Vec<Finding>;
+
+/// What is judged whatever the configuration.
+const OF_INSTALLATION: [Judge; 8] = [
+    configuration::version,
+    configuration::judge,
+    custom_resources::judge,
+    |facts| facts.rights.clone(),
+    leader::judge,
+    webhook::registration,
+    webhook::calls,
+    certificate::judge,
+];
+
+/// What means something under a good configuration only.
+const OF_CLUSTER: [Judge; 7] = [
+    webhook::namespaces,
+    liqo::judge,
+    leader::gated,
+    sites::judge,
+    sites::probes,
+    sites::misplaced,
+    sites::missing_traits,
+];
+
+impl Facts {
+    /// Whether domain and sites are as they will be.
+    fn is_configured(&self) -> bool {
+        let are_sites_faulty = self.custom.as_ref().is_some_and(|custom| custom.sites().is_err());
+        !are_sites_faulty && self.found.faults.is_empty()
+    }
+
+    fn judge(self) -> Vec<Finding> {
+        let mut findings: Vec<_> = OF_INSTALLATION.iter().flat_map(|judge| judge(&self)).collect();
+        if self.is_configured() {
+            findings.extend(OF_CLUSTER.iter().flat_map(|judge| judge(&self)));
+        } else {
+            let text =
+                "namespaces, nodes, gated pods and probes are not checked: the configuration or the Sites have faults";
+            findings.push(Finding::warning("nodes", text));
+        }
+        findings.extend(self.unread);
+        findings
+    }
+
+    /// What was read, if it could be.
+    fn read<T>(&mut self, area: &'static str, read: anyhow::Result<T>) -> Option<T> {
+        read.map_err(|error| self.unread.push(Finding::unknown(area, &error)))
+            .ok()
+    }
 }
 
 impl Check {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let _logs = logs::init_logging(LogFormat::Pretty, "error", &Metrics::new())?;
-        let findings = self.cluster.ask(async |connection| self.findings(connection).await)?;
-        let report = Report::new(findings);
+        let facts = self.cluster.ask(async |connection| self.look(connection).await)?;
+        let report = Report::new(facts.judge());
         self.output.print(&report, Report::text)?;
         Ok(ExitCode::from(u8::from(report.faults > 0)))
     }
 
-    async fn findings(&self, connection: &Connection) -> anyhow::Result<Vec<Finding>> {
-        let version = connection.server_version().await?;
-        let seen = self.look(connection).await?;
-        let config = &seen.found.config;
-        let account = format!("system:serviceaccount:{}:edgeward", seen.home);
+    async fn look(&self, connection: &Connection) -> anyhow::Result<Facts> {
+        let (major, minor, version) = connection.server_version().await?;
+        let home = self.installed.namespace();
+        let account = format!("system:serviceaccount:{home}:edgeward");
         let user = User {
             name: self.user.as_deref().unwrap_or(&account),
             more_groups: &self.groups,
         };
-        let (rights, is_installed) = rights::review(connection, user, &seen).await;
-        let leader = seen.replicas.judge(&seen.home, &config.keys.domain, is_installed);
-        let checks = [
-            Ok(vec![configuration::version(&version, connection.name())]),
-            Ok(configuration::judge(&seen.found)),
-            custom_resources::judge(&seen),
-            Ok(rights),
-            Ok(leader.into_iter().collect()),
-            webhook::judge(&seen),
-            Ok(certificate::judge(&seen)),
-        ];
-        let mut findings: Vec<_> = checks.into_iter().flat_map(told).collect();
-        let sites = seen.custom.as_ref().map(custom_resources::sites);
-        if matches!(seen.found.state, State::Faulty(_)) || matches!(sites, Ok(Err(_))) {
-            let text =
-                "namespaces, nodes, gated pods and probes are not checked: the configuration or the Sites have faults";
-            findings.push(Finding::warning("nodes", text));
-            return Ok(findings);
-        }
-        findings.extend(told(webhook::namespaces(&seen)));
-        findings.extend(liqo::judge(&seen));
-        match inspect::list_and_probe(connection, config, seen.liqo.objects.as_ref()).await {
-            Ok(mut listing) => {
-                let now = connection.clock.now();
-                let snapshot = listing.cache.publish(now.moment);
-                findings.extend(seen.replicas.gated(&listing.gated, &seen.home, config, seen.now));
-                findings.extend(sites::judge(&snapshot, listing.cache.faults()));
-                findings.extend(sites::probes(&snapshot, &seen.found.place));
-                findings.extend(sites::misplaced(&listing.misplaced(&snapshot, config, now)));
-                let custom = seen.custom.iter();
-                findings.extend(sites::missing_traits(
-                    &snapshot,
-                    custom.flat_map(CustomResources::policies),
-                ));
-            }
-            Err(error) => findings.push(Finding::unknown("sites", &error)),
-        }
-        Ok(findings)
-    }
-
-    /// Reads everything but rights, nodes and pods.
-    async fn look(&self, connection: &Connection) -> anyhow::Result<Installation> {
-        let home = self.installed.namespace();
-        let mut found = self.installed.read(connection).await?;
-        let (namespaces, custom, webhooks, calls, replicas) = tokio::join!(
+        let (namespaces, custom, webhooks, calls, wanted, lead) = tokio::join!(
             connection.namespaces(),
             custom_resources::ask(connection),
             connection.webhooks(),
             connection.calls(),
-            leader::ask(connection, &home),
+            connection.wanted_replicas(&home, "edgeward"),
+            connection.lead(&home, LEASE),
         );
-        if let Ok(Ok(Some(sites))) = custom.as_ref().map(custom_resources::sites) {
-            found.config.sites = sites;
-        }
-        let liqo = inspect::liqo(connection, &mut found.config).await;
-        let is_ours = |webhook: &&Webhook| webhook.configuration == self.webhook && undecided::is_ours(&webhook.name);
-        let ours: Vec<_> = webhooks.iter().flatten().filter(is_ours).cloned().collect();
-        Ok(Installation {
-            behind: join_all(ours.iter().map(|entry| certificate::ask(connection, entry))).await,
+        let mut facts = Facts {
             webhook: self.webhook.clone(),
             now: connection.clock.wall(),
+            version: (major, minor, format!("Kubernetes {version} at {}", connection.name)),
+            found: self.installed.read(connection).await?,
+            is_installed: match user.account() {
+                Some((namespace, name)) => {
+                    let found = connection.get::<ServiceAccount>(namespace, name).await;
+                    !matches!(found, Ok(None))
+                }
+                None => true,
+            },
+            wanted: wanted.unwrap_or_default(),
             home,
-            found,
-            namespaces,
-            custom,
-            webhooks,
-            ours,
-            calls,
-            liqo,
-            replicas,
-        })
+            ..Facts::default()
+        };
+        facts.namespaces = facts.read("namespaces", namespaces);
+        facts.custom = facts.read("resources", custom);
+        facts.webhooks = facts.read("webhook", webhooks);
+        facts.calls = facts.read("webhook", calls);
+        facts.lead = facts.read("leader", lead);
+        if let Some(Ok(Some(sites))) = facts.custom.as_ref().map(CustomResources::sites) {
+            facts.found.config.sites = sites;
+        }
+        facts.liqo = inspect::liqo(connection, &mut facts.found.config).await;
+        let all = facts.webhooks.iter().flatten();
+        let is_ours = |entry: &&Webhook| entry.configuration() == self.webhook && undecided::is_ours(&entry.entry.name);
+        facts.ours = all.filter(is_ours).cloned().collect();
+        certificate::ask(connection, &mut facts).await;
+        facts.rights = rights::review(connection, user, &facts).await;
+        if facts.is_configured() {
+            let listing = list(connection, &facts).await;
+            facts.nodes = facts.read("sites", listing);
+        }
+        Ok(facts)
     }
+}
+
+async fn list(connection: &Connection, facts: &Facts) -> anyhow::Result<Nodes> {
+    let config = &facts.found.config;
+    let mut listing = inspect::list_and_probe(connection, config, facts.liqo.objects.as_ref()).await?;
+    let now = connection.clock.now();
+    let snapshot = listing.cache.publish(now.moment);
+    Ok(Nodes {
+        faults: listing.cache.faults().cloned().collect(),
+        misplaced: listing.misplaced(&snapshot, config, now),
+        gated: listing.gated,
+        snapshot,
+    })
 }
 
 #[cfg(test)]
 mod testkit {
     use super::*;
-    use crate::cli::installed::Place;
     use crate::inspect::installation::Labels;
-    use edgeward_core::config::Config;
 
     /// Namespaces with these labels.
-    pub(super) fn namespaces(labels: BTreeMap<String, Labels>) -> BTreeMap<String, ObjectMeta> {
+    pub(super) fn namespaces(labels: BTreeMap<String, Labels>) -> Option<BTreeMap<String, ObjectMeta>> {
         let of = |labels| ObjectMeta {
             labels: Some(labels),
             ..ObjectMeta::default()
         };
-        labels.into_iter().map(|(name, labels)| (name, of(labels))).collect()
+        Some(labels.into_iter().map(|(name, labels)| (name, of(labels))).collect())
     }
 
-    impl Installation {
+    impl Facts {
         /// An installation with one entry, in which nothing else is known to be wrong.
         pub(super) fn example() -> Self {
             Self {
                 home: "edgeward-system".into(),
                 webhook: "zz-edgeward".into(),
-                found: Found {
-                    config: Config::default(),
-                    place: Place::Path("edgeward.yaml".into()),
-                    state: State::Good(vec![]),
-                },
-                namespaces: Ok(BTreeMap::new()),
-                custom: Ok(CustomResources::default()),
-                webhooks: Ok(vec![]),
-                ours: vec![Webhook::example()],
-                behind: vec![],
-                calls: Ok(BTreeMap::new()),
-                liqo: inspect::Liqo::default(),
-                replicas: Replicas {
-                    wanted: Some(2),
-                    lead: Ok(Ok("a_1".to_owned())),
-                },
+                is_installed: true,
                 now: "2026-11-21T12:00:00Z".parse().unwrap(),
+                ours: vec![Webhook::example()],
+                webhooks: Some(vec![]),
+                wanted: Some(2),
+                ..Self::default()
             }
         }
     }

@@ -28,7 +28,7 @@ impl Cluster {
         let answer = runtime.block_on(async {
             let connection = Connection::open(self.context.as_deref()).await?;
             let answer = tokio::time::timeout(Duration::from_secs(timeout), question(&connection)).await;
-            answer.with_context(|| format!("{}: no answer within {timeout} s", connection.name()))?
+            answer.with_context(|| format!("{}: no answer within {timeout} s", connection.name))?
         });
         runtime.shutdown_background();
         answer

@@ -52,24 +52,15 @@ impl Fleet {
         if found.config.prometheus.is_some() {
             tracing::warn!("Prometheus is not asked here; what it measures is missing in the picture");
         }
-        let mut config = inspect::sites_in_use(connection, found.config).await?;
-        let liqo = inspect::liqo(connection, &mut config).await;
-        let mut listing = inspect::list_and_probe(connection, &config, liqo.objects.as_ref()).await?;
-        for fault in listing.cache.faults() {
+        let mut view = inspect::view(connection, found.config).await?;
+        for fault in view.listing.cache.faults() {
             tracing::warn!("{fault}");
         }
-        let profiles = inspect::profiles(connection).await;
-        let unreadable = liqo.unreadable.iter().map(|(_, error)| error);
-        for error in unreadable.chain(profiles.as_ref().err()) {
+        for error in &view.unread {
             tracing::warn!("not taken into account: {}", sentence(error));
         }
         let now = connection.clock.moment();
-        let snapshot = Snapshot {
-            volumes: listing.volumes,
-            profiles: profiles.unwrap_or_default(),
-            ..listing.cache.publish(now)
-        };
-        Ok((snapshot, now))
+        Ok((view.listing.snapshot(view.profiles, now), now))
     }
 }
 

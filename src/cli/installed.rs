@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use edgeward_core::config::Config;
 use edgeward_core::config::map::Notice;
-use edgeward_core::document::Faults;
+use edgeward_core::document::Fault;
 
 use super::documents;
 use crate::inspect;
@@ -53,36 +53,22 @@ pub(super) struct Installed {
 }
 
 /// What was found.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Found {
     /// The configuration; the defaults where there is none that could be taken.
     pub(super) config: Config,
     /// Where it is, or should be.
-    pub(super) place: Place,
-    /// How it is.
-    pub(super) state: State,
-}
-
-/// Where a configuration is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Place {
-    /// A file or directory.
-    Path(PathBuf),
-    /// A ConfigMap.
-    Map(NamespacedName),
-    /// A Deployment that should name one.
-    Deployment(NamespacedName),
-}
-
-/// How a configuration is.
-#[derive(Debug)]
-pub(super) enum State {
-    /// It was taken; what there is to know of it.
-    Good(Vec<Notice>),
-    /// The defaults stand for it; why.
-    Assumed(String),
-    /// It cannot be taken.
-    Faulty(Faults),
+    pub(super) place: String,
+    /// The command that changes it.
+    pub(super) edit: String,
+    /// The ConfigMap that it is in, if it is.
+    pub(super) map: Option<NamespacedName>,
+    /// What there is to know of one that was taken.
+    pub(super) notices: Vec<Notice>,
+    /// Why it cannot be taken.
+    pub(super) faults: Vec<Fault>,
+    /// Why there is none to be taken.
+    pub(super) missing: Option<String>,
 }
 
 impl Installed {
@@ -98,72 +84,56 @@ impl Installed {
     /// The file cannot be read, or has faults.
     pub(super) async fn read(&self, connection: &Connection) -> anyhow::Result<Found> {
         if let Some(path) = &self.config {
+            let place = path.display().to_string();
             return Ok(Found {
                 config: documents::config(Some(path))?,
-                place: Place::Path(path.clone()),
-                state: State::Good(vec![]),
+                edit: format!("$EDITOR {place}"),
+                place,
+                ..Found::default()
             });
         }
-        let mut config = Config::default();
-        config.excluded_namespaces.push(self.namespace());
         let deployment = NamespacedName::parse(&self.deployment, NAMESPACE);
         let named = match &self.config_map {
             Some(name) => Ok(NamespacedName::parse(name, NAMESPACE)),
             None => connection.configured(&deployment).await,
         };
-        let (place, read) = match named {
-            Ok(name) => (Place::Map(name.clone()), inspect::config_map(connection, &name).await),
-            Err(error) => (Place::Deployment(deployment), Err(error)),
+        let (kind, name) = match &named {
+            Ok(map) => ("ConfigMap", map),
+            Err(_) => ("Deployment", &deployment),
         };
-        let state = match read {
-            Ok(Ok((read, notices))) => {
-                config = read;
-                State::Good(notices)
-            }
-            Ok(Err(faults)) => State::Faulty(faults),
-            Err(error) => State::Assumed(assumption(&super::sentence(&error))),
+        let mut found = Found {
+            place: format!("{kind} {name}"),
+            edit: format!(
+                "kubectl -n {} edit {} {}",
+                name.namespace,
+                kind.to_lowercase(),
+                name.name
+            ),
+            map: named.as_ref().ok().cloned(),
+            ..Found::default()
         };
-        Ok(Found { config, place, state })
+        found.config.excluded_namespaces.push(self.namespace());
+        let read = match named {
+            Ok(name) => inspect::config_map(connection, &name).await,
+            Err(error) => Err(error),
+        };
+        match read {
+            Ok(Ok((config, notices))) => (found.config, found.notices) = (config, notices),
+            Ok(Err(faults)) => found.faults = faults.0,
+            Err(error) => found.missing = Some(super::sentence(&error)),
+        }
+        Ok(found)
     }
-}
-
-fn assumption(cause: &str) -> String {
-    format!(
-        "{cause}: the default configuration is assumed; name edgeward's own with --deployment, --config-map or --config"
-    )
 }
 
 impl Found {
     /// A sentence where the defaults stand for what edgeward has.
     pub(super) fn assumption(&self) -> Option<String> {
-        match &self.state {
-            State::Good(_) => None,
-            State::Assumed(why) => Some(why.clone()),
-            State::Faulty(_) => Some(assumption(&format!(
-                "{} has faults (`edgeward check` lists them)",
-                self.place
-            ))),
-        }
-    }
-}
-
-impl Place {
-    /// The command that changes it.
-    pub(super) fn edit(&self) -> String {
-        match self {
-            Place::Path(path) => format!("$EDITOR {}", path.display()),
-            Place::Map(name) => format!("kubectl -n {} edit configmap {}", name.namespace, name.name),
-            Place::Deployment(name) => format!("kubectl -n {} edit deployment {}", name.namespace, name.name),
-        }
-    }
-}
-
-impl std::fmt::Display for Place {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Place::Path(path) => write!(f, "{}", path.display()),
-            Place::Map(name) => write!(f, "ConfigMap {name}"),
-            Place::Deployment(name) => write!(f, "Deployment {name}"),
-        }
+        let faulty = || format!("{} has faults (`edgeward check` lists them)", self.place);
+        let faulty = (!self.faults.is_empty()).then(faulty);
+        let why = self.missing.clone().or(faulty)?;
+        Some(format!(
+            "{why}: the default configuration is assumed; name edgeward's own with --deployment, --config-map or --config"
+        ))
     }
 }

@@ -95,12 +95,12 @@ impl Release {
         };
         self.cluster.ask(async |connection| {
             let done = self.release(connection, config).await;
-            done.with_context(|| connection.name().to_owned())
+            done.with_context(|| connection.name.clone())
         })
     }
 
     async fn release(&self, connection: &Connection, mut config: Config) -> anyhow::Result<ExitCode> {
-        let client = connection.client();
+        let client = connection.client.clone();
         let mut is_domain_known = self.domain.is_some() || self.config.is_some();
         if let Some(name) = &self.unregister {
             if !is_domain_known && let Some(domain) = registration::domain(&client, name).await? {
@@ -128,7 +128,7 @@ impl Release {
         while let Some((pod, freed)) = released.next().await {
             counts.add(pod, &freed)?;
         }
-        let (at, failed) = (connection.name(), counts.failed);
+        let (at, failed) = (&connection.name, counts.failed);
         super::print(&format!(
             "{} released, {} already free, {failed} failed: {at}\n",
             counts.released, counts.already_free

@@ -20,7 +20,7 @@ pub(super) const OF_PLACED: &str = "placed.edgeward.io";
 
 /// Whether it is one of the entries that ask about pods that nobody has placed.
 pub(super) fn asks_as_pods_arrive(webhook: &Webhook) -> bool {
-    WEBHOOKS.contains(&&*webhook.name)
+    WEBHOOKS.contains(&&*webhook.entry.name)
 }
 
 /// Whether a webhook of this name is ours.
@@ -114,7 +114,7 @@ fn unasked(
     }
     let labels = labels?;
     let for_it = ours.iter().filter(|webhook| webhook.selects(namespace, labels));
-    let Some(first) = for_it.map(|webhook| webhook.created).min() else {
+    let Some(first) = for_it.map(|webhook| webhook.created()).min() else {
         return Some(format!("no webhook {} selects namespace {namespace}", WEBHOOKS[0]));
     };
     let first = first?;

@@ -15,6 +15,7 @@ use edgeward_core::placement::room::Room;
 use edgeward_core::queue::Waitlist;
 use edgeward_core::units::Micros;
 use edgeward_core::wire::pod::Pod;
+use k8s_openapi::api::core::v1::Pod as PodObject;
 
 use self::explanation::{Explanation, Now, Queue, Subject};
 use self::scheduling_state::SchedulingState;
@@ -23,10 +24,10 @@ use super::installed::{Installed, LEASE};
 use super::output::Output;
 use super::sentence;
 use super::undecided::{self, Undecided};
-use crate::inspect;
-use crate::inspect::Connection;
+use crate::inspect::{self, Connection, View};
 use crate::instruments::logs::{self, LogFormat};
 use crate::instruments::metrics::Metrics;
+use crate::sources::raw::Raw;
 
 /// Tell why a pod is where it is, or why it does not run.
 ///
@@ -74,29 +75,27 @@ impl Why {
         let namespace = self.namespace.as_deref().unwrap_or(connection.default_namespace());
         let name = &self.pod;
         let found = self.installed.read(connection).await?;
-        let json = connection.pod(namespace, name).await?;
-        let json = json.with_context(|| format!("{}: there is no pod {namespace}/{name}", connection.name()))?;
+        let json: Option<Raw<PodObject>> = connection.get(namespace, name).await?;
+        let json = json.with_context(|| format!("{}: there is no pod {namespace}/{name}", connection.name))?;
         let mut notes: Vec<_> = found.assumption().into_iter().collect();
-        let sites = inspect::sites_in_use(connection, found.config.clone()).await;
-        let mut config = noted(sites, &mut notes).unwrap_or(found.config);
         let policies = noted(inspect::policies(connection).await, &mut notes).flatten();
         let policies = Policies::of(policies.into_iter().flatten());
-        let liqo = inspect::liqo(connection, &mut config).await;
-        notes.extend(liqo.unreadable.iter().map(|(_, error)| note(error)));
-        let mut pod = Pod::from_json(&json).with_context(|| format!("pod {namespace}/{name} cannot be read"))?;
+        let View {
+            config,
+            mut listing,
+            profiles,
+            unread,
+        } = inspect::view(connection, found.config).await?;
+        notes.extend(unread.iter().map(note));
+        let mut pod = Pod::from_json(json.json()).with_context(|| format!("pod {namespace}/{name} cannot be read"))?;
         let record = pod.record(&config.keys)?;
         let record = record.with_context(|| format!("pod {namespace}/{name} has no uid"))?;
         policies.apply(&mut pod, namespace, &config.keys);
-        let mut listing = inspect::list_and_probe(connection, &config, liqo.objects.as_ref()).await?;
         let site = listing.cache.site_of(&record).map(|site| site.name.clone());
         // Its own room counts as free.
         listing.cache.delete_pod(&record.uid);
         let now = connection.clock.now();
-        let mut snapshot = Snapshot {
-            volumes: listing.volumes,
-            profiles: noted(inspect::profiles(connection).await, &mut notes).unwrap_or_default(),
-            ..listing.cache.publish(now.moment)
-        };
+        let mut snapshot = listing.snapshot(profiles, now.moment);
         let ledger = Ledger::default();
         let mut waitlist = Waitlist::default();
         let all = listing.gated.len();
@@ -107,7 +106,7 @@ impl Why {
         let gated_pod = record.gated_pod.as_ref();
         let place = gated_pod.and_then(|gated| waitlist.place(&gated.uid, &snapshot, &config, now.moment));
 
-        let mut state = SchedulingState::read(&json, &config.keys, site, now.wall)?;
+        let mut state = SchedulingState::read(json.json(), &config.keys, site, now.wall)?;
         if state.is_silent {
             let events = inspect::events(connection, namespace, &record.uid).await;
             state.events = noted(events, &mut notes).unwrap_or_default();

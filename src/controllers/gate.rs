@@ -79,7 +79,7 @@ impl Ungate<'_> {
         let params = ListParams::default().limit(PAGE).fields(UNBOUND);
         let (mut gated, mut others) = (Vec::new(), BTreeMap::new());
         let pods = Api::all(self.client.clone());
-        let listed = raw::list(&pods, params, |object: &Raw<PodObject>| {
+        let listed = raw::list(&pods, params, |object: Raw<PodObject>| {
             let pod = Pod::without_long_constraints(object.json());
             let gate = &self.keys.gate;
             // One that cannot be read may carry it; it is found out when it is released.

@@ -10,14 +10,20 @@ use serde::de::DeserializeOwned;
 
 use crate::platform::clock::Clock;
 use crate::sources::kubeconfig::client_config;
+use crate::sources::raw::{Raw, list};
+
+/// How many objects are asked for at a time, all of which are in memory.
+const PAGE: u32 = 100;
 
 /// A client, the clock of the command, and the words by which errors name the cluster.
 #[derive(Clone)]
 pub struct Connection {
-    pub(super) client: Client,
+    /// A client of this cluster.
+    pub client: Client,
     /// Started with the command.
     pub clock: Clock,
-    name: String,
+    /// URL and context, as errors name them.
+    pub name: String,
 }
 
 impl Connection {
@@ -43,16 +49,6 @@ impl Connection {
         Self { client, clock, name }
     }
 
-    /// URL and context, as errors name them.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// A client of this cluster.
-    pub fn client(&self) -> Client {
-        self.client.clone()
-    }
-
     /// The namespace of the context.
     pub fn default_namespace(&self) -> &str {
         self.client.default_namespace()
@@ -62,26 +58,44 @@ impl Connection {
     ///
     /// # Errors
     /// It cannot be read.
-    pub(super) async fn get<K>(&self, namespace: &str, name: &str) -> anyhow::Result<Option<K>>
+    pub async fn get<K>(&self, namespace: &str, name: &str) -> anyhow::Result<Option<K>>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
     {
-        let found = Api::namespaced(self.client(), namespace).get_opt(name).await;
+        let found = Api::namespaced(self.client.clone(), namespace).get_opt(name).await;
         found.map_err(|error| self.failure(&format!("cannot get {} {namespace}/{name}", K::kind(&())), error))
     }
 
-    /// Objects of a namespace.
+    /// All objects of a kind, each as `read` has it.
+    ///
+    /// # Errors
+    /// The API server cannot be reached or does not allow it.
+    pub(super) async fn all<K, T>(&self, read: impl Fn(&Raw<K>) -> Option<T>) -> anyhow::Result<Vec<T>>
+    where
+        K: Resource<DynamicType = ()> + Clone + 'static,
+    {
+        let read = |object| read(&object);
+        self.list(&Api::all(self.client.clone()), ListParams::default(), read)
+            .await
+    }
+
+    /// Some objects, each as `read` has it.
     ///
     /// # Errors
     /// They cannot be listed.
-    pub(super) async fn list<K>(&self, namespace: &str, which: &ListParams) -> anyhow::Result<Vec<K>>
+    pub async fn list<K, T>(
+        &self,
+        api: &Api<K>,
+        which: ListParams,
+        read: impl Fn(K) -> Option<T>,
+    ) -> anyhow::Result<Vec<T>>
     where
-        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
+        K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
     {
-        let found = Api::namespaced(self.client(), namespace).list(which).await;
-        let found =
-            found.map_err(|error| self.failure(&format!("cannot list {} in {namespace}", K::plural(&())), error));
-        Ok(found?.items)
+        let mut found = Vec::new();
+        let listed = list(api, which.limit(PAGE), |object| found.extend(read(object))).await;
+        listed.map_err(|error| self.failure(&format!("cannot list {}", K::plural(&())), error))?;
+        Ok(found)
     }
 
     /// What the API server, or the way to it, had against a request.

@@ -44,16 +44,16 @@ impl Connection {
         let (head, body) = response.into_parts();
         let body = body.collect_bytes().await.map_err(failure)?;
         let object: Value = serde_json::from_slice(&body)
-            .with_context(|| format!("{}: {DOING}: {} without a JSON object", self.name(), head.status))?;
+            .with_context(|| format!("{}: {DOING}: {} without a JSON object", self.name, head.status))?;
         let warnings = head.headers.get_all(WARNING).iter().filter_map(warning).collect();
         if head.status.is_success() {
             let outcome = Ok(object);
             return Ok(Answer { outcome, warnings });
         }
-        let refusal: Status = serde_json::from_value(object).with_context(|| format!("{}: {DOING}", self.name()))?;
+        let refusal: Status = serde_json::from_value(object).with_context(|| format!("{}: {DOING}", self.name))?;
         let may_not = refusal.message.starts_with("pods is forbidden: User ");
         if may_not || !head.status.is_client_error() || head.status == http::StatusCode::UNAUTHORIZED {
-            bail!("{}: {DOING}: {} {}", self.name(), head.status.as_u16(), refusal.message);
+            bail!("{}: {DOING}: {} {}", self.name, head.status.as_u16(), refusal.message);
         }
         let outcome = Err(refusal);
         Ok(Answer { outcome, warnings })

@@ -1,18 +1,16 @@
 //! An installation of edgeward as an API server has it: registrations, rights, namespaces, and who answers behind a webhook.
 
-mod bundle;
 mod calls;
 mod deployment;
 mod leader;
-mod pair_secret;
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::admissionregistration::v1::{MutatingWebhook, MutatingWebhookConfiguration};
 use k8s_openapi::api::authorization::v1::SubjectAccessReview;
-use k8s_openapi::api::core::v1::{Namespace, Pod, Service};
+use k8s_openapi::api::core::v1::{Namespace, Service as ServiceObject};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{ListParams, PostParams};
 use kube::core::{Selector, SelectorExt as _};
 use kube::{Api, Resource as _};
@@ -20,12 +18,12 @@ use serde_json::json;
 
 use crate::api::Site;
 use crate::inspect::Connection;
-use crate::sources::raw::Raw;
+use crate::sources::replicas::ready_endpoints;
+use crate::tls::Service;
 
-pub use bundle::{Bundle, Serving, VerificationError};
 pub use calls::Calls;
+pub use deployment::{PairSecret, SELF_MANAGED};
 pub use leader::{Lead, Leaderless};
-pub use pair_secret::{PairSecret, SELF_MANAGED};
 
 /// Labels by key.
 pub type Labels = BTreeMap<String, String>;
@@ -33,50 +31,68 @@ pub type Labels = BTreeMap<String, String>;
 /// An entry of a MutatingWebhookConfiguration.
 #[derive(Debug, Clone)]
 pub struct Webhook {
-    /// Name of the configuration.
-    pub configuration: String,
+    /// The metadata of the configuration.
+    pub metadata: ObjectMeta,
     /// Which of its entries, counted from 0.
     pub position: usize,
-    /// When the configuration was created.
-    pub created: Option<jiff::Timestamp>,
-    /// Name of the entry.
-    pub name: String,
-    /// `Ignore` or `Fail`.
-    pub failure_policy: String,
-    /// How long the API server waits for an answer.
-    pub timeout_seconds: i32,
-    /// Whether it is for the creation of pods.
-    pub creates_pods: bool,
-    /// Who is called.
-    pub target: Target,
-    /// PEM; empty where the API server's own roots count.
-    pub ca_bundle: Vec<u8>,
-    /// The Certificate, `namespace/name`, from whose authority cert-manager fills in the bundle.
-    pub injected: Option<String>,
-    /// The namespaces whose pods come to it.
-    pub namespaces: Selector,
-}
-
-/// Who is called by the API server.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Target {
-    /// Whoever is at this URL.
-    Url(String),
-    /// A Service.
-    Service {
-        /// Its namespace.
-        namespace: String,
-        /// Its name.
-        name: String,
-        /// Its port.
-        port: i32,
-    },
+    /// The entry itself.
+    pub entry: MutatingWebhook,
 }
 
 impl Webhook {
+    /// The name of the configuration.
+    pub fn configuration(&self) -> &str {
+        self.metadata.name.as_deref().unwrap_or_default()
+    }
+
+    /// When the configuration was created.
+    pub fn created(&self) -> Option<jiff::Timestamp> {
+        self.metadata.creation_timestamp.as_ref().map(|at| at.0)
+    }
+
+    /// Whether no pod is created while it does not answer.
+    pub fn fails(&self) -> bool {
+        self.entry.failure_policy.as_deref() != Some("Ignore")
+    }
+
+    /// The Service that is called, and its port; `None` where it is a URL.
+    pub fn service(&self) -> Option<(Service, i32)> {
+        let called = self.entry.client_config.service.clone()?;
+        let service = Service {
+            name: called.name,
+            namespace: called.namespace,
+        };
+        Some((service, called.port.unwrap_or(443)))
+    }
+
+    /// Who is called, for people.
+    pub fn target(&self) -> String {
+        match self.service() {
+            Some((Service { namespace, name }, port)) => format!("Service {namespace}/{name}, port {port}"),
+            None => self.entry.client_config.url.clone().unwrap_or_default(),
+        }
+    }
+
+    /// PEM; empty where the API server's own roots count.
+    pub fn ca_bundle(&self) -> &[u8] {
+        self.entry.client_config.ca_bundle.as_ref().map_or(&[], |pem| &pem.0)
+    }
+
+    /// Whether it is for the creation of pods.
+    pub fn creates_pods(&self) -> bool {
+        let is_for = |list: &Option<Vec<String>>, one: &str| {
+            let mut list = list.iter().flatten();
+            list.any(|found| found == one || found == "*")
+        };
+        let mut rules = self.entry.rules.iter().flatten();
+        rules.any(|rule| {
+            is_for(&rule.api_groups, "") && is_for(&rule.resources, "pods") && is_for(&rule.operations, "CREATE")
+        })
+    }
+
     /// The domain of the label by which namespaces opt in, as the selector of namespaces has it.
     pub fn domain(&self) -> Option<String> {
-        let selector = LabelSelector::from(self.namespaces.clone());
+        let selector = self.entry.namespace_selector.clone()?;
         let labels = selector.match_labels.into_iter().flatten().map(|(key, _)| key);
         let expressions = selector.match_expressions.into_iter().flatten();
         let mut keys = labels.chain(expressions.map(|expression| expression.key));
@@ -91,7 +107,8 @@ impl Webhook {
         let mut labels = labels.clone();
         // The API server sets it, whatever else may.
         labels.insert("kubernetes.io/metadata.name".to_owned(), name.to_owned());
-        self.namespaces.matches(&labels)
+        let selector = self.entry.namespace_selector.clone().unwrap_or_default();
+        Selector::try_from(selector).is_ok_and(|selector| selector.matches(&labels))
     }
 }
 
@@ -177,16 +194,19 @@ impl Connection {
     /// Every mutating webhook, in the order of configurations and entries.
     ///
     /// # Errors
-    /// They cannot be listed, or one cannot be read.
+    /// They cannot be listed.
     pub async fn webhooks(&self) -> anyhow::Result<Vec<Webhook>> {
-        let api = Api::<MutatingWebhookConfiguration>::all(self.client.clone());
-        let list = api.list(&ListParams::default()).await;
-        let list = list.map_err(|error| self.failure("cannot list mutatingwebhookconfigurations", error))?;
-        let read_all = |found: MutatingWebhookConfiguration| {
+        let all = Api::<MutatingWebhookConfiguration>::all(self.client.clone());
+        let found = self.list(&all, ListParams::default(), Some).await?.into_iter();
+        let entries = found.flat_map(|found| {
             let entries = found.webhooks.into_iter().flatten().enumerate();
-            entries.map(move |(position, entry)| read(entry, &found.metadata, position))
-        };
-        list.items.into_iter().flat_map(read_all).collect()
+            entries.map(move |(position, entry)| Webhook {
+                metadata: found.metadata.clone(),
+                position,
+                entry,
+            })
+        });
+        Ok(entries.collect())
     }
 
     /// The metadata of every namespace, by name.
@@ -194,22 +214,13 @@ impl Connection {
     /// # Errors
     /// They cannot be listed.
     pub async fn namespaces(&self) -> anyhow::Result<BTreeMap<String, ObjectMeta>> {
-        let api = Api::<Namespace>::all(self.client.clone());
-        let list = api.list_metadata(&ListParams::default()).await;
-        let list = list.map_err(|error| self.failure("cannot list namespaces", error))?;
-        let named = list.items.into_iter().map(|namespace| namespace.metadata);
-        Ok(named.filter_map(|meta| Some((meta.name.clone()?, meta))).collect())
-    }
-
-    /// The JSON text of a pod; `None` if there is none.
-    ///
-    /// # Errors
-    /// It cannot be read.
-    pub async fn pod(&self, namespace: &str, name: &str) -> anyhow::Result<Option<String>> {
-        let api = Api::<Raw<Pod>>::namespaced(self.client.clone(), namespace);
-        let pod = api.get_opt(name).await;
-        let pod = pod.map_err(|error| self.failure(&format!("cannot get pod {namespace}/{name}"), error))?;
-        Ok(pod.map(|pod| pod.json().to_owned()))
+        let all = Api::<Namespace>::all(self.client.clone());
+        let named = |found: Namespace| Some((found.metadata.name.clone()?, found.metadata));
+        Ok(self
+            .list(&all, ListParams::default(), named)
+            .await?
+            .into_iter()
+            .collect())
     }
 
     /// Where the API server finds a Service's port, `address:port`: its ready endpoints, or another name that it stands for;
@@ -217,8 +228,9 @@ impl Connection {
     ///
     /// # Errors
     /// They cannot be read.
-    pub async fn endpoints(&self, namespace: &str, service: &str, port: i32) -> anyhow::Result<Option<Vec<String>>> {
-        let Some(found) = self.get::<Service>(namespace, service).await? else {
+    pub async fn endpoints(&self, service: &Service, port: i32) -> anyhow::Result<Option<Vec<String>>> {
+        let Service { namespace, name } = service;
+        let Some(found) = self.get::<ServiceObject>(namespace, name).await? else {
             return Ok(None);
         };
         let spec = found.spec.unwrap_or_default();
@@ -226,18 +238,18 @@ impl Connection {
             return Ok(Some(vec![format!("{host}:{port}")]));
         }
         let ports = spec.ports.into_iter().flatten();
-        let name = ports.filter(|found| found.port == port).find_map(|found| found.name);
-        let of_service = ListParams::default().labels(&format!("kubernetes.io/service-name={service}"));
+        let port_name = ports.filter(|found| found.port == port).find_map(|found| found.name);
+        let port_name = port_name.unwrap_or_default();
+        let slices = Api::<EndpointSlice>::namespaced(self.client.clone(), namespace);
+        let of_service = ListParams::default().labels(&format!("kubernetes.io/service-name={name}"));
         let mut endpoints = Vec::new();
-        for slice in &self.list::<EndpointSlice>(namespace, &of_service).await? {
-            let is_named =
-                |found: &Option<String>| found.as_deref().unwrap_or_default() == name.as_deref().unwrap_or("");
+        for slice in self.list(&slices, of_service, Some).await? {
             let mut ports = slice.ports.iter().flatten();
-            let Some(port) = ports.find(|port| is_named(&port.name)).and_then(|port| port.port) else {
-                continue;
-            };
-            let ready = crate::sources::replicas::ready_endpoints(slice);
-            endpoints.extend(ready.iter().map(|address| host_port(address, port)));
+            let port = ports.find(|port| port.name.as_deref().unwrap_or_default() == port_name);
+            if let Some(port) = port.and_then(|port| port.port) {
+                let ready = ready_endpoints(&slice);
+                endpoints.extend(ready.iter().map(|address| host_port(address, port)));
+            }
         }
         Ok(Some(endpoints))
     }
@@ -249,39 +261,6 @@ pub fn host_port(address: &str, port: i32) -> String {
         true => format!("[{address}]:{port}"),
         false => format!("{address}:{port}"),
     }
-}
-
-fn read(entry: MutatingWebhook, metadata: &ObjectMeta, position: usize) -> anyhow::Result<Webhook> {
-    let is_for = |list: &Option<Vec<String>>, one: &str| {
-        let mut list = list.iter().flatten();
-        list.any(|found| found == one || found == "*")
-    };
-    let mut rules = entry.rules.iter().flatten();
-    let creates_pods = rules.any(|rule| {
-        is_for(&rule.api_groups, "") && is_for(&rule.resources, "pods") && is_for(&rule.operations, "CREATE")
-    });
-    let target = match (entry.client_config.url, entry.client_config.service) {
-        (None, Some(service)) => Target::Service {
-            namespace: service.namespace,
-            name: service.name,
-            port: service.port.unwrap_or(443),
-        },
-        (url, _) => Target::Url(url.unwrap_or_default()),
-    };
-    let annotations = metadata.annotations.as_ref();
-    Ok(Webhook {
-        configuration: metadata.name.clone().unwrap_or_default(),
-        position,
-        created: metadata.creation_timestamp.as_ref().map(|at| at.0),
-        injected: annotations.and_then(|all| all.get("cert-manager.io/inject-ca-from").cloned()),
-        name: entry.name,
-        failure_policy: entry.failure_policy.unwrap_or_else(|| "Fail".to_owned()),
-        timeout_seconds: entry.timeout_seconds.unwrap_or(10),
-        creates_pods,
-        target,
-        ca_bundle: entry.client_config.ca_bundle.map(|bundle| bundle.0).unwrap_or_default(),
-        namespaces: entry.namespace_selector.unwrap_or_default().try_into()?,
-    })
 }
 
 #[cfg(test)]
@@ -298,36 +277,42 @@ mod tests {
             let mut entries = manifest["webhooks"].as_array().unwrap().iter();
             let entry = entries.find(|entry| entry["name"] == "pods.edgeward.io").unwrap();
             let metadata = json!({"name": "zz-edgeward", "creationTimestamp": "2026-11-21T00:00:00Z"});
-            let metadata = serde_json::from_value(metadata).unwrap();
-            read(serde_json::from_value(entry.clone()).unwrap(), &metadata, 0).unwrap()
+            Self {
+                metadata: serde_json::from_value(metadata).unwrap(),
+                position: 0,
+                entry: serde_json::from_value(entry.clone()).unwrap(),
+            }
+        }
+
+        /// The entry of this name at this position, changed.
+        pub(crate) fn changed(name: &str, position: usize, change: impl FnOnce(&mut MutatingWebhook)) -> Self {
+            let mut webhook = Self::example();
+            webhook.entry.name = name.to_owned();
+            webhook.position = position;
+            change(&mut webhook.entry);
+            webhook
         }
     }
 
     #[test]
     fn an_entry_selects_what_its_selector_says() {
         let webhook = Webhook::example();
-        assert!(webhook.creates_pods);
+        assert!(webhook.creates_pods());
         assert_eq!(webhook.domain().as_deref(), Some("example.io"));
-        assert_eq!((&*webhook.failure_policy, webhook.timeout_seconds), ("Ignore", 1));
-        let service = Target::Service {
-            namespace: "edgeward-system".into(),
-            name: "edgeward".into(),
-            port: 443,
-        };
-        assert_eq!(webhook.target, service);
+        assert_eq!(webhook.service().unwrap().0.dns_name(), "edgeward.edgeward-system.svc");
         let labels = |managed: &str| Labels::from([("scheduling.example.io/managed".into(), managed.into())]);
         assert!(webhook.selects("shop", &labels("true")));
         assert!(!webhook.selects("shop", &labels("false")));
         assert!(!webhook.selects("shop", &Labels::new()));
         assert!(!webhook.selects("kube-system", &labels("true")));
 
-        let updates = json!({"name": "other", "admissionReviewVersions": [], "sideEffects": "None",
-            "clientConfig": {"url": "https://127.0.0.1:1/x"},
-            "rules": [{"apiGroups": ["*"], "resources": ["pods"], "operations": ["UPDATE"]}]});
-        let webhook = read(serde_json::from_value(updates).unwrap(), &ObjectMeta::default(), 0).unwrap();
+        let updates = json!([{"apiGroups": ["*"], "resources": ["pods"], "operations": ["UPDATE"]}]);
+        let webhook = Webhook::changed("other", 0, |entry| {
+            entry.rules = serde_json::from_value(updates).unwrap();
+            entry.namespace_selector = None;
+        });
         assert_eq!(webhook.domain(), None);
-        assert!(!webhook.creates_pods && webhook.selects("shop", &Labels::new()));
-        assert_eq!((&*webhook.failure_policy, webhook.timeout_seconds), ("Fail", 10));
+        assert!(!webhook.creates_pods() && webhook.selects("shop", &Labels::new()));
     }
 
     #[tokio::test]

@@ -8,6 +8,7 @@ use edgeward_core::cluster::volumes::{VolumeCache, VolumeChange, VolumeKind};
 use edgeward_core::config::Config;
 use edgeward_core::guard::backstop::{Backstop, Finding};
 use edgeward_core::model::pod_record::{GatedPod, PodRecord};
+use edgeward_core::model::scores::Profiles;
 use edgeward_core::model::snapshot::Snapshot;
 use edgeward_core::model::volumes::Volumes;
 use edgeward_core::placement::ledger::Ledger;
@@ -15,19 +16,14 @@ use edgeward_core::resources::ResourceNames;
 use edgeward_core::units::{Micros, Moment, Now};
 use edgeward_core::wire::liqo_objects::LiqoObjects;
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
-use kube::api::ListParams;
-use kube::{Api, Resource};
 
 use crate::inspect::{Connection, objects};
 use crate::instruments::logs::LogLimit;
 use crate::instruments::metrics::Metrics;
 use crate::sources::probe;
-use crate::sources::raw::{Raw, list as list_raw};
+use crate::sources::raw::Raw;
 use crate::sources::volumes::{self, can_have_data};
 use crate::sources::watch::{read_namespace, read_node, read_pod};
-
-/// How many objects are asked for at a time, all of which are in memory.
-const PAGE: u32 = 100;
 
 /// A cluster as it was listed.
 #[derive(Debug)]
@@ -64,11 +60,56 @@ impl Listing {
         self.gated.extend(pod.gated_pod);
     }
 
+    /// All of it, with what profiles say.
+    pub fn snapshot(&mut self, profiles: Arc<Profiles>, now: Moment) -> Snapshot {
+        Snapshot {
+            volumes: self.volumes.clone(),
+            profiles,
+            ..self.cache.publish(now)
+        }
+    }
+
     /// The pods that find no node where they were sent, while another site would take them in this snapshot.
     pub fn misplaced(&mut self, snapshot: &Snapshot, config: &Config, now: Now) -> Vec<Finding> {
         let report = self.backstop.report(&self.cache, now.moment).unwrap_or_default();
         report.evaluate(snapshot, &Ledger::default(), config, now)
     }
+}
+
+/// What edgeward decides by in a cluster.
+#[derive(Debug)]
+pub struct View {
+    /// The configuration, with the sites in use.
+    pub config: Config,
+    /// Nodes and pods.
+    pub listing: Listing,
+    /// What performance profiles say of sites.
+    pub profiles: Arc<Profiles>,
+    /// What could not be read, and does not count.
+    pub unread: Vec<anyhow::Error>,
+}
+
+/// Reads a cluster once, for an edgeward with this configuration.
+///
+/// # Errors
+/// Nodes, pods or namespaces cannot be listed.
+pub async fn view(connection: &Connection, mut config: Config) -> anyhow::Result<View> {
+    let mut unread = Vec::new();
+    match objects::sites_in_use(connection).await {
+        Ok(sites) => config.sites = sites.unwrap_or(config.sites),
+        Err(error) => unread.push(error),
+    }
+    let liqo = objects::liqo(connection, &mut config).await;
+    unread.extend(liqo.unreadable.into_iter().map(|(_, error)| error));
+    let listing = list_and_probe(connection, &config, liqo.objects.as_ref()).await?;
+    let profiles = objects::profiles(connection).await;
+    let profiles = profiles.map_err(|error| unread.push(error)).unwrap_or_default();
+    Ok(View {
+        config,
+        listing,
+        profiles,
+        unread,
+    })
 }
 
 /// A cluster as it is now: nodes, pods and namespaces listed once into a cache of the configured sites, cloud sites probed once,
@@ -97,15 +138,15 @@ async fn list(connection: &Connection, config: &Config) -> anyhow::Result<Listin
     let (keys, clock) = (&config.keys, connection.clock);
     let asked = clock.now();
     let limit = &LogLimit::new(clock);
-    let nodes = all(connection, |node: &Raw<Node>| read_node(node, asked, limit)).await?;
+    let nodes = connection.all(|node: &Raw<Node>| read_node(node, asked, limit)).await?;
     // Of a pod with a node count the resources that nodes have.
     let mut names = ResourceNames::default();
     for node in &nodes {
         names.set(&node.name, &node.allocatable);
     }
     let (pods, namespaces) = tokio::try_join!(
-        all(connection, |pod: &Raw<Pod>| read_pod(pod, keys, &names, limit)),
-        all(connection, |found: &Raw<Namespace>| read_namespace(found, keys, limit)),
+        connection.all(|pod: &Raw<Pod>| read_pod(pod, keys, &names, limit)),
+        connection.all(|found: &Raw<Namespace>| read_namespace(found, keys, limit)),
     )?;
     let mut listing = Listing::new(config);
     let served = objects::served_by_classes(connection).await.unwrap_or_else(|error| {
@@ -135,9 +176,9 @@ async fn list(connection: &Connection, config: &Config) -> anyhow::Result<Listin
 
 async fn volumes(connection: &Connection, limit: &LogLimit, now: Moment) -> anyhow::Result<Option<Arc<Volumes>>> {
     let (claims, volumes, classes) = tokio::try_join!(
-        all(connection, |object| volumes::claim(object, limit)),
-        all(connection, |object| volumes::volume(object, limit)),
-        all(connection, |object| volumes::class(object, limit)),
+        connection.all(|object| volumes::claim(object, limit)),
+        connection.all(|object| volumes::volume(object, limit)),
+        connection.all(|object| volumes::class(object, limit)),
     )?;
     let mut cache = VolumeCache::default();
     for change in claims.into_iter().chain(volumes).chain(classes) {
@@ -147,20 +188,4 @@ async fn volumes(connection: &Connection, limit: &LogLimit, now: Moment) -> anyh
         cache.apply(&VolumeChange::ListEnded(kind), now);
     }
     Ok(cache.publish(Micros(u64::MAX), now).0)
-}
-
-/// All objects of a kind, each as `read` has it.
-///
-/// # Errors
-/// The API server cannot be reached or does not allow it.
-pub(super) async fn all<K, T>(connection: &Connection, read: impl Fn(&Raw<K>) -> Option<T>) -> anyhow::Result<Vec<T>>
-where
-    K: Resource<DynamicType = ()> + Clone + 'static,
-{
-    let api = Api::<Raw<K>>::all(connection.client.clone());
-    let mut all = Vec::new();
-    let params = ListParams::default().limit(PAGE);
-    let listed = list_raw(&api, params, |object| all.extend(read(object))).await;
-    listed.map_err(|error| connection.failure(&format!("cannot list {}", K::plural(&())), error))?;
-    Ok(all)
 }

@@ -6,16 +6,16 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use edgeward_core::config::{Config, Enabled, sites};
 use edgeward_core::model::scores::Profiles;
+use edgeward_core::model::site::SiteDefinition;
 use edgeward_core::placement::policy::Seen;
 use edgeward_core::wire::liqo_objects::LiqoObjects;
 use edgeward_profiles::Profile;
 use k8s_openapi::api::core::v1::{ConfigMap, Event};
-use kube::Resource;
 use kube::api::ListParams;
+use kube::{Api, Resource};
 use serde_json::Value;
 
 use super::Connection;
-use super::listing::all;
 use crate::api::{PerformanceProfile, Site};
 use crate::instruments::logs::LogLimit;
 use crate::sources::configuration::{Outcome, read_config_map};
@@ -39,20 +39,16 @@ where
     if !is_installed::<K>(&connection.client).await.map_err(failure)? {
         return Ok(None);
     }
-    Ok(Some(all(connection, read).await?.into_iter().collect()))
+    Ok(Some(connection.all(read).await?.into_iter().collect()))
 }
 
-/// This configuration with the sites that are in use at a cluster: those of its Sites, where there are any.
+/// The sites that are in use at a cluster by its Sites; `None` where there are none.
 ///
 /// # Errors
 /// The API server cannot be reached or does not allow it, or the Sites have faults.
-pub async fn sites_in_use(connection: &Connection, config: Config) -> anyhow::Result<Config> {
-    let specs = site_specs(connection).await?.unwrap_or_default();
-    if specs.is_empty() {
-        return Ok(config);
-    }
-    let sites = sites::of_objects(&specs)?;
-    Ok(Config { sites, ..config })
+pub(super) async fn sites_in_use(connection: &Connection) -> anyhow::Result<Option<Vec<Arc<SiteDefinition>>>> {
+    let specs = site_specs(connection).await?.filter(|specs| !specs.is_empty());
+    Ok(specs.map(|specs| sites::of_objects(&specs)).transpose()?)
 }
 
 /// What was read of Liqo, with the rights of whoever asked.
@@ -154,7 +150,7 @@ pub async fn policies(connection: &Connection) -> anyhow::Result<Option<Vec<Arc<
 ///
 /// # Errors
 /// The API server cannot be reached or does not allow it.
-pub async fn profiles(connection: &Connection) -> anyhow::Result<Arc<Profiles>> {
+pub(super) async fn profiles(connection: &Connection) -> anyhow::Result<Arc<Profiles>> {
     let now = connection.clock.now();
     let listed = list::<_, _, Profiles>(connection, |object| profiles::scores_of(object, now)).await?;
     Ok(Arc::new(listed.unwrap_or_default()))
@@ -190,13 +186,15 @@ pub async fn config_map(connection: &Connection, name: &NamespacedName) -> anyho
 pub async fn events(connection: &Connection, namespace: &str, uid: &str) -> anyhow::Result<Vec<String>> {
     const MOST: usize = 3;
     let of_pod = ListParams::default().fields(&format!("involvedObject.uid={uid}"));
-    let mut events: Vec<Event> = connection.list(namespace, &of_pod).await?;
-    events.retain(|event| {
+    let is_told = |event: &Event| {
         let reason = event.reason.as_deref().unwrap_or_default();
         // What Liqo says: FailedReflection, ReflectionDisabled; that it was successful helps nobody.
         let is_of_reflection = reason.contains("Reflection") && !reason.starts_with("Successful");
         event.type_.as_deref() == Some("Warning") || is_of_reflection
-    });
+    };
+    let api = Api::namespaced(connection.client.clone(), namespace);
+    let told = |event| Some(event).filter(is_told);
+    let mut events = connection.list(&api, of_pod, told).await?;
     let last = |event: &Event| {
         let series = event.series.as_ref();
         let series = series.and_then(|series| series.last_observed_time.as_ref());

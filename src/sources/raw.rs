@@ -7,7 +7,8 @@ use std::marker::PhantomData;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::api::ListParams;
 use kube::{Api, Resource};
-use serde::{Deserialize, Deserializer, de};
+use serde::de::{self, DeserializeOwned};
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 /// An object of kind `K`, unread. Its metadata is name, namespace, uid, resource version and time of creation only: the rest would be most
@@ -64,14 +65,14 @@ impl<K> Raw<K> {
 ///
 /// # Errors
 /// The API server cannot be reached or does not allow it.
-pub(crate) async fn list<K: Clone>(
-    api: &Api<Raw<K>>,
+pub(crate) async fn list<K: Clone + Debug + DeserializeOwned>(
+    api: &Api<K>,
     mut params: ListParams,
-    mut each: impl FnMut(&Raw<K>),
+    mut each: impl FnMut(K),
 ) -> kube::Result<()> {
     loop {
         let page = api.list(&params).await?;
-        page.items.iter().for_each(&mut each);
+        page.items.into_iter().for_each(&mut each);
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => params = params.continue_token(&token),
             None => return Ok(()),

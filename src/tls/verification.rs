@@ -1,17 +1,19 @@
-//! When a certificate is valid, and what a client would say of a chain.
+//! When a certificate is valid, and what a client such as the API server would say of a chain.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
-use rustls::client::WebPkiServerVerifier;
+use jiff::{SignedDuration, Timestamp};
 use rustls::client::danger::ServerCertVerifier as _;
+use rustls::client::{WebPkiServerVerifier, verify_server_name};
+use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{Error as TlsError, RootCertStore};
-use x509_parser::prelude::X509Certificate;
+use rustls::server::ParsedCertificate;
+use rustls::{CertificateError, Error as TlsError, RootCertStore};
+use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 /// From when to when a certificate is valid, as far as a [`Timestamp`] reaches.
-pub(crate) fn validity(certificate: &X509Certificate<'_>) -> (Timestamp, Timestamp) {
+pub(super) fn validity(certificate: &X509Certificate<'_>) -> (Timestamp, Timestamp) {
     let validity = certificate.validity();
     let from = Timestamp::from_second(validity.not_before.timestamp());
     let to = Timestamp::from_second(validity.not_after.timestamp());
@@ -23,7 +25,7 @@ pub(crate) fn validity(certificate: &X509Certificate<'_>) -> (Timestamp, Timesta
 ///
 /// # Errors
 /// What the client would say.
-pub(crate) fn vouches(
+pub(super) fn vouches(
     authority: &[u8],
     chain: &[CertificateDer<'_>],
     name: &str,
@@ -41,4 +43,278 @@ pub(crate) fn vouches(
     verifier
         .verify_server_cert(leaf, intermediates, &name, &[], now)
         .map(drop)
+}
+
+/// A certificate that the bundle and the name vouch for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Serving {
+    /// How long the leaf is valid in all.
+    pub life: SignedDuration,
+    /// Its end.
+    pub not_after: Timestamp,
+    /// The end of the authority in the bundle that vouches for it; of several, the last.
+    pub authority_not_after: Timestamp,
+}
+
+/// Why the API server would not believe a server; in words that complete "it will not, because it …".
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum VerificationError {
+    /// The certificate is of no authority in the bundle.
+    #[error("is of none of the authorities in caBundle")]
+    Authority,
+    /// The certificate itself does not stand: name, time or purpose.
+    #[error("{0}")]
+    Certificate(String),
+}
+
+/// The authorities of a `caBundle` that count now.
+#[derive(Debug)]
+pub struct Bundle {
+    /// With the end of each.
+    authorities: Vec<(CertificateDer<'static>, Timestamp)>,
+    now: Timestamp,
+}
+
+impl Bundle {
+    /// Reads PEM as the API server does: a block that is broken or no certificate is passed over, and an authority counts in
+    /// its own time only.
+    ///
+    /// # Errors
+    /// None counts, in words that follow "caBundle".
+    pub fn read(pem: &[u8], now: Timestamp) -> Result<Self, String> {
+        let mut authorities = Vec::new();
+        let mut words = "holds no certificate".to_owned();
+        for certificate in CertificateDer::pem_slice_iter(pem).flatten() {
+            match parsed_validity(&certificate) {
+                Some((from, _)) if now < from => words = format!("has no authority that is valid before {from}"),
+                Some((_, to)) if to < now => words = format!("has no authority that is valid after {to}"),
+                Some((_, to)) => authorities.push((certificate, to)),
+                None => {}
+            }
+        }
+        match authorities.is_empty() {
+            true => Err(words),
+            false => Ok(Self { authorities, now }),
+        }
+    }
+
+    /// Whether the API server believes a server that shows this chain to be `name`: a host or an address, which must be among
+    /// the certificate's alternative names.
+    ///
+    /// # Errors
+    /// [`VerificationError`].
+    pub fn vouches(&self, chain: &[CertificateDer<'static>], name: &str) -> Result<Serving, VerificationError> {
+        let fault = |words: &str| VerificationError::Certificate(words.to_owned());
+        let leaf = chain.first().ok_or_else(|| fault("is not there"))?;
+        let (from, to) = parsed_validity(leaf).ok_or_else(|| fault("cannot be parsed"))?;
+        // Before anything else, and with the times in words.
+        if to < self.now {
+            return Err(fault(&format!("expired at {to}")));
+        }
+        if from > self.now {
+            return Err(fault(&format!("is not valid before {from}")));
+        }
+        let mut refusal = VerificationError::Authority;
+        let mut authority_not_after = None;
+        for (authority, not_after) in &self.authorities {
+            // The API server, unlike our library, takes a certificate that is in the bundle itself.
+            let verified = match authority == leaf {
+                true => is_for(leaf, name),
+                false => vouches(authority, chain, name, self.now),
+            };
+            match verified {
+                Ok(()) => authority_not_after = authority_not_after.max(Some(*not_after)),
+                Err(error) => refusal = told(&error, name).unwrap_or(refusal),
+            }
+        }
+        Ok(Serving {
+            life: to.duration_since(from),
+            not_after: to,
+            authority_not_after: authority_not_after.ok_or(refusal)?,
+        })
+    }
+}
+
+fn is_for(leaf: &CertificateDer<'_>, name: &str) -> Result<(), TlsError> {
+    let name = ServerName::try_from(name).map_err(|error| TlsError::General(error.to_string()))?;
+    verify_server_name(&ParsedCertificate::try_from(leaf)?, &name)
+}
+
+/// What an authority has against a certificate that it signed.
+fn told(error: &TlsError, name: &str) -> Option<VerificationError> {
+    use CertificateError as Fault;
+    let words = match error {
+        TlsError::InvalidCertificate(Fault::UnknownIssuer | Fault::BadSignature) => return None,
+        TlsError::InvalidCertificate(Fault::NotValidForName | Fault::NotValidForNameContext { .. }) => {
+            format!("has no alternative name {name}")
+        }
+        error => format!("does not stand: {error}"),
+    };
+    Some(VerificationError::Certificate(words))
+}
+
+fn parsed_validity(certificate: &CertificateDer<'_>) -> Option<(Timestamp, Timestamp)> {
+    X509Certificate::from_der(certificate)
+        .ok()
+        .map(|(_, parsed)| validity(&parsed))
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{
+        BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
+        date_time_ymd,
+    };
+
+    use super::*;
+    use crate::tls::Chain;
+
+    const NAME: &str = "edgeward.example.svc";
+
+    fn now() -> Timestamp {
+        "2026-11-21T12:00:00Z".parse().unwrap()
+    }
+
+    type Authority = CertifiedIssuer<'static, KeyPair>;
+
+    fn authority(name: &str, years: std::ops::Range<i32>) -> Authority {
+        CertifiedIssuer::self_signed(authority_params(name, years), KeyPair::generate().unwrap()).unwrap()
+    }
+
+    fn authority_params(name: &str, years: std::ops::Range<i32>) -> CertificateParams {
+        let mut params = CertificateParams::new(vec![]).unwrap();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.not_before = date_time_ymd(years.start, 1, 1);
+        params.not_after = date_time_ymd(years.end, 1, 1);
+        params
+    }
+
+    /// A leaf for [`NAME`] alone.
+    fn leaf(authority: &Authority, change: impl FnOnce(&mut CertificateParams)) -> Chain {
+        let mut params = CertificateParams::new(vec![NAME.to_owned()]).unwrap();
+        params.not_before = date_time_ymd(2026, 1, 1);
+        params.not_after = date_time_ymd(2027, 1, 1);
+        change(&mut params);
+        let key = KeyPair::generate().unwrap();
+        vec![params.signed_by(&key, authority).unwrap().der().clone()]
+    }
+
+    fn judged(bundle: &str, chain: &Chain, name: &str) -> Result<Serving, VerificationError> {
+        Bundle::read(bundle.as_bytes(), now()).unwrap().vouches(chain, name)
+    }
+
+    fn certificate_words(judged: Result<Serving, VerificationError>) -> String {
+        match judged {
+            Err(VerificationError::Certificate(words)) => words,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_leaf_of_an_authority_in_the_bundle_is_believed_for_its_names_in_its_time() {
+        let ours = authority("ours", 2020..2030);
+        let good = leaf(&ours, |_| {});
+        let serving = judged(&ours.pem(), &good, NAME).unwrap();
+        assert_eq!(serving.not_after.to_string(), "2027-01-01T00:00:00Z");
+        assert_eq!(serving.life.as_hours(), 365 * 24);
+        assert_eq!(serving.authority_not_after.to_string(), "2030-01-01T00:00:00Z");
+        // Two authorities, as while one is rotated.
+        let both = format!("{}{}", authority("other", 2020..2040).pem(), ours.pem());
+        assert_eq!(judged(&both, &good, NAME), Ok(serving));
+        // Two certificates of the same.
+        let longer = authority_params("ours", 2020..2040).self_signed(ours.key()).unwrap();
+        let both = format!("{}{}", longer.pem(), ours.pem());
+        let serving = judged(&both, &good, NAME).unwrap();
+        assert_eq!(serving.authority_not_after.to_string(), "2040-01-01T00:00:00Z");
+
+        let other = "other.example.svc";
+        assert_eq!(
+            certificate_words(judged(&ours.pem(), &good, other)),
+            format!("has no alternative name {other}")
+        );
+        let over = leaf(&ours, |params| params.not_after = date_time_ymd(2026, 11, 1));
+        assert_eq!(
+            certificate_words(judged(&ours.pem(), &over, NAME)),
+            "expired at 2026-11-01T00:00:00Z"
+        );
+        let early = leaf(&ours, |params| params.not_before = date_time_ymd(2026, 12, 1));
+        assert_eq!(
+            certificate_words(judged(&ours.pem(), &early, NAME)),
+            "is not valid before 2026-12-01T00:00:00Z"
+        );
+        // The common name is not asked.
+        let nameless = leaf(&ours, |params| {
+            params.subject_alt_names.clear();
+            params.distinguished_name.push(DnType::CommonName, NAME);
+        });
+        assert!(certificate_words(judged(&ours.pem(), &nameless, NAME)).contains("no alternative name"));
+        let client = leaf(&ours, |params| {
+            params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        });
+        assert!(certificate_words(judged(&ours.pem(), &client, NAME)).contains("extended key usage"));
+        assert_eq!(certificate_words(judged(&ours.pem(), &vec![], NAME)), "is not there");
+    }
+
+    #[test]
+    fn a_foreign_authority_is_not_believed_whatever_its_name() {
+        let ours = authority("ours", 2020..2030);
+        for foreign in [authority("other", 2020..2030), authority("ours", 2020..2030)] {
+            let judged = judged(&foreign.pem(), &leaf(&ours, |_| {}), NAME);
+            assert_eq!(judged, Err(VerificationError::Authority));
+        }
+        let below = CertifiedIssuer::signed_by(
+            authority_params("below", 2020..2030),
+            KeyPair::generate().unwrap(),
+            &*ours,
+        );
+        let below = below.unwrap();
+        let mut chain = leaf(&below, |_| {});
+        assert_eq!(judged(&ours.pem(), &chain, NAME), Err(VerificationError::Authority));
+        chain.push(below.der().clone());
+        assert!(judged(&ours.pem(), &chain, NAME).is_ok());
+    }
+
+    #[test]
+    fn a_certificate_in_the_bundle_needs_no_authority() {
+        let mut params = authority_params("by itself", 2020..2030);
+        params.subject_alt_names = CertificateParams::new(vec![NAME.to_owned()]).unwrap().subject_alt_names;
+        let itself = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+        let chain = vec![itself.der().clone()];
+        assert!(judged(&itself.pem(), &chain, NAME).is_ok());
+        assert!(certificate_words(judged(&itself.pem(), &chain, "other.example.svc")).contains("no alternative name"));
+    }
+
+    /// Our own library takes an authority for good whatever its time; the API server does not.
+    #[test]
+    fn an_authority_counts_in_its_own_time_only() {
+        let (over, young) = (authority("ours", 2020..2026), authority("ours", 2027..2030));
+        let read = |pem: &str| Bundle::read(pem.as_bytes(), now()).map(drop).unwrap_err();
+        assert_eq!(
+            read(&over.pem()),
+            "has no authority that is valid after 2026-01-01T00:00:00Z"
+        );
+        assert_eq!(
+            read(&young.pem()),
+            "has no authority that is valid before 2027-01-01T00:00:00Z"
+        );
+        let other = authority("other", 2020..2030);
+        let both = format!("{}{}", over.pem(), other.pem());
+        assert_eq!(
+            judged(&both, &leaf(&over, |_| {}), NAME),
+            Err(VerificationError::Authority)
+        );
+        for nothing in [
+            "",
+            "nonsense",
+            "-----BEGIN CERTIFICATE-----\n",
+            "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
+        ] {
+            assert_eq!(read(nothing), "holds no certificate", "{nothing}");
+        }
+        // One that is broken spoils none but itself.
+        let broken = "-----BEGIN CERTIFICATE-----\n?\n-----END CERTIFICATE-----\n";
+        let pem = format!("{broken}{}{broken}", other.pem());
+        assert!(judged(&pem, &leaf(&other, |_| {}), NAME).is_ok());
+    }
 }

@@ -3,19 +3,17 @@
 
 use std::cmp::min;
 
-use futures::future::join_all;
 use futures::stream::{self, StreamExt as _};
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 use rustls::pki_types::CertificateDer;
 
-use super::Installation;
-use super::finding::{Finding, Judged, told};
+use super::Facts;
+use super::finding::Finding;
 use super::leader;
 use super::webhook::{host, replace};
-use crate::cli::sentence;
 use crate::inspect::Connection;
-use crate::inspect::installation::{Bundle, PairSecret, Target, VerificationError, Webhook};
-use crate::tls::{self, Chain, Contents, Pair, Service, shown};
+use crate::inspect::installation::{PairSecret, Webhook};
+use crate::tls::{self, Bundle, Chain, Contents, Pair, Service, VerificationError, shown};
 
 const AREA: &str = "certificate";
 
@@ -27,96 +25,98 @@ const LATE: SignedDuration = SignedDuration::from_hours(14 * 24);
 const AT_ONCE: usize = 32;
 
 /// Who is behind a webhook.
+#[derive(Clone, Default)]
 pub(super) struct Behind {
-    /// What was found at each address.
-    pub(super) answers: Vec<Answer>,
-    /// The Secrets that are served from.
-    pub(super) stored: anyhow::Result<Vec<Stored>>,
-}
-
-/// Who answers at an address.
-pub(super) struct Answer {
-    pub(super) address: String,
     /// The name that the certificate must have.
     pub(super) name: String,
-    pub(super) shown: Result<Chain, String>,
-}
-
-/// A Secret that replicas read their certificate from.
-pub(super) struct Stored {
-    pub(super) secret: PairSecret,
-    /// The Service that leads to them.
-    pub(super) service: Service,
-    /// `Ok(None)`: there is no such Secret.
-    pub(super) contents: anyhow::Result<Option<Contents>>,
+    /// What was shown at each address.
+    pub(super) shown: Vec<(String, Result<Chain, String>)>,
+    /// The Secrets that are served from, and what they hold; `None`: there is no such Secret.
+    pub(super) stored: Vec<(PairSecret, Option<Contents>)>,
 }
 
 impl Behind {
     /// The Secret that edgeward keeps itself.
     pub(super) fn self_managed(&self) -> Option<&PairSecret> {
-        let mut secrets = self.stored.iter().flatten().map(|stored| &stored.secret);
+        let mut secrets = self.stored.iter().map(|(secret, _)| secret);
         secrets.find(|secret| secret.is_self_managed)
     }
 }
 
-/// Asks who is behind a webhook, or says why there is nobody.
-pub(super) async fn ask(connection: &Connection, webhook: &Webhook) -> Result<Behind, Finding> {
-    let entry = &webhook.name;
-    let answer = async |address: String, name: &str| Answer {
-        shown: shown(&address, name).await,
-        address,
-        name: name.to_owned(),
-    };
-    let (namespace, name, port) = match &webhook.target {
-        Target::Service { namespace, name, port } => (namespace, name, *port),
-        Target::Url(url) => {
-            let (host, port) = host(url).ok_or_else(|| {
-                let text = format!("{entry} calls {url:?}, which is no https:// URL with a host");
-                let fix = replace(webhook, "clientConfig/url", "\"https://HOST:8443/mutate\"");
-                Finding::fault(AREA, text).fix(fix)
-            })?;
-            let name = host.trim_start_matches('[').trim_end_matches(']');
-            return Ok(Behind {
-                answers: vec![answer(format!("{host}:{port}"), name).await],
-                stored: Ok(vec![]),
-            });
+/// Asks who is behind each of our webhooks.
+pub(super) async fn ask(connection: &Connection, facts: &mut Facts) {
+    for webhook in facts.ours.clone() {
+        let target = webhook.target();
+        if facts.behind.contains_key(&target) {
+            continue;
         }
-    };
-    let service = Service {
-        name: name.clone(),
-        namespace: namespace.clone(),
-    };
-    let server = service.dns_name();
-    let addresses = match connection.endpoints(namespace, name, port).await {
-        Ok(Some(addresses)) => addresses,
-        Ok(None) => {
-            let text = format!("{entry} calls the Service {namespace}/{name}, which does not exist");
-            let fix = format!(
-                "kubectl -n {namespace} expose deployment edgeward --name={name} --port={port} --target-port=8443"
-            );
-            return Err(Finding::fault(AREA, text).fix(fix));
+        let behind = match webhook.service() {
+            Some((service, port)) => of_service(connection, &webhook, &service, port, facts).await,
+            None => of_url(&webhook, &target).await,
+        };
+        match behind {
+            Ok(behind) => drop(facts.behind.insert(target, behind)),
+            Err(finding) => facts.unread.push(finding),
         }
-        Err(error) => return Err(Finding::unknown(AREA, &error)),
+    }
+}
+
+async fn of_url(webhook: &Webhook, url: &str) -> Result<Behind, Finding> {
+    let Some((host, port)) = host(url) else {
+        let entry = &webhook.entry.name;
+        let text = format!("{entry} calls {url:?}, which is no https:// URL with a host");
+        let fix = replace(webhook, "clientConfig/url", "\"https://HOST:8443/mutate\"");
+        return Err(Finding::fault(AREA, text).fix(fix));
     };
-    let answers = stream::iter(addresses).map(|address| answer(address, &server));
-    let answers = answers.buffered(AT_ONCE).collect().await;
-    let stored = async |secret: PairSecret| Stored {
-        contents: connection.contents(&secret).await,
-        secret,
-        service: service.clone(),
+    let name = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+    let address = format!("{host}:{port}");
+    Ok(Behind {
+        shown: vec![(address.clone(), shown(&address, &name).await)],
+        name,
+        stored: vec![],
+    })
+}
+
+async fn of_service(
+    connection: &Connection,
+    webhook: &Webhook,
+    service: &Service,
+    port: i32,
+    facts: &mut Facts,
+) -> Result<Behind, Finding> {
+    let unknown = |error| Finding::unknown(AREA, &error);
+    let Some(addresses) = connection.endpoints(service, port).await.map_err(unknown)? else {
+        let (entry, Service { namespace, name }) = (&webhook.entry.name, service);
+        let text = format!("{entry} calls the Service {namespace}/{name}, which does not exist");
+        let fix =
+            format!("kubectl -n {namespace} expose deployment edgeward --name={name} --port={port} --target-port=8443");
+        return Err(Finding::fault(AREA, text).fix(fix));
     };
-    let stored = match connection.pair_secrets(namespace, name).await {
-        Ok(secrets) => Ok(join_all(secrets.into_iter().map(stored)).await),
-        Err(error) => Err(error),
+    let server = &service.dns_name();
+    let shown = stream::iter(addresses).map(async |address| {
+        let shown = shown(&address, server).await;
+        (address, shown)
+    });
+    let mut behind = Behind {
+        name: server.clone(),
+        shown: shown.buffered(AT_ONCE).collect().await,
+        stored: vec![],
     };
-    Ok(Behind { answers, stored })
+    let secrets = connection.pair_secrets(service).await;
+    for secret in facts.read(AREA, secrets).unwrap_or_default() {
+        let contents = connection.contents(&secret).await;
+        behind
+            .stored
+            .extend(facts.read(AREA, contents).map(|contents| (secret, contents)));
+    }
+    Ok(behind)
 }
 
 /// Whether the API server would believe who answers each of our entries, now and once replicas serve what is stored for them.
-pub(super) fn judge(seen: &Installation) -> Vec<Finding> {
+pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for (entry, behind) in seen.ours.iter().zip(&seen.behind) {
-        for found in told(judge_entry(entry, behind, seen)) {
+    for webhook in &facts.ours {
+        for found in judge_entry(webhook, facts) {
             // Entries have most in common.
             if !findings.contains(&found) {
                 findings.push(found);
@@ -126,52 +126,58 @@ pub(super) fn judge(seen: &Installation) -> Vec<Finding> {
     findings
 }
 
-fn judge_entry(webhook: &Webhook, behind: &Result<Behind, Finding>, seen: &Installation) -> Judged {
-    let entry = &webhook.name;
-    let of_keeper = of_keeper(webhook, behind.as_ref().ok());
+fn judge_entry(webhook: &Webhook, facts: &Facts) -> Vec<Finding> {
+    let entry = &webhook.entry.name;
+    let behind = facts.behind.get(&webhook.target());
+    let of_keeper = of_keeper(webhook, behind);
     let fix = of_keeper.clone().unwrap_or_else(|| add_authority(webhook));
-    if webhook.ca_bundle.is_empty() {
+    let service = webhook.service();
+    if webhook.ca_bundle().is_empty() {
         let text = format!("{entry} has no caBundle: the API server believes its own authorities only");
-        let finding = match webhook.target {
+        let finding = match service {
             // Nobody else signs for a name like this.
-            Target::Service { .. } => Finding::fault(AREA, text),
-            Target::Url(_) => Finding::warning(AREA, format!("{text}, which are not known here")),
+            Some(_) => Finding::fault(AREA, text),
+            None => Finding::warning(AREA, format!("{text}, which are not known here")),
         };
-        return Err(finding.fix(fix));
+        return vec![finding.fix(fix)];
     }
-    let bundle = Bundle::read(&webhook.ca_bundle, seen.now).map_err(|words| {
-        let text = format!("{entry}: caBundle {words}: the API server believes nobody");
-        Finding::fault(AREA, text).fix(fix)
-    })?;
-    let Behind { answers, stored } = behind.as_ref().map_err(Clone::clone)?;
+    let bundle = match Bundle::read(webhook.ca_bundle(), facts.now) {
+        Ok(bundle) => bundle,
+        Err(words) => {
+            let text = format!("{entry}: caBundle {words}: the API server believes nobody");
+            return vec![Finding::fault(AREA, text).fix(fix)];
+        }
+    };
+    let Some(behind) = behind else {
+        return vec![];
+    };
     let judge = Judge {
         bundle,
         of_keeper,
         webhook,
-        now: seen.now,
+        behind,
+        facts,
     };
-    let mut findings: Vec<_> = answers.iter().map(|answer| judge.answer(answer)).collect();
-    if let (true, Target::Service { namespace, .. }) = (answers.is_empty(), &webhook.target) {
-        let text = format!("nobody answers {entry}: its Service has no ready endpoint");
-        let wanted = seen.replicas.wanted.filter(|_| *namespace == seen.home);
-        findings.push(Finding::fault(AREA, text).fix(leader::start(namespace, wanted)));
-    }
-    match stored {
-        Ok(stored) => findings.extend(stored.iter().flat_map(|stored| judge.stored(stored))),
-        Err(error) => {
-            let text = format!("what replicas serve from is not checked: {}", sentence(error));
-            findings.push(Finding::warning(AREA, text));
+    let mut findings: Vec<_> = behind.shown.iter().map(|shown| judge.answer(shown)).collect();
+    if let Some((service, _)) = service {
+        if findings.is_empty() {
+            let text = format!("nobody answers {entry}: its Service has no ready endpoint");
+            let wanted = facts.wanted.filter(|_| service.namespace == facts.home);
+            findings.push(Finding::fault(AREA, text).fix(leader::start(&service.namespace, wanted)));
         }
+        let stored = behind.stored.iter();
+        findings.extend(stored.flat_map(|(secret, contents)| judge.stored(secret, contents.as_ref(), &service)));
     }
-    Ok(findings)
+    findings
 }
 
 /// By what is judged.
-struct Judge<'w> {
+struct Judge<'f> {
     bundle: Bundle,
     of_keeper: Option<String>,
-    webhook: &'w Webhook,
-    now: Timestamp,
+    webhook: &'f Webhook,
+    behind: &'f Behind,
+    facts: &'f Facts,
 }
 
 impl Judge<'_> {
@@ -179,14 +185,12 @@ impl Judge<'_> {
         self.of_keeper.clone().unwrap_or_else(by_hand)
     }
 
-    fn answer(&self, Answer { address, name, shown }: &Answer) -> Finding {
+    fn answer(&self, (address, shown): &(String, Result<Chain, String>)) -> Finding {
         match shown {
-            Ok(chain) => {
-                let renew = || {
-                    format!("renew what --tls-cert and --tls-key name, for {name}; serve reads them again by itself")
-                };
-                self.chain(chain, name, [&format!("at {address}"), address], renew)
-            }
+            Ok(chain) => self.chain(chain, [&format!("at {address}"), address], || {
+                let name = &self.behind.name;
+                format!("renew what --tls-cert and --tls-key name, for {name}; serve reads them again by itself")
+            }),
             // The API server's own answer is another.
             Err(words) => Finding::warning(
                 AREA,
@@ -197,8 +201,7 @@ impl Judge<'_> {
     }
 
     /// What replicas serve once they have read it. A replica that refused it serves on what it has.
-    fn stored(&self, stored: &Stored) -> Vec<Finding> {
-        let secret = &stored.secret;
+    fn stored(&self, secret: &PairSecret, contents: Option<&Contents>, service: &Service) -> Vec<Finding> {
         let PairSecret { namespace, name, .. } = secret;
         let place = format!("Secret {namespace}/{name}");
         // Without the files it does nothing.
@@ -209,14 +212,12 @@ impl Judge<'_> {
             )
         };
         let fault = |text: String| Finding::fault(AREA, text).fix(self.fix(put));
-        let contents = match &stored.contents {
-            Ok(Some(contents)) => contents,
-            Ok(None) => return vec![fault(format!("{place} does not exist: replicas have nothing to serve"))],
-            Err(error) => return vec![Finding::unknown(AREA, error)],
+        let Some(contents) = contents else {
+            return vec![fault(format!("{place} does not exist: replicas have nothing to serve"))];
         };
         let mut findings = Vec::new();
         if secret.is_self_managed {
-            let faults = tls::Stored::read(contents, &stored.service, self.now).faults;
+            let faults = tls::Stored::read(contents, service, self.facts.now).faults;
             // What is served is judged below.
             let of_authorities = faults.into_iter().filter(|(key, _)| *key != secret.cert);
             findings.extend(of_authorities.map(|(key, words)| {
@@ -226,16 +227,17 @@ impl Judge<'_> {
             }));
         }
         let pem = |key: &String| contents.get(key).map_or(&[][..], |pem| pem);
-        findings.push(match Pair::from_pem(pem(&secret.cert), pem(&secret.key), self.now) {
-            Ok(pair) => {
-                let (at, server) = (format!("in {place}"), format!("who serves from {place}"));
-                let name = stored.service.dns_name();
-                self.chain(&pair.key.cert, &name, [&at, &server], put)
-            }
-            Err(words) => fault(format!(
-                "{place} cannot be used, so replicas keep the certificate they have, and none starts: {words}"
-            )),
-        });
+        findings.push(
+            match Pair::from_pem(pem(&secret.cert), pem(&secret.key), self.facts.now) {
+                Ok(pair) => {
+                    let (at, server) = (format!("in {place}"), format!("who serves from {place}"));
+                    self.chain(&pair.key.cert, [&at, &server], put)
+                }
+                Err(words) => fault(format!(
+                    "{place} cannot be used, so replicas keep the certificate they have, and none starts: {words}"
+                )),
+            },
+        );
         findings
     }
 
@@ -244,11 +246,10 @@ impl Judge<'_> {
     fn chain(
         &self,
         chain: &[CertificateDer<'static>],
-        name: &str,
         [at, server]: [&str; 2],
         renew: impl FnOnce() -> String,
     ) -> Finding {
-        let entry = &self.webhook.name;
+        let (entry, name) = (&self.webhook.entry.name, &self.behind.name);
         let another_authority = || self.fix(|| add_authority(self.webhook));
         let serving = match self.bundle.vouches(chain, name) {
             Ok(serving) => serving,
@@ -263,7 +264,7 @@ impl Judge<'_> {
             }
         };
         let end = min(serving.not_after, serving.authority_not_after);
-        if end.duration_since(self.now) < min(LATE, serving.life / 4) {
+        if end.duration_since(self.facts.now) < min(LATE, serving.life / 4) {
             // Of an authority that ends before, a new leaf would help no longer.
             let (what, fix) = match end < serving.not_after {
                 true => (
@@ -284,7 +285,8 @@ impl Judge<'_> {
 fn add_authority(webhook: &Webhook) -> String {
     let old = format!(
         "kubectl get mutatingwebhookconfiguration {} -o jsonpath='{{.webhooks[{}].clientConfig.caBundle}}'",
-        webhook.configuration, webhook.position
+        webhook.configuration(),
+        webhook.position
     );
     let value = "\"'$( (echo \"$old\" | base64 -d; echo; cat ca.crt) | base64 -w0)'\"";
     let set = replace(webhook, "clientConfig/caBundle", value);
@@ -294,7 +296,8 @@ fn add_authority(webhook: &Webhook) -> String {
 /// Where to look when bundle and certificate are not as they should be and somebody else brings them. What is patched by hand is
 /// overwritten then, or costs trust.
 fn of_keeper(webhook: &Webhook, behind: Option<&Behind>) -> Option<String> {
-    if let Some(certificate) = &webhook.injected {
+    let annotations = webhook.metadata.annotations.as_ref();
+    if let Some(certificate) = annotations.and_then(|all| all.get("cert-manager.io/inject-ca-from")) {
         let (namespace, name) = certificate.split_once('/').unwrap_or(("NAMESPACE", certificate));
         return Some(format!(
             "kubectl -n {namespace} get certificates,certificaterequests   # cert-manager fills caBundle in from {name}: \

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use edgeward_core::config::sites::of_objects;
+use edgeward_core::document::Faults;
 use edgeward_core::model::site::SiteDefinition;
 use edgeward_core::placement::policy::Seen;
 use serde_json::Value;
 
-use super::Installation;
-use super::finding::{Finding, Judged, known};
+use super::Facts;
+use super::finding::Finding;
 use crate::inspect;
 use crate::inspect::Connection;
 use crate::inspect::installation::Labels;
@@ -58,12 +59,23 @@ impl CustomResources {
     pub(super) fn policies(&self) -> impl Iterator<Item = &Seen> {
         self.policies.iter().flatten().map(|policy| &**policy)
     }
+
+    /// The sites in use by Sites; `None` where there are none.
+    ///
+    /// # Errors
+    /// What keeps them from being used.
+    pub(super) fn sites(&self) -> Result<Option<Vec<Arc<SiteDefinition>>>, Faults> {
+        let specs = self.sites.as_ref().filter(|specs| !specs.is_empty());
+        specs.map(of_objects).transpose()
+    }
 }
 
 /// Definitions, profiles, policies and Sites.
-pub(super) fn judge(seen: &Installation) -> Judged {
-    let custom = known(AREA, &seen.custom)?;
-    let keys = &seen.found.config.keys;
+pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
+    let Some(custom) = &facts.custom else {
+        return vec![];
+    };
+    let keys = &facts.found.config.keys;
     let mut findings = vec![installed(custom)];
     for (name, fault) in custom.profiles.iter().flatten() {
         if let Some(fault) = fault {
@@ -85,11 +97,8 @@ pub(super) fn judge(seen: &Installation) -> Judged {
             let fix = format!("kubectl -n {namespace} edit slopolicy {name}");
             findings.push(Finding::fault(AREA, text).fix(fix));
         }
-        let labels = seen
-            .namespaces
-            .as_ref()
-            .ok()
-            .and_then(|all| all.get(namespace)?.labels.as_ref());
+        let all = facts.namespaces.as_ref();
+        let labels = all.and_then(|all| all.get(namespace)?.labels.as_ref());
         let has = |labels: &Labels, key: &String| labels.get(key).is_some_and(|value| value == "true");
         if labels.is_some_and(|labels| !has(labels, &keys.managed) || !has(labels, &keys.policies)) {
             *unlabelled.entry(namespace).or_default() += 1;
@@ -104,8 +113,12 @@ pub(super) fn judge(seen: &Installation) -> Judged {
         let fix = format!("kubectl label --overwrite namespace {namespace} {managed}=true {policies}=true");
         Finding::warning(AREA, text).fix(fix)
     }));
-    findings.extend(sites(custom).err().into_iter().flatten());
-    Ok(findings)
+    let faults = custom.sites().err();
+    findings.extend(faults.iter().flat_map(|faults| &faults.0).map(|fault| {
+        let text = format!("no Site is in use: {fault}");
+        Finding::fault(AREA, text).fix("kubectl edit sites.edgeward.io")
+    }));
+    findings
 }
 
 /// Whether all definitions are installed, or none.
@@ -143,20 +156,6 @@ fn installed(custom: &CustomResources) -> Finding {
     }
 }
 
-/// The sites in use by Sites; `None` where there are none. Or what keeps them from being used.
-pub(super) fn sites(custom: &CustomResources) -> Result<Option<Vec<Arc<SiteDefinition>>>, Vec<Finding>> {
-    let Some(specs) = custom.sites.as_ref().filter(|specs| !specs.is_empty()) else {
-        return Ok(None);
-    };
-    of_objects(specs).map(Some).map_err(|faults| {
-        let findings = faults.0.iter().map(|fault| {
-            let text = format!("no Site is in use: {fault}");
-            Finding::fault(AREA, text).fix("kubectl edit sites.edgeward.io")
-        });
-        findings.collect()
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -186,12 +185,12 @@ mod tests {
     fn judged(custom: CustomResources, labels: &[&str]) -> Vec<(Level, String)> {
         let label = |name: &&str| (format!("scheduling.example.io/{name}"), "true".to_owned());
         let labels = BTreeMap::from([("shop".to_owned(), labels.iter().map(label).collect())]);
-        let seen = Installation {
-            custom: Ok(custom),
-            namespaces: Ok(super::super::testkit::namespaces(labels)),
-            ..Installation::example()
+        let facts = Facts {
+            custom: Some(custom),
+            namespaces: super::super::testkit::namespaces(labels),
+            ..Facts::example()
         };
-        let findings = judge(&seen).unwrap().into_iter();
+        let findings = judge(&facts).into_iter();
         findings.map(|found| (found.level, found.text)).collect()
     }
 
@@ -240,28 +239,22 @@ mod tests {
 
     #[test]
     fn sites_are_in_use_together_or_not_at_all() {
-        let of = |specs: Value| {
+        let faults = |specs: Value| {
             let specs = specs.as_object().unwrap().clone();
             let custom = CustomResources {
                 sites: Some(specs.into_iter().collect()),
                 ..none()
             };
-            sites(&custom).map(|sites| sites.map(|sites| sites.len()))
+            judged(custom, &[]).split_off(1)
         };
-        assert_eq!(of(json!({})), Ok(None));
         assert_eq!(
-            of(json!({"here": {"kind": "edge"}, "there": {"kind": "cloud"}})),
-            Ok(Some(2))
+            faults(json!({"here": {"kind": "edge"}, "there": {"kind": "cloud"}})),
+            []
         );
-        let faults = of(json!({"here": {"kind": "edge"}, "there": {"kind": "cloud", "speedFactor": -1}})).unwrap_err();
-        assert_eq!(faults[0].fix.as_deref(), Some("kubectl edit sites.edgeward.io"));
-        assert!(
-            faults[0].text.starts_with("no Site is in use: Site there.speedFactor"),
-            "{}",
-            faults[0].text
-        );
-        let faults =
-            of(json!({"one": {"kind": "edge"}, "two": {"kind": "edge", "nodeSelector": {"a": "b"}}})).unwrap_err();
-        assert_eq!(faults.len(), 1);
+        let found = faults(json!({"here": {"kind": "edge"}, "there": {"kind": "cloud", "speedFactor": -1}}));
+        let [(Level::Fault, text)] = &found[..] else {
+            panic!("{found:?}");
+        };
+        assert!(text.starts_with("no Site is in use: Site there.speedFactor"), "{text}");
     }
 }

@@ -7,19 +7,6 @@ use serde::Serialize;
 use crate::cli::review::report::harmless;
 use crate::cli::sentence;
 
-/// What a check finds, or that it could not look.
-pub(super) type Judged = Result<Vec<Finding>, Finding>;
-
-/// What was read, or the warning that it could not be.
-pub(super) fn known<'r, T>(area: &'static str, read: &'r anyhow::Result<T>) -> Result<&'r T, Finding> {
-    read.as_ref().map_err(|error| Finding::unknown(area, error))
-}
-
-/// The findings of a check.
-pub(super) fn told(judged: Judged) -> Vec<Finding> {
-    judged.unwrap_or_else(|unknown| vec![unknown])
-}
-
 /// How bad a finding is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -75,10 +62,6 @@ impl Finding {
     pub(super) fn fix(mut self, fix: impl Into<String>) -> Self {
         self.fix = Some(fix.into());
         self
-    }
-
-    pub(super) fn is_fault(&self) -> bool {
-        self.level == Level::Fault
     }
 }
 

@@ -1,76 +1,65 @@
 //! Whether somebody leads, and the pods that stay gated where nobody does.
 
-use std::sync::Arc;
-
-use edgeward_core::config::Config;
 use edgeward_core::model::pod_record::GatedPod;
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 
+use super::Facts;
 use super::finding::Finding;
 use crate::cli::installed::{LEASE, domain_option};
-use crate::inspect::Connection;
-use crate::inspect::installation::{Lead, Leaderless};
+use crate::inspect::installation::Leaderless;
 
 const AREA: &str = "leader";
 
 /// How long after its limit a pod may be gated still: one whose release was refused is tried again within this time.
 const RETRY: SignedDuration = SignedDuration::from_mins(1);
 
-/// What is known of the replicas.
-pub(super) struct Replicas {
-    /// How many the Deployment is to have; `None` where there is none, or nobody says.
-    pub(super) wanted: Option<i32>,
-    pub(super) lead: anyhow::Result<Lead>,
+/// Whether somebody leads. Nobody can be expected to where edgeward is not installed: then there is no Lease either.
+pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
+    let home = &facts.home;
+    let how = match &facts.lead {
+        Some(Ok(holder)) => return vec![Finding::ok(AREA, format!("{holder} holds the Lease {home}/{LEASE}"))],
+        Some(Err(Leaderless { since: Some(since), .. })) => format!("by the Lease {home}/{LEASE}, since {since:.0}"),
+        Some(Err(_)) if facts.is_installed => format!("in {home}: there is no Lease {LEASE}"),
+        _ => return vec![],
+    };
+    let text = format!("nobody leads {how}: gated pods are not released, and nothing is told of decisions");
+    vec![Finding::fault(AREA, text).fix(lead(facts))]
 }
 
-/// Asks who leads in edgeward's namespace. Takes 4 s where that seems to be nobody.
-pub(super) async fn ask(connection: &Connection, home: &str) -> Replicas {
-    Replicas {
-        wanted: connection.wanted_replicas(home, "edgeward").await.unwrap_or_default(),
-        lead: connection.lead(home, LEASE).await,
-    }
+/// Pods that should have been released.
+pub(super) fn gated(facts: &Facts) -> Vec<Finding> {
+    let Facts { now, home, .. } = facts;
+    let config = &facts.found.config;
+    let pods = facts.nodes.iter().flat_map(|nodes| &nodes.gated);
+    let limits = pods.filter_map(|pod| Some((pod.limit(config, *now)?, pod)));
+    let overdue: Vec<_> = limits.filter(|(limit, _)| now.duration_since(*limit) > RETRY).collect();
+    let Some((limit, oldest)) = overdue.iter().min_by_key(|(limit, _)| *limit) else {
+        return vec![];
+    };
+    let (GatedPod { namespace, name, .. }, many) = (&***oldest, overdue.len());
+    let text =
+        format!("pod {namespace}/{name} is gated beyond its limit, which was over at {limit:.0}; {many} such pods");
+    let fix = match facts.lead {
+        Some(Ok(_)) => format!(
+            "kubectl -n {home} logs -l app.kubernetes.io/name=edgeward --prefix --tail=-1 | grep 'gated pod'{}",
+            way_out("what hinders the leader", &config.keys.domain)
+        ),
+        _ => lead(facts),
+    };
+    vec![Finding::fault(AREA, text).fix(fix)]
 }
 
-impl Replicas {
-    /// Whether somebody leads. `None` where nobody can be expected to: without the ServiceAccount there is no Lease either.
-    pub(super) fn judge(&self, home: &str, domain: &str, is_installed: bool) -> Option<Finding> {
-        let how = match &self.lead {
-            Err(error) => return Some(Finding::unknown(AREA, error)),
-            Ok(Ok(holder)) => return Some(Finding::ok(AREA, format!("{holder} holds the Lease {home}/{LEASE}"))),
-            Ok(Err(Leaderless { since: None, .. })) if !is_installed => return None,
-            Ok(Err(Leaderless { since: None, .. })) => format!("in {home}: there is no Lease {LEASE}"),
-            Ok(Err(Leaderless { since: Some(since), .. })) => format!("by the Lease {home}/{LEASE}, since {since:.0}"),
-        };
-        let text = format!("nobody leads {how}: gated pods are not released, and nothing is told of decisions");
-        Some(Finding::fault(AREA, text).fix(self.fix(home, domain)))
-    }
-
-    /// Pods that should have been released.
-    pub(super) fn gated(&self, pods: &[Arc<GatedPod>], home: &str, config: &Config, now: Timestamp) -> Option<Finding> {
-        let limits = pods.iter().filter_map(|pod| Some((pod.limit(config, now)?, pod)));
-        let overdue: Vec<_> = limits.filter(|(limit, _)| now.duration_since(*limit) > RETRY).collect();
-        let (limit, oldest) = overdue.iter().min_by_key(|(limit, _)| *limit)?;
-        let (GatedPod { namespace, name, .. }, many) = (&***oldest, overdue.len());
-        let text =
-            format!("pod {namespace}/{name} is gated beyond its limit, which was over at {limit:.0}; {many} such pods");
-        let domain = &config.keys.domain;
-        let fix = match self.lead {
-            Ok(Ok(_)) => format!(
-                "kubectl -n {home} logs -l app.kubernetes.io/name=edgeward --prefix --tail=-1 | grep 'gated pod'{}",
-                way_out("what hinders the leader", domain)
-            ),
-            _ => self.fix(home, domain),
-        };
-        Some(Finding::fault(AREA, text).fix(fix))
-    }
-
-    fn fix(&self, home: &str, domain: &str) -> String {
-        let command = match self.wanted {
-            Some(_) => start(home, self.wanted),
-            None => format!("kubectl -n {home} get deployments,pods"),
-        };
-        command + &way_out("a replica that is ready leads within 15 s", domain)
-    }
+/// The command that makes a leader.
+fn lead(facts: &Facts) -> String {
+    let command = match facts.wanted {
+        Some(_) => start(&facts.home, facts.wanted),
+        None => format!("kubectl -n {} get deployments,pods", facts.home),
+    };
+    command
+        + &way_out(
+            "a replica that is ready leads within 15 s",
+            &facts.found.config.keys.domain,
+        )
 }
 
 /// The command that brings replicas up: of a Deployment that is to have none, no restart does.
@@ -89,32 +78,38 @@ fn way_out(first: &str, domain: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use jiff::Timestamp;
     use serde_json::json;
 
+    use super::super::Nodes;
     use super::super::finding::Level;
     use super::*;
     use edgeward_core::keys::Keys;
     use edgeward_core::wire::pod::Pod;
 
-    const HOME: &str = "edgeward-system";
-
     fn now() -> Timestamp {
-        "2026-11-21T12:00:00Z".parse().unwrap()
+        Facts::example().now
     }
 
-    fn replicas(lead: Lead, wanted: Option<i32>) -> Replicas {
-        Replicas { wanted, lead: Ok(lead) }
-    }
-
-    fn led() -> Lead {
-        Ok("a_1".to_owned())
-    }
-
-    fn leaderless(since: Option<Timestamp>) -> Lead {
-        Err(Leaderless {
+    fn facts(since: Option<Timestamp>, wanted: Option<i32>) -> Facts {
+        let leaderless = Leaderless {
             lease: "edgeward-system/edgeward".to_owned(),
             since,
-        })
+        };
+        Facts {
+            wanted,
+            lead: Some(Err(leaderless)),
+            ..Facts::example()
+        }
+    }
+
+    fn led() -> Facts {
+        Facts {
+            lead: Some(Ok("a_1".to_owned())),
+            ..Facts::example()
+        }
     }
 
     fn an_hour_ago() -> Option<Timestamp> {
@@ -123,37 +118,43 @@ mod tests {
 
     #[test]
     fn somebody_must_lead() {
-        let judged = |replicas: &Replicas| {
-            let found = replicas.judge(HOME, "example.io", true).unwrap();
+        let judged = |facts: &Facts| {
+            let found = judge(facts).pop().unwrap();
             (found.level, found.text, found.fix.unwrap_or_default())
         };
-        let (level, text, _) = judged(&replicas(led(), Some(2)));
+        let (level, text, _) = judged(&led());
         assert_eq!(
             (level, &*text),
             (Level::Ok, "a_1 holds the Lease edgeward-system/edgeward")
         );
-        let restart = "kubectl -n edgeward-system rollout restart deployment edgeward   # a replica that is ready leads within 15 s; `edgeward release \
-                       --all` lets gated pods go without";
-        let scale = "kubectl -n edgeward-system scale deployment edgeward --replicas=2   # a replica that is ready leads within \
-                     15 s; `edgeward release --all` lets gated pods go without";
-        let look = "kubectl -n edgeward-system get deployments,pods   # a replica that is ready leads within 15 s; \
-                    `edgeward release --all` lets gated pods go without";
         let nobody = "gated pods are not released, and nothing is told of decisions";
         let since = format!("nobody leads by the Lease edgeward-system/edgeward, since 2026-11-21T10:59:59Z: {nobody}");
-        for (wanted, fix) in [(Some(2), restart), (None, look), (Some(0), scale)] {
-            let found = judged(&replicas(leaderless(an_hour_ago()), wanted));
-            assert_eq!(found, (Level::Fault, since.clone(), fix.to_owned()));
+        for (wanted, command) in [
+            (Some(2), "rollout restart deployment edgeward"),
+            (None, "get deployments,pods"),
+            (Some(0), "scale deployment edgeward --replicas=2"),
+        ] {
+            let fix = format!(
+                "kubectl -n edgeward-system {command}   # a replica that is ready leads within 15 s; `edgeward release \
+                 --all` lets gated pods go without"
+            );
+            assert_eq!(
+                judged(&facts(an_hour_ago(), wanted)),
+                (Level::Fault, since.clone(), fix)
+            );
         }
-        let (level, text, _) = judged(&replicas(leaderless(None), Some(1)));
+        let (level, text, _) = judged(&facts(None, Some(1)));
         assert_eq!(level, Level::Fault);
         assert_eq!(
             text,
             format!("nobody leads in edgeward-system: there is no Lease edgeward: {nobody}")
         );
         // That there is nothing is said once.
-        assert_eq!(replicas(leaderless(None), None).judge(HOME, "example.io", false), None);
-        let lead = Err(anyhow::anyhow!("no route to host"));
-        assert_eq!(judged(&Replicas { wanted: None, lead }).0, Level::Warning);
+        let nothing = Facts {
+            is_installed: false,
+            ..facts(None, None)
+        };
+        assert_eq!(judge(&nothing), []);
     }
 
     fn pod(name: &str, seconds: i64, change: impl FnOnce(&mut serde_json::Value)) -> Arc<GatedPod> {
@@ -176,17 +177,20 @@ mod tests {
 
     #[test]
     fn no_pod_is_gated_beyond_its_limit() {
-        let config = Config {
-            keys: Keys::new("acme.dev"),
-            ..Config::default()
+        let gated = |mut facts: Facts, pods: &[Arc<GatedPod>]| {
+            facts.found.config.keys = Keys::new("acme.dev");
+            facts.nodes = Some(Nodes {
+                gated: pods.to_vec(),
+                ..Nodes::default()
+            });
+            super::gated(&facts).pop()
         };
-        let leaderless = replicas(leaderless(an_hour_ago()), Some(0));
-        let gated = |pods: &[Arc<GatedPod>]| leaderless.gated(pods, HOME, &config, now());
+        let leaderless = |pods: &[Arc<GatedPod>]| gated(facts(an_hour_ago(), Some(0)), pods);
         // Of class batch, 300 s, and some more to try again.
         let young = || pod("young", 355, |_| {});
-        assert_eq!(gated(&[]), None);
-        assert_eq!(gated(&[young()]), None);
-        let found = gated(&[young(), pod("old", 365, |_| {})]).unwrap();
+        assert_eq!(leaderless(&[]), None);
+        assert_eq!(leaderless(&[young()]), None);
+        let found = leaderless(&[young(), pod("old", 365, |_| {})]).unwrap();
         assert_eq!(found.level, Level::Fault);
         assert_eq!(
             found.text,
@@ -197,9 +201,8 @@ mod tests {
             "kubectl -n edgeward-system scale deployment edgeward --replicas=2   # a replica that is ready leads within 15 s; \
              `edgeward release --all --domain=acme.dev` lets gated pods go without"
         );
-        let led = replicas(led(), Some(2));
         let pods = [pod("old", 365, |_| {}), pod("older", 7200, |_| {})];
-        let found = led.gated(&pods, HOME, &config, now()).unwrap();
+        let found = gated(led(), &pods).unwrap();
         assert_eq!(
             found.text,
             "pod shop/older is gated beyond its limit, which was over at 2026-11-21T10:05:00Z; 2 such pods"
@@ -209,17 +212,17 @@ mod tests {
         let latency = pod("latency", 100, |pod| {
             pod["metadata"]["annotations"]["slo.acme.dev/class"] = json!("latency")
         });
-        assert!(gated(&[latency]).is_some());
+        assert!(leaderless(&[latency]).is_some());
         // For the gates of others however long.
         let others = |pod: &mut serde_json::Value| {
             let gates = pod["spec"]["schedulingGates"].as_array_mut().unwrap();
             gates.push(json!({"name": "other.example/gate"}));
         };
-        assert_eq!(gated(&[pod("others", 7200, others)]), None);
+        assert_eq!(leaderless(&[pod("others", 7200, others)]), None);
         // What a tenant says of a time to come is not believed.
         let future = |pod: &mut serde_json::Value| {
             pod["metadata"]["annotations"]["scheduling.acme.dev/timestamp"] = json!("2027-01-01T00:00:00Z");
         };
-        assert!(gated(&[pod("future", 7200, future)]).is_some());
+        assert!(leaderless(&[pod("future", 7200, future)]).is_some());
     }
 }

@@ -8,7 +8,7 @@ use edgeward_core::model::site::SiteDefinition;
 use edgeward_core::wire::liqo::ForeignCluster;
 use edgeward_core::wire::liqo_objects::LiqoObjects;
 
-use super::Installation;
+use super::Facts;
 use super::finding::Finding;
 use super::webhook::{self, shown};
 
@@ -17,17 +17,17 @@ const AREA: &str = "liqo";
 /// The name of the webhook by which Liqo changes pods.
 const POD_WEBHOOK: &str = "pod.mutate.liqo.io";
 
-pub(super) fn judge(seen: &Installation) -> Vec<Finding> {
-    let liqo = &seen.liqo;
+pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
+    let liqo = &facts.liqo;
     let unreadable = liqo.unreadable.iter();
     let mut findings: Vec<_> = unreadable.map(|(_, error)| Finding::unknown(AREA, error)).collect();
     let Some(objects) = &liqo.objects else {
         return findings;
     };
-    let edit = seen.found.place.edit();
-    let sites = seen.found.config.sites.iter().filter(|site| site.is_of_liqo());
+    let edit = &facts.found.edit;
+    let sites = facts.found.config.sites.iter().filter(|site| site.is_of_liqo());
     let clusters = liqo.is_known("foreignclusters").then_some(&*objects.foreign_clusters);
-    findings.extend(sites.clone().filter_map(|site| probe(site, &edit)));
+    findings.extend(sites.clone().filter_map(|site| probe(site, edit)));
     findings.extend(sites.filter_map(|site| api_server(site, clusters?)));
     findings.extend(liqo.left_out.iter().map(|(cluster, other)| {
         let text = format!("cluster {cluster} has no site of its own: site {other} has its virtual nodes, or its name");
@@ -36,7 +36,7 @@ pub(super) fn judge(seen: &Installation) -> Vec<Finding> {
         );
         Finding::warning(AREA, text).fix(fix)
     }));
-    findings.extend(of_namespaces(objects, seen));
+    findings.extend(of_namespaces(objects, facts));
     findings
 }
 
@@ -70,9 +70,9 @@ fn api_server(site: &SiteDefinition, clusters: &[ForeignCluster]) -> Option<Find
 }
 
 /// What is to be said of namespaces that opted in, each with the names of those that it is about.
-fn of_namespaces(objects: &LiqoObjects, seen: &Installation) -> Vec<Finding> {
-    let keys = &seen.found.config.keys;
-    let opted_in = seen.namespaces.iter().flat_map(|all| webhook::opted_in(all, keys));
+fn of_namespaces(objects: &LiqoObjects, facts: &Facts) -> Vec<Finding> {
+    let keys = &facts.found.config.keys;
+    let opted_in = facts.namespaces.iter().flat_map(|all| webhook::opted_in(all, keys));
     let offloadings: BTreeMap<_, _> = objects
         .offloadings
         .iter()
@@ -96,7 +96,7 @@ fn of_namespaces(objects: &LiqoObjects, seen: &Installation) -> Vec<Finding> {
     }
     let mut findings = vec![];
     if let Some(first) = nowhere.first()
-        && seen.liqo.is_known("namespacemaps")
+        && facts.liqo.is_known("namespacemaps")
         && objects.clusters() > 0
     {
         let phases = shown(&phases);
@@ -111,8 +111,8 @@ fn of_namespaces(objects: &LiqoObjects, seen: &Installation) -> Vec<Finding> {
         );
         findings.push(Finding::warning(AREA, text).fix(strategy_local(first)));
     }
-    let mut webhooks = seen.webhooks.iter().flatten();
-    let fails = webhooks.find(|webhook| webhook.name == POD_WEBHOOK && webhook.failure_policy == "Fail");
+    let mut webhooks = facts.webhooks.iter().flatten();
+    let fails = webhooks.find(|webhook| webhook.entry.name == POD_WEBHOOK && webhook.fails());
     let changed = [remote, both].concat();
     if let (Some(webhook), Some(first)) = (fails, changed.first()) {
         let text = format!(
@@ -122,7 +122,7 @@ fn of_namespaces(objects: &LiqoObjects, seen: &Installation) -> Vec<Finding> {
         let fix = format!(
             "{}   # pods go through it under the other strategies alone; or helm upgrade liqo --set webhook.failurePolicy=Ignore ({})",
             strategy_local(first),
-            webhook.configuration
+            webhook.configuration()
         );
         findings.push(Finding::warning(AREA, text).fix(fix));
     }
@@ -142,13 +142,12 @@ mod tests {
 
     use edgeward_core::config::Config;
     use edgeward_core::wire::liqo;
-    use kube::core::Selector;
     use serde_json::json;
 
     use super::super::finding::Level;
     use super::*;
     use crate::inspect;
-    use crate::inspect::installation::{Labels, Target, Webhook};
+    use crate::inspect::installation::{Labels, Webhook};
 
     #[test]
     fn each_trap_is_named() {
@@ -186,31 +185,20 @@ mod tests {
         let namespaces = ["away", "good", "none", "shop"].map(|name| (name.to_owned(), labels("true")));
         let mut namespaces = BTreeMap::from(namespaces);
         namespaces.insert("other".to_owned(), labels("false"));
-        let webhook = Webhook {
-            configuration: "liqo-webhook".to_owned(),
-            position: 0,
-            created: None,
-            name: POD_WEBHOOK.to_owned(),
-            failure_policy: "Fail".to_owned(),
-            timeout_seconds: 10,
-            creates_pods: true,
-            target: Target::Url("https://liqo".to_owned()),
-            ca_bundle: vec![],
-            injected: None,
-            namespaces: Selector::default(),
-        };
-        let mut seen = Installation {
-            namespaces: Ok(super::super::testkit::namespaces(namespaces)),
-            webhooks: Ok(vec![webhook]),
+        let mut webhook = Webhook::changed(POD_WEBHOOK, 0, |entry| entry.failure_policy = Some("Fail".to_owned()));
+        webhook.metadata.name = Some("liqo-webhook".to_owned());
+        let mut facts = Facts {
+            namespaces: super::super::testkit::namespaces(namespaces),
+            webhooks: Some(vec![webhook]),
             liqo: inspect::Liqo {
                 objects: Some(objects),
                 unreadable: vec![],
                 left_out: vec![("dark".to_owned(), "all".to_owned())],
             },
-            ..Installation::example()
+            ..Facts::example()
         };
-        seen.found.config = config;
-        let found = judge(&seen);
+        facts.found.config = config;
+        let found = judge(&facts);
         assert!(
             found
                 .iter()
@@ -234,10 +222,10 @@ mod tests {
 
         // Of what cannot be read nothing is said but that.
         let unreadable = ["foreignclusters", "namespacemaps"];
-        seen.liqo.unreadable = unreadable
+        facts.liqo.unreadable = unreadable
             .map(|kind| (kind, anyhow::anyhow!("cannot list {kind}")))
             .into();
-        let found = judge(&seen);
+        let found = judge(&facts);
         let said = |what: &str| found.iter().filter(|found| found.text.contains(what)).count();
         assert_eq!(
             [

@@ -3,8 +3,8 @@
 use super::finding::Finding;
 use super::finding::Level::{self, Fault, Warning};
 use super::webhook::{apply, opted_in, shown};
-use super::{Behind, CustomResources, Installation};
-use crate::cli::installed::{LEASE, Place};
+use super::{Behind, CustomResources, Facts};
+use crate::cli::installed::LEASE;
 use crate::cli::sentence;
 use crate::inspect::Connection;
 use crate::inspect::installation::{self, PairSecret, User};
@@ -47,9 +47,9 @@ const NO_TRUST: &str = "API servers do not learn of the CA of `serve --self-mana
 const NO_LIQO: &str = "no pod goes to a virtual node, or pods go where their namespace is not offloaded, without";
 
 /// The rights of docs/live-view.md, docs/sites.md and docs/operations.md that are needed here, but for changing pods.
-fn needs(seen: &Installation) -> Vec<Need<'_>> {
-    let (everywhere, home) = ((None, None), (Some(&*seen.home), None));
-    let (lease, registration) = ((Some(&*seen.home), Some(LEASE)), (None, Some(&*seen.webhook)));
+fn needs(facts: &Facts) -> Vec<Need<'_>> {
+    let (everywhere, home) = ((None, None), (Some(&*facts.home), None));
+    let (lease, registration) = ((Some(&*facts.home), Some(LEASE)), (None, Some(&*facts.webhook)));
     let mut needs = Vec::new();
     let mut need = |level, resources, verbs, place, purpose| {
         needs.push(Need {
@@ -65,15 +65,15 @@ fn needs(seen: &Installation) -> Vec<Need<'_>> {
     need(Fault, "endpointslices.discovery.k8s.io", VIEW, home, NO_COUNT);
     need(Fault, LEASES, "get update", lease, NO_LEADER);
     need(Fault, LEASES, "create", home, NO_LEADER);
-    if let Place::Map(map) = &seen.found.place {
+    if let Some(map) = &facts.found.map {
         let map = (Some(&*map.namespace), Some(&*map.name));
         need(Fault, "configmaps", VIEW, map, NO_CONFIGURATION);
     }
-    if seen.custom.as_ref().is_ok_and(CustomResources::are_installed) {
+    if facts.custom.as_ref().is_some_and(CustomResources::are_installed) {
         need(Fault, RESOURCES, VIEW, everywhere, "it is never ready without");
         need(Fault, STATUSES, "patch", everywhere, NO_STATUS);
     }
-    if can_have_data(&seen.found.config) {
+    if can_have_data(&facts.found.config) {
         need(Warning, DATA, VIEW, everywhere, NO_DATA);
     }
     need(
@@ -83,10 +83,10 @@ fn needs(seen: &Installation) -> Vec<Need<'_>> {
         everywhere,
         "no node has what DeviceClasses serve without",
     );
-    if seen.liqo.objects.is_some() || !seen.liqo.unreadable.is_empty() {
+    if facts.liqo.objects.is_some() || !facts.liqo.unreadable.is_empty() {
         need(Warning, LIQO, VIEW, everywhere, NO_LIQO);
     }
-    if let Some(PairSecret { namespace, name, .. }) = seen.behind.iter().flatten().find_map(Behind::self_managed) {
+    if let Some(PairSecret { namespace, name, .. }) = facts.behind.values().find_map(Behind::self_managed) {
         let (there, secret) = ((Some(&**namespace), None), (Some(&**namespace), Some(&**name)));
         need(Fault, "secrets", "get list watch update", secret, NO_CERTIFICATE);
         // One that is to be created has no name yet.
@@ -96,45 +96,40 @@ fn needs(seen: &Installation) -> Vec<Need<'_>> {
     needs
 }
 
-/// Reviews the rights of a user, and tells whether edgeward is installed: whether there is such a ServiceAccount, if it is one.
-/// The rights of the person who asks say nothing of the user's.
-pub(super) async fn review(connection: &Connection, user: User<'_>, seen: &Installation) -> (Vec<Finding>, bool) {
-    let findings = judge(connection, user, seen).await.unwrap_or_else(|error| {
-        let name = user.name;
+/// Reviews the rights of a user. The rights of the person who asks say nothing of the user's.
+pub(super) async fn review(connection: &Connection, user: User<'_>, facts: &Facts) -> Vec<Finding> {
+    let User { name, .. } = user;
+    if !facts.is_installed {
+        let text = format!(
+            "edgeward is not installed in this cluster: there is no ServiceAccount {}. The rights of a process beside the \
+             cluster are reviewed with --as=USER, and --as-group=GROUP",
+            name.trim_start_matches("system:serviceaccount:").replace(':', "/")
+        );
+        return vec![Finding::fault(AREA, text).fix(apply(&facts.found.config.keys.domain))];
+    }
+    judge(connection, user, facts).await.unwrap_or_else(|error| {
         let text = format!("those of {name} are not checked: {}", sentence(&error));
         let fix = format!(
             "let somebody who may create subjectaccessreviews.authorization.k8s.io (the ClusterRole system:auth-delegator \
              allows it) run this check with --as={name}"
         );
         vec![Finding::warning(AREA, text).fix(fix)]
-    });
-    // Looked for only where rights are missing: whoever has them needs no right to look.
-    if let (Some((namespace, name)), true) = (user.account(), findings.iter().any(Finding::is_fault))
-        && let Ok(false) = connection.has_account(namespace, name).await
-    {
-        let text = format!(
-            "edgeward is not installed in this cluster: there is no ServiceAccount {namespace}/{name}. The rights of a \
-             process beside the cluster are reviewed with --as=USER, and --as-group=GROUP"
-        );
-        let fix = apply(&seen.found.config.keys.domain);
-        return (vec![Finding::fault(AREA, text).fix(fix)], false);
-    }
-    (findings, true)
+    })
 }
 
-async fn judge(connection: &Connection, user: User<'_>, seen: &Installation) -> anyhow::Result<Vec<Finding>> {
+async fn judge(connection: &Connection, user: User<'_>, facts: &Facts) -> anyhow::Result<Vec<Finding>> {
     let mut findings = Vec::new();
-    for need in needs(seen) {
+    for need in needs(facts) {
         findings.extend(lacking(connection, user, &need).await?);
     }
     // Pods may be changed everywhere, or in the namespaces that opted in. Where none did, none is gated yet.
-    let config = &seen.found.config;
-    let opted_in = seen.namespaces.iter().flat_map(|all| opted_in(all, &config.keys));
+    let config = &facts.found.config;
+    let opted_in = facts.namespaces.iter().flat_map(|all| opted_in(all, &config.keys));
     let opted_in = opted_in
         .map(|(name, _)| name)
         .filter(|name| !config.excluded_namespaces.contains(name));
     let mut opted_in: Vec<_> = opted_in.collect();
-    let is_in_use = seen.namespaces.is_err() || !opted_in.is_empty();
+    let is_in_use = facts.namespaces.is_none() || !opted_in.is_empty();
     let pods = Need {
         level: if is_in_use { Fault } else { Warning },
         resources: "pods",
@@ -224,7 +219,6 @@ mod tests {
     use edgeward_core::config::Config;
     use serde_json::{Value, json};
 
-    use super::super::certificate::Stored;
     use super::*;
     use crate::sources::namespaced_name::NamespacedName;
 
@@ -269,31 +263,26 @@ mod tests {
             key: "tls.key".into(),
             is_self_managed: true,
         };
-        let stored = Stored {
-            secret,
-            service: crate::testkit::service(),
-            contents: Ok(None),
-        };
         let behind = Behind {
-            answers: vec![],
-            stored: Ok(vec![stored]),
+            stored: vec![(secret, None)],
+            ..Behind::default()
         };
         let custom = CustomResources {
             sites: Some(BTreeMap::new()),
             ..CustomResources::default()
         };
-        let mut seen = Installation {
-            custom: Ok(custom),
-            behind: vec![Ok(behind)],
-            ..Installation::example()
+        let mut facts = Facts {
+            custom: Some(custom),
+            behind: BTreeMap::from([(String::new(), behind)]),
+            ..Facts::example()
         };
-        seen.found.place = Place::Map(NamespacedName::parse("edge/settings", "edge"));
+        facts.found.map = Some(NamespacedName::parse("edge/settings", "edge"));
         let sites = json!({"sites": [
             {"name": "edge", "kind": "edge"}, {"name": "far", "kind": "cloud", "storageClasses": ["fast"]},
         ]});
-        seen.found.config.sites = Config::read(&sites).unwrap().sites;
+        facts.found.config.sites = Config::read(&sites).unwrap().sites;
         let mut reviewed = BTreeSet::from([["pods", "get"], ["pods", "patch"]].map(|right| right.map(str::to_owned)));
-        for need in needs(&seen) {
+        for need in needs(&facts) {
             for resource in need.resources.split(' ') {
                 reviewed.extend(need.verbs.split(' ').map(|verb| [resource, verb].map(str::to_owned)));
             }

@@ -1,32 +1,35 @@
 //! Sites, their nodes, and the WAN towards them.
 
-use edgeward_core::cluster::cache::NodeFault;
-use edgeward_core::guard::backstop::Finding as Misplaced;
 use edgeward_core::model::link::LinkState;
 use edgeward_core::model::node::Node;
 use edgeward_core::model::site::SiteKind;
-use edgeward_core::model::snapshot::{Site, Snapshot};
+use edgeward_core::model::snapshot::Site;
 use edgeward_core::model::traits::{LABEL_PREFIX, is_on};
 use edgeward_core::placement::policy::Seen;
 use serde_json::{Value, json};
 
 use super::finding::Finding;
 use super::webhook::shown;
-use crate::cli::installed::Place;
+use super::{CustomResources, Facts};
 
 const AREA: &str = "nodes";
 
 /// Whether each site has nodes that can take pods.
-pub(super) fn judge<'f>(snapshot: &Snapshot, faults: impl Iterator<Item = &'f NodeFault>) -> Vec<Finding> {
-    let mut findings: Vec<_> = snapshot.sites.iter().map(nodes).collect();
-    findings.extend(snapshot.sites.iter().filter_map(tolerates_everything));
-    findings.extend(snapshot.sites.iter().flat_map(Site::nodes).flat_map(unclear_traits));
+pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
+    let mut findings: Vec<_> = sites(facts).map(nodes).collect();
+    findings.extend(sites(facts).filter_map(tolerates_everything));
+    findings.extend(sites(facts).flat_map(Site::nodes).flat_map(unclear_traits));
+    let faults = facts.nodes.iter().flat_map(|nodes| &nodes.faults);
     findings.extend(faults.map(|fault| {
         let node = &fault.node;
         let fix = format!("kubectl label node {node} LABEL-   # LABEL: of the site that it does not belong to");
         Finding::warning(AREA, fault.to_string()).fix(fix)
     }));
     findings
+}
+
+fn sites(facts: &Facts) -> impl Iterator<Item = &Site> {
+    facts.nodes.iter().flat_map(|nodes| &nodes.snapshot.sites)
 }
 
 /// A toleration that edgeward may not add when it releases a pod.
@@ -51,15 +54,15 @@ fn unclear_traits(Node { name, labels, .. }: &Node) -> impl Iterator<Item = Find
 }
 
 /// SloPolicies that require what no site and no node has.
-pub(super) fn missing_traits<'p>(snapshot: &Snapshot, policies: impl Iterator<Item = &'p Seen>) -> Vec<Finding> {
+pub(super) fn missing_traits(facts: &Facts) -> Vec<Finding> {
     let has_it = |site: &Site, name: &str| {
         let label = format!("{LABEL_PREFIX}{name}");
         site.definition.traits.iter().any(|known| known == name)
             || site.nodes().any(|node| is_on(node, &site.definition, &label))
     };
-    let missing = |policy: &'p Seen| {
+    let missing = |policy: &Seen| {
         let traits = policy.in_force()?.traits()?;
-        let is_missing = |name: &&str| !snapshot.sites.iter().any(|site| has_it(site, name));
+        let is_missing = |name: &&str| !sites(facts).any(|site| has_it(site, name));
         let missing: Vec<_> = traits.names().filter(is_missing).collect();
         let (first, all) = (missing.first()?, missing.join(", "));
         let Seen { namespace, name, .. } = policy;
@@ -67,7 +70,8 @@ pub(super) fn missing_traits<'p>(snapshot: &Snapshot, policies: impl Iterator<It
         let fix = format!("kubectl label node NODE {LABEL_PREFIX}{first}=true, or `traits` of a Site");
         Some(Finding::warning(AREA, text).fix(fix))
     };
-    policies.filter_map(missing).collect()
+    let custom = facts.custom.iter().filter(|_| facts.nodes.is_some());
+    custom.flat_map(CustomResources::policies).filter_map(missing).collect()
 }
 
 fn nodes(site: &Site) -> Finding {
@@ -119,8 +123,12 @@ fn nodes(site: &Site) -> Finding {
 }
 
 /// Pods that find no node where they were sent, while another site would take them.
-pub(super) fn misplaced(found: &[Misplaced]) -> Option<Finding> {
-    let pod = &found.first()?.candidate.pod;
+pub(super) fn misplaced(facts: &Facts) -> Vec<Finding> {
+    let found: Vec<_> = facts.nodes.iter().flat_map(|nodes| &nodes.misplaced).collect();
+    let Some(first) = found.first() else {
+        return vec![];
+    };
+    let pod = &first.candidate.pod;
     let fix = format!(
         "kubectl -n {} delete pod {}   # each that has an owner, which creates it again",
         pod.workload.namespace, pod.name
@@ -131,21 +139,21 @@ pub(super) fn misplaced(found: &[Misplaced]) -> Option<Finding> {
     });
     let (many, all) = (found.len(), shown(&named.collect::<Vec<_>>()));
     let text = format!("pods without a node that another site would take now: {many}, {all}");
-    Some(Finding::warning("pods", text).fix(fix))
+    vec![Finding::warning("pods", text).fix(fix)]
 }
 
 /// What one round of probes, sent from here, says of each cloud.
-pub(super) fn probes(snapshot: &Snapshot, place: &Place) -> Vec<Finding> {
-    let clouds = snapshot.sites.iter().filter(|site| site.kind() == SiteKind::Cloud);
-    clouds.map(|site| probed(site, place)).collect()
+pub(super) fn probes(facts: &Facts) -> Vec<Finding> {
+    let clouds = sites(facts).filter(|site| site.kind() == SiteKind::Cloud);
+    clouds.map(|site| probed(site, &facts.found.edit)).collect()
 }
 
-fn probed(site: &Site, place: &Place) -> Finding {
+fn probed(site: &Site, edit: &str) -> Finding {
     const AREA: &str = "probes";
     let name = site.name();
     if site.definition.probes.is_empty() {
         let text = format!("site {name} has no probes: it counts as unreachable, and no pod is sent there");
-        let fix = format!("{}   # probes: [\"tcp://HOST:6443\"]", place.edit());
+        let fix = format!("{edit}   # probes: [\"tcp://HOST:6443\"]");
         return Finding::warning(AREA, text).fix(fix);
     }
     let link = site.link.filter(|link| link.state != LinkState::Unreachable);
@@ -165,10 +173,13 @@ fn probed(site: &Site, place: &Place) -> Finding {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use super::super::Nodes;
     use super::super::finding::Level;
     use super::*;
     use crate::inspect::Listing;
-    use edgeward_core::cluster::cache::Kind;
+    use edgeward_core::cluster::cache::{Kind, NodeFault};
     use edgeward_core::config::Config;
     use edgeward_core::model::link::Link;
     use edgeward_core::placement::policy::Policy;
@@ -178,6 +189,18 @@ mod tests {
     use edgeward_core::wire::pod::Pod;
     use jiff::SignedDuration;
 
+    /// Where the cluster is as in a fleet file.
+    fn facts(fleet: &Value) -> Facts {
+        let nodes = Nodes {
+            snapshot: fleet_file::read(fleet, &Config::default(), Moment(0)).unwrap(),
+            ..Nodes::default()
+        };
+        Facts {
+            nodes: Some(nodes),
+            ..Facts::example()
+        }
+    }
+
     #[test]
     fn traits_that_nobody_has_and_labels_that_say_nothing_are_named() {
         let fleet = json!({
@@ -185,29 +208,27 @@ mod tests {
             "nodes": [{"name": "e1", "labels": {"node.role/edge": "true", "traits.edgeward.io/A": "true", "traits.edgeward.io/C": "yes"},
                        "allocatable": {"cpu": 4, "pods": 9}}],
         });
-        let snapshot = fleet_file::read(&fleet, &Config::default(), Moment(0)).unwrap();
+        let mut facts = facts(&fleet);
         let policy = |name: &str, traits: &str| {
             let spec = json!({"selector": {}, "slo": {"class": "batch", "traits": traits}});
-            Seen {
+            Arc::new(Seen {
                 namespace: "shop".into(),
                 name: name.into(),
                 generation: None,
                 policy: Policy::read(&json!({ "spec": spec })),
-            }
+            })
         };
-        let policies = [policy("good", "A, B, D?"), policy("bad", "A, C, D")];
-        let findings = missing_traits(&snapshot, policies.iter());
+        facts.custom = Some(CustomResources {
+            policies: Some(vec![policy("good", "A, B, D?"), policy("bad", "A, C, D")]),
+            ..CustomResources::default()
+        });
+        let findings = missing_traits(&facts);
         let texts: Vec<_> = findings.iter().map(|finding| &*finding.text).collect();
         assert_eq!(
             texts,
             ["SloPolicy shop/bad requires what no site and no node has: C, D"]
         );
-        let unclear: Vec<_> = snapshot
-            .sites
-            .iter()
-            .flat_map(Site::nodes)
-            .flat_map(unclear_traits)
-            .collect();
+        let unclear: Vec<_> = sites(&facts).flat_map(Site::nodes).flat_map(unclear_traits).collect();
         assert_eq!(unclear.len(), 1);
         assert!(
             unclear[0]
@@ -265,7 +286,15 @@ mod tests {
             };
             listing.cache.set_link("cloud", Some(link));
             let snapshot = listing.cache.publish(now.moment);
-            misplaced(&listing.misplaced(&snapshot, &config, now))
+            let nodes = Nodes {
+                misplaced: listing.misplaced(&snapshot, &config, now),
+                ..Nodes::default()
+            };
+            misplaced(&Facts {
+                nodes: Some(nodes),
+                ..Facts::example()
+            })
+            .pop()
         };
         let listed = found(LinkState::Healthy).unwrap();
         assert_eq!(listed.level, Level::Warning);
@@ -298,12 +327,12 @@ mod tests {
                     {"key": "node.kubernetes.io/memory-pressure", "effect": "NoSchedule"}]},
             ],
         });
-        let snapshot = fleet_file::read(&fleet, &Config::default(), Moment(0)).unwrap();
-        let fault = NodeFault {
+        let mut of_all = facts(&fleet);
+        of_all.nodes.as_mut().unwrap().faults = vec![NodeFault {
             node: "e1".into(),
             sites: vec!["edge".into(), "far".into()],
-        };
-        let findings = judge(&snapshot, [&fault].into_iter());
+        }];
+        let findings = judge(&of_all);
         let brief: Vec<_> = findings
             .iter()
             .map(|found| (found.level, found.fix.as_deref().unwrap_or_default()))
@@ -329,15 +358,13 @@ mod tests {
         );
         let edge =
             json!({"sites": [{"name": "edge", "kind": "edge", "tolerations": [{"operator": "Exists"}]}], "nodes": []});
-        let snapshot = fleet_file::read(&edge, &Config::default(), Moment(0)).unwrap();
-        let [_, found] = judge(&snapshot, std::iter::empty()).try_into().unwrap();
+        let [_, found] = judge(&facts(&edge)).try_into().unwrap();
         assert!(
             found.level == Level::Warning && found.text.contains("has no key"),
             "{found:?}"
         );
         let edge = json!({"sites": [{"name": "edge", "kind": "edge"}], "nodes": []});
-        let snapshot = fleet_file::read(&edge, &Config::default(), Moment(0)).unwrap();
-        let found = judge(&snapshot, std::iter::empty()).pop().unwrap();
+        let found = judge(&facts(&edge)).pop().unwrap();
         assert_eq!(
             (found.level, found.fix.as_deref()),
             (Level::Fault, Some("kubectl label node NODE node.role/edge=true"))

@@ -8,11 +8,11 @@ use edgeward_core::model::site::SiteDefinition;
 use edgeward_core::wire::pod::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use super::Installation;
-use super::finding::{Finding, Judged, known};
-use crate::cli::installed::{DOMAIN, State};
+use super::Facts;
+use super::finding::Finding;
+use crate::cli::installed::DOMAIN;
 use crate::cli::undecided::{OF_PLACED, WEBHOOKS, asks_as_pods_arrive};
-use crate::inspect::installation::{Calls, Labels, Target, Webhook};
+use crate::inspect::installation::{Labels, Webhook};
 
 const AREA: &str = "webhook";
 
@@ -24,19 +24,12 @@ const TIMEOUT: i32 = 2;
 /// What `webhook/base` is called for, as JSON.
 const RULES: &str = r#"[{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"], "scope": "Namespaced"}]"#;
 
-/// The registration, and whether its calls are answered.
-pub(super) fn judge(seen: &Installation) -> Judged {
-    known(AREA, &seen.webhooks)?;
-    let mut findings = registration(&seen.webhook, &seen.ours, &seen.found.config.keys);
-    if !seen.ours.is_empty() {
-        let counted = known(AREA, &seen.calls);
-        findings.push(counted.map_or_else(|unknown| unknown, |counted| calls(&seen.ours, counted)));
-    }
-    Ok(findings)
-}
-
 /// The registration itself.
-fn registration(configuration: &str, ours: &[Webhook], keys: &Keys) -> Vec<Finding> {
+pub(super) fn registration(facts: &Facts) -> Vec<Finding> {
+    let (ours, keys, configuration) = (&facts.ours, &facts.found.config.keys, &facts.webhook);
+    if facts.webhooks.is_none() {
+        return vec![];
+    }
     if !ours.iter().any(asks_as_pods_arrive) {
         let text = format!(
             "there is no MutatingWebhookConfiguration {configuration} with a webhook {}: no pod is decided",
@@ -46,7 +39,7 @@ fn registration(configuration: &str, ours: &[Webhook], keys: &Keys) -> Vec<Findi
         return vec![Finding::fault(AREA, text).fix(apply(&keys.domain) + how)];
     }
     let mut findings: Vec<_> = ours.iter().flat_map(judge_entry).collect();
-    match ours.iter().find(|webhook| webhook.name == OF_PLACED) {
+    match ours.iter().find(|webhook| webhook.entry.name == OF_PLACED) {
         Some(of_placed) => findings.extend(judge_order(of_placed, ours)),
         None => {
             let text = format!(
@@ -61,15 +54,15 @@ fn registration(configuration: &str, ours: &[Webhook], keys: &Keys) -> Vec<Findi
 }
 
 fn judge_entry(webhook: &Webhook) -> Vec<Finding> {
-    let name = &webhook.name;
-    let (policy, timeout) = (&webhook.failure_policy, webhook.timeout_seconds);
+    let name = &webhook.entry.name;
+    let timeout = webhook.entry.timeout_seconds.unwrap_or_default();
     let mut findings = Vec::new();
-    if !webhook.creates_pods {
+    if !webhook.creates_pods() {
         let text = format!("{name} is not for the creation of pods: the API server never asks");
         findings.push(Finding::fault(AREA, text).fix(replace(webhook, "rules", RULES)));
     }
-    if policy != "Ignore" {
-        let text = format!("{name} has failurePolicy {policy}: while edgeward is away, no pod is created");
+    if webhook.fails() {
+        let text = format!("{name} has failurePolicy Fail: while edgeward is away, no pod is created");
         findings.push(Finding::warning(AREA, text).fix(replace(webhook, "failurePolicy", "\"Ignore\"")));
     }
     if timeout > TIMEOUT {
@@ -77,11 +70,7 @@ fn judge_entry(webhook: &Webhook) -> Vec<Finding> {
         findings.push(Finding::warning(AREA, text).fix(replace(webhook, "timeoutSeconds", "1")));
     }
     if findings.is_empty() {
-        let target = match &webhook.target {
-            Target::Url(url) => url.clone(),
-            Target::Service { namespace, name, port } => format!("Service {namespace}/{name}, port {port}"),
-        };
-        let text = format!("{name} calls {target}, failurePolicy {policy}, {timeout} s");
+        let text = format!("{name} calls {}, failurePolicy Ignore, {timeout} s", webhook.target());
         findings.push(Finding::ok(AREA, text));
     }
     findings
@@ -96,22 +85,25 @@ fn judge_order(of_placed: &Webhook, ours: &[Webhook]) -> Option<Finding> {
     }
     let text = format!(
         "{OF_PLACED} comes after {}: the API server calls edgeward twice for each pod that is placed",
-        first.name
+        first.entry.name
     );
     let operation = format!("\"op\": \"move\", \"from\": \"/webhooks/{from}\", \"path\": \"/webhooks/{to}\"");
     Some(Finding::warning(AREA, text).fix(patch(of_placed, &operation)))
 }
 
 /// Whether the API server gets answers, by its own count.
-fn calls(ours: &[Webhook], counted: &BTreeMap<String, Calls>) -> Finding {
-    let names: BTreeSet<_> = ours.iter().map(|webhook| &webhook.name).collect();
+pub(super) fn calls(facts: &Facts) -> Vec<Finding> {
+    let Some(counted) = facts.calls.as_ref().filter(|_| !facts.ours.is_empty()) else {
+        return vec![];
+    };
+    let names: BTreeSet<_> = facts.ours.iter().map(|webhook| &webhook.entry.name).collect();
     let calls = || names.iter().filter_map(|name| counted.get(*name));
     let made: u64 = calls().map(|calls| calls.made).sum();
     let failed: u64 = calls().map(|calls| calls.failed).sum();
     let answered = made.saturating_sub(failed);
     if failed == 0 || answered > 0 {
         let text = format!("the API server's calls: {answered} answered since it started, {failed} not");
-        return Finding::ok(AREA, text);
+        return vec![Finding::ok(AREA, text)];
     }
     let text = format!(
         "none of the API server's calls was answered since it started, {failed} in all: it did not reach whoever serves, or does \
@@ -119,7 +111,7 @@ fn calls(ours: &[Webhook], counted: &BTreeMap<String, Calls>) -> Finding {
     );
     let fix = "edgeward review --live -n NAMESPACE -f POD.yaml   # calls now; docs/operations.md#managed-control-planes: a firewall \
                rule for that port, `hostNetwork` where pods are not reached, a NetworkPolicy that leaves out where calls come from";
-    Finding::warning(AREA, text).fix(fix)
+    vec![Finding::warning(AREA, text).fix(fix)]
 }
 
 /// The command that brings back what was installed, with the authority or the annotation that `webhook/base` has not.
@@ -131,13 +123,16 @@ pub(super) fn apply(domain: &str) -> String {
 }
 
 /// How a registration is brought to select a namespace.
-fn select(seen: &Installation, ours: &[&Webhook], namespace: &str) -> String {
-    let (configuration, keys) = (&seen.webhook, &seen.found.config.keys);
+fn select(facts: &Facts, ours: &[&Webhook], namespace: &str) -> String {
+    let (configuration, keys) = (&facts.webhook, &facts.found.config.keys);
     let mut domains = ours.iter().filter_map(|webhook| webhook.domain());
-    match (domains.find(|domain| *domain != keys.domain), &seen.found.state) {
+    match (
+        domains.find(|domain| *domain != keys.domain),
+        facts.found.missing.is_some(),
+    ) {
         // Then the registration's may be the right one.
-        (Some(_), State::Assumed(why)) => why.clone(),
-        (Some(other), _) => format!("{}   # it is of the domain {other}", apply(&keys.domain)),
+        (Some(_), true) => facts.found.assumption().unwrap_or_default(),
+        (Some(other), false) => format!("{}   # it is of the domain {other}", apply(&keys.domain)),
         (None, _) => format!(
             "kubectl edit mutatingwebhookconfiguration {configuration}   # its namespaceSelectors: what leaves {namespace} out; \
              {} is of {} and without {}, {} with it",
@@ -154,7 +149,7 @@ pub(super) fn replace(webhook: &Webhook, field: &str, value: &str) -> String {
 }
 
 fn patch(webhook: &Webhook, operation: &str) -> String {
-    let name = &webhook.configuration;
+    let name = webhook.configuration();
     format!("kubectl patch mutatingwebhookconfiguration {name} --type=json -p '[{{{operation}}}]'")
 }
 
@@ -202,17 +197,16 @@ fn not_whitelisted(name: &str, namespace: &ObjectMeta, sites: &[Arc<SiteDefiniti
 }
 
 /// Which namespaces opted in, and whether their pods come to edgeward.
-pub(super) fn namespaces(seen: &Installation) -> Judged {
+pub(super) fn namespaces(facts: &Facts) -> Vec<Finding> {
     const AREA: &str = NAMESPACES;
-    let namespaces = known(AREA, &seen.namespaces)?;
-    let (config, configuration) = (&seen.found.config, &seen.webhook);
+    let Some(namespaces) = &facts.namespaces else {
+        return vec![];
+    };
+    let (config, configuration) = (&facts.found.config, &facts.webhook);
     let label = &config.keys.managed;
     // What is created is not placed yet.
-    let ours: Vec<_> = seen
-        .ours
-        .iter()
-        .filter(|webhook| asks_as_pods_arrive(webhook))
-        .collect();
+    let ours = facts.ours.iter();
+    let ours: Vec<_> = ours.filter(|webhook| asks_as_pods_arrive(webhook)).collect();
     let mut findings = Vec::new();
     let mut good = Vec::new();
     for (name, labels) in opted_in(namespaces, &config.keys) {
@@ -222,7 +216,7 @@ pub(super) fn namespaces(seen: &Installation) -> Judged {
             findings.push(Finding::warning(AREA, text).fix(fix));
         } else if !ours.is_empty() && !ours.iter().any(|one| one.selects(name, labels)) {
             let text = format!("{name} is labelled {label}=true, but no webhook of {configuration} selects it");
-            findings.push(Finding::fault(AREA, text).fix(select(seen, &ours, name)));
+            findings.push(Finding::fault(AREA, text).fix(select(facts, &ours, name)));
         } else {
             findings.extend(not_whitelisted(name, &namespaces[name], &config.sites));
             good.push(name);
@@ -236,7 +230,7 @@ pub(super) fn namespaces(seen: &Installation) -> Judged {
         let fix = format!("kubectl label namespace NAMESPACE {label}=true");
         findings.push(Finding::warning(AREA, text).fix(fix));
     }
-    Ok(findings)
+    findings
 }
 
 /// The first few of many names.

@@ -1,11 +1,34 @@
-//! The Deployment that runs edgeward, and what its replicas are started with.
+//! The Deployment that runs edgeward, and what its replicas are started with: their ConfigMap, and the Secret with their certificate.
 
-use anyhow::Context as _;
+use std::path::Path;
+
+use anyhow::{Context as _, bail};
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::{Container, PodSpec};
+use k8s_openapi::api::core::v1::{Container, PodSpec, Secret, Service as ServiceObject};
+use kube::Api;
+use kube::api::ListParams;
 
 use crate::inspect::Connection;
 use crate::sources::namespaced_name::NamespacedName;
+use crate::tls::{Contents, Service};
+
+/// The Secret that `--self-managed` is without a name.
+pub const SELF_MANAGED: &str = "edgeward-certificates";
+
+/// The Secret that is mounted where `--tls-cert` and `--tls-key` lead, or that of `--self-managed`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PairSecret {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its key for the certificate.
+    pub cert: String,
+    /// Its key for the private key.
+    pub key: String,
+    /// edgeward keeps it, and the authority in `caBundle`.
+    pub is_self_managed: bool,
+}
 
 impl Connection {
     /// The ConfigMap that the newest replicas of this Deployment read.
@@ -20,6 +43,59 @@ impl Connection {
         let map = map.with_context(|| format!("Deployment {deployment} names no ConfigMap"))?;
         Ok(NamespacedName::parse(map, &deployment.namespace))
     }
+    /// How many replicas a Deployment is to have; `None` if there is none of this name.
+    ///
+    /// # Errors
+    /// Deployments cannot be listed.
+    pub async fn wanted_replicas(&self, namespace: &str, name: &str) -> anyhow::Result<Option<i32>> {
+        // To list is what `helm test` may.
+        let of_name = ListParams::default().fields(&format!("metadata.name={name}"));
+        let found = self.deployments(namespace, of_name).await?.pop();
+        Ok(found.map(|found| found.spec.and_then(|spec| spec.replicas).unwrap_or(1)))
+    }
+
+    async fn deployments(&self, namespace: &str, which: ListParams) -> anyhow::Result<Vec<Deployment>> {
+        let api = Api::namespaced(self.client.clone(), namespace);
+        self.list(&api, which, Some).await
+    }
+
+    /// The Secrets that pods behind a Service serve from, by the Deployments that make such pods. None of those that have
+    /// `--self-signed`.
+    ///
+    /// # Errors
+    /// The Service cannot be read, Deployments not listed, or one has its certificate from where this cannot follow.
+    pub async fn pair_secrets(&self, service: &Service) -> anyhow::Result<Vec<PairSecret>> {
+        let namespace = &service.namespace;
+        let found: Option<ServiceObject> = self.get(namespace, &service.name).await?;
+        let selector = found.and_then(|found| found.spec?.selector).unwrap_or_default();
+        let mut secrets = Vec::new();
+        if selector.is_empty() {
+            return Ok(secrets);
+        }
+        for deployment in self.deployments(namespace, ListParams::default()).await? {
+            let template = deployment.spec.unwrap_or_default().template;
+            let labels = template.metadata.unwrap_or_default().labels.unwrap_or_default();
+            let is_behind = selector.iter().all(|(key, value)| labels.get(key) == Some(value));
+            if let (Some(pod), true) = (template.spec, is_behind) {
+                let name = deployment.metadata.name.unwrap_or_default();
+                let found = find(namespace, &pod).with_context(|| format!("deployment {namespace}/{name}"))?;
+                secrets.extend(found.filter(|found| !secrets.contains(found)));
+            }
+        }
+        Ok(secrets)
+    }
+
+    /// What such a Secret holds, by key; `None` if there is none.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub async fn contents(&self, secret: &PairSecret) -> anyhow::Result<Option<Contents>> {
+        let found = self.get::<Secret>(&secret.namespace, &secret.name).await?;
+        Ok(found.map(|found| {
+            let data = found.data.into_iter().flatten();
+            data.map(|(key, value)| (key, value.0)).collect()
+        }))
+    }
 }
 
 /// `[NAMESPACE/]NAME` of the ConfigMap that a pod's `serve` reads.
@@ -30,7 +106,7 @@ fn config_map(pod: &PodSpec) -> Option<&str> {
 }
 
 /// An option on a container's command line, with its value behind a `=` or in the next word.
-pub(super) fn option<'c>(container: &'c Container, name: &str) -> Option<Option<&'c str>> {
+fn option<'c>(container: &'c Container, name: &str) -> Option<Option<&'c str>> {
     let mut words = [&container.command, &container.args].into_iter().flatten().flatten();
     let inline = words.find_map(|word| {
         let rest = word.strip_prefix(name)?;
@@ -38,6 +114,47 @@ pub(super) fn option<'c>(container: &'c Container, name: &str) -> Option<Option<
         (rest.is_empty() || inline.is_some()).then_some(inline)
     })?;
     Some(inline.or_else(|| words.next().map(String::as_str)))
+}
+
+/// The Secret that a pod's `serve` reads certificate and key from.
+fn find(namespace: &str, pod: &PodSpec) -> anyhow::Result<Option<PairSecret>> {
+    let secret = |name: &str, cert: &str, key: &str, is_self_managed| PairSecret {
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+        cert: cert.to_owned(),
+        key: key.to_owned(),
+        is_self_managed,
+    };
+    for container in &pod.containers {
+        let value = |name| option(container, name).map(Option::unwrap_or_default);
+        if let Some(name) = value("--self-managed") {
+            let is_named = !name.is_empty() && !name.starts_with('-');
+            let name = if is_named { name } else { SELF_MANAGED };
+            return Ok(Some(secret(name, "tls.crt", "tls.key", true)));
+        }
+        if value("--self-signed").is_some() {
+            return Ok(None);
+        }
+        if let Some(cert) = value("--tls-cert") {
+            let key = value("--tls-key").unwrap_or_default();
+            let (name, cert) = mounted(container, pod, cert).context("--tls-cert is in no Secret that is mounted")?;
+            let (_, key) = mounted(container, pod, key).context("--tls-key is in no Secret that is mounted")?;
+            return Ok(Some(secret(name, cert, key, false)));
+        }
+    }
+    bail!("no container has --tls-cert, --self-managed or --self-signed among its arguments")
+}
+
+/// Secret and key of a file in a directory where a whole Secret is mounted.
+fn mounted<'p>(container: &'p Container, pod: &'p PodSpec, file: &'p str) -> Option<(&'p str, &'p str)> {
+    let (directory, file) = (Path::new(file).parent()?, Path::new(file).file_name()?.to_str()?);
+    let mut mounts = container.volume_mounts.iter().flatten();
+    let mount = mounts.find(|mount| Path::new(&mount.mount_path) == directory && mount.sub_path.is_none())?;
+    let volume = pod.volumes.iter().flatten().find(|volume| volume.name == mount.name)?;
+    let secret = volume.secret.as_ref()?;
+    // Keys may be mounted under other names.
+    let renamed = secret.items.iter().flatten().find(|item| item.path == file);
+    Some((secret.secret_name.as_deref()?, renamed.map_or(file, |item| &item.key)))
 }
 
 #[cfg(test)]
@@ -64,5 +181,90 @@ mod tests {
         let manifest: Value = serde_saphyr::from_str(include_str!("../../../deploy/base/deployment.yaml")).unwrap();
         let args = &manifest["spec"]["template"]["spec"]["containers"][0]["args"];
         assert_eq!(named(args).as_deref(), Some("edgeward-config"));
+    }
+
+    fn found(pod: Value) -> Result<Option<PairSecret>, String> {
+        let found = find("edgeward-system", &serde_json::from_value(pod).unwrap());
+        found.map_err(|error| error.to_string())
+    }
+
+    fn secret(cert: &str, key: &str) -> Result<Option<PairSecret>, String> {
+        Ok(Some(PairSecret {
+            namespace: "edgeward-system".into(),
+            name: "edgeward-tls".into(),
+            cert: cert.into(),
+            key: key.into(),
+            is_self_managed: false,
+        }))
+    }
+
+    #[test]
+    fn the_secret_of_the_manifests_is_found() {
+        let manifest = include_str!("../../../deploy/base/deployment.yaml");
+        let manifest: Value = serde_saphyr::from_str(manifest).unwrap();
+        let pod = &manifest["spec"]["template"]["spec"];
+        assert_eq!(found(pod.clone()), secret("tls.crt", "tls.key"));
+    }
+
+    #[test]
+    fn options_take_both_forms_and_keys_other_names() {
+        let pod = |args: Value, items: Value| {
+            json!({
+                "containers": [
+                    {"name": "proxy", "args": ["--verbose"]},
+                    {"name": "edgeward", "args": args, "volumeMounts": [{"name": "tls", "mountPath": "/tls/"}]},
+                ],
+                "volumes": [{"name": "tls", "secret": {"secretName": "edgeward-tls", "items": items}}],
+            })
+        };
+        let args = json!(["serve", "--tls-cert", "/tls/a.pem", "--tls-key=/tls/b.pem"]);
+        let items = json!([{"key": "chain", "path": "a.pem"}, {"key": "private", "path": "b.pem"}]);
+        assert_eq!(found(pod(args.clone(), items)), secret("chain", "private"));
+        assert_eq!(found(pod(args, json!([]))), secret("a.pem", "b.pem"));
+        let found = |args: Value| found(pod(args, json!([])));
+        for (args, name) in [
+            (json!(["serve", "--self-managed", "--listen=[::]:8443"]), SELF_MANAGED),
+            (json!(["serve", "--self-managed=mine"]), "mine"),
+        ] {
+            let secret = found(args).unwrap().unwrap();
+            assert!(secret.name == name && secret.is_self_managed, "{secret:?}");
+        }
+        assert_eq!(found(json!(["serve", "--self-signed=/tmp"])), Ok(None));
+    }
+
+    #[test]
+    fn what_is_not_understood_is_said() {
+        let found = |args: Value, mount: Value| {
+            found(json!({
+                "containers": [{"name": "edgeward", "args": args, "volumeMounts": [mount]}],
+                "volumes": [
+                    {"name": "tls", "secret": {"secretName": "edgeward-tls"}},
+                    {"name": "projected", "projected": {"sources": [{"secret": {"name": "edgeward-tls"}}]}},
+                ],
+            }))
+        };
+        let args = json!(["serve", "--tls-cert=/tls/a.pem", "--tls-key=/tls/b.pem"]);
+        assert!(found(args.clone(), json!({"name": "tls", "mountPath": "/tls"})).is_ok());
+        for mount in [
+            json!({"name": "tls", "mountPath": "/"}),
+            json!({"name": "tls", "mountPath": "/tls/a.pem", "subPath": "a.pem"}),
+            json!({"name": "tls", "mountPath": "/tls", "subPath": "dir"}),
+            json!({"name": "projected", "mountPath": "/tls"}),
+        ] {
+            let why = found(args.clone(), mount.clone()).unwrap_err();
+            assert!(why.starts_with("--tls-cert is in no Secret"), "{mount}: {why}");
+        }
+        let mount = json!({"name": "tls", "mountPath": "/tls"});
+        let elsewhere = json!(["serve", "--tls-cert=/tls/a.pem", "--tls-key=/etc/b.pem"]);
+        assert!(
+            found(elsewhere, mount.clone())
+                .unwrap_err()
+                .starts_with("--tls-key is in no")
+        );
+        assert!(
+            found(json!(["serve"]), mount)
+                .unwrap_err()
+                .starts_with("no container has")
+        );
     }
 }

@@ -1,15 +1,12 @@
-//! Who leads, by the Lease that replicas of edgeward hold in turn, and how many replicas there are to be.
+//! Who leads, by the Lease that replicas of edgeward hold in turn.
 
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::ServiceAccount;
-use kube::api::ListParams;
 use serde::Serialize;
 
-use crate::inspect::installation::Connection;
+use crate::inspect::Connection;
 
 /// What a Lease without a duration lasts, in seconds.
 const DURATION: i32 = 15;
@@ -37,10 +34,6 @@ impl Connection {
     /// # Errors
     /// The API server cannot be reached, or does not say.
     pub async fn lead(&self, namespace: &str, name: &str) -> anyhow::Result<Lead> {
-        self.look(namespace, name, RENEWAL).await
-    }
-
-    async fn look(&self, namespace: &str, name: &str, renewal: Duration) -> anyhow::Result<Lead> {
         let nobody = |since| {
             Err(Leaderless {
                 lease: format!("{namespace}/{name}"),
@@ -53,30 +46,11 @@ impl Connection {
         let Some(since) = lapsed(&lease, self.clock.wall()) else {
             return Ok(Ok(holder(lease)));
         };
-        tokio::time::sleep(renewal).await;
+        tokio::time::sleep(RENEWAL).await;
         match self.get::<Lease>(namespace, name).await? {
             Some(again) if again.metadata.resource_version != lease.metadata.resource_version => Ok(Ok(holder(again))),
             _ => Ok(nobody(Some(since))),
         }
-    }
-
-    /// How many replicas a Deployment is to have; `None` if there is none of this name.
-    ///
-    /// # Errors
-    /// Deployments cannot be listed.
-    pub async fn wanted_replicas(&self, namespace: &str, deployment: &str) -> anyhow::Result<Option<i32>> {
-        // To list is what `helm test` may.
-        let of_name = ListParams::default().fields(&format!("metadata.name={deployment}"));
-        let found = self.list::<Deployment>(namespace, &of_name).await?.pop();
-        Ok(found.map(|found| found.spec.and_then(|spec| spec.replicas).unwrap_or(1)))
-    }
-
-    /// Whether there is such a ServiceAccount.
-    ///
-    /// # Errors
-    /// It cannot be read.
-    pub async fn has_account(&self, namespace: &str, name: &str) -> anyhow::Result<bool> {
-        Ok(self.get::<ServiceAccount>(namespace, name).await?.is_some())
     }
 }
 
@@ -138,12 +112,12 @@ mod tests {
         });
         let client = Client::new(service, "default");
         let connection = Connection::to(client, "test".to_owned());
-        let found = connection.look("home", "edgeward", Duration::ZERO).await;
+        let found = connection.lead("home", "edgeward").await;
         assert!(answers.lock().unwrap().is_empty());
         found
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn nobody_leads_where_nobody_renews_the_lease() {
         let now = Timestamp::from_second(Clock::start().wall().as_second()).unwrap();
         let ago = |seconds| now - SignedDuration::from_secs(seconds);

@@ -1,6 +1,7 @@
 use std::ops::Range;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, date_time_ymd};
 
 use super::super::finding::Level;
@@ -11,7 +12,7 @@ use crate::tls;
 const NAME: &str = "edgeward.edgeward-system.svc";
 
 fn now() -> Timestamp {
-    "2026-11-21T12:00:00Z".parse().unwrap()
+    Facts::example().now
 }
 
 /// Makes a certificate valid for these hours from now.
@@ -56,52 +57,46 @@ fn leaf(authority: &Authority, name: &str, hours: Range<i64>) -> Leaf {
     }
 }
 
-fn shows(leaf: &Leaf) -> Result<Behind, Finding> {
+fn shows(leaf: &Leaf) -> Behind {
     answers(Ok(leaf.chain.clone()))
 }
 
-fn answers(shown: Result<Chain, String>) -> Result<Behind, Finding> {
-    let answer = Answer {
-        address: "10.0.0.1:8443".into(),
-        name: NAME.into(),
-        shown,
-    };
-    Ok(Behind {
-        answers: vec![answer],
-        stored: Ok(vec![]),
-    })
-}
-
-fn nobody(stored: anyhow::Result<Vec<Stored>>) -> Result<Behind, Finding> {
-    Ok(Behind {
-        answers: vec![],
-        stored,
-    })
-}
-
-fn webhook(bundle: &str) -> Webhook {
-    Webhook {
-        ca_bundle: bundle.into(),
-        ..Webhook::example()
+fn answers(shown: Result<Chain, String>) -> Behind {
+    Behind {
+        shown: vec![("10.0.0.1:8443".into(), shown)],
+        ..nobody()
     }
 }
 
-/// [`judge_entry`] where the Deployment is to have two replicas.
-fn judge(webhook: &Webhook, behind: &Result<Behind, Finding>) -> Vec<Finding> {
+fn nobody() -> Behind {
+    Behind {
+        name: NAME.into(),
+        ..Behind::default()
+    }
+}
+
+fn webhook(bundle: &str) -> Webhook {
+    Webhook::changed("pods.edgeward.io", 0, |entry| {
+        entry.client_config.ca_bundle = Some(k8s_openapi::ByteString(bundle.into()));
+    })
+}
+
+/// [`judge`](super::judge) where the Deployment is to have two replicas.
+fn judge(webhook: &Webhook, behind: &Behind) -> Vec<Finding> {
     judge_of(Some(2), webhook, behind)
 }
 
-fn judge_of(wanted: Option<i32>, webhook: &Webhook, behind: &Result<Behind, Finding>) -> Vec<Finding> {
-    let mut seen = Installation {
-        now: now(),
-        ..Installation::example()
-    };
-    seen.replicas.wanted = wanted;
-    told(judge_entry(webhook, behind, &seen))
+fn judge_of(wanted: Option<i32>, webhook: &Webhook, behind: &Behind) -> Vec<Finding> {
+    super::judge(&Facts {
+        ours: vec![webhook.clone()],
+        behind: [(webhook.target(), behind.clone())].into(),
+        wanted,
+        ..Facts::example()
+    })
 }
 
 /// The only finding about the certificate.
-fn finding(webhook: &Webhook, behind: &Result<Behind, Finding>) -> Finding {
+fn finding(webhook: &Webhook, behind: &Behind) -> Finding {
     let mut findings = judge(webhook, behind);
     assert_eq!(findings.len(), 1, "{findings:#?}");
     let finding = findings.pop().unwrap();
@@ -109,7 +104,7 @@ fn finding(webhook: &Webhook, behind: &Result<Behind, Finding>) -> Finding {
     finding
 }
 
-fn found(bundle: &str, behind: &Result<Behind, Finding>) -> (Level, String) {
+fn found(bundle: &str, behind: &Behind) -> (Level, String) {
     let finding = finding(&webhook(bundle), behind);
     (finding.level, finding.text)
 }
@@ -127,7 +122,7 @@ fn a_certificate_is_judged_by_what_is_served() {
                 .into()
         )
     );
-    let fault = |bundle: &str, behind: &Result<Behind, Finding>| {
+    let fault = |bundle: &str, behind: &Behind| {
         let (level, text) = found(bundle, behind);
         assert_eq!(level, Level::Fault, "{text}");
         text
@@ -170,10 +165,8 @@ fn a_certificate_is_judged_by_what_is_served() {
         text.starts_with("10.0.0.1:8443 cannot be looked at from here"),
         "{text}"
     );
-    let unknown = Finding::warning(AREA, "not checked: forbidden");
-    assert_eq!(finding(&webhook(&ours.pem()), &Err(unknown.clone())), unknown);
     assert_eq!(
-        fault(&ours.pem(), &nobody(Ok(vec![]))),
+        fault(&ours.pem(), &nobody()),
         "nobody answers pods.edgeward.io: its Service has no ready endpoint"
     );
 }
@@ -213,10 +206,9 @@ fn a_certificate_near_its_end_is_late() {
 /// A URL may be that of a server with a public certificate.
 #[test]
 fn a_url_may_need_no_bundle() {
-    let webhook = Webhook {
-        target: Target::Url("https://edgeward.example.com/mutate".into()),
-        ..webhook("")
-    };
+    let mut webhook = webhook("");
+    webhook.entry.client_config.service = None;
+    webhook.entry.client_config.url = Some("https://edgeward.example.com/mutate".into());
     let good = shows(&leaf(&trusted(), NAME, -24..24 * 60));
     assert_eq!(finding(&webhook, &good).level, Level::Warning);
 }
@@ -234,18 +226,15 @@ fn what_the_leader_keeps_nobody_patches() {
     tls::stored::put_authority(&mut contents, ca.clone());
     tls::stored::put(&mut contents, tls::stored::LEAF, pair);
     let judged = |bundle: &str, contents: Option<&Contents>| {
-        let stored = Stored {
-            secret: PairSecret {
-                namespace: "edgeward-system".into(),
-                name: "edgeward-certificates".into(),
-                cert: "tls.crt".into(),
-                key: "tls.key".into(),
-                is_self_managed: true,
-            },
-            service: service.clone(),
-            contents: Ok(contents.cloned()),
+        let secret = PairSecret {
+            name: "edgeward-certificates".into(),
+            is_self_managed: true,
+            ..secret()
         };
-        let behind = nobody(Ok(vec![stored]));
+        let behind = Behind {
+            stored: vec![(secret, contents.cloned())],
+            ..nobody()
+        };
         let mut findings = judge(&webhook(bundle), &behind);
         // Nobody answers.
         findings.retain(|found| !found.text.starts_with("nobody answers"));
@@ -296,8 +285,7 @@ fn patch(value: &str) -> String {
 fn replicas_that_are_not_wanted_are_scaled_up() {
     let ours = trusted();
     let fix = |wanted| {
-        let nobody = nobody(Ok(vec![]));
-        let found = judge_of(wanted, &webhook(&ours.pem()), &nobody);
+        let found = judge_of(wanted, &webhook(&ours.pem()), &nobody());
         found[0].fix.clone().unwrap()
     };
     let scale = "kubectl -n edgeward-system scale deployment edgeward --replicas=2";
@@ -324,7 +312,7 @@ fn secret() -> PairSecret {
 fn another_bundle_is_shown_only_where_that_helps() {
     let ours = trusted();
     let good = shows(&leaf(&ours, NAME, -24..24 * 60));
-    let fix = |webhook: &Webhook, behind: &Result<Behind, Finding>| finding(webhook, behind).fix.unwrap();
+    let fix = |webhook: &Webhook, behind: &Behind| finding(webhook, behind).fix.unwrap();
     let old = "kubectl get mutatingwebhookconfiguration zz-edgeward -o jsonpath='{.webhooks[0].clientConfig.caBundle}'";
     let both = "$( (echo \"$old\" | base64 -d; echo; cat ca.crt) | base64 -w0)";
     let more = format!("test -s ca.crt && old=$({old}) && {}", patch(both));
@@ -337,9 +325,10 @@ fn another_bundle_is_shown_only_where_that_helps() {
         "renew what --tls-cert and --tls-key name, for edgeward.edgeward-system.svc; serve reads them again by itself"
     );
     // What cert-manager fills in, nobody else should.
-    let injected = |webhook: Webhook| Webhook {
-        injected: Some("edgeward-system/edgeward-ca".into()),
-        ..webhook
+    let injected = |mut webhook: Webhook| {
+        let from = "cert-manager.io/inject-ca-from".to_owned();
+        webhook.metadata.annotations = Some([(from, "edgeward-system/edgeward-ca".to_owned())].into());
+        webhook
     };
     let cert_manager = "kubectl -n edgeward-system get certificates,certificaterequests   # cert-manager fills caBundle in from \
                         edgeward-ca: its controller and cainjector must run; `cmctl renew` has a certificate issued again";
@@ -353,26 +342,21 @@ fn another_bundle_is_shown_only_where_that_helps() {
 fn what_is_stored_for_replicas_is_judged_as_they_will() {
     let ours = trusted();
     let good = leaf(&ours, NAME, -24..24 * 60);
-    let judged = |pair: anyhow::Result<Option<(&str, &str)>>| {
+    let judged = |pair: Option<(&str, &str)>| {
         let contents = |(cert, key): (&str, &str)| {
             Contents::from([("tls.crt".into(), cert.into()), ("tls.key".into(), key.into())])
         };
-        let stored = Stored {
-            secret: secret(),
-            service: service(),
-            contents: pair.map(|pair| pair.map(contents)),
-        };
         let behind = Behind {
-            stored: Ok(vec![stored]),
-            ..shows(&good).unwrap()
+            stored: vec![(secret(), pair.map(contents))],
+            ..shows(&good)
         };
-        let mut findings = judge(&webhook(&ours.pem()), &Ok(behind));
+        let mut findings = judge(&webhook(&ours.pem()), &behind);
         // What is served stays good meanwhile.
         assert_eq!(findings.len(), 2, "{findings:#?}");
         assert_eq!(findings[0].level, Level::Ok);
         findings.pop().unwrap()
     };
-    let good_one = judged(Ok(Some((&good.cert, &good.key))));
+    let good_one = judged(Some((&good.cert, &good.key)));
     assert_eq!(good_one.level, Level::Ok);
     assert!(
         good_one
@@ -408,20 +392,20 @@ fn what_is_stored_for_replicas_is_judged_as_they_will() {
             ),
         ),
     ] {
-        let found = judged(Ok(Some((cert, key))));
+        let found = judged(Some((cert, key)));
         assert_eq!(
             (found.level, found.text, found.fix.as_deref()),
             (Level::Fault, words, Some(put))
         );
     }
-    let found = judged(Ok(Some((&foreign.cert, &foreign.key))));
+    let found = judged(Some((&foreign.cert, &foreign.key)));
     assert_eq!(
         found.text,
         "pods.edgeward.io: the API server does not believe who serves from Secret edgeward-system/edgeward-tls to be \
          edgeward.edgeward-system.svc: its certificate is of none of the authorities in caBundle"
     );
     assert!(found.fix.unwrap().starts_with("test -s ca.crt && "));
-    let missing = judged(Ok(None));
+    let missing = judged(None);
     assert_eq!(
         (missing.level, &*missing.text),
         (
@@ -430,5 +414,4 @@ fn what_is_stored_for_replicas_is_judged_as_they_will() {
         )
     );
     assert_eq!(missing.fix.as_deref(), Some(put));
-    assert_eq!(judged(Err(anyhow::anyhow!("forbidden"))).level, Level::Warning);
 }

@@ -2,20 +2,24 @@ use edgeward_core::config::Config;
 
 use super::super::finding::Level;
 use super::*;
+use crate::inspect::installation::Calls;
 
 /// The entry for placed pods, at this position.
 fn of_placed(position: usize) -> Webhook {
-    Webhook {
-        name: OF_PLACED.into(),
-        position,
-        ..Webhook::example()
+    Webhook::changed(OF_PLACED, position, |_| {})
+}
+
+fn registered(ours: &[Webhook]) -> Facts {
+    Facts {
+        ours: ours.to_vec(),
+        ..Facts::example()
     }
 }
 
 #[test]
 fn the_registration_is_judged_by_what_it_would_do() {
     let levels = |webhooks: &[Webhook]| -> Vec<_> {
-        let findings = registration("zz-edgeward", webhooks, &Config::default().keys).into_iter();
+        let findings = registration(&registered(webhooks)).into_iter();
         findings.map(|found| found.level).collect()
     };
     assert_eq!(levels(&[]), [Level::Fault]);
@@ -23,41 +27,30 @@ fn the_registration_is_judged_by_what_it_would_do() {
     let good = [of_placed(0), Webhook::example()];
     assert_eq!(levels(&good), [Level::Ok, Level::Ok]);
     assert_eq!(levels(&good[1..]), [Level::Ok, Level::Warning]);
-    let other = Webhook {
-        creates_pods: false,
-        failure_policy: "Fail".into(),
-        timeout_seconds: 10,
-        position: 1,
-        ..Webhook::example()
-    };
+    let other = Webhook::changed("pods.edgeward.io", 1, |entry| {
+        entry.rules = None;
+        entry.failure_policy = Some("Fail".into());
+        entry.timeout_seconds = Some(10);
+    });
     assert_eq!(
         levels(std::slice::from_ref(&other)),
         [Level::Fault, Level::Warning, Level::Warning, Level::Warning]
     );
-    let fixes: Vec<_> = registration("zz-edgeward", &[other], &Config::default().keys)
-        .into_iter()
-        .map(|found| found.fix.unwrap())
-        .collect();
+    let found = registration(&registered(&[other])).into_iter();
+    let fixes: Vec<_> = found.map(|found| found.fix.unwrap()).collect();
     // One entry's rules, and nothing else of a registration that somebody has changed.
-    assert_eq!(
-        fixes[0],
-        "kubectl patch mutatingwebhookconfiguration zz-edgeward --type=json -p \
-         '[{\"op\": \"add\", \"path\": \"/webhooks/1/rules\", \"value\": [{\"apiGroups\": [\"\"], \"apiVersions\": [\"v1\"], \
-         \"operations\": [\"CREATE\"], \"resources\": [\"pods\"], \"scope\": \"Namespaced\"}]}]'"
+    let add = "kubectl patch mutatingwebhookconfiguration zz-edgeward --type=json -p '[{\"op\": \"add\", \"path\": \"/webhooks/1/";
+    assert!(
+        fixes[0].starts_with(&format!("{add}rules\", \"value\": [")),
+        "{}",
+        fixes[0]
     );
-    assert_eq!(
-        fixes[2],
-        "kubectl patch mutatingwebhookconfiguration zz-edgeward --type=json -p \
-         '[{\"op\": \"add\", \"path\": \"/webhooks/1/timeoutSeconds\", \"value\": 1}]'"
-    );
+    assert_eq!(fixes[2], format!("{add}timeoutSeconds\", \"value\": 1}}]'"));
 }
 
 #[test]
 fn the_entry_for_placed_pods_comes_first() {
-    let pods = |position| Webhook {
-        position,
-        ..Webhook::example()
-    };
+    let pods = |position| Webhook::changed("pods.edgeward.io", position, |_| {});
     assert_eq!(judge_order(&of_placed(0), &[of_placed(0), pods(1)]), None);
     let found = judge_order(&of_placed(2), &[pods(1), of_placed(2)]).unwrap();
     let text = "placed.edgeward.io comes after pods.edgeward.io: the API server calls edgeward twice for each pod that is placed";
@@ -71,17 +64,17 @@ fn the_entry_for_placed_pods_comes_first() {
 
 #[test]
 fn whether_calls_are_answered_is_the_api_servers_word() {
-    let webhook = Webhook::example();
-    let policies = Webhook {
-        name: "policies.edgeward.io".into(),
-        ..webhook.clone()
-    };
-    let ours = [webhook, policies];
+    let policies = Webhook::changed("policies.edgeward.io", 1, |_| {});
+    let ours = [Webhook::example(), policies];
     let found = |counts: &[(&str, u64, u64)]| {
         let counted = counts
             .iter()
             .map(|&(name, made, failed)| (name.to_owned(), Calls { made, failed }));
-        calls(&ours, &counted.collect())
+        let facts = Facts {
+            calls: Some(counted.collect()),
+            ..registered(&ours)
+        };
+        calls(&facts).pop().unwrap()
     };
     let never = found(&[("other.example.com", 5, 5)]);
     assert_eq!(never.level, Level::Ok);
@@ -113,19 +106,21 @@ fn missing_registration_is_applied_under_its_domain() {
             include_str!("../../../../docs/operations.md").contains(apply),
             "{apply}"
         );
-        let findings = registration("zz-edgeward", &[], &Keys::new(domain));
+        let mut facts = registered(&[]);
+        facts.found.config.keys = Keys::new(domain);
+        let findings = registration(&facts);
         assert_eq!(findings[0].fix, Some(format!("{apply}{folder}")));
     }
 }
 
 /// Where these namespaces have these labels.
-fn of_namespaces(config: &Config, namespaces: &BTreeMap<String, Labels>) -> Installation {
-    let mut seen = Installation {
-        namespaces: Ok(super::super::testkit::namespaces(namespaces.clone())),
-        ..Installation::example()
+fn of_namespaces(config: &Config, namespaces: &BTreeMap<String, Labels>) -> Facts {
+    let mut facts = Facts {
+        namespaces: super::super::testkit::namespaces(namespaces.clone()),
+        ..Facts::example()
     };
-    seen.found.config = config.clone();
-    seen
+    facts.found.config = config.clone();
+    facts
 }
 
 #[test]
@@ -137,7 +132,7 @@ fn namespaces_that_opted_in_must_be_selected() {
         names.map(|(name, value)| ((*name).to_owned(), labels(value))).collect()
     };
     let brief = |config: &Config, found: &BTreeMap<String, Labels>| -> Vec<_> {
-        let findings = namespaces(&of_namespaces(config, found)).unwrap().into_iter();
+        let findings = namespaces(&of_namespaces(config, found)).into_iter();
         findings.map(|found| (found.level, found.text)).collect()
     };
     let found = brief(
@@ -148,15 +143,15 @@ fn namespaces_that_opted_in_must_be_selected() {
     assert_eq!(found[1], (Level::Ok, "1 opted in: shop".into()));
     assert_eq!(brief(&config, &all(&[("shop", "false")]))[0].0, Level::Warning);
     // By the entry for placed pods none of its pods comes to edgeward.
-    let elsewhere = Webhook {
-        namespaces: [("team", "theirs")].into_iter().collect(),
-        ..Webhook::example()
-    };
-    let seen = Installation {
+    let elsewhere = Webhook::changed("pods.edgeward.io", 1, |entry| {
+        let theirs = serde_json::json!({"matchLabels": {"team": "theirs"}});
+        entry.namespace_selector = serde_json::from_value(theirs).unwrap();
+    });
+    let facts = Facts {
         ours: vec![of_placed(0), elsewhere],
         ..of_namespaces(&config, &all(&[("shop", "true")]))
     };
-    assert_eq!(namespaces(&seen).unwrap()[0].level, Level::Fault);
+    assert_eq!(namespaces(&facts)[0].level, Level::Fault);
     // The manifest was not brought in line with the domain.
     let acme = Config {
         keys: edgeward_core::keys::Keys::new("acme.dev"),
@@ -168,7 +163,7 @@ fn namespaces_that_opted_in_must_be_selected() {
     let expected = "shop is labelled scheduling.acme.dev/managed=true, but no webhook of zz-edgeward selects it";
     assert_eq!(found, [(Level::Fault, expected.to_owned())]);
     let fix = |namespaces_found: &BTreeMap<String, Labels>, config: &Config| {
-        let mut findings = namespaces(&of_namespaces(config, namespaces_found)).unwrap();
+        let mut findings = namespaces(&of_namespaces(config, namespaces_found));
         findings.pop().unwrap().fix.unwrap()
     };
     assert_eq!(
@@ -177,9 +172,9 @@ fn namespaces_that_opted_in_must_be_selected() {
     );
     // Nobody knows that the domain is ours.
     let mut assumed = of_namespaces(&acme, &shop);
-    assumed.found.state = State::Assumed("the default configuration is assumed".into());
-    let found = namespaces(&assumed).unwrap().pop().unwrap();
-    assert_eq!(found.fix.as_deref(), Some("the default configuration is assumed"));
+    assumed.found.missing = Some("there is none".into());
+    let found = namespaces(&assumed).pop().unwrap();
+    assert_eq!(found.fix, assumed.found.assumption());
     // Of our domain, but for others: whoever excluded it is not overruled by a manifest.
     let excluded = Config {
         excluded_namespaces: vec![],
@@ -216,14 +211,14 @@ fn site_tolerations_that_a_whitelist_lacks_are_named() {
             annotations: Some(annotations),
             ..ObjectMeta::default()
         };
-        let mut seen = of_namespaces(&Config::default(), &BTreeMap::new());
+        let mut facts = of_namespaces(&Config::default(), &BTreeMap::new());
         let labels = Labels::from([("scheduling.example.io/managed".to_owned(), "true".to_owned())]);
         let shop = ObjectMeta {
             labels: Some(labels),
             ..shop
         };
-        seen.namespaces = Ok(BTreeMap::from([("shop".to_owned(), shop)]));
-        let findings = namespaces(&seen).unwrap().into_iter();
+        facts.namespaces = Some(BTreeMap::from([("shop".to_owned(), shop)]));
+        let findings = namespaces(&facts).into_iter();
         let mut warnings: Vec<_> = findings.filter(|found| found.level == Level::Warning).collect();
         assert!(warnings.len() <= 1, "{warnings:?}");
         warnings.pop()
