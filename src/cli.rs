@@ -1,15 +1,10 @@
 //! The command line. The only place where errors become exit codes.
 
 mod check;
-mod cluster;
-mod completions;
 mod config_schema;
-mod crds;
 mod demo;
-mod documents;
 mod fleet;
 mod installed;
-mod output;
 mod profile;
 mod release;
 mod review;
@@ -17,12 +12,22 @@ mod serve;
 mod undecided;
 mod why;
 
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
+use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
-use clap::{Parser, Subcommand};
+use anyhow::Context as _;
+use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use comfy_table::{Table, presets};
+use edgeward_core::config::Config;
+use serde::Serialize;
+
+use crate::api;
+use crate::inspect::Connection;
+use crate::serve::tokio_runtime;
+use crate::sources::configuration;
 
 /// Place Kubernetes pods on the edge or in the cloud, by their SLO, when they are created.
 ///
@@ -92,9 +97,9 @@ pub fn main() -> ExitCode {
         Command::Why(why) => why.run().map(|()| ExitCode::SUCCESS),
         Command::Check(check) => check.run(),
         Command::Review(review) => review.run(),
-        Command::Crds => crds::run().map(|()| ExitCode::SUCCESS),
+        Command::Crds => crds().map(|()| ExitCode::SUCCESS),
         Command::ConfigSchema => config_schema::run().map(|()| ExitCode::SUCCESS),
-        Command::Completions { shell } => completions::run(shell).map(|()| ExitCode::SUCCESS),
+        Command::Completions { shell } => completions(shell).map(|()| ExitCode::SUCCESS),
         Command::Fleet(fleet) => fleet.run().map(|()| ExitCode::SUCCESS),
         Command::Profile(profile) => profile.run(),
         Command::Release(release) => release.run(),
@@ -129,11 +134,6 @@ fn name(text: &str) -> Result<String, String> {
     is_name(text).then(|| text.to_owned()).ok_or_else(|| fault.to_owned())
 }
 
-/// That of a command that reads a file: whether that has faults.
-fn exit_code(is_faulty: bool) -> ExitCode {
-    if is_faulty { 3.into() } else { ExitCode::SUCCESS }
-}
-
 /// `[NAMESPACE/]NAME` of an object, as it was written.
 fn namespaced_name(text: &str) -> Result<String, String> {
     let (namespace, name) = text.split_once('/').unwrap_or(("any", text));
@@ -154,4 +154,83 @@ fn table<const N: usize>(header: &str, rows: impl IntoIterator<Item = [String; N
     table.set_header(header.split(','));
     table.add_rows(rows);
     table.trim_fmt() + "\n"
+}
+
+/// Which cluster a command asks, and for how long.
+#[derive(Debug, Args)]
+struct Cluster {
+    /// Context of the kubeconfig; without, its current one or, where there is no kubeconfig, the cluster of the pod that
+    /// this runs in.
+    #[arg(long, value_name = "NAME")]
+    context: Option<String>,
+
+    /// Seconds to wait for the cluster.
+    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    timeout: u64,
+}
+
+impl Cluster {
+    /// Asks the cluster of this context, or of the current one, within this time.
+    fn ask<T>(&self, question: impl AsyncFnOnce(&Connection) -> anyhow::Result<T>) -> anyhow::Result<T> {
+        let (runtime, timeout) = (tokio_runtime()?, self.timeout);
+        let answer = runtime.block_on(async {
+            let connection = Connection::open(self.context.as_deref()).await?;
+            let answer = tokio::time::timeout(Duration::from_secs(timeout), question(&connection)).await;
+            answer.with_context(|| format!("{}: no answer within {timeout} s", connection.name))?
+        });
+        runtime.shutdown_background();
+        answer
+    }
+}
+
+/// The forms of a report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Output {
+    /// For people.
+    Text,
+    /// One object.
+    Json,
+    /// One object.
+    Yaml,
+}
+
+impl Output {
+    fn print<T: Serialize>(self, report: &T, text: impl FnOnce(&T) -> String) -> anyhow::Result<()> {
+        print(&match self {
+            Self::Text => text(report),
+            Self::Json => serde_json::to_string_pretty(report)? + "\n",
+            Self::Yaml => serde_saphyr::to_string(report)?,
+        })
+    }
+}
+
+/// The text of a file, or of standard input for `-`.
+fn read_text(path: &Path) -> anyhow::Result<String> {
+    if path == Path::new("-") {
+        let mut text = String::new();
+        std::io::stdin().read_to_string(&mut text).context("standard input")?;
+        return Ok(text);
+    }
+    std::fs::read_to_string(path).with_context(|| path.display().to_string())
+}
+
+/// A configuration in a file or directory, or the defaults without one.
+fn read_config(path: Option<&Path>) -> anyhow::Result<Config> {
+    path.map_or_else(|| Ok(Config::default()), configuration::read)
+}
+
+/// Prints the definitions of our custom resources.
+fn crds() -> anyhow::Result<()> {
+    for definition in api::definitions() {
+        let yaml = serde_saphyr::to_string(&definition).context("a definition cannot be written as YAML")?;
+        print(&format!("---\n{yaml}"))?;
+    }
+    Ok(())
+}
+
+/// Prints what a shell completes.
+fn completions(shell: Shell) -> anyhow::Result<()> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "edgeward", &mut script);
+    print(&String::from_utf8(script)?)
 }

@@ -10,9 +10,9 @@ use edgeward_core::model::snapshot::{Site, Snapshot};
 use edgeward_core::units::{Bytes, Micros, Millicores, Moment};
 use edgeward_core::wire::fleet_file;
 
-use super::cluster::Cluster;
+use super::Cluster;
+use super::Output;
 use super::installed::Installed;
-use super::output::Output;
 use super::sentence;
 use crate::inspect;
 use crate::inspect::Connection;

@@ -7,7 +7,6 @@ use edgeward_core::config::Config;
 use edgeward_core::config::map::Notice;
 use edgeward_core::document::Fault;
 
-use super::documents;
 use crate::inspect;
 use crate::inspect::Connection;
 use crate::sources::namespaced_name::NamespacedName;
@@ -86,7 +85,7 @@ impl Installed {
         if let Some(path) = &self.config {
             let place = path.display().to_string();
             return Ok(Found {
-                config: documents::config(Some(path))?,
+                config: super::read_config(Some(path))?,
                 edit: format!("$EDITOR {place}"),
                 place,
                 ..Found::default()

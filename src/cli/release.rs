@@ -11,8 +11,7 @@ use edgeward_core::config::Config;
 use futures::StreamExt as _;
 use serde_json::json;
 
-use super::cluster::Cluster;
-use super::documents;
+use super::Cluster;
 use crate::controllers::gate::{Freed, Target, Ungate};
 use crate::controllers::registration;
 use crate::inspect::Connection;
@@ -91,7 +90,7 @@ impl Release {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let config = match &self.domain {
             Some(domain) => of_domain(domain)?,
-            None => documents::config(self.config.as_deref())?,
+            None => super::read_config(self.config.as_deref())?,
         };
         self.cluster.ask(async |connection| {
             let done = self.release(connection, config).await;

@@ -12,8 +12,7 @@ use anyhow::bail;
 use clap::{ArgGroup, Args, ValueEnum};
 use edgeward_core::config::Config;
 
-use super::cluster::Cluster;
-use super::documents;
+use super::Cluster;
 use crate::platform::clock::Clock;
 use crate::platform::yaml;
 use report::{Item, ReviewList};
@@ -72,19 +71,19 @@ enum Output {
 
 impl Review {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        let config = documents::config(self.config.as_deref())?;
+        let config = super::read_config(self.config.as_deref())?;
         let items = match &self.fleet {
             Some(fleet) => self.offline(&config, fleet)?,
             None => self.live(&config)?,
         };
         let is_faulty = items.iter().any(|item| !item.faults.is_empty());
         super::print(&self.output.render(&ReviewList::new(items))?)?;
-        Ok(super::exit_code(is_faulty))
+        Ok(if is_faulty { 3.into() } else { ExitCode::SUCCESS })
     }
 
     fn offline(&self, config: &Config, fleet: &Path) -> anyhow::Result<Vec<Item>> {
         let now = Clock::start().now();
-        let snapshot = offline::snapshot(&documents::text(fleet)?, &fleet.display().to_string(), config, now)?;
+        let snapshot = offline::snapshot(&super::read_text(fleet)?, &fleet.display().to_string(), config, now)?;
         let namespace = self.namespace.as_deref().unwrap_or("default");
         let subjects = self.subjects(config)?;
         let items = subjects
@@ -116,7 +115,7 @@ impl Review {
                 Some("-") => "stdin".to_owned(),
                 _ => path.display().to_string(),
             };
-            let documents = yaml::parse_all(&documents::text(path)?, &source)?;
+            let documents = yaml::parse_all(&super::read_text(path)?, &source)?;
             if documents.is_empty() {
                 bail!("{source}: holds no document");
             }

@@ -19,9 +19,9 @@ use k8s_openapi::api::core::v1::Pod as PodObject;
 
 use self::explanation::{Explanation, Now, Queue, Subject};
 use self::scheduling_state::SchedulingState;
-use super::cluster::Cluster;
+use super::Cluster;
+use super::Output;
 use super::installed::{Installed, LEASE};
-use super::output::Output;
 use super::sentence;
 use super::undecided::{self, Undecided};
 use crate::inspect::{self, Connection, View};

@@ -57,7 +57,7 @@ pub struct Liqo {
     /// What it says; `None` while it is not in use by the configuration, or nothing of it could be read.
     pub objects: Option<LiqoObjects>,
     /// The kinds that could not be read, by plural, and why. Nothing is known of them.
-    pub unreadable: Vec<(&'static str, anyhow::Error)>,
+    pub unreadable: Vec<(String, anyhow::Error)>,
     /// The clusters that have no site of their own, and why.
     pub left_out: Vec<(String, String)>,
 }
@@ -65,15 +65,23 @@ pub struct Liqo {
 impl Liqo {
     /// Whether what it says of this kind, by its plural, is all that there is.
     pub fn is_known(&self, kind: &str) -> bool {
-        self.unreadable.iter().all(|(unreadable, _)| *unreadable != kind)
+        self.unreadable.iter().all(|(unreadable, _)| unreadable != kind)
     }
 
-    /// What was read of a kind.
-    fn take<T>(&mut self, kind: &'static str, read: anyhow::Result<Option<Vec<T>>>, is_installed: &mut bool) -> Vec<T> {
-        match read {
+    /// All objects of a kind; none where it cannot be read or is not installed.
+    async fn read<K, T>(
+        &mut self,
+        connection: &Connection,
+        is_installed: &mut bool,
+        read: impl Fn(&Raw<K>) -> Option<T>,
+    ) -> Vec<T>
+    where
+        K: Resource<DynamicType = ()> + Clone + 'static,
+    {
+        match list(connection, read).await {
             Ok(Some(read)) => return read,
             Ok(None) => *is_installed = false,
-            Err(error) => self.unreadable.push((kind, error)),
+            Err(error) => self.unreadable.push((K::plural(&()).into_owned(), error)),
         }
         vec![]
     }
@@ -95,26 +103,25 @@ pub async fn liqo(connection: &Connection, config: &mut Config) -> Liqo {
 
 async fn read_liqo(connection: &Connection, is_required: bool) -> Liqo {
     let mut found = Liqo::default();
-    let (foreign_clusters, virtual_nodes, offloadings, maps, latencies) = tokio::join!(
-        list(connection, liqo::read_foreign_cluster),
-        list(connection, liqo::read_virtual_node),
-        list(connection, |object: &Raw<NamespaceOffloading>| {
-            let namespace = object.meta().namespace.as_deref()?;
-            Some((Box::from(namespace), liqo::read_offloading(object)?))
-        }),
-        list(connection, liqo::read_map),
-        list(connection, liqo::read_connection),
-    );
-    let are_namespaces_known = matches!((&offloadings, &maps), (Ok(Some(_)), Ok(Some(_))));
     let (mut is_installed, mut are_connections) = (true, true);
-    let objects = LiqoObjects {
-        are_namespaces_known,
-        foreign_clusters: found.take("foreignclusters", foreign_clusters, &mut is_installed),
-        virtual_nodes: found.take("virtualnodes", virtual_nodes, &mut is_installed),
-        offloadings: found.take("namespaceoffloadings", offloadings, &mut is_installed),
-        maps: found.take("namespacemaps", maps, &mut is_installed),
-        latencies: found.take("connections", latencies, &mut are_connections),
+    let of_namespace = |object: &Raw<NamespaceOffloading>| {
+        let namespace = object.meta().namespace.as_deref()?;
+        Some((Box::from(namespace), liqo::read_offloading(object)?))
     };
+    let mut objects = LiqoObjects {
+        are_namespaces_known: false,
+        foreign_clusters: found
+            .read(connection, &mut is_installed, liqo::read_foreign_cluster)
+            .await,
+        virtual_nodes: found.read(connection, &mut is_installed, liqo::read_virtual_node).await,
+        offloadings: found.read(connection, &mut is_installed, of_namespace).await,
+        maps: found.read(connection, &mut is_installed, liqo::read_map).await,
+        latencies: found
+            .read(connection, &mut are_connections, liqo::read_connection)
+            .await,
+    };
+    let namespaces = ["namespaceoffloadings", "namespacemaps"];
+    objects.are_namespaces_known = is_installed && namespaces.iter().all(|kind| found.is_known(kind));
     let is_in_use = is_installed || is_required;
     found.objects = Some(objects).filter(|_| is_in_use && found.unreadable.len() < 5);
     found

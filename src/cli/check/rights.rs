@@ -12,18 +12,10 @@ use crate::sources::volumes::can_have_data;
 
 const AREA: &str = "rights";
 
-/// Rights that are needed together.
+/// Rights that are needed together: how bad it is to lack one (edgeward goes on without what is a warning), the resources and the
+/// verbs as kubectl writes them with one blank between two, where, and what does not work without.
 #[derive(Debug, Clone, Copy)]
-struct Need<'i> {
-    /// How bad it is to lack one; edgeward goes on without what is a warning.
-    level: Level,
-    /// As kubectl writes them, one blank between two.
-    resources: &'static str,
-    verbs: &'static str,
-    place: installation::Place<'i>,
-    /// What does not work without.
-    purpose: &'static str,
-}
+struct Need<'i>(Level, &'static str, &'static str, installation::Place<'i>, &'static str);
 
 const VIEW: &str = "list watch";
 
@@ -41,57 +33,45 @@ const NO_COUNT: &str = "its replicas cannot count each other without";
 const NO_CONFIGURATION: &str = "`serve --config-map` is never ready without";
 const NO_DATA: &str = "pods with claims stay at the edge without";
 const NO_LEADER: &str = "nobody leads, and gated pods are never released without";
+const NO_RELEASE: &str = "gated pods are never released without";
 const NO_STATUS: &str = "they show no status, and no profile prefers a site, without";
 const NO_CERTIFICATE: &str = "`serve --self-managed` serves no certificate, or renews none, without";
 const NO_TRUST: &str = "API servers do not learn of the CA of `serve --self-managed` without";
+const NO_CLASSES: &str = "no node has what DeviceClasses serve without";
 const NO_LIQO: &str = "no pod goes to a virtual node, or pods go where their namespace is not offloaded, without";
 
 /// The rights of docs/live-view.md, docs/sites.md and docs/operations.md that are needed here, but for changing pods.
 fn needs(facts: &Facts) -> Vec<Need<'_>> {
     let (everywhere, home) = ((None, None), (Some(&*facts.home), None));
     let (lease, registration) = ((Some(&*facts.home), Some(LEASE)), (None, Some(&*facts.webhook)));
-    let mut needs = Vec::new();
-    let mut need = |level, resources, verbs, place, purpose| {
-        needs.push(Need {
-            level,
-            resources,
-            verbs,
-            place,
-            purpose,
-        });
-    };
-    need(Fault, "nodes pods namespaces", VIEW, everywhere, NO_DECISION);
-    need(Fault, "events.events.k8s.io", "create", everywhere, NO_EVENT);
-    need(Fault, "endpointslices.discovery.k8s.io", VIEW, home, NO_COUNT);
-    need(Fault, LEASES, "get update", lease, NO_LEADER);
-    need(Fault, LEASES, "create", home, NO_LEADER);
+    let mut needs = vec![
+        Need(Fault, "nodes pods namespaces", VIEW, everywhere, NO_DECISION),
+        Need(Fault, "events.events.k8s.io", "create", everywhere, NO_EVENT),
+        Need(Fault, "endpointslices.discovery.k8s.io", VIEW, home, NO_COUNT),
+        Need(Fault, LEASES, "get update", lease, NO_LEADER),
+        Need(Fault, LEASES, "create", home, NO_LEADER),
+        Need(Warning, "deviceclasses.resource.k8s.io", VIEW, everywhere, NO_CLASSES),
+    ];
     if let Some(map) = &facts.found.map {
         let map = (Some(&*map.namespace), Some(&*map.name));
-        need(Fault, "configmaps", VIEW, map, NO_CONFIGURATION);
+        needs.push(Need(Fault, "configmaps", VIEW, map, NO_CONFIGURATION));
     }
     if facts.custom.as_ref().is_some_and(CustomResources::are_installed) {
-        need(Fault, RESOURCES, VIEW, everywhere, "it is never ready without");
-        need(Fault, STATUSES, "patch", everywhere, NO_STATUS);
+        needs.push(Need(Fault, RESOURCES, VIEW, everywhere, "it is never ready without"));
+        needs.push(Need(Fault, STATUSES, "patch", everywhere, NO_STATUS));
     }
     if can_have_data(&facts.found.config) {
-        need(Warning, DATA, VIEW, everywhere, NO_DATA);
+        needs.push(Need(Warning, DATA, VIEW, everywhere, NO_DATA));
     }
-    need(
-        Warning,
-        "deviceclasses.resource.k8s.io",
-        VIEW,
-        everywhere,
-        "no node has what DeviceClasses serve without",
-    );
     if facts.liqo.objects.is_some() || !facts.liqo.unreadable.is_empty() {
-        need(Warning, LIQO, VIEW, everywhere, NO_LIQO);
+        needs.push(Need(Warning, LIQO, VIEW, everywhere, NO_LIQO));
     }
     if let Some(PairSecret { namespace, name, .. }) = facts.behind.values().find_map(Behind::self_managed) {
         let (there, secret) = ((Some(&**namespace), None), (Some(&**namespace), Some(&**name)));
-        need(Fault, "secrets", "get list watch update", secret, NO_CERTIFICATE);
+        needs.push(Need(Fault, "secrets", "get list watch update", secret, NO_CERTIFICATE));
         // One that is to be created has no name yet.
-        need(Fault, "secrets", "create", there, NO_CERTIFICATE);
-        need(Fault, WEBHOOKS, "get list watch patch", registration, NO_TRUST);
+        needs.push(Need(Fault, "secrets", "create", there, NO_CERTIFICATE));
+        needs.push(Need(Fault, WEBHOOKS, "get list watch patch", registration, NO_TRUST));
     }
     needs
 }
@@ -120,7 +100,7 @@ pub(super) async fn review(connection: &Connection, user: User<'_>, facts: &Fact
 async fn judge(connection: &Connection, user: User<'_>, facts: &Facts) -> anyhow::Result<Vec<Finding>> {
     let mut findings = Vec::new();
     for need in needs(facts) {
-        findings.extend(lacking(connection, user, &need).await?);
+        findings.extend(lacking(connection, user, need).await?);
     }
     // Pods may be changed everywhere, or in the namespaces that opted in. Where none did, none is gated yet.
     let config = &facts.found.config;
@@ -130,21 +110,16 @@ async fn judge(connection: &Connection, user: User<'_>, facts: &Facts) -> anyhow
         .filter(|name| !config.excluded_namespaces.contains(name));
     let mut opted_in: Vec<_> = opted_in.collect();
     let is_in_use = facts.namespaces.is_none() || !opted_in.is_empty();
-    let pods = Need {
-        level: if is_in_use { Fault } else { Warning },
-        resources: "pods",
-        verbs: "get patch",
-        place: (None, None),
-        purpose: "gated pods are never released without",
-    };
-    let everywhere = lacking(connection, user, &pods).await?;
+    let level = if is_in_use { Fault } else { Warning };
+    let pods = |place| Need(level, "pods", "get patch", place, NO_RELEASE);
+    let everywhere = lacking(connection, user, pods((None, None))).await?;
     if everywhere.is_empty() {
         opted_in.clear();
     }
     let mut there = Vec::new();
     for namespace in &opted_in {
         let place = (Some(namespace.as_str()), None);
-        there.extend(lacking(connection, user, &Need { place, ..pods }).await?);
+        there.extend(lacking(connection, user, pods(place)).await?);
     }
     let is_narrow = there.len() < opted_in.len();
     findings.extend(if is_narrow { there } else { everywhere });
@@ -160,12 +135,13 @@ async fn judge(connection: &Connection, user: User<'_>, facts: &Facts) -> anyhow
 }
 
 /// What the user lacks, a finding for each resource.
-async fn lacking(connection: &Connection, user: User<'_>, need: &Need<'_>) -> anyhow::Result<Vec<Finding>> {
+async fn lacking(connection: &Connection, user: User<'_>, need: Need<'_>) -> anyhow::Result<Vec<Finding>> {
+    let Need(_, resources, verbs, place, _) = need;
     let mut findings = Vec::new();
-    for resource in need.resources.split(' ') {
+    for resource in resources.split(' ') {
         let mut refused = Vec::new();
-        for verb in need.verbs.split(' ') {
-            if !connection.may(user, verb, resource, need.place).await? {
+        for verb in verbs.split(' ') {
+            if !connection.may(user, verb, resource, place).await? {
                 refused.push(verb);
             }
         }
@@ -176,15 +152,16 @@ async fn lacking(connection: &Connection, user: User<'_>, need: &Need<'_>) -> an
     Ok(findings)
 }
 
-fn lacks(resource: &str, need: &Need<'_>, verbs: &[&str], user: User<'_>) -> Finding {
-    let (namespace, name) = need.place;
-    let place = namespace
-        .map(|namespace| format!(" in namespace {namespace}"))
-        .unwrap_or_default();
-    let object = name.map(|name| format!(" {name}")).unwrap_or_default();
-    let (user_name, may_not, purpose) = (user.name, verbs.join(", "), need.purpose);
-    let text = format!("{user_name} may not {may_not} {resource}{object}{place}: {purpose}");
-    Finding::new(need.level, AREA, text).fix(grant(resource, verbs, user, need.place))
+fn lacks(resource: &str, Need(level, _, _, place, purpose): Need<'_>, verbs: &[&str], user: User<'_>) -> Finding {
+    let mut what = format!("{} {resource}", verbs.join(", "));
+    if let Some(name) = place.1 {
+        what += &format!(" {name}");
+    }
+    if let Some(namespace) = place.0 {
+        what += &format!(" in namespace {namespace}");
+    }
+    let text = format!("{} may not {what}: {purpose}", user.name);
+    Finding::new(level, AREA, text).fix(grant(resource, verbs, user, place))
 }
 
 /// Commands that give a right. They may be run again, and take nothing from others who have it by the same role.
@@ -282,9 +259,9 @@ mod tests {
         ]});
         facts.found.config.sites = Config::read(&sites).unwrap().sites;
         let mut reviewed = BTreeSet::from([["pods", "get"], ["pods", "patch"]].map(|right| right.map(str::to_owned)));
-        for need in needs(&facts) {
-            for resource in need.resources.split(' ') {
-                reviewed.extend(need.verbs.split(' ').map(|verb| [resource, verb].map(str::to_owned)));
+        for Need(_, resources, verbs, ..) in needs(&facts) {
+            for resource in resources.split(' ') {
+                reviewed.extend(verbs.split(' ').map(|verb| [resource, verb].map(str::to_owned)));
             }
         }
         assert_eq!(reviewed, expected);
@@ -292,17 +269,11 @@ mod tests {
 
     #[test]
     fn the_fix_grants_what_is_missing_to_whom_it_is() {
-        let need = |place| Need {
-            level: Fault,
-            resources: "",
-            verbs: "",
-            place,
-            purpose: "it decides nothing without",
-        };
+        let need = |place| Need(Fault, "", "", place, "it decides nothing without");
         let user = |name| User { name, more_groups: &[] };
         let found = lacks(
             "pods",
-            &need((None, None)),
+            need((None, None)),
             &["watch"],
             user("system:serviceaccount:edge:me"),
         );
@@ -318,7 +289,7 @@ mod tests {
              --dry-run=client -o yaml | kubectl auth reconcile -f -"
         );
         let map = need((Some("edge"), Some("settings")));
-        let found = lacks("configmaps", &map, &["list", "watch"], user("me"));
+        let found = lacks("configmaps", map, &["list", "watch"], user("me"));
         assert_eq!(
             found.fix.unwrap(),
             "kubectl get namespace edge && \

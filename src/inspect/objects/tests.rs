@@ -56,7 +56,7 @@ async fn a_kind_of_liqo_that_may_not_be_read_takes_no_other_with_it() {
         "namespaceoffloadings",
     ] {
         let found = liqo(&cluster(forbidden), config).await;
-        let kinds: Vec<_> = found.unreadable.iter().map(|(kind, _)| *kind).collect();
+        let kinds: Vec<_> = found.unreadable.iter().map(|(kind, _)| &**kind).collect();
         assert_eq!(kinds, [forbidden]);
         assert!(!found.is_known(forbidden) && found.is_known("virtualnodes"));
         let error = found.unreadable[0].1.to_string();
