@@ -29,7 +29,7 @@ use super::events::{Events, PodEvent};
 use super::lease::Leadership;
 use super::pod_patch::{Outcome, Version};
 use crate::instruments::logs::LogLimit;
-use crate::instruments::metrics::{Metrics, ReleaseOutcome};
+use crate::instruments::metrics::Metrics;
 use crate::platform::blocking::blocking;
 use crate::platform::clock::Clock;
 
@@ -235,7 +235,7 @@ impl Executor {
                 Ok(Some(change)) => change,
                 Ok(None) => return (step, None),
                 Err(outcome) => {
-                    metrics.gated_pod_changes.at([UNREAD, counted(&outcome)]).inc();
+                    metrics.gated_pod_changes.at([UNREAD, outcome.as_str()]).inc();
                     return (step, Some(outcome));
                 }
             };
@@ -245,7 +245,7 @@ impl Executor {
             }
             metrics
                 .gated_pod_changes
-                .at([change.reason.as_str(), counted(&outcome)])
+                .at([change.reason.as_str(), outcome.as_str()])
                 .inc();
             // Whoever changes the annotation makes us write it again.
             let line = || match is_update(&step) {
@@ -323,15 +323,6 @@ fn version(pod: &GatedPod) -> Version<'_> {
 
 /// The label `reason` where a pod was not read, so that nothing was decided about it.
 const UNREAD: &str = "unread";
-
-fn counted(outcome: &Outcome) -> &'static str {
-    let outcome = match outcome {
-        Outcome::Changed => ReleaseOutcome::Changed,
-        Outcome::Outdated => ReleaseOutcome::Outdated,
-        Outcome::Refused(_) | Outcome::Unavailable(_) => ReleaseOutcome::Refused,
-    };
-    outcome.as_str()
-}
 
 /// A change to a gated pod, whose room is reserved.
 struct Change {

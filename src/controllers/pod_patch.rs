@@ -26,6 +26,17 @@ pub(super) enum Outcome {
     Unavailable(String),
 }
 
+impl Outcome {
+    /// As metrics name it.
+    pub(super) const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Changed => "changed",
+            Self::Outdated => "outdated",
+            Self::Refused(_) | Self::Unavailable(_) => "refused",
+        }
+    }
+}
+
 /// The version of a pod that a patch is about.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Version<'a> {

@@ -61,26 +61,99 @@ type Gauges<const N: usize> = Labelled<Gauge, N>;
 /// Fractional gauges.
 type Decimals<const N: usize> = Labelled<Gauge<f64, AtomicU64>, N>;
 
-/// Registers a new metric. The encoder appends `_total` to the names of counters.
-fn register<M: Metric + Default + Clone>(registry: &mut Registry, name: &str, help: &str) -> M {
-    let metric = M::default();
-    registry.register(name, help, metric.clone());
-    metric
+/// What [`Metrics`] has under one name.
+trait Registered<const N: usize> {
+    /// A new one. The encoder appends `_total` to the names of counters.
+    fn register(to: &mut Registry, name: &str, labels: [&'static str; N], help: &str) -> Self;
 }
 
-/// Registers metrics that these labels tell apart.
-fn labelled<M, const N: usize>(
-    registry: &mut Registry,
-    name: &str,
-    labels: [&'static str; N],
-    help: &str,
-) -> Labelled<M, N>
+impl<M: Metric + Default + Clone> Registered<0> for M {
+    fn register(to: &mut Registry, name: &str, _: [&'static str; 0], help: &str) -> Self {
+        let metric = M::default();
+        to.register(name, help, metric.clone());
+        metric
+    }
+}
+
+impl<M, const N: usize> Registered<N> for Labelled<M, N>
 where
-    M: Metric + Default + Clone,
-    Family<[(&'static str, String); N], M>: Metric + Default,
+    Family<[(&'static str, String); N], M>: Registered<0>,
 {
-    let family = register(registry, name, help);
-    Labelled { labels, family }
+    fn register(to: &mut Registry, name: &str, labels: [&'static str; N], help: &str) -> Self {
+        let family = Family::register(to, name, [], help);
+        Self { labels, family }
+    }
+}
+
+/// Declares [`Metrics`]. A metric has a field, a type, a name, labels and a help text.
+macro_rules! metrics {
+    ($($vis:vis $field:ident: $type:ty = $name:literal $labels:tt $help:literal;)*) => {
+        /// The process's metrics. Each may be changed from any thread, in well under a microsecond.
+        #[derive(Debug)]
+        pub struct Metrics {
+            registry: Registry,
+            /// Taken while a page is written: some gauges are filled just before.
+            page: Mutex<()>,
+            shared: OnceLock<Arc<SharedState>>,
+            dropped_lines: OnceLock<ErrorCounter>,
+            review_duration: Histogram,
+            $(#[doc = $help] $vis $field: $type,)*
+        }
+
+        impl Metrics {
+            /// All at zero.
+            fn register(mut registry: Registry, review_duration: Histogram) -> Self {
+                Self {
+                    page: Mutex::default(),
+                    shared: OnceLock::new(),
+                    dropped_lines: OnceLock::new(),
+                    review_duration,
+                    $($field: Registered::register(&mut registry, $name, $labels, $help),)*
+                    registry,
+                }
+            }
+        }
+    };
+}
+
+metrics! {
+    reviews: Counters<4> = "reviews" ["verdict", "reason", "class", "site"] "Admission reviews answered";
+    reservations: Gauge = "reservations" [] "Reservations whose pod has not been seen yet";
+    reservations_expired: Counter = "reservations_expired" [] "Reservations whose pod was not seen in time";
+    log_lines_dropped: Counter = "log_lines_dropped" [] "Log lines that standard error did not take in time";
+    pub http_errors: Counters<1> = "http_errors" ["code"] "Reviews answered with an HTTP error";
+    pub connections_refused: Counters<1> = "connections_refused" ["port"] "Connections closed because a port was full";
+    pub handshake_failures: Counters<1> = "tls_handshake_failures" ["cause"] "TLS handshakes that failed";
+    tls_reloads: Counters<2> = "tls_reloads" ["of", "result"] "Changes of the certificate and of --client-ca";
+    pub certificate_not_after: Gauge = "tls_certificate_not_after_seconds" []
+        "When the certificate expires, in Unix seconds";
+    config_info: Gauges<1> = "config_info" ["version"] "Always 1; the version of the configuration in use";
+    config_faults: Gauges<1> = "config_faults" ["path"] "Faults of the newest version of the configuration";
+    pub config_reloads: Counters<1> = "config_reloads" ["result"] "Versions of the configuration seen";
+    pub prometheus_queries: Counters<2> = "prometheus_queries" ["query", "result"] "Queries to Prometheus";
+    pub ready: Gauge = "ready" [] "1 while this replica is ready, else 0";
+    pub leader: Gauge = "leader" [] "1 while this replica holds the Lease, else 0";
+    pub events: Counters<2> = "events" ["reason", "result"] "Kubernetes Events on pods";
+    backstop_pods: Gauges<1> = "backstop_pods" ["finding"] "Pods that the backstop finds";
+    pub gated_pods: Gauge = "gated_pods" [] "Pods that carry our scheduling gate";
+    pub gated_oldest: Gauge = "gated_oldest_timestamp_seconds" [] "Since when the oldest is gated, in Unix seconds";
+    pub gated_pod_changes: Counters<2> = "gated_pod_changes" ["reason", "result"] "Patches of gated pods";
+    pub cached_pods: Gauge = "cached_pods" [] "Pods that are cached";
+    pub watch_heard: Gauges<1> = "watch_heard_timestamp_seconds" ["kind"] "Last event of the watch, in Unix seconds";
+    pub watch_lists: Counters<1> = "watch_lists" ["kind"] "Lists of everything of a kind that were begun";
+    pub watch_failures: Counters<1> = "watch_failures" ["kind"] "Failures of a watch or list";
+    pub clock_difference: Gauge = "clock_difference_seconds" []
+        "By how much our clock is ahead of the API server's, within a second";
+    site_nodes: Gauges<2> = "site_nodes" ["site", "usable"] "Nodes of the site";
+    site_free_cpu: Decimals<1> = "site_free_cpu_cores" ["site"] "CPU that charges leave free";
+    site_free_memory: Gauges<1> = "site_free_memory_bytes" ["site"] "Memory that charges leave free";
+    queue: Gauges<2> = "queue_pods" ["site", "class"] "Managed pods that wait for room at the site";
+    closed: Gauges<1> = "closed_controllers" ["site"] "Controllers whose pods the site does not take";
+    refused: Gauges<1> = "site_refused_pods" ["site"] "Pods that the cluster behind a cloud refuses";
+    wan_state: Gauges<2> = "wan_state" ["site", "state"] "1 for the state of the link to the site, else 0";
+    wan_rtt: Decimals<1> = "wan_rtt_seconds" ["site"] "Round-trip time to the site";
+    wan_loss: Decimals<1> = "wan_loss_ratio" ["site"] "Loss towards the site";
+    pub wan_probes: Counters<3> = "wan_probes" ["site", "endpoint", "outcome"] "WAN probes answered or lost";
 }
 
 words! {
@@ -135,74 +208,6 @@ words! {
     }
 }
 
-words! {
-    /// What became of a patch of a gated pod: the label `result`.
-    pub enum ReleaseOutcome {
-        /// The pod is changed.
-        Changed = "changed",
-        /// The pod had changed meanwhile, and is looked at again.
-        Outdated = "outdated",
-        /// The API server refused it, or did not answer; it is tried again.
-        Refused = "refused",
-    }
-}
-
-/// The process's metrics. Each may be changed from any thread, in well under a microsecond.
-#[derive(Debug)]
-pub struct Metrics {
-    registry: Registry,
-    /// Taken while a page is written: some gauges are filled just before.
-    page: Mutex<()>,
-    shared: OnceLock<Arc<SharedState>>,
-    dropped_lines: OnceLock<ErrorCounter>,
-    sites: sites::SiteMetrics,
-    reviews: Counters<4>,
-    review_duration: Histogram,
-    reservations: Gauge,
-    reservations_expired: Counter,
-    log_lines_dropped: Counter,
-    config_info: Gauges<1>,
-    config_faults: Gauges<1>,
-    backstop_pods: Gauges<1>,
-    tls_reloads: Counters<2>,
-    /// Connections to a port that were closed because it had too many.
-    pub connections_refused: Counters<1>,
-    /// By [`HandshakeFailure`].
-    pub handshake_failures: Counters<1>,
-    /// Requests to the admission port, by their HTTP status of 400 or above.
-    pub http_errors: Counters<1>,
-    /// By the query's name in the configuration, or `profile`, and its result.
-    pub prometheus_queries: Counters<2>,
-    /// Whether this replica is ready.
-    pub ready: Gauge,
-    /// Whether this replica holds the Lease.
-    pub leader: Gauge,
-    /// By the Event's reason and [`EventResult`].
-    pub events: Counters<2>,
-    /// When the certificate that is served expires, in seconds since the Unix epoch.
-    pub certificate_not_after: Gauge,
-    /// Versions of the configuration, by [`Reload`].
-    pub config_reloads: Counters<1>,
-    /// How many pods the cache has.
-    pub cached_pods: Gauge,
-    /// When the watch of a kind had its last event, in seconds since the Unix epoch.
-    pub watch_heard: Gauges<1>,
-    /// Lists of everything of a kind that began.
-    pub watch_lists: Counters<1>,
-    /// Failures of a watch or list of a kind.
-    pub watch_failures: Counters<1>,
-    /// By how many seconds our clock is ahead of the API server's.
-    pub clock_difference: Gauge,
-    /// How many pods carry our gate.
-    pub gated_pods: Gauge,
-    /// Since when the first of them carries it, in seconds since the Unix epoch.
-    pub gated_oldest: Gauge,
-    /// Patches of gated pods, by the reason of the change and [`ReleaseOutcome`].
-    pub gated_pod_changes: Counters<2>,
-    /// Probes by site, endpoint, and cause of the loss or `answered`.
-    pub wan_probes: Counters<3>,
-}
-
 impl Default for Metrics {
     fn default() -> Self {
         Self::new()
@@ -213,102 +218,12 @@ impl Metrics {
     /// A registry with every metric, all at zero.
     pub fn new() -> Self {
         let mut registry = Registry::with_prefix("edgeward");
-        let to = &mut registry;
         let review_duration = Histogram::new(REVIEW_BUCKETS);
         let help = "Time from a complete request body to the answer's bytes";
-        to.register("review_duration_seconds", help, review_duration.clone());
+        registry.register("review_duration_seconds", help, review_duration.clone());
         let version = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
-        to.register("build", "Version that is running", version);
-        let review = ["verdict", "reason", "class", "site"];
-        let metrics = Self {
-            page: Mutex::default(),
-            shared: OnceLock::new(),
-            dropped_lines: OnceLock::new(),
-            sites: sites::SiteMetrics::new(to),
-            reviews: labelled(to, "reviews", review, "Admission reviews answered"),
-            review_duration,
-            reservations: register(to, "reservations", "Reservations whose pod has not been seen yet"),
-            reservations_expired: register(
-                to,
-                "reservations_expired",
-                "Reservations whose pod was not seen in time",
-            ),
-            log_lines_dropped: register(
-                to,
-                "log_lines_dropped",
-                "Log lines that standard error did not take in time",
-            ),
-            config_info: labelled(
-                to,
-                "config_info",
-                ["version"],
-                "Always 1; the version of the configuration in use",
-            ),
-            config_faults: labelled(
-                to,
-                "config_faults",
-                ["path"],
-                "Faults of the newest version of the configuration",
-            ),
-            backstop_pods: labelled(to, "backstop_pods", ["finding"], "Pods that the backstop finds"),
-            connections_refused: labelled(
-                to,
-                "connections_refused",
-                ["port"],
-                "Connections closed because a port was full",
-            ),
-            handshake_failures: labelled(to, "tls_handshake_failures", ["cause"], "TLS handshakes that failed"),
-            http_errors: labelled(to, "http_errors", ["code"], "Reviews answered with an HTTP error"),
-            prometheus_queries: labelled(to, "prometheus_queries", ["query", "result"], "Queries to Prometheus"),
-            ready: register(to, "ready", "1 while this replica is ready, else 0"),
-            leader: register(to, "leader", "1 while this replica holds the Lease, else 0"),
-            events: labelled(to, "events", ["reason", "result"], "Kubernetes Events on pods"),
-            tls_reloads: labelled(
-                to,
-                "tls_reloads",
-                ["of", "result"],
-                "Changes of the certificate and of --client-ca",
-            ),
-            certificate_not_after: register(
-                to,
-                "tls_certificate_not_after_seconds",
-                "When the certificate expires, in Unix seconds",
-            ),
-            config_reloads: labelled(to, "config_reloads", ["result"], "Versions of the configuration seen"),
-            cached_pods: register(to, "cached_pods", "Pods that are cached"),
-            watch_heard: labelled(
-                to,
-                "watch_heard_timestamp_seconds",
-                ["kind"],
-                "Last event of the watch, in Unix seconds",
-            ),
-            watch_lists: labelled(
-                to,
-                "watch_lists",
-                ["kind"],
-                "Lists of everything of a kind that were begun",
-            ),
-            watch_failures: labelled(to, "watch_failures", ["kind"], "Failures of a watch or list"),
-            clock_difference: register(
-                to,
-                "clock_difference_seconds",
-                "By how much our clock is ahead of the API server's, within a second",
-            ),
-            gated_pods: register(to, "gated_pods", "Pods that carry our scheduling gate"),
-            gated_oldest: register(
-                to,
-                "gated_oldest_timestamp_seconds",
-                "Since when the oldest is gated, in Unix seconds",
-            ),
-            gated_pod_changes: labelled(to, "gated_pod_changes", ["reason", "result"], "Patches of gated pods"),
-            wan_probes: labelled(
-                to,
-                "wan_probes",
-                ["site", "endpoint", "outcome"],
-                "WAN probes answered or lost",
-            ),
-            registry,
-        };
+        registry.register("build", "Version that is running", version);
+        let metrics = Self::register(registry, review_duration);
         metrics.start_counters();
         metrics
     }
@@ -329,8 +244,8 @@ impl Metrics {
             Reason::ReleasedTimeout,
         ];
         for reason in releases {
-            for result in [ReleaseOutcome::Changed, ReleaseOutcome::Refused] {
-                self.gated_pod_changes.at([reason.as_str(), result.as_str()]);
+            for result in ["changed", "refused"] {
+                self.gated_pod_changes.at([reason.as_str(), result]);
             }
         }
         self.backstop_finds([0; 3]);
@@ -396,7 +311,7 @@ impl Metrics {
     fn write(&self, out: &mut String) -> fmt::Result {
         let _alone = self.page.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(shared) = self.shared.get() {
-            self.sites.show(&shared.snapshot());
+            self.show_sites(&shared.snapshot());
             let ledger = shared.ledger();
             self.reservations.set(count(ledger.open()));
             let expired = self.reservations_expired.inner();

@@ -1,16 +1,20 @@
 //! Versions of the configuration that were refused.
 
+use std::time::Duration;
+
 use edgeward_core::config::map::Refused;
-use edgeward_core::document::Faults;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::events::v1::Event;
 use kube::Client;
 use tokio::sync::watch;
 
-use super::{Content, Outcome, PAUSE, create, cut};
+use super::{create, cut};
 use crate::instruments::logs::LogLimit;
 use crate::platform::clock::Clock;
+
+/// Between attempts, while the API server does not answer.
+const PAUSE: Duration = Duration::from_secs(5);
 
 /// Tells each refused version of the configuration in an Event of its ConfigMap, until the sender is gone. One version
 /// is one Event, however many replicas refuse it and however often they start. What the API server does not accept is
@@ -24,9 +28,11 @@ pub async fn follow(mut refused: watch::Receiver<Option<Refused>>, client: Clien
             .map(|refused| event(refused, clock.wall()));
         let told = async {
             if let Some(event) = event {
-                write(&client, &event, &limit).await;
+                while create(&client, &event, &limit).await.is_none() {
+                    tokio::time::sleep(PAUSE).await;
+                }
             }
-            std::future::pending::<()>().await;
+            std::future::pending().await
         };
         tokio::select! {
             () = told => {}
@@ -35,15 +41,6 @@ pub async fn follow(mut refused: watch::Receiver<Option<Refused>>, client: Clien
                 return;
             },
         }
-    }
-}
-
-async fn write(client: &Client, event: &Event, limit: &LogLimit) {
-    while matches!(
-        create(client, event, limit).await,
-        Outcome::Later | Outcome::Unavailable
-    ) {
-        tokio::time::sleep(PAUSE).await;
     }
 }
 
@@ -57,28 +54,24 @@ fn event(refused: &Refused, now: Timestamp) -> Event {
         resource_version: Some(refused.resource_version.clone()),
         ..ObjectReference::default()
     };
-    let content = Content {
-        kind: "Warning",
-        reason: "ConfigRefused",
-        action: "LoadConfiguration",
-        note: note(&refused.faults),
-        at: now,
-    };
-    super::event(regarding, content, (&refused.uid, &refused.resource_version))
-}
-
-/// Every fault on a line, as far as there is room.
-fn note(faults: &Faults) -> String {
-    cut(faults.to_string(), || {
-        format!("…\n(cut off; the log names all {})", faults.0.len())
-    })
+    let end = format!("…\n(cut off; the log names all {})", refused.faults.0.len());
+    // Every fault on a line, as far as there is room.
+    let note = cut(refused.faults.to_string(), &end);
+    let what = (&refused.uid, &refused.resource_version);
+    super::event(
+        regarding,
+        ["Warning", "ConfigRefused", "LoadConfiguration"],
+        note,
+        now,
+        what,
+    )
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::NOTE_BYTES;
     use super::*;
-    use edgeward_core::document::Fault;
+    use edgeward_core::document::{Fault, Faults};
 
     fn refused(resource_version: &str, faults: usize) -> Refused {
         let fault = |i| Fault {

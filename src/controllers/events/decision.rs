@@ -14,7 +14,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::events::v1::Event;
 use serde_json::{Map, Number, Value};
 
-use super::{Content, cut};
+use super::cut;
 
 edgeward_core::words! {
     /// Why an Event is written on a pod.
@@ -100,15 +100,10 @@ impl PodEvent {
             ..ObjectReference::default()
         };
         let [kind, action] = self.reason.type_and_action();
-        let content = Content {
-            kind,
-            reason: self.reason.as_str(),
-            action,
-            note: cut(self.note.clone(), || "…".to_owned()),
-            at: self.at,
-        };
-        let decision = self.decision.map(|id| id.0);
-        super::event(regarding, content, (&self.uid, self.reason.as_str(), decision))
+        let reason = self.reason.as_str();
+        let what = (&self.uid, reason, self.decision.map(|id| id.0));
+        let note = cut(self.note.clone(), "…");
+        super::event(regarding, [kind, reason, action], note, self.at, what)
     }
 }
 

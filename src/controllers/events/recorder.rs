@@ -10,8 +10,8 @@ use edgeward_core::wire::pod::ObservedDecision;
 use kube::Client;
 use tokio::sync::mpsc;
 
+use super::create;
 use super::decision::{PodEvent, events_of};
-use super::{Outcome, PAUSE, create};
 use crate::controllers::lease::Leadership;
 use crate::instruments::logs::LogLimit;
 use crate::instruments::metrics::{EventResult, Metrics};
@@ -72,20 +72,13 @@ impl Events {
 /// Writes Events.
 pub struct Recorder {
     reports: mpsc::Receiver<Report>,
-    waiting: VecDeque<Waiting>,
+    /// With the moment at which it was told.
+    waiting: VecDeque<(PodEvent, Moment)>,
     budget: Budget,
     client: Client,
     clock: Clock,
     metrics: Arc<Metrics>,
     log_limit: LogLimit,
-}
-
-#[derive(Debug)]
-struct Waiting {
-    event: PodEvent,
-    since: Moment,
-    /// Whether a token was taken for it.
-    is_due: bool,
 }
 
 /// How many Events may be written: in each namespace that had some lately, and in all, under the empty name.
@@ -157,58 +150,44 @@ impl Recorder {
                 self.take(report);
             }
             let now = self.clock.moment();
-            let Some(next) = self.waiting.front_mut() else {
+            let Some((event, since)) = self.waiting.front() else {
                 match self.reports.recv().await {
                     Some(report) => self.take(report),
                     None => return,
                 }
                 continue;
             };
-            next.is_due = next.is_due || self.budget.take(&next.event.namespace, now);
-            let result = if next.is_due {
-                match create(&self.client, &next.event.event(), &self.log_limit).await {
-                    Outcome::Written => EventResult::Written,
-                    Outcome::Duplicate => EventResult::Duplicate,
-                    Outcome::Refused => EventResult::Refused,
-                    Outcome::Later if now.since(next.since) > LATEST => EventResult::Dropped,
-                    // What is wrong with this one may not be with the next.
-                    Outcome::Later => {
-                        self.waiting.rotate_left(1);
-                        tokio::time::sleep(MOMENT).await;
-                        continue;
-                    }
-                    Outcome::Unavailable => {
-                        tokio::time::sleep(PAUSE).await;
-                        continue;
-                    }
-                }
-            } else {
-                EventResult::Dropped
+            let result = match self.budget.take(&event.namespace, now) {
+                true => create(&self.client, &event.event(), &self.log_limit).await,
+                false => Some(EventResult::Dropped),
             };
-            if let Some(Waiting { event, .. }) = self.waiting.pop_front() {
-                self.metrics.events.at([event.reason.as_str(), result.as_str()]).inc();
+            let is_late = now.since(*since) > LATEST;
+            if let Some(result) = result.or(is_late.then_some(EventResult::Dropped)) {
+                self.finish_first(result);
+            } else {
+                // What is wrong with this one may not be with the next.
+                self.waiting.rotate_left(1);
+                tokio::time::sleep(MOMENT).await;
             }
         }
     }
 
     fn take(&mut self, report: Report) {
-        let since = self.clock.moment();
         let events = match report {
             Report::Decided(observed) => events_of(&observed, self.clock.wall()),
             Report::Event(event) => vec![event],
         };
         for event in events {
-            if self.waiting.len() >= WAITING
-                && let Some(Waiting { event, .. }) = self.waiting.pop_front()
-            {
-                let labels = [event.reason.as_str(), EventResult::Dropped.as_str()];
-                self.metrics.events.at(labels).inc();
+            if self.waiting.len() >= WAITING {
+                self.finish_first(EventResult::Dropped);
             }
-            self.waiting.push_back(Waiting {
-                event,
-                since,
-                is_due: false,
-            });
+            self.waiting.push_back((event, self.clock.moment()));
+        }
+    }
+
+    fn finish_first(&mut self, result: EventResult) {
+        if let Some((event, _)) = self.waiting.pop_front() {
+            self.metrics.events.at([event.reason.as_str(), result.as_str()]).inc();
         }
     }
 
@@ -216,11 +195,9 @@ impl Recorder {
     fn forget(&mut self, now: Moment) {
         while self
             .waiting
-            .front()
-            .is_some_and(|waiting| now.since(waiting.since) > KEPT)
-        {
-            self.waiting.pop_front();
-        }
+            .pop_front_if(|(_, since)| now.since(*since) > KEPT)
+            .is_some()
+        {}
     }
 }
 
