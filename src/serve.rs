@@ -217,17 +217,18 @@ impl Server {
 /// are finished then too.
 pub async fn serve<A: Answer>(options: ServeOptions<A>) -> anyhow::Result<()> {
     // Before anything else: as process 1 of a container, a signal without a handler is ignored.
-    let mut signals = Signals::new()?;
+    let handler = |kind| signal(kind).context("no signal handler can be installed");
+    let mut signals = [handler(SignalKind::terminate())?, handler(SignalKind::interrupt())?];
     let mut server = Server::start(options).await?;
     let failure = tokio::select! {
         failure = server.failed() => Some(failure),
-        name = signals.next() => {
+        name = asked_to_stop(&mut signals) => {
             tracing::info!(signal = name, "asked to stop");
             None
         }
     };
     match failure {
-        None => server.shutdown_unless_hurried(signals.next()).await,
+        None => server.shutdown_unless_hurried(asked_to_stop(&mut signals)).await,
         Some(failure) => {
             tracing::error!(error = format!("{failure:#}"), "stopping");
             server.drain().await?;
@@ -252,47 +253,28 @@ pub fn tokio_runtime() -> std::io::Result<tokio::runtime::Runtime> {
 }
 
 fn bind(address: SocketAddr, name: &'static str) -> anyhow::Result<(TcpListener, SocketAddr)> {
-    let context = || format!("the {name} cannot bind {address}");
-    let socket = listener(address).with_context(context)?;
-    let bound = socket.local_addr().with_context(context)?;
-    Ok((socket, bound))
+    let bind = || {
+        let socket = match address.is_ipv4() {
+            true => TcpSocket::new_v4()?,
+            false => TcpSocket::new_v6()?,
+        };
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        let listener = socket.listen(BACKLOG)?;
+        let bound = listener.local_addr()?;
+        std::io::Result::Ok((listener, bound))
+    };
+    bind().with_context(|| format!("the {name} cannot bind {address}"))
 }
 
 /// How many connections wait to be accepted. The kernel drops the first packet of more, which the client repeats after a second:
 /// that is a webhook's whole timeout.
 const BACKLOG: u32 = 4_096;
 
-fn listener(address: SocketAddr) -> std::io::Result<TcpListener> {
-    let socket = if address.is_ipv4() {
-        TcpSocket::new_v4()?
-    } else {
-        TcpSocket::new_v6()?
-    };
-    socket.set_reuseaddr(true)?;
-    socket.bind(address)?;
-    socket.listen(BACKLOG)
-}
-
-/// What asks a process to stop: SIGTERM from kubelet, SIGINT from a terminal.
-struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-}
-
-impl Signals {
-    fn new() -> anyhow::Result<Self> {
-        let handler = |kind| signal(kind).context("no signal handler can be installed");
-        Ok(Self {
-            terminate: handler(SignalKind::terminate())?,
-            interrupt: handler(SignalKind::interrupt())?,
-        })
-    }
-
-    async fn next(&mut self) -> &'static str {
-        let (terminate, interrupt) = (pin!(self.terminate.recv()), pin!(self.interrupt.recv()));
-        tokio::select! {
-            _ = terminate => "SIGTERM",
-            _ = interrupt => "SIGINT",
-        }
+/// Waits for what asks a process to stop: SIGTERM from kubelet, SIGINT from a terminal.
+async fn asked_to_stop([terminate, interrupt]: &mut [Signal; 2]) -> &'static str {
+    tokio::select! {
+        _ = terminate.recv() => "SIGTERM",
+        _ = interrupt.recv() => "SIGINT",
     }
 }

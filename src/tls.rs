@@ -26,6 +26,7 @@ mod authority;
 pub mod bundle;
 mod clients;
 mod pair;
+pub mod rotation;
 mod self_signed;
 mod served;
 pub mod stored;
@@ -40,6 +41,7 @@ pub use verification::{Bundle, VerificationError};
 
 use authorities::Authorities;
 use clients::ClientCa;
+use rotation::Since;
 
 /// The only application protocol we offer. It is what the API server uses towards a Service, and HTTP/1.1's
 /// `Connection: close` is how we drain.
@@ -78,7 +80,7 @@ pub enum Source {
         /// Our Service, whose name the certificate must have.
         service: Service,
         /// How long an authority must have been in it before a leaf of it takes the place of a valid one of another:
-        /// [`Lives::settle`](edgeward_core::certificates::Lives::settle).
+        /// [`Lives::settle`](rotation::Lives::settle).
         settle: Micros,
     },
 }
@@ -135,7 +137,11 @@ impl Certificates {
                 service,
                 settle,
             } => {
-                let authorities = Authorities::new(*settle);
+                let authorities = Authorities {
+                    settle: *settle,
+                    since: Since::default(),
+                    serving: None,
+                };
                 let origin = Origin::Secret(contents.clone(), service.clone(), authorities);
                 (None, None, origin)
             }
@@ -180,13 +186,12 @@ impl Certificates {
 
     /// Takes over every good pair, and every good set of authorities of clients, for ever; a bad one is refused and the old
     /// one kept, with a warning and a count. A pair that is not valid yet is tried again until it is. That a certificate is
-    /// served past its end is said every minute. `loaded` is called when there is a certificate.
+    /// served past its end is said every minute. `loaded` is called when one that was awaited is there.
     pub async fn follow(self, loaded: impl FnOnce() + Send) {
         let (current, clock) = (&self.current, self.current.clock);
         let renew = async {
             match self.origin {
                 Origin::Files(watch) => {
-                    loaded();
                     let read = |contents: &[Content]| {
                         let pair = Pair::from_contents(contents, clock.wall())?;
                         current.take_over(pair, "certificate reloaded");
@@ -194,7 +199,7 @@ impl Certificates {
                     };
                     follow_files(watch, TlsMaterial::Certificate, &current.metrics, read).await;
                 }
-                Origin::Made => loaded(),
+                Origin::Made => {}
                 Origin::Secret(contents, service, authorities) => {
                     follow_secret(contents, &service, authorities, current, loaded).await;
                 }
@@ -272,29 +277,31 @@ async fn follow_secret(
         let stored = Stored::read(&seen, service, now.wall);
         let wait = authorities.wait(&stored, current, now);
         let is_early = stored.early().is_some();
-        let faults = stored.faults();
-        if let Some(pair) = stored.leaf {
-            if wait.is_none() && !current.is(&pair) {
-                current.take_over(pair, "certificate loaded");
-                metrics.tls_reload(TlsMaterial::Certificate, Reload::Loaded);
-            }
-            said.clear();
-            if let Some(loaded) = loaded.take() {
-                loaded();
-            }
-        } else if loaded.is_none() && said.is_empty() || faults != said {
+        let faults = match &stored.leaf {
+            Some(_) => String::new(),
+            None if stored.faults.is_empty() && loaded.is_none() => "there is none".to_owned(),
+            None => stored.faults(),
+        };
+        if faults != said && !faults.is_empty() {
             metrics.tls_reload(TlsMaterial::Certificate, Reload::Refused);
             let instead = match loaded {
                 None => "the old certificate stays",
                 Some(_) => "not ready until there is one",
             };
-            said = Some(faults)
-                .filter(|faults| !faults.is_empty())
-                .unwrap_or("there is none".to_owned());
             tracing::warn!(
-                error = said,
+                error = faults,
                 "the Secret holds no certificate that can be served, {instead}"
             );
+        }
+        said = faults;
+        if let Some(pair) = stored.leaf {
+            if wait.is_none() && !current.is(&pair) {
+                current.take_over(pair, "certificate loaded");
+                metrics.tls_reload(TlsMaterial::Certificate, Reload::Loaded);
+            }
+            if let Some(loaded) = loaded.take() {
+                loaded();
+            }
         }
         let changed = tokio::select! {
             changed = contents.changed() => changed,
@@ -373,7 +380,7 @@ impl Current {
     }
 
     fn ends(&self) -> Option<Timestamp> {
-        self.pair.load().as_ref().map(|pair| pair.not_after)
+        self.pair.load().as_ref().map(|pair| pair.certificate.ends)
     }
 
     fn is(&self, pair: &Pair) -> bool {
@@ -384,9 +391,9 @@ impl Current {
     }
 
     fn take_over(&self, pair: Pair, message: &'static str) {
-        self.metrics.certificate_not_after.set(pair.not_after.as_second());
-        let names = pair.names.join(",");
-        tracing::info!(names, not_after = %pair.not_after, chain = pair.key.cert.len(), "{message}");
+        let (names, not_after) = (pair.names.join(","), pair.certificate.ends);
+        self.metrics.certificate_not_after.set(not_after.as_second());
+        tracing::info!(names, %not_after, chain = pair.key.cert.len(), "{message}");
         if pair.names.is_empty() {
             tracing::warn!("the certificate has no subject alternative name: the API server will not accept it");
         }

@@ -130,11 +130,11 @@ where
         let failed = self.failed.clone();
         let slot = stream.set_nodelay(true).and_then(|()| {
             let slot = self.connections.open(stream.peer_addr()?.ip());
-            Ok(Arc::new(slot.ok_or(io::ErrorKind::ConnectionRefused)?))
+            Ok(slot.ok_or(io::ErrorKind::ConnectionRefused)?)
         });
-        let accepting = slot.map(|slot| {
-            let stream = Closable::new(stream, Arc::clone(&slot.closing));
-            (self.handshake.accept(stream, router), slot)
+        let accepting = slot.map(|(slot, open)| {
+            let stream = Closable { inner: stream, open };
+            (self.handshake.accept(stream, router), Arc::new(slot))
         });
         Box::pin(async move {
             let (handshake, slot) = accepting?;

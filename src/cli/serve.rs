@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{ArgGroup, Args};
-use edgeward_core::certificates::Lives;
 
 use crate::inspect::installation::SELF_MANAGED;
 use crate::instruments::logs::{self, LogFormat};
 use crate::instruments::metrics::Metrics;
 use crate::serve::{self, CertificateSource, ConfigurationSource, DEFAULT_SHUTDOWN_DELAY, Webhook};
 use crate::sources::namespaced_name::NamespacedName;
+use crate::tls::rotation::Lives;
 use crate::tls::{Service, Source};
 
 /// Run the admission webhook.

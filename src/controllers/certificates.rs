@@ -1,5 +1,5 @@
 //! Certificates of our own: a Secret with an authority and the leaf that every replica serves, and the authority in the
-//! `caBundle` of the MutatingWebhookConfiguration. [`edgeward_core::certificates`] says what is to be done next; this does it.
+//! `caBundle` of the MutatingWebhookConfiguration. [`rotation`] says what is to be done next; this does it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -8,8 +8,6 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow, bail, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use edgeward_core::certificates;
-use edgeward_core::certificates::{Certificate, Der, Lives, Published, Replica, RotationState, Step};
 use edgeward_core::units::Now;
 use futures::StreamExt as _;
 use futures::stream;
@@ -32,10 +30,15 @@ use super::lease::{Leadership, Term};
 use super::pod_patch::words;
 use crate::inspect::installation::host_port;
 use crate::platform::clock::Clock;
-use crate::tls::{Authority, Contents, Pem, Service, Stored, bundle, served, stored};
-use pace::Pace;
+use crate::platform::token_bucket::TokenBucket;
+use crate::tls::rotation::{Certificate, Der, Lives, Published, Replica, RotationState, Step, ders};
+use crate::tls::{Authority, Contents, Pem, Service, Stored, bundle, rotation, served, stored};
 
-mod pace;
+/// The shortest pause between two steps.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// How many writes may follow each other at that pace, before there is one in the time to settle. A CA is followed with four.
+const WRITES: u64 = 5;
 
 /// How long one step may take.
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -45,6 +48,10 @@ const SKEW: SignedDuration = SignedDuration::from_mins(5);
 
 /// How many replicas are inspected at once.
 const AT_ONCE: usize = 16;
+
+/// What is said when writes are slowed down.
+const CONTESTED: &str =
+    "the certificates are written again and again: somebody else writes them as well; from now on more slowly";
 
 /// Name of the port in EndpointSlices, as in `deploy/base`.
 const PORT: &str = "webhook";
@@ -71,7 +78,8 @@ pub struct Certificates {
 /// What is known from one step to the next. Whoever leads again knows nothing, and waits longer for it.
 struct Known {
     published: Published,
-    pace: Pace,
+    /// What may be written while somebody else wants the same object otherwise.
+    writes: TokenBucket,
     /// What was wrong with the Secret.
     faults: Once,
     /// What kept the next step from being taken.
@@ -127,7 +135,7 @@ impl Certificates {
     ) {
         let mut known = Known {
             published: Published::default(),
-            pace: Pace::new(self.lives.settle()),
+            writes: TokenBucket::new(WRITES, self.lives.settle()),
             faults: Once::default(),
             hindrance: Once::default(),
         };
@@ -136,15 +144,13 @@ impl Certificates {
             let stepped = timeout(TIMEOUT, self.step(&mut known, term)).await;
             match stepped.unwrap_or_else(|_| Err(anyhow!("no answer within {} s", TIMEOUT.as_secs()))) {
                 Ok(Outcome::Wrote) => {
-                    known.hindrance = Once::default();
-                    // Somebody else may want the same object otherwise.
-                    let pause = known.pace.wrote(self.clock.moment());
-                    if pause.is_contested {
-                        tracing::warn!(
-                            "the certificates are written again and again: somebody else writes them as well; from now on more and more slowly"
-                        );
+                    while !known.writes.take(self.clock.moment()) {
+                        known
+                            .hindrance
+                            .say(CONTESTED.to_owned(), |contested| tracing::warn!("{contested}"));
+                        tokio::time::sleep(PAUSE).await;
                     }
-                    tokio::time::sleep(pause.length).await;
+                    tokio::time::sleep(PAUSE).await;
                     continue;
                 }
                 Ok(Outcome::Waits) => {}
@@ -153,7 +159,7 @@ impl Certificates {
                     tracing::warn!(error, "the certificates are not as they should be; tried again");
                 }),
             }
-            tokio::time::sleep(pace::PAUSE).await;
+            tokio::time::sleep(PAUSE).await;
             tokio::select! {
                 () = tokio::time::sleep(period) => {}
                 changed = secret.changed() => if changed.is_err() { return },
@@ -286,12 +292,12 @@ impl Certificates {
     }
 
     fn authority(&self, now: Now) -> anyhow::Result<Pem> {
-        let life = certificates::span(self.lives.authority);
+        let life = rotation::span(self.lives.authority);
         Authority::make(&self.service, now.wall, life).context("a CA cannot be made")
     }
 
     fn leaf(&self, of: Option<&Authority>, now: Now) -> anyhow::Result<Pem> {
-        let life = certificates::span(self.lives.leaf);
+        let life = rotation::span(self.lives.leaf);
         let authority = of.context("there is no CA")?;
         let leaf = authority.issue(&[self.service.dns_name()], now.wall, life);
         leaf.context("a certificate cannot be made")
@@ -300,7 +306,7 @@ impl Certificates {
     /// Every endpoint of our Service, as API servers may be led to it.
     async fn inspect_replicas(
         &self,
-        stored: &certificates::Stored,
+        stored: &rotation::Stored,
         bundles: &[Vec<Certificate>],
         now: Now,
     ) -> anyhow::Result<Vec<Replica>> {
@@ -309,8 +315,7 @@ impl Certificates {
         let slices = slices.list(&ours).await;
         let slices = slices.map_err(|error| self.failure("list EndpointSlices of", &self.service.name, error))?;
         let known = bundles.iter().flatten().chain(&stored.authority).chain(&stored.next);
-        let known: BTreeSet<Der> = known.map(|known| Arc::clone(&known.der)).collect();
-        let (known, name) = (Vec::from_iter(known), self.service.dns_name());
+        let (known, name) = (Vec::from_iter(ders(known)), self.service.dns_name());
         let look = async |(address, is_ready): (String, bool)| Replica {
             serves: served(&address, &name, &known, now.wall).await,
             address,

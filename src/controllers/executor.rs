@@ -79,32 +79,34 @@ struct Done {
     refusals: u32,
 }
 
+/// What was done about pods, and how many are being read and patched.
+#[derive(Debug, Default)]
+struct Progress {
+    done: HashMap<Arc<str>, Done>,
+    under_way: usize,
+    /// Without those that go on waiting.
+    releases: usize,
+}
+
 impl Executor {
     /// Carries out plans for as long as the Lease is ours, for ever.
-    pub async fn run(mut self, leadership: Leadership) {
+    pub async fn run(self, leadership: Leadership) {
         while leadership.during(self.serve()).await.is_none() {}
     }
 
-    async fn serve(&mut self) {
-        let mut done: HashMap<Arc<str>, Done> = HashMap::new();
-        let mut under_way = UnderWay::default();
-        let mut reads = FuturesUnordered::new();
-        let mut patches = FuturesUnordered::new();
-        self.plans.mark_changed();
+    async fn serve(&self) {
+        let (mut plans, mut progress) = (self.plans.clone(), Progress::default());
+        let mut under_way = FuturesUnordered::new();
         loop {
-            let plan = Arc::clone(&self.plans.borrow_and_update());
-            let (due, retry_at) = self.due(&plan, &mut done, &mut under_way);
-            reads.extend(due.into_iter().map(|step| self.read(step)));
-            let mut plans = self.plans.clone();
+            let plan = Arc::clone(&plans.borrow_and_update());
+            let (due, retry_at) = progress.begin(&plan, &self.config.load(), self.clock.moment());
+            under_way.extend(due.into_iter().map(|step| self.carry_out(step)));
             tokio::select! {
-                // Whoever is read first is decided first: what is ahead of it keeps its room by its claims.
-                Some((step, text)) = reads.next() => {
-                    let change = self.settle(step.clone(), text).await;
-                    patches.push(self.act(step, change));
-                }
-                Some((step, outcome)) = patches.next() => {
-                    under_way.remove(&step);
-                    self.finish(&mut done, &step.pod, outcome);
+                Some((step, outcome)) = under_way.next() => {
+                    if let Some(Outcome::Refused(error) | Outcome::Unavailable(error)) = &outcome {
+                        self.report(&step.pod, error, matches!(outcome, Some(Outcome::Refused(_))));
+                    }
+                    progress.finish(&step, outcome, self.clock.moment());
                 }
                 changed = plans.changed() => if changed.is_err() {
                     return;
@@ -114,103 +116,39 @@ impl Executor {
         }
     }
 
-    /// The next steps, as many as may be under way beside those that are; and when there may be another. What goes on waiting
-    /// has what is left by those that lose the gate.
-    fn due(
-        &self,
-        plan: &Plan,
-        done: &mut HashMap<Arc<str>, Done>,
-        under_way: &mut UnderWay,
-    ) -> (Vec<Step>, Option<Moment>) {
-        let now = self.clock.moment();
-        done.retain(|_, done| done.at.after(MEMORY) > now);
-        let mut retry_at: Option<Moment> = None;
-        let mut due = Vec::new();
-        for updates in [false, true] {
-            for step in plan.steps.iter().filter(|step| is_update(step) == updates) {
-                let known = done
-                    .get(&step.pod.uid)
-                    .filter(|known| *known.version == *step.pod.resource_version);
-                match known {
-                    Some(Done { retry_at: None, .. }) => continue,
-                    Some(Done { retry_at: Some(at), .. }) if *at > now => {
-                        retry_at = Some(retry_at.map_or(*at, |earliest| earliest.min(*at)));
-                        continue;
-                    }
-                    _ => {}
+    /// Reads the pod, decides and patches it; `None` if there is nothing to change after all. What is ahead of it keeps its room by
+    /// its claims, so whichever is read first is decided first.
+    async fn carry_out(&self, step: Step) -> (Step, Option<Outcome>) {
+        let version = Version {
+            namespace: &step.pod.namespace,
+            name: &step.pod.name,
+            resource_version: &step.pod.resource_version,
+        };
+        let change = match version.read(&self.client).await {
+            Ok(text) => self.decide(step.clone(), text).await,
+            Err(outcome) => Err(outcome),
+        };
+        let (reason, outcome) = match change {
+            Ok(None) => return (step, None),
+            Ok(Some(change)) => {
+                let outcome = version.patch(&self.client, &change.operations).await;
+                let reason = change.reason.as_str();
+                if matches!(outcome, Outcome::Changed) {
+                    self.log(&step, reason, change.site);
+                    change.reserved.into_iter().for_each(Reserved::keep);
                 }
-                if !under_way.add(step) {
-                    break;
-                }
-                let begun = Done {
-                    version: step.pod.resource_version.clone(),
-                    at: now,
-                    retry_at: None,
-                    pause: known.map_or(PAUSES[0], |known| known.pause),
-                    refusals: known.map_or(0, |known| known.refusals),
-                };
-                let mut step = step.clone();
-                if step.action == PlanAction::Release
-                    && begun.refusals >= REFUSALS
-                    && !step.pod.waits_for_site()
-                    && !step.pod.is_restricted
-                    && is_overdue(&step, &self.config.load(), now)
-                {
-                    step.action = PlanAction::RemoveGate(Reason::ReleasedTimeout);
-                }
-                done.insert(Arc::clone(&step.pod.uid), begun);
-                due.push(step);
+                (reason, outcome)
             }
-        }
-        (due, retry_at)
-    }
-
-    /// The JSON text of the pod, or what else came of reading it.
-    fn read(&self, step: Step) -> impl Future<Output = (Step, Result<String, Outcome>)> + use<> {
-        let client = self.client.clone();
-        async move {
-            let text = version(&step.pod).read(&client).await;
-            (step, text)
-        }
-    }
-
-    fn finish(&self, done: &mut HashMap<Arc<str>, Done>, pod: &GatedPod, outcome: Option<Outcome>) {
-        let now = self.clock.moment();
-        let Some(known) = done.get_mut(&pod.uid) else { return };
-        let (namespace, name) = (&*pod.namespace, &*pod.name);
-        match outcome {
-            // What it is now is told by the watch.
-            Some(Outcome::Changed | Outcome::Outdated) => {}
-            // Nothing could be done now. A pod that is not in the plan's order would be read for nothing again and again.
-            None if pod.workload.is_none() => known.pause_until_retry(now),
-            None => known.retry_at = Some(now.after(PAUSES[0])),
-            Some(Outcome::Refused(ref error) | Outcome::Unavailable(ref error)) => {
-                if let Some(held_back) = self.log_limit.due("refused") {
-                    tracing::warn!(
-                        namespace,
-                        name,
-                        error,
-                        retry_s = known.pause.0 / 1_000_000,
-                        held_back,
-                        "a gated pod could not be changed"
-                    );
-                }
-                known.pause_until_retry(now);
-                if matches!(outcome, Some(Outcome::Refused(_))) {
-                    known.refusals += 1;
-                    let keys = &self.config.load().keys;
-                    let event = PodEvent::release_refused(pod, error, keys, self.clock.wall());
-                    self.events.record(event);
-                }
-            }
-        }
+            Err(outcome) => (UNREAD, outcome),
+        };
+        self.metrics.gated_pod_changes.at([reason, outcome.as_str()]).inc();
+        (step, Some(outcome))
     }
 
     /// What to change on the pod of which this is the text. A decision is a pass over the nodes, and no worker of the runtime waits
     /// for it. Of what was read nothing is left but the change.
-    async fn settle(&self, step: Step, text: Result<String, Outcome>) -> Result<Option<Change>, Outcome> {
+    async fn decide(&self, step: Step, text: String) -> Result<Option<Change>, Outcome> {
         let (shared, config, clock) = (Arc::clone(&self.shared), self.config.load_full(), self.clock);
-        let text = text?;
         blocking(move || {
             let Ok(pod) = Pod::from_json(&text) else {
                 return Ok(None);
@@ -223,79 +161,98 @@ impl Executor {
         .await
     }
 
-    fn act(
-        &self,
-        step: Step,
-        change: Result<Option<Change>, Outcome>,
-    ) -> impl Future<Output = (Step, Option<Outcome>)> + use<> {
-        let (client, clock, metrics) = (self.client.clone(), self.clock, Arc::clone(&self.metrics));
-        let limit = Arc::clone(&self.log_limit);
-        async move {
-            let change = match change {
-                Ok(Some(change)) => change,
-                Ok(None) => return (step, None),
-                Err(outcome) => {
-                    metrics.gated_pod_changes.at([UNREAD, outcome.as_str()]).inc();
-                    return (step, Some(outcome));
+    fn log(&self, step: &Step, reason: &str, site: Option<String>) {
+        // Whoever changes the annotation makes us write it again.
+        let held_back = match is_update(step) {
+            true => self.log_limit.due("goes on waiting"),
+            false => Some(0),
+        };
+        let Some(held_back) = held_back else { return };
+        let gated_s = self.clock.moment().since(step.since).0 / 1_000_000;
+        let GatedPod { namespace, name, .. } = &*step.pod;
+        tracing::info!(namespace, name, reason, site, gated_s, held_back, "changed a gated pod");
+    }
+
+    fn report(&self, pod: &GatedPod, error: &str, is_refusal: bool) {
+        if let Some(held_back) = self.log_limit.due("refused") {
+            let (namespace, name) = (&*pod.namespace, &*pod.name);
+            tracing::warn!(namespace, name, error, held_back, "a gated pod could not be changed");
+        }
+        if is_refusal {
+            let keys = &self.config.load().keys;
+            let event = PodEvent::release_refused(pod, error, keys, self.clock.wall());
+            self.events.record(event);
+        }
+    }
+}
+
+impl Progress {
+    /// The next steps, as many as may be under way beside those that are; and when there may be another. What goes on waiting
+    /// has what is left by those that lose the gate.
+    fn begin(&mut self, plan: &Plan, config: &Config, now: Moment) -> (Vec<Step>, Option<Moment>) {
+        self.done.retain(|_, done| done.at.after(MEMORY) > now);
+        let mut retry_at: Option<Moment> = None;
+        let mut due = Vec::new();
+        for updates in [false, true] {
+            for step in plan.steps.iter().filter(|step| is_update(step) == updates) {
+                let known = self.done.get(&step.pod.uid);
+                let known = known.filter(|known| *known.version == *step.pod.resource_version);
+                match known {
+                    Some(Done { retry_at: None, .. }) => continue,
+                    Some(Done { retry_at: Some(at), .. }) if *at > now => {
+                        retry_at = Some(retry_at.map_or(*at, |earliest| earliest.min(*at)));
+                        continue;
+                    }
+                    _ => {}
                 }
-            };
-            let outcome = version(&step.pod).patch(&client, &change.operations).await;
-            if let (Some(reserved), Outcome::Changed) = (change.reserved, &outcome) {
-                reserved.keep();
+                // Pods that go on waiting take no place of a release.
+                let pods = if updates { self.under_way } else { self.releases };
+                if pods >= AT_ONCE {
+                    break;
+                }
+                self.under_way += 1;
+                self.releases += usize::from(!updates);
+                let begun = Done {
+                    version: step.pod.resource_version.clone(),
+                    at: now,
+                    retry_at: None,
+                    pause: known.map_or(PAUSES[0], |known| known.pause),
+                    refusals: known.map_or(0, |known| known.refusals),
+                };
+                let mut step = step.clone();
+                if step.action == PlanAction::Release
+                    && begun.refusals >= REFUSALS
+                    && !step.pod.waits_for_site()
+                    && !step.pod.is_restricted
+                    && now.since(step.since) >= step.pod.longest(config)
+                {
+                    step.action = PlanAction::RemoveGate(Reason::ReleasedTimeout);
+                }
+                self.done.insert(Arc::clone(&step.pod.uid), begun);
+                due.push(step);
             }
-            metrics
-                .gated_pod_changes
-                .at([change.reason.as_str(), outcome.as_str()])
-                .inc();
-            // Whoever changes the annotation makes us write it again.
-            let line = || match is_update(&step) {
-                true => limit.due("goes on waiting").map(Some),
-                false => Some(None),
-            };
-            if matches!(outcome, Outcome::Changed)
-                && let Some(held_back) = line()
-            {
-                let gated_s = clock.moment().since(step.since).0 / 1_000_000;
-                let GatedPod { namespace, name, .. } = &*step.pod;
-                let reason = change.reason.as_str();
-                tracing::info!(
-                    namespace,
-                    name,
-                    reason,
-                    site = change.site,
-                    gated_s,
-                    held_back,
-                    "changed a gated pod"
-                );
-            }
-            (step, Some(outcome))
         }
-    }
-}
-
-/// How many pods are being read and patched.
-#[derive(Debug, Default)]
-struct UnderWay {
-    all: usize,
-    /// Without those that go on waiting.
-    releases: usize,
-}
-
-impl UnderWay {
-    /// Adds the pod of this step if there is a place for it. Pods that go on waiting take no place of a release.
-    fn add(&mut self, step: &Step) -> bool {
-        let pods = if is_update(step) { self.all } else { self.releases };
-        if pods >= AT_ONCE {
-            return false;
-        }
-        self.all += 1;
-        self.releases += usize::from(!is_update(step));
-        true
+        (due, retry_at)
     }
 
-    fn remove(&mut self, step: &Step) {
-        self.all -= 1;
+    fn finish(&mut self, step: &Step, outcome: Option<Outcome>, now: Moment) {
+        self.under_way -= 1;
         self.releases -= usize::from(!is_update(step));
+        let Some(known) = self.done.get_mut(&step.pod.uid) else {
+            return;
+        };
+        match outcome {
+            // What it is now is told by the watch.
+            Some(Outcome::Changed | Outcome::Outdated) => {}
+            // Nothing could be done now. A pod that is not in the plan's order would be read for nothing again and again.
+            None if step.pod.workload.is_none() => known.pause_until_retry(now),
+            None => known.retry_at = Some(now.after(PAUSES[0])),
+            Some(Outcome::Unavailable(_)) => known.pause_until_retry(now),
+            Some(Outcome::Refused(_)) => {
+                known.refusals += 1;
+                known.pause_until_retry(now);
+            }
+        }
     }
 }
 
@@ -309,15 +266,6 @@ impl Done {
     fn pause_until_retry(&mut self, now: Moment) {
         self.retry_at = Some(now.after(self.pause));
         self.pause = Micros(self.pause.0.saturating_mul(2)).min(PAUSES[1]);
-    }
-}
-
-/// The version that was planned.
-fn version(pod: &GatedPod) -> Version<'_> {
-    Version {
-        namespace: &pod.namespace,
-        name: &pod.name,
-        resource_version: &pod.resource_version,
     }
 }
 
@@ -356,20 +304,6 @@ impl Drop for Reserved {
     }
 }
 
-/// Whether the pod is gated for as long as its class may be.
-fn is_overdue(step: &Step, config: &Config, now: Moment) -> bool {
-    now.since(step.since) >= step.pod.longest(config)
-}
-
-fn unplaced(operations: Option<Vec<PatchOperation>>, reason: Reason) -> Option<Change> {
-    Some(Change {
-        operations: operations?,
-        reason,
-        site: None,
-        reserved: None,
-    })
-}
-
 /// What to change on the pod; `None` if there is nothing to change after all.
 fn change_of(pod: &Pod<'_>, step: &Step, shared: &Arc<SharedState>, config: &Config, now: Now) -> Option<Change> {
     let gated = &step.pod;
@@ -378,34 +312,43 @@ fn change_of(pod: &Pod<'_>, step: &Step, shared: &Arc<SharedState>, config: &Con
         at: now.wall,
         id: id.to_string(),
     };
-    match step.action {
-        PlanAction::RemoveGate(reason) => unplaced(patch::remove_gate(pod, &config.keys), reason),
-        PlanAction::UpdateReason(reason) => unplaced(patch::update_reason(pod, reason, config, &stamp), reason),
-        PlanAction::Release => {
-            let (read, context) = (OnceCell::new(), DecisionContext { config, id, now });
-            let waited = now.moment.since(step.since);
-            let workload = pod.workload((&*gated.namespace).into(), &config.keys);
-            let (verdict, is_reserved) = shared.release(&read, gated, workload, waited, context);
-            let reserved = is_reserved.then(|| Reserved {
-                shared: Arc::clone(shared),
-                pod: Arc::clone(gated),
-                id: Some(id),
-            });
-            match PlanAction::of(&verdict) {
-                PlanAction::Release => Some(Change {
+    let mut action = step.action;
+    if action == PlanAction::Release {
+        let (read, context) = (OnceCell::new(), DecisionContext { config, id, now });
+        let waited = now.moment.since(step.since);
+        let workload = pod.workload((&*gated.namespace).into(), &config.keys);
+        let (verdict, is_reserved) = shared.release(&read, gated, workload, waited, context);
+        let reserved = is_reserved.then(|| Reserved {
+            shared: Arc::clone(shared),
+            pod: Arc::clone(gated),
+            id: Some(id),
+        });
+        action = match PlanAction::of(&verdict) {
+            PlanAction::Release => {
+                return Some(Change {
                     operations: patch::release(pod, &verdict, config, &stamp)?,
                     reason: verdict.reason,
                     site: Some(verdict.site()?.name().to_owned()),
                     reserved,
-                }),
-                // The next plan says so, with all that are ahead.
-                _ if gated.workload.is_some() => None,
-                PlanAction::RemoveGate(reason) => unplaced(patch::remove_gate(pod, &config.keys), reason),
-                PlanAction::UpdateReason(reason) if gated.reason.as_deref() == Some(reason.as_str()) => None,
-                PlanAction::UpdateReason(reason) => unplaced(patch::update_reason(pod, reason, config, &stamp), reason),
+                });
             }
-        }
+            // The next plan says so, with all that are ahead.
+            _ if gated.workload.is_some() => return None,
+            PlanAction::UpdateReason(reason) if gated.reason.as_deref() == Some(reason.as_str()) => return None,
+            action => action,
+        };
     }
+    let (operations, reason) = match action {
+        PlanAction::RemoveGate(reason) => (patch::remove_gate(pod, &config.keys), reason),
+        PlanAction::UpdateReason(reason) => (patch::update_reason(pod, reason, config, &stamp), reason),
+        PlanAction::Release => return None,
+    };
+    Some(Change {
+        operations: operations?,
+        reason,
+        site: None,
+        reserved: None,
+    })
 }
 
 #[cfg(test)]

@@ -199,7 +199,7 @@ impl Election {
 
     /// Makes a request, and takes in its result.
     async fn make(&mut self, step: Step) {
-        let is_replacing = matches!(step, Step::Replace(_));
+        let is_replacing = matches!(&step, Step::Write(lease) if lease.metadata.resource_version.is_some());
         let params = PostParams::default();
         let sent = self.clock.moment();
         let (candidate, jitter) = (&mut self.candidate, jitter());
@@ -211,13 +211,11 @@ impl Election {
                     candidate.observe(lease, self.clock.moment(), jitter);
                     Ok(())
                 }
-                Step::Create(lease) => {
-                    let lease = self.leases.create(&params, lease).await?;
-                    candidate.written(lease, sent, jitter);
-                    Ok(())
-                }
-                Step::Replace(lease) => {
-                    let lease = self.leases.replace(&self.name, &params, lease).await?;
+                Step::Write(lease) => {
+                    let lease = match is_replacing {
+                        true => self.leases.replace(&self.name, &params, lease).await?,
+                        false => self.leases.create(&params, lease).await?,
+                    };
                     candidate.written(lease, sent, jitter);
                     Ok(())
                 }
@@ -278,7 +276,7 @@ impl Election {
         }
         for _ in 0..RELEASES {
             let step = match self.candidate.released(self.clock.now()) {
-                Some(lease) => Step::Replace(lease),
+                Some(lease) => Step::Write(Box::new(lease)),
                 None if self.candidate.knows_nothing() => Step::Read,
                 None => break,
             };

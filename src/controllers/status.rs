@@ -2,7 +2,7 @@
 
 mod profiles;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use edgeward_core::model::site::SiteKind;
 use edgeward_core::model::snapshot::Site;
 use edgeward_core::placement::policy::{MAX_POLICIES, NamespacePolicies, Policies, Seen};
 use edgeward_core::queue::Plan;
-use edgeward_core::units::{Bytes, Millicores, Now, Permille};
+use edgeward_core::units::{Bytes, Micros, Millicores, Moment, Now, Permille};
 use jiff::{SignedDuration, Timestamp};
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client, Error};
@@ -29,14 +29,59 @@ pub use profiles::of_profiles;
 use super::lease::Leadership;
 use crate::api::{self, SiteStatus, SloPolicy, SloPolicyStatus};
 use crate::instruments::logs::LogLimit;
-use crate::platform::blocking::{at_leisure, blocking};
 use crate::platform::clock::Clock;
 
-/// The shortest time between two passes over what is to be written.
+/// The shortest and the longest time between two passes over what is to be written.
 const PAUSE: Duration = Duration::from_secs(1);
+const PERIOD: Duration = Duration::from_secs(10);
 
-/// After how long it is tried again to write what could not be written.
-const RETRY: Duration = Duration::from_secs(15);
+/// Namespace, empty where there is none, and name.
+type Key = [String; 2];
+
+/// Writes these statuses, each when `is_due` says so of what was written, what it is now, and how long ago that was, for ever.
+/// They are computed again with each change, and after [`PERIOD`]. A failure is logged once, and tried again after as long.
+async fn keep<T: Clone, S: Serialize, K: Clone + Debug + DeserializeOwned>(
+    mut changes: watch::Receiver<T>,
+    api: impl Fn(&str) -> Api<K>,
+    clock: Clock,
+    mut statuses: impl FnMut(T, Now) -> BTreeMap<Key, S>,
+    is_due: impl Fn(&S, &S, Micros) -> bool,
+) {
+    let (mut written, limit) = (BTreeMap::<Key, (S, Moment)>::new(), LogLimit::new(clock));
+    // Whether the last attempt failed: else there would be a line every few seconds.
+    let mut fails = false;
+    loop {
+        let now = clock.now();
+        let statuses = statuses(changes.borrow_and_update().clone(), now);
+        written.retain(|key, _| statuses.contains_key(key));
+        for (key, status) in statuses {
+            let known = written.get(&key);
+            if known.is_some_and(|(known, at)| !is_due(known, &status, now.moment.since(*at))) {
+                continue;
+            }
+            let ([namespace, name], patch) = (&key, Patch::Merge(json!({ "status": status })));
+            match api(namespace).patch_status(name, &PatchParams::default(), &patch).await {
+                Ok(_) => fails = false,
+                // Deleted meanwhile.
+                Err(Error::Api(status)) if status.code == 404 => {}
+                Err(error) => {
+                    if !std::mem::replace(&mut fails, true)
+                        && let Some(held_back) = limit.due("status")
+                    {
+                        tracing::warn!(%error, name, held_back, "a status is not written; tried again without a word");
+                    }
+                    continue;
+                }
+            }
+            written.insert(key, (status, now.moment));
+        }
+        tokio::time::sleep(PAUSE).await;
+        tokio::select! {
+            () = tokio::time::sleep(PERIOD) => {}
+            Ok(()) = changes.changed() => {}
+        }
+    }
+}
 
 /// Writes the status of each policy when it is another, while the Lease is ours, for ever. Whose it becomes writes all of
 /// them: what is the same already changes nothing.
@@ -46,71 +91,23 @@ pub async fn of_policies(
     clock: Clock,
     leadership: Leadership,
 ) {
-    let write = || write_policies(policies.clone(), &client, clock);
+    let api = |namespace: &str| Api::<SloPolicy>::namespaced(client.clone(), namespace);
+    let of_all = |policies: Arc<Policies>, _| policies.by_namespace().values().flat_map(|of| statuses(of)).collect();
+    let write = || {
+        keep(policies.clone(), api, clock, of_all, |written, status, _| {
+            written != status
+        })
+    };
     while leadership.during(write()).await.is_none() {}
 }
 
-async fn write_policies(mut policies: watch::Receiver<Arc<Policies>>, client: &Client, clock: Clock) {
-    let (mut written, mut writer) = (BTreeMap::<Arc<str>, Written>::new(), Writer::new(clock));
-    loop {
-        let now = Arc::clone(&policies.borrow_and_update());
-        written.retain(|namespace, _| now.by_namespace().contains_key(namespace));
-        for (namespace, policies) in now.by_namespace() {
-            let written = written.entry(Arc::clone(namespace)).or_default();
-            if written.whole.as_ref().is_some_and(|whole| Arc::ptr_eq(whole, policies)) {
-                continue;
-            }
-            let computed = Arc::clone(policies);
-            // Seconds, where there are many and each has many labels.
-            let statuses = at_leisure(clock, Duration::ZERO, blocking(move || statuses(&computed))).await;
-            let api: Api<SloPolicy> = Api::namespaced(client.clone(), namespace);
-            let is_whole = written.write(statuses, &api, &mut writer).await;
-            written.whole = is_whole.then(|| Arc::clone(policies));
-        }
-        let is_complete = written.values().all(|written| written.whole.is_some());
-        tokio::time::sleep(PAUSE).await;
-        tokio::select! {
-            () = tokio::time::sleep(RETRY), if !is_complete => {}
-            changed = policies.changed() => if changed.is_err() { return },
-        }
-    }
-}
-
-/// What was written of the policies of a namespace, by name.
-#[derive(Default)]
-struct Written {
-    statuses: HashMap<String, SloPolicyStatus>,
-    /// Those of which every status is written.
-    whole: Option<Arc<NamespacePolicies>>,
-}
-
-impl Written {
-    /// Writes those that are others. Whether all are written.
-    async fn write(
-        &mut self,
-        statuses: HashMap<String, SloPolicyStatus>,
-        api: &Api<SloPolicy>,
-        writer: &mut Writer,
-    ) -> bool {
-        let mut is_whole = true;
-        self.statuses.retain(|name, _| statuses.contains_key(name));
-        for (name, status) in statuses {
-            if self.statuses.get(&name) == Some(&status) {
-                continue;
-            }
-            match writer.write(api, &name, &status).await {
-                true => drop(self.statuses.insert(name, status)),
-                false => is_whole = false,
-            }
-        }
-        is_whole
-    }
-}
-
-/// The status of each of these policies, by name.
-fn statuses(policies: &NamespacePolicies) -> HashMap<String, SloPolicyStatus> {
-    let named = |seen: &Arc<Seen>, is_beyond| (seen.name.clone(), status(seen, is_beyond));
-    let mut statuses: HashMap<_, _> = policies.seen().map(|seen| named(seen, false)).collect();
+/// The status of each of these policies.
+fn statuses(policies: &NamespacePolicies) -> BTreeMap<Key, SloPolicyStatus> {
+    let named = |seen: &Arc<Seen>, is_beyond| {
+        let key = [seen.namespace.clone(), seen.name.clone()];
+        (key, status(seen, is_beyond))
+    };
+    let mut statuses: BTreeMap<_, _> = policies.seen().map(|seen| named(seen, false)).collect();
     statuses.extend(policies.beyond().iter().map(|seen| named(seen, true)));
     statuses
 }
@@ -132,9 +129,6 @@ fn status(seen: &Seen, is_beyond: bool) -> SloPolicyStatus {
     }
 }
 
-/// How often the state of sites is looked at.
-const PERIOD: Duration = Duration::from_secs(10);
-
 /// After how long a status is written of which only the time of the last probe is another.
 const LAST_PROBE: SignedDuration = SignedDuration::from_secs(60);
 
@@ -148,34 +142,21 @@ pub struct Views {
     pub plans: watch::Receiver<Arc<Plan>>,
 }
 
-/// Writes the status of each Site when it is another, at most every ten seconds, while the Lease is ours, for ever.
+/// Writes the status of each Site when it is another, while the Lease is ours, for ever.
 pub async fn of_sites(views: Views, client: Client, clock: Clock, leadership: Leadership) {
-    let api = Api::all(client);
-    while leadership.during(write_sites(&views, &api, clock)).await.is_none() {}
-}
-
-async fn write_sites(views: &Views, api: &Api<api::Site>, clock: Clock) {
-    let mut seen = views.seen.clone();
-    let (mut written, mut writer) = (HashMap::<String, SiteStatus>::new(), Writer::new(clock));
-    loop {
-        let (now, sites) = (clock.now(), seen.borrow_and_update().clone());
-        written.retain(|name, _| sites.contains_key(name));
-        let snapshot = views.shared.snapshot();
-        let gated = views.plans.borrow().gated;
-        for (name, seen) in sites {
+    let api = |_: &str| Api::<api::Site>::all(client.clone());
+    let of_all = |sites: BTreeMap<String, SeenSite>, now| {
+        let (snapshot, gated) = (views.shared.snapshot(), views.plans.borrow().gated);
+        let status = |(name, seen): (String, SeenSite)| {
             let site = snapshot.sites.iter().find(|site| site.name() == name);
             let status = site_status(&seen, site, gated, now);
-            if written.get(&name).is_none_or(|written| has_changed(written, &status))
-                && writer.write(api, &name, &status).await
-            {
-                written.insert(name, status);
-            }
-        }
-        tokio::select! {
-            () = tokio::time::sleep(PERIOD) => {}
-            Ok(()) = seen.changed() => tokio::time::sleep(PAUSE).await,
-        }
-    }
+            ([String::new(), name], status)
+        };
+        sites.into_iter().map(status).collect()
+    };
+    let is_due = |written: &SiteStatus, status: &SiteStatus, _| has_changed(written, status);
+    let write = || keep(views.seen.clone(), api, clock, of_all, is_due);
+    while leadership.during(write()).await.is_none() {}
 }
 
 fn has_changed(written: &SiteStatus, status: &SiteStatus) -> bool {
@@ -272,45 +253,6 @@ fn full(site: &Site) -> String {
     bounds.join(", ")
 }
 
-/// Writes statuses, and logs once that it cannot: else there would be a line every few seconds.
-struct Writer {
-    /// Whether the last attempt failed, which was logged.
-    fails: bool,
-    /// Where some can be written and others cannot.
-    limit: LogLimit,
-}
-
-impl Writer {
-    fn new(clock: Clock) -> Self {
-        Self {
-            fails: false,
-            limit: LogLimit::new(clock),
-        }
-    }
-
-    /// Whether it was written, or never can be.
-    async fn write<K>(&mut self, api: &Api<K>, name: &str, status: &impl Serialize) -> bool
-    where
-        K: Clone + Debug + DeserializeOwned,
-    {
-        let patch = Patch::Merge(json!({ "status": status }));
-        match api.patch_status(name, &PatchParams::default(), &patch).await {
-            Ok(_) => self.fails = false,
-            // Deleted meanwhile.
-            Err(Error::Api(status)) if status.code == 404 => {}
-            Err(error) => {
-                if !std::mem::replace(&mut self.fails, true)
-                    && let Some(held_back) = self.limit.due("status")
-                {
-                    tracing::warn!(%error, name, held_back, "a status is not written; tried again without a word");
-                }
-                return false;
-            }
-        }
-        true
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
@@ -358,17 +300,18 @@ mod tests {
                 policy: Policy::read(&json!({"spec": spec})),
             })
         };
+        let key = |name: &str| ["shop".to_owned(), name.to_owned()];
         let many = (0..MAX_POLICIES).map(|at| seen(format!("p{at:04}"), 1));
         let refused = seen("refused".to_owned(), 1_000_001);
         let statuses = statuses(&NamespacePolicies::of(
             many.chain([seen("beyond".to_owned(), 0), refused]),
         ));
         assert_eq!(
-            statuses["beyond"].faults,
+            statuses[&key("beyond")].faults,
             ["100 policies of the namespace come first, by precedence and then by name, and no more count"]
         );
         assert_eq!(
-            statuses["refused"].faults,
+            statuses[&key("refused")].faults,
             ["spec.precedence: 1000001 is not a whole number from -1000000 to 1000000"]
         );
         let sites = json!({"selector": {}, "precedence": 1, "slo": {"class": "batch", "sites": "a b"}});
@@ -378,13 +321,13 @@ mod tests {
             generation: Some(3),
             policy: Policy::read(&json!({"spec": sites})),
         });
-        let status = &super::statuses(&NamespacePolicies::of([sites]))["sites"];
+        let status = &super::statuses(&NamespacePolicies::of([sites]))[&key("sites")];
         assert_eq!(status.faults.len(), 2, "{:?}", status.faults);
         assert_eq!(
             status.faults[1],
             "its sites, its traits or its precedence cannot be read, so pods that it selects are refused meanwhile"
         );
-        let last = &statuses["p0099"];
+        let last = &statuses[&key("p0099")];
         assert_eq!((last.observed_generation, last.faults.len()), (Some(3), 0));
     }
 

@@ -6,9 +6,12 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::Duration;
 
 use tokio::time::{Interval, MissedTickBehavior};
+
+use super::blocking::blocking;
 
 /// How often content is compared.
 const POLL: Duration = Duration::from_secs(1);
@@ -130,53 +133,47 @@ impl Watch {
         self.seen = self.seen.map(|hash| !hash);
     }
 
-    /// Reads all files until two reads in a row agree, so that one set never mixes the old and the new. A swap may take
-    /// a file away before its name, so what cannot be read is tried twice.
     async fn read_settled(&self) -> Result<Contents, Unreadable> {
-        let mut before = match self.read().await {
-            Ok(contents) => contents,
-            Err(_) => {
-                tokio::time::sleep(SETTLE).await;
-                self.read().await?
-            }
-        };
-        for _ in 0..SETTLE_ROUNDS {
-            let now = self.read().await?;
-            if now == before {
-                return Ok(now);
-            }
-            before = now;
-            tokio::time::sleep(SETTLE).await;
-        }
-        Ok(before)
-    }
-
-    async fn read(&self) -> Result<Contents, Unreadable> {
-        let mut contents = Vec::with_capacity(self.paths.len());
-        for path in &self.paths {
-            for path in expand(path).await? {
-                match tokio::fs::read(&path).await {
-                    Ok(bytes) => contents.push(Content { path, bytes }),
-                    Err(source) => return Err(Unreadable { path, source }),
-                }
-            }
-        }
-        Ok(contents)
+        let paths = self.paths.clone();
+        blocking(move || read_settled(&paths)).await
     }
 }
 
-/// The file itself, or the files of the directory.
-async fn expand(path: &Path) -> Result<Vec<PathBuf>, Unreadable> {
-    if !tokio::fs::metadata(path).await.is_ok_and(|metadata| metadata.is_dir()) {
-        return Ok(vec![path.to_owned()]);
+/// Reads all files until two reads in a row agree, so that one set never mixes the old and the new. A swap may take
+/// a file away before its name, so what cannot be read is tried twice.
+fn read_settled(paths: &[PathBuf]) -> Result<Contents, Unreadable> {
+    let mut before = read(paths).or_else(|_| {
+        thread::sleep(SETTLE);
+        read(paths)
+    })?;
+    for _ in 0..SETTLE_ROUNDS {
+        let now = read(paths)?;
+        if now == before {
+            break;
+        }
+        before = now;
+        thread::sleep(SETTLE);
     }
-    let directory = path.to_owned();
-    let listed = tokio::task::spawn_blocking(move || list(&directory)).await;
-    let listed = listed.unwrap_or_else(|error| Err(io::Error::other(error)));
-    listed.map_err(|source| Unreadable {
-        path: path.to_owned(),
-        source,
-    })
+    Ok(before)
+}
+
+fn read(paths: &[PathBuf]) -> Result<Contents, Unreadable> {
+    let mut contents = Vec::new();
+    for path in paths {
+        let unreadable = |path: &Path| {
+            let path = path.to_owned();
+            |source| Unreadable { path, source }
+        };
+        let files = match path.is_dir() {
+            true => list(path).map_err(unreadable(path))?,
+            false => vec![path.clone()],
+        };
+        for path in files {
+            let bytes = std::fs::read(&path).map_err(unreadable(&path))?;
+            contents.push(Content { path, bytes });
+        }
+    }
+    Ok(contents)
 }
 
 fn hash(contents: &Contents) -> u64 {

@@ -18,14 +18,8 @@ pub struct Readiness(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    state: Mutex<State>,
+    missing: Mutex<Vec<&'static str>>,
     phase: watch::Sender<Phase>,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    missing: Vec<&'static str>,
-    draining: bool,
 }
 
 /// One thing that is waited for; see [`Readiness::require`].
@@ -40,7 +34,7 @@ pub struct Requirement {
 impl Default for Readiness {
     fn default() -> Self {
         Self(Arc::new(Shared {
-            state: Mutex::default(),
+            missing: Mutex::default(),
             phase: watch::Sender::new(Phase::Serving),
         }))
     }
@@ -50,7 +44,7 @@ impl Readiness {
     /// Adds something that must be there first. `name` is what `/readyz` lists: words that an operator knows, such
     /// as `fleet file`.
     pub fn require(&self, name: &'static str) -> Requirement {
-        self.change(|state| state.missing.push(name));
+        self.change(|missing| missing.push(name));
         Requirement {
             name,
             readiness: self.clone(),
@@ -60,14 +54,16 @@ impl Readiness {
     /// What is not there yet, in the order in which it was required; `draining` after [`Readiness::drain`]. Empty
     /// means ready.
     pub fn missing(&self) -> Vec<&'static str> {
-        let state = self.lock();
-        let draining = state.draining.then_some(DRAINING);
-        state.missing.iter().copied().chain(draining).collect()
+        let mut missing = self.lock().clone();
+        if *self.0.phase.borrow() == Phase::Draining {
+            missing.push(DRAINING);
+        }
+        missing
     }
 
     /// The server was asked to stop: not ready any more, while requests are still decided.
     pub fn drain(&self) {
-        self.change(|state| state.draining = true);
+        self.0.phase.send_replace(Phase::Draining);
     }
 
     /// What the admission endpoint does with a review, now and after every change. Draining comes first: a server
@@ -88,28 +84,27 @@ impl Readiness {
         }
     }
 
-    fn change(&self, change: impl FnOnce(&mut State)) {
-        let mut state = self.lock();
-        change(&mut state);
-        let phase = match (state.draining, state.missing.is_empty()) {
-            (true, _) => Phase::Draining,
-            (false, true) => Phase::Serving,
-            (false, false) => Phase::NotReady,
-        };
-        self.0.phase.send_replace(phase);
+    fn change(&self, change: impl FnOnce(&mut Vec<&'static str>)) {
+        let mut missing = self.lock();
+        change(&mut missing);
+        self.0.phase.send_modify(|phase| match phase {
+            Phase::Draining => {}
+            _ if missing.is_empty() => *phase = Phase::Serving,
+            _ => *phase = Phase::NotReady,
+        });
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Vec<&'static str>> {
+        self.0.missing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Requirement {
     /// It is there.
     pub fn met(self) {
-        self.readiness.change(|state| {
-            if let Some(index) = state.missing.iter().position(|name| *name == self.name) {
-                state.missing.remove(index);
+        self.readiness.change(|missing| {
+            if let Some(index) = missing.iter().position(|name| *name == self.name) {
+                missing.remove(index);
             }
         });
         tracing::info!(requirement = self.name, "ready");

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use arc_swap::ArcSwap;
-use edgeward_core::certificates::Lives;
 use edgeward_core::config::Config;
 use tokio::sync::watch;
 
@@ -25,6 +24,7 @@ use crate::sources;
 use crate::sources::configuration::{self, Configuration, Versions};
 use crate::sources::namespaced_name::NamespacedName;
 use crate::sources::{Cluster, FleetFile, secret, webhook_configuration};
+use crate::tls::rotation::Lives;
 use crate::tls::{Service, Source};
 
 /// The webhook as it is to run.

@@ -2,19 +2,16 @@
 
 use std::time::Duration;
 
-use edgeward_core::certificates::{Certificate, Der};
 use jiff::{SignedDuration, Timestamp};
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose, date_time_ymd,
 };
+use rustls::pki_types::CertificateDer;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use super::pair::{Fault, Pair};
-use super::verification::validity;
-
-/// How much earlier than it was made a certificate begins: clients whose clock is behind ours must not see one from the future.
-const BACKDATED: SignedDuration = SignedDuration::from_hours(1);
+use super::rotation::{BACKDATED, Certificate};
 
 /// Our Service, whom certificates of our own are for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,26 +48,7 @@ impl Service {
         ];
         let found = found.map(|value| value.and_then(|value| value.as_str().ok()));
         let is_ours = parsed.is_ca() && found == self.subject().map(|(_, value)| Some(value));
-        is_ours.then(|| certificate(der, &parsed))
-    }
-}
-
-/// The certificate and its times.
-fn certificate(der: &[u8], parsed: &X509Certificate<'_>) -> Certificate {
-    let (from, ends) = validity(parsed);
-    Certificate {
-        der: Der::from(der),
-        made: from.saturating_add(BACKDATED).unwrap_or(from),
-        ends,
-    }
-}
-
-impl Pair {
-    /// The leaf and its times, as we make them.
-    pub fn certificate(&self) -> Option<Certificate> {
-        let der = self.key.cert.first()?;
-        let (_, parsed) = X509Certificate::from_der(der).ok()?;
-        Some(certificate(der, &parsed))
+        is_ours.then(|| Certificate::read(der, &parsed))
     }
 }
 
@@ -113,14 +91,14 @@ impl Authority {
     /// # Errors
     /// [`Fault`] names the first thing that is wrong.
     pub fn read(certificate: &[u8], key: &[u8], service: &Service, now: Timestamp) -> Result<Self, Fault> {
-        let pair = Pair::from_pem(certificate, key, now)?;
-        let ours = pair.key.cert.first();
-        let ours = ours.and_then(|der| Some((der, service.authority(der)?)));
-        let (der, certificate) =
+        let certificate = Pair::from_pem(certificate, key, now)?.certificate;
+        let ours = service.authority(&certificate.der);
+        let certificate =
             ours.ok_or_else(|| Fault::unusable("the certificate is not an authority that we made for our Service"))?;
+        let der = CertificateDer::from(&*certificate.der);
         let unusable = |error: rcgen::Error| Fault::unusable(format!("the private key cannot be used: {error}"));
         let key = KeyPair::from_pem(&String::from_utf8_lossy(key)).map_err(unusable)?;
-        let issuer = Issuer::from_ca_cert_der(der, key).map_err(unusable)?;
+        let issuer = Issuer::from_ca_cert_der(&der, key).map_err(unusable)?;
         Ok(Self { certificate, issuer })
     }
 
@@ -203,7 +181,7 @@ mod tests {
         let pem = authority.issue(&[service().dns_name()], now, life).unwrap();
         let leaf = Pair::from_pem(pem.certificate.as_bytes(), pem.key.as_bytes(), now).unwrap();
         assert_eq!(leaf.names, ["DNSName(edgeward.edgeward-system.svc)"]);
-        let certificate = leaf.certificate().unwrap();
+        let certificate = &leaf.certificate;
         assert_eq!((certificate.made, certificate.ends), (now, at("2027-02-19T12:00:00Z")));
         assert_eq!(vouched(&authority, &leaf, now), Ok(()));
         // Of the same subject, with another key; and after the end.
@@ -215,8 +193,7 @@ mod tests {
             .unwrap();
         let leaf = Pair::from_pem(pem.certificate.as_bytes(), pem.key.as_bytes(), now).unwrap();
         assert_eq!(
-            leaf.certificate().unwrap().ends,
-            authority.certificate.ends,
+            leaf.certificate.ends, authority.certificate.ends,
             "never longer than its authority"
         );
     }

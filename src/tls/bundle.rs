@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use edgeward_core::certificates::{Certificate, Der};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 
 use super::authority::Service;
+use super::rotation::{Certificate, Der};
 
 /// The authorities of ours in a bundle. What cannot be read is somebody else's.
 pub fn authorities(bundle: &[u8], service: &Service) -> Vec<Certificate> {

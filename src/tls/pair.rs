@@ -9,6 +9,7 @@ use rustls::sign::CertifiedKey;
 use rustls::{Error as TlsError, InconsistentKeys};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
+use super::rotation::Certificate;
 use super::verification::validity;
 use crate::platform::files::Content;
 
@@ -40,8 +41,8 @@ impl Fault {
 pub struct Pair {
     /// What rustls serves.
     pub key: Arc<CertifiedKey>,
-    /// The leaf's end.
-    pub not_after: Timestamp,
+    /// The leaf.
+    pub certificate: Certificate,
     /// The alternative names that the leaf is for, for people.
     pub names: Vec<String>,
 }
@@ -80,7 +81,7 @@ impl Pair {
         let parsed = parsed.collect::<Result<Vec<_>, _>>()?;
         let leaf = parsed.first();
         let leaf = leaf.ok_or_else(|| Fault::unusable("the certificate file holds no CERTIFICATE block"))?;
-        let (not_before, not_after) = validity(leaf);
+        let ((not_before, not_after), certificate) = (validity(leaf), Certificate::read(&chain[0], leaf));
         let names = leaf.subject_alternative_name().ok().flatten();
         let names = names.iter().flat_map(|names| &names.value.general_names);
         let names = names.map(ToString::to_string).collect();
@@ -99,7 +100,7 @@ impl Pair {
         }
         Ok(Self {
             key: Arc::new(key),
-            not_after,
+            certificate,
             names,
         })
     }
@@ -143,7 +144,7 @@ mod tests {
         )
         .expect("good");
         assert_eq!(pair.names, ["DNSName(edgeward.example.svc)", "IPAddress(7f:00:00:01)"]);
-        assert_eq!(pair.not_after.to_string(), "2027-01-01T00:00:00Z");
+        assert_eq!(pair.certificate.ends.to_string(), "2027-01-01T00:00:00Z");
     }
 
     #[test]

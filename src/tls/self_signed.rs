@@ -59,7 +59,7 @@ mod tests {
             "IPAddress(7f:00:00:01)",
         ];
         assert_eq!(pair.names, names);
-        assert_eq!(pair.not_after.to_string(), "2036-11-17T12:00:00Z");
+        assert_eq!(pair.certificate.ends.to_string(), "2036-11-17T12:00:00Z");
     }
 
     #[test]

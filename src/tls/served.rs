@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use edgeward_core::certificates::{Der, Serves};
 use jiff::Timestamp;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
@@ -12,6 +11,7 @@ use rustls::{ClientConfig, DigitallySignedStruct, Error as TlsError, SignatureSc
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
+use super::rotation::{Der, Serves};
 use super::verification::vouches;
 
 /// How long a connection and its handshake may take.

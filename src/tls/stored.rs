@@ -8,11 +8,11 @@
 
 use std::collections::BTreeMap;
 
-use edgeward_core::certificates;
 use jiff::Timestamp;
 
 use super::authority::{Authority, Pem, Service};
 use super::pair::{Fault, Pair};
+use super::rotation;
 use super::verification::vouches;
 
 /// What is in a Secret, by key.
@@ -89,12 +89,12 @@ impl Stored {
     }
 
     /// What the next step is found by.
-    pub fn in_short(&self) -> certificates::Stored {
+    pub fn in_short(&self) -> rotation::Stored {
         let certificate = |authority: &Authority| authority.certificate.clone();
-        certificates::Stored {
+        rotation::Stored {
             authority: self.authority.as_ref().map(certificate),
             next: self.next.as_ref().map(certificate),
-            leaf: self.leaf.as_ref().and_then(Pair::certificate),
+            leaf: self.leaf.as_ref().map(|pair| pair.certificate.clone()),
         }
     }
 }

@@ -1,6 +1,6 @@
-use edgeward_core::certificates::{Der, Serves};
 use jiff::{SignedDuration, Timestamp};
 
+use super::rotation::{Der, Serves};
 use super::*;
 use crate::testkit::{Log, service};
 
@@ -84,11 +84,15 @@ fn a_leaf_of_an_authority_that_is_new_waits_while_there_is_another() {
         }
     };
     let current = Current::new(clock, Arc::default()).unwrap();
-    let mut authorities = Authorities::new(Micros::from_secs(60));
+    let mut authorities = Authorities {
+        settle: Micros::from_secs(60),
+        since: Since::default(),
+        serving: None,
+    };
     let mut wait = |stored: &Stored, seconds| authorities.wait(stored, &current, after(seconds));
     let [first, mut second, mut third] = [made(), made(), made()];
     assert_eq!(wait(&first, 0), None, "there is none yet");
-    let ends = first.leaf.as_ref().unwrap().not_after;
+    let ends = first.leaf.as_ref().unwrap().certificate.ends;
     current.take_over(first.leaf.unwrap(), "loaded");
     assert_eq!(wait(&second, 1), Some(Duration::from_secs(60)));
     assert_eq!(wait(&second, 31), Some(Duration::from_secs(30)));

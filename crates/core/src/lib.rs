@@ -15,7 +15,6 @@
 //! | [`placement`] | workload and room to verdict, and verdict and pod to JSONPatch |
 //! | [`queue`] | gated pods and the release plan |
 //! | [`guard`] | pods that slipped past us, and controllers whose pods fail over and over |
-//! | [`certificates`] | how certificates of our own follow each other |
 //! | [`engine`] | the whole as one state machine |
 //!
 //! All at once: a pod, a fleet, a verdict, a patch.
@@ -47,7 +46,6 @@
 //! Invariants: `decide` never fails, a refusal is a value with numbers; time and data are arguments; a patch only
 //! adds; the request path does no I/O.
 
-pub mod certificates;
 pub mod cluster;
 pub mod config;
 pub mod document;

@@ -8,8 +8,8 @@ use axum::http::HeaderValue;
 use axum::http::header::CONNECTION;
 use axum::response::Response;
 use axum_server::Handle;
+use futures::channel::oneshot;
 
-use crate::admission::connections::stream::Closing;
 use crate::admission::connections::{AGE_LIMIT, Port};
 use crate::instruments::metrics::Metrics;
 use crate::platform::clock::Clock;
@@ -47,7 +47,8 @@ struct Taken {
     is_proven: bool,
     /// When its handshake ended, or when a proven one was last used.
     since: u64,
-    closing: Arc<Closing>,
+    /// Dropped, it closes the connection.
+    _open: oneshot::Sender<()>,
 }
 
 /// What a connection does.
@@ -85,13 +86,6 @@ impl Slots {
             self.oldest(|slot| slot.peer == busiest)
         })
     }
-
-    /// Frees the slot at once; the connection's task closes it later.
-    fn close(&mut self, id: u64) {
-        if let Some(slot) = self.taken.remove(&id) {
-            slot.closing.close();
-        }
-    }
 }
 
 impl Connections {
@@ -123,9 +117,9 @@ impl Connections {
         self.0.lock().taken.values().filter(|slot| slot.stage == stage).count()
     }
 
-    /// A slot for a new connection, perhaps that of another, which is closed for it. `None` where there is none. Either way to
-    /// be full is counted.
-    pub(in crate::admission) fn open(&self, peer: IpAddr) -> Option<Slot> {
+    /// A slot for a new connection, perhaps that of another, which is closed for it, and what is open until the new one has to
+    /// close. `None` where there is no slot. Either way to be full is counted.
+    pub(in crate::admission) fn open(&self, peer: IpAddr) -> Option<(Slot, oneshot::Receiver<()>)> {
         let (shared, port) = (&self.0, self.0.port);
         let mut slots = shared.lock();
         let handshakes = slots.taken.values().filter(|slot| slot.stage == Stage::Handshake);
@@ -138,26 +132,26 @@ impl Connections {
         };
         if let Some(closed) = in_the_way {
             shared.metrics.connections_refused.at([port.name]).inc();
-            slots.close(closed?);
+            slots.taken.remove(&closed?);
         }
-        let (id, closing) = (slots.number(), Arc::<Closing>::default());
+        let (id, (_open, open)) = (slots.number(), oneshot::channel());
         let taken = Taken {
             peer,
             stage: Stage::Handshake,
             is_proven: false,
             since: id,
-            closing: Arc::clone(&closing),
+            _open,
         };
         slots.taken.insert(id, taken);
         let age = u64::try_from(AGE_LIMIT.as_micros()).unwrap_or(u64::MAX);
         let jitter = random() % age;
-        Some(Slot {
+        let slot = Slot {
             shared: Arc::clone(shared),
             id,
             peer,
             old_at_us: shared.clock.monotonic_us().saturating_add(age + jitter),
-            closing,
-        })
+        };
+        Some((slot, open))
     }
 }
 
@@ -174,7 +168,6 @@ pub(in crate::admission) struct Slot {
     id: u64,
     pub(in crate::admission) peer: IpAddr,
     old_at_us: u64,
-    pub(super) closing: Arc<Closing>,
 }
 
 impl Slot {

@@ -2,51 +2,25 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
-use futures::task::AtomicWaker;
+use futures::FutureExt as _;
+use futures::channel::oneshot::Receiver;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-/// Closes the [`Closable`] that shares it.
-#[derive(Debug, Default)]
-pub(super) struct Closing {
-    is_due: AtomicBool,
-    waker: AtomicWaker,
-}
-
-impl Closing {
-    pub(super) fn is_due(&self) -> bool {
-        self.is_due.load(Ordering::Acquire)
-    }
-
-    /// The stream fails the next time that it would wait.
-    pub(super) fn close(&self) {
-        self.is_due.store(true, Ordering::Release);
-        self.waker.wake();
-    }
-}
-
-/// A connection's stream. What can be read or written at once still is, so an answer that is due leaves.
+/// A connection's stream, which fails the next time that it would wait once the sender of `open` is gone. What can be read or
+/// written at once still is, so an answer that is due leaves.
 #[derive(Debug)]
 pub(crate) struct Closable {
-    inner: TcpStream,
-    closing: Arc<Closing>,
+    pub(super) inner: TcpStream,
+    pub(super) open: Receiver<()>,
 }
 
 impl Closable {
-    pub(super) fn new(inner: TcpStream, closing: Arc<Closing>) -> Self {
-        Self { inner, closing }
-    }
-
-    fn unless_closed<T>(&self, polled: Poll<io::Result<T>>, cx: &Context<'_>) -> Poll<io::Result<T>> {
-        if polled.is_pending() {
-            self.closing.waker.register(cx.waker());
-            if self.closing.is_due() {
-                return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
-            }
+    fn unless_closed<T>(&mut self, polled: Poll<io::Result<T>>, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
+        if polled.is_pending() && self.open.poll_unpin(cx).is_ready() {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
         }
         polled
     }

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use axum::http::StatusCode;
 use axum::routing::get;
 use axum_server::accept::DefaultAcceptor;
+use futures::channel::oneshot::Receiver;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpSocket;
 use tokio::sync::Notify;
@@ -144,6 +145,10 @@ async fn port_full_of_idle_proven_connections_answers_another_peer() {
     assert!(ask(&mut idle[1], "/").await.contains("200 OK"));
 }
 
+fn is_closed(open: &mut Receiver<()>) -> bool {
+    open.try_recv().is_err()
+}
+
 #[test]
 fn full_port_closes_the_longest_idle_of_the_busiest_peer() {
     let port = Port {
@@ -152,11 +157,13 @@ fn full_port_closes_the_longest_idle_of_the_busiest_peer() {
     };
     let connections = Connections::new(port, Clock::start(), Arc::default());
     let open = |last: u8| connections.open([192, 0, 2, last].into());
-    let slots = [1, 2, 2, 3].map(|last| open(last).expect("a slot"));
-    slots.iter().for_each(|slot| slot.answered(&mut Response::default()));
-    slots[1].enter(Stage::Used);
+    let mut slots = [1, 2, 2, 3].map(|last| open(last).expect("a slot"));
+    slots
+        .iter()
+        .for_each(|(slot, _)| slot.answered(&mut Response::default()));
+    slots[1].0.enter(Stage::Used);
     let _new = open(4).expect("another one's slot");
-    let closed = slots.each_ref().map(|slot| slot.closing.is_due());
+    let closed = slots.each_mut().map(|(_, open)| is_closed(open));
     assert_eq!(closed, [false, false, true, false]);
 }
 
@@ -168,12 +175,12 @@ fn handshakes_are_bounded_apart_from_connections() {
     };
     let connections = Connections::new(port, Clock::start(), Arc::default());
     let open = || connections.open([192, 0, 2, 1].into()).expect("a slot");
-    let slots = [(); 3].map(|()| open());
-    let closed = slots.each_ref().map(|slot| slot.closing.is_due());
+    let mut slots = [(); 3].map(|()| open());
+    let closed = slots.each_mut().map(|(_, open)| is_closed(open));
     assert_eq!(closed, [true, false, false]);
-    slots[1].enter(Stage::New);
+    slots[1].0.enter(Stage::New);
     let _fourth = open();
-    assert!(!slots[1].closing.is_due() && !slots[2].closing.is_due());
+    assert!(slots[1..].iter_mut().all(|(_, open)| !is_closed(open)));
 }
 
 #[tokio::test]

@@ -34,10 +34,8 @@ pub(super) enum Step {
     Wait(Moment),
     /// Read the Lease.
     Read,
-    /// Create it, ours.
-    Create(Lease),
-    /// Replace it, ours.
-    Replace(Lease),
+    /// Write it, ours: create it or, with a resource version, replace that.
+    Write(Box<Lease>),
 }
 
 /// One who wants to hold the Lease.
@@ -94,7 +92,7 @@ impl Candidate {
         }
         match &self.observed {
             None => Step::Read,
-            Some(Observed { lease: None, .. }) => Step::Create(self.ours(&Lease::default(), now)),
+            Some(Observed { lease: None, .. }) => Step::Write(Box::new(self.ours(&Lease::default(), now))),
             Some(Observed {
                 lease: Some(lease),
                 since,
@@ -102,7 +100,7 @@ impl Candidate {
                 let is_lapsed = now.moment >= since.after(lapses_after(lease));
                 match holder(lease) {
                     Some(other) if *other != self.identity && !is_lapsed => Step::Read,
-                    _ => Step::Replace(self.ours(lease, now)),
+                    _ => Step::Write(Box::new(self.ours(lease, now))),
                 }
             }
         }

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use edgeward_core::config::Config;
@@ -14,7 +13,7 @@ use jiff::{SignedDuration, Timestamp};
 use kube::{Api, Client};
 use tokio::sync::watch;
 
-use super::Writer;
+use super::keep;
 use crate::api::{Condition, PerformanceProfile, PerformanceProfileStatus, SiteScore};
 use crate::controllers::lease::Leadership;
 use crate::platform::clock::Clock;
@@ -25,9 +24,6 @@ const SCORES: Micros = Micros::from_secs(10);
 /// After how long a status is written of which only the time is another.
 const EVALUATED: Micros = Micros::from_secs(60);
 
-/// How long to wait before it is tried again to write what could not be written.
-const RETRY: Duration = Duration::from_secs(5);
-
 /// Writes the status of each profile when it is another, and which site it prefers, while the Lease is ours, for ever.
 pub async fn of_profiles(
     profiles: watch::Receiver<Arc<All>>,
@@ -36,46 +32,24 @@ pub async fn of_profiles(
     clock: Clock,
     leadership: Leadership,
 ) {
-    let api = Api::all(client);
-    let write = || write(profiles.clone(), &config, &api, clock);
-    while leadership.during(write()).await.is_none() {}
-}
-
-async fn write(
-    mut profiles: watch::Receiver<Arc<All>>,
-    config: &ArcSwap<Config>,
-    api: &Api<PerformanceProfile>,
-    clock: Clock,
-) {
-    let (mut kept, mut writer) = (BTreeMap::<String, Kept>::new(), Writer::new(clock));
-    loop {
-        let all = Arc::clone(&profiles.borrow_and_update());
-        kept.retain(|name, _| all.contains_key(name));
-        let config = config.load();
-        let edge = config.sites.iter().find(|site| site.kind == SiteKind::Edge);
-        let edge = edge.map_or("", |edge| &*edge.name);
-        let now = clock.now();
-        let mut is_whole = true;
-        for (name, evaluated) in &*all {
-            let kept = kept.entry(name.clone()).or_insert_with(|| Kept::of(evaluated));
-            let status = kept.status(evaluated, edge, now);
-            if kept.is_due(&status, now.moment) {
-                match writer.write(api, name, &status).await {
-                    true => kept.written = Some((status, now.moment)),
-                    false => is_whole = false,
-                }
-            }
-        }
-        let again = if is_whole {
-            Duration::from_micros(SCORES.0)
-        } else {
-            RETRY
+    let api = |_: &str| Api::<PerformanceProfile>::all(client.clone());
+    let config = &config;
+    let write = || {
+        let mut kept = BTreeMap::<String, Kept>::new();
+        let of_all = move |all: Arc<All>, now| {
+            kept.retain(|name, _| all.contains_key(name));
+            let config = config.load();
+            let edge = config.sites.iter().find(|site| site.kind == SiteKind::Edge);
+            let edge = edge.map_or("", |edge| &*edge.name);
+            let status = |(name, evaluated): (&String, &Evaluated)| {
+                let kept = kept.entry(name.clone()).or_insert_with(|| Kept::of(evaluated));
+                ([String::new(), name.clone()], kept.status(evaluated, edge, now))
+            };
+            all.iter().map(status).collect()
         };
-        tokio::select! {
-            () = tokio::time::sleep(again) => {}
-            Ok(()) = profiles.changed() => {}
-        }
-    }
+        keep(profiles.clone(), api, clock, of_all, is_due)
+    };
+    while leadership.during(write()).await.is_none() {}
 }
 
 /// What the leader keeps of a profile.
@@ -87,8 +61,6 @@ struct Kept {
     accepted: Option<(bool, String)>,
     /// The round by which the preference was judged last.
     judged: Option<Moment>,
-    /// What was written last, and when.
-    written: Option<(PerformanceProfileStatus, Moment)>,
 }
 
 impl Kept {
@@ -102,7 +74,6 @@ impl Kept {
             preferred_since: since,
             accepted: evaluated.seen.known.accepted.clone(),
             judged: None,
-            written: None,
         }
     }
 
@@ -157,37 +128,26 @@ impl Kept {
             evaluated: round.map(|round| second(round.at.wall)),
         }
     }
+}
 
-    /// Whether this is to be written now: what decides or refuses is, at once; scores alone once in a while; and the mere time less
-    /// often.
-    fn is_due(&self, status: &PerformanceProfileStatus, now: Moment) -> bool {
-        let Some((written, at)) = &self.written else {
-            return true;
-        };
-        let decides = |status: &PerformanceProfileStatus| {
-            let has_scores: Vec<_> = status
-                .scores
-                .iter()
-                .map(|site| (site.site.clone(), site.score.is_some()))
-                .collect();
-            (
-                status.observed_generation,
-                status.conditions.clone(),
-                status.preferred.clone(),
-                has_scores,
-            )
-        };
-        let undated = |status: &PerformanceProfileStatus| {
-            let mut status = status.clone();
-            status.evaluated = None;
-            status.scores.iter_mut().for_each(|site| site.as_of = None);
-            status
-        };
-        let age = now.since(*at);
-        decides(written) != decides(status)
-            || (age >= SCORES && undated(written) != undated(status))
-            || (age >= EVALUATED && written != status)
-    }
+/// Whether this is to be written now: what decides or refuses is, at once; scores alone once in a while; and the mere time less
+/// often.
+fn is_due(written: &PerformanceProfileStatus, status: &PerformanceProfileStatus, age: Micros) -> bool {
+    let decides = |status: &PerformanceProfileStatus| {
+        let has_score = |site: &SiteScore| (site.site.clone(), site.score.is_some());
+        let has_scores: Vec<_> = status.scores.iter().map(has_score).collect();
+        let (conditions, preferred) = (status.conditions.clone(), status.preferred.clone());
+        (status.observed_generation, conditions, preferred, has_scores)
+    };
+    let undated = |status: &PerformanceProfileStatus| {
+        let mut status = status.clone();
+        status.evaluated = None;
+        status.scores.iter_mut().for_each(|site| site.as_of = None);
+        status
+    };
+    decides(written) != decides(status)
+        || (age >= SCORES && undated(written) != undated(status))
+        || (age >= EVALUATED && written != status)
 }
 
 /// What a round gave for each site, by name.
@@ -363,15 +323,18 @@ mod tests {
     #[test]
     fn what_decides_is_written_at_once_and_the_time_alone_seldom() {
         let mut kept = Kept::of(&evaluated(spec("cm_normalized_a"), 1, Known::default(), &DIRTY, 0));
+        let mut written: Option<(_, Moment)> = None;
         let mut status = |scores: &[(&str, i64)], second| {
             let status = kept.status(
                 &evaluated(spec("cm_normalized_a"), 1, Known::default(), scores, second),
                 "edge",
                 at(second),
             );
-            let is_due = kept.is_due(&status, at(second).moment);
+            let is_due = written
+                .as_ref()
+                .is_none_or(|(known, since)| is_due(known, &status, at(second).moment.since(*since)));
             if is_due {
-                kept.written = Some((status, at(second).moment));
+                written = Some((status, at(second).moment));
             }
             is_due
         };

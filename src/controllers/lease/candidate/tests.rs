@@ -44,7 +44,7 @@ impl Server {
             match candidate.step(now) {
                 Step::Wait(_) => return,
                 Step::Read => candidate.observe(self.lease.clone(), now.moment, jitter),
-                Step::Create(lease) | Step::Replace(lease) => match self.write(&lease) {
+                Step::Write(lease) => match self.write(&lease) {
                     Some(stored) => candidate.written(stored, now.moment, jitter),
                     None => candidate.conflict(),
                 },
@@ -158,7 +158,7 @@ fn a_holder_that_nobody_answers_gives_up_in_time() {
 fn a_write_of_unknown_outcome_is_found_again() {
     let (mut server, mut a) = (Server::default(), candidate("a"));
     a.observe(None, at(0).moment, NO_JITTER);
-    let Step::Create(lease) = a.step(at(0)) else {
+    let Step::Write(lease) = a.step(at(0)) else {
         panic!("not created")
     };
     server.write(&lease).unwrap();
@@ -225,7 +225,7 @@ proptest! {
                 let (answered, jitter) = (local(who, ms + back).moment, Permille(jitter));
                 match (step, fate) {
                     (Step::Read, Fate::Answered) => here.observe(server.lease.clone(), answered, jitter),
-                    (Step::Create(lease) | Step::Replace(lease), Fate::Answered | Fate::Unheard) => {
+                    (Step::Write(lease), Fate::Answered | Fate::Unheard) => {
                         match (server.write(&lease), fate) {
                             (Some(stored), Fate::Answered) => here.written(stored, sent.moment, jitter),
                             (None, Fate::Answered) => here.conflict(),

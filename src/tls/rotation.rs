@@ -12,12 +12,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use edgeward_core::units::{Micros, Moment};
 use jiff::{SignedDuration, Timestamp};
+use x509_parser::prelude::X509Certificate;
 
-use crate::units::{Micros, Moment};
+use super::verification::validity;
 
 /// A certificate by its DER: the same bytes are the same certificate.
 pub type Der = Arc<[u8]>;
+
+/// How much earlier than it was made a certificate of ours begins: clients whose clock is behind ours must not see one from the
+/// future.
+pub(super) const BACKDATED: SignedDuration = SignedDuration::from_hours(1);
 
 /// When a certificate was made, and when it is over.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,6 +37,16 @@ pub struct Certificate {
 }
 
 impl Certificate {
+    /// The certificate, whose times are as we make them.
+    pub(super) fn read(der: &[u8], parsed: &X509Certificate<'_>) -> Self {
+        let (from, ends) = validity(parsed);
+        Self {
+            der: Der::from(der),
+            made: from.saturating_add(BACKDATED).unwrap_or(from),
+            ends,
+        }
+    }
+
     /// Whether two thirds of its life are over.
     pub fn is_due(&self, wall: Timestamp) -> bool {
         let life = self.ends.duration_since(self.made);
@@ -112,51 +128,64 @@ pub struct Stored {
     pub leaf: Option<Certificate>,
 }
 
-/// Since when authorities have been in every bundle, and since when they have been there without being stored, as one process
-/// has seen it.
+/// Since when authorities have been in a place, as one process has seen it.
+#[derive(Debug, Default)]
+pub(super) struct Since(BTreeMap<Der, Moment>);
+
+impl Since {
+    /// These are there at this moment, and no others.
+    pub(super) fn observe(&mut self, there: &BTreeSet<Der>, now: Moment) {
+        self.0.retain(|der, _| there.contains(der));
+        for der in there {
+            self.0.entry(Arc::clone(der)).or_insert(now);
+        }
+    }
+
+    /// How long this one has been there.
+    pub(super) fn age(&self, der: &Der, now: Moment) -> Micros {
+        self.0.get(der).map_or(Micros(0), |since| now.since(*since))
+    }
+
+    /// Those that have been there for so long.
+    fn settled(&self, settle: Micros, now: Moment) -> BTreeSet<Der> {
+        let settled = self.0.keys().filter(|der| self.age(der, now) >= settle);
+        settled.map(Arc::clone).collect()
+    }
+}
+
+/// Since when authorities have been in every bundle, and since when they have been in one without being stored.
 #[derive(Debug, Default)]
 pub struct Published {
-    everywhere: BTreeMap<Der, Moment>,
-    abandoned: BTreeMap<Der, Moment>,
+    everywhere: Since,
+    abandoned: Since,
 }
 
 impl Published {
     /// This is stored, and these are the authorities of ours in each bundle at this moment.
     pub fn observe(&mut self, stored: &Stored, bundles: &[Vec<Certificate>], now: Moment) {
-        let is_everywhere = |der: &Der| {
-            bundles
-                .iter()
-                .all(|bundle| bundle.iter().any(|found| found.der == *der))
-        };
-        let is_stored = |der: &Der| {
-            let mut stored = stored.authority.iter().chain(&stored.next);
-            stored.any(|known| known.der == *der)
-        };
-        let found: BTreeSet<&Der> = bundles.iter().flatten().map(|found| &found.der).collect();
-        let keep = |since: &mut BTreeMap<Der, Moment>, is_so: &dyn Fn(&Der) -> bool| {
-            since.retain(|der, _| found.contains(der) && is_so(der));
-            for der in found.iter().filter(|der| is_so(der)) {
-                since.entry(Arc::clone(der)).or_insert(now);
-            }
-        };
-        keep(&mut self.everywhere, &is_everywhere);
-        keep(&mut self.abandoned, &|der| !is_stored(der));
+        let bundles: Vec<_> = bundles.iter().map(ders).collect();
+        let found: BTreeSet<Der> = bundles.iter().flatten().map(Arc::clone).collect();
+        let everywhere = bundles.iter().fold(found.clone(), |found, bundle| &found & bundle);
+        let stored = ders(stored.authority.iter().chain(&stored.next));
+        self.everywhere.observe(&everywhere, now);
+        self.abandoned.observe(&(&found - &stored), now);
     }
 
     /// Those that have been everywhere for so long.
     pub fn settled(&self, settle: Micros, now: Moment) -> BTreeSet<Der> {
-        Self::since(&self.everywhere, settle, now)
+        self.everywhere.settled(settle, now)
     }
 
     /// Those in bundles that have not been stored for so long.
     pub fn abandoned(&self, settle: Micros, now: Moment) -> BTreeSet<Der> {
-        Self::since(&self.abandoned, settle, now)
+        self.abandoned.settled(settle, now)
     }
+}
 
-    fn since(since: &BTreeMap<Der, Moment>, settle: Micros, now: Moment) -> BTreeSet<Der> {
-        let settled = since.iter().filter(|(_, since)| now.since(**since) >= settle);
-        settled.map(|(der, _)| Arc::clone(der)).collect()
-    }
+/// The bytes of each of these.
+pub fn ders<'c>(certificates: impl IntoIterator<Item = &'c Certificate>) -> BTreeSet<Der> {
+    let ders = certificates.into_iter().map(|certificate| Arc::clone(&certificate.der));
+    ders.collect()
 }
 
 /// What a replica shows whoever connects.
@@ -228,14 +257,12 @@ impl RotationState<'_> {
         let authority = self.stored.authority.as_ref().filter(stands);
         let next = self.stored.next.as_ref().filter(stands);
         let leaf = self.stored.leaf.as_ref().filter(stands).filter(|_| authority.is_some());
-        let ders = |known: &Certificate| Arc::clone(&known.der);
-        let wanted: BTreeSet<Der> = authority.into_iter().chain(next).map(ders).collect();
+        let wanted = ders(authority.into_iter().chain(next));
         if wanted.is_empty() {
             return Step::NewAuthority;
         }
         // What is in one bundle may be needed in each; what is not is taken out of all at once.
-        let known = self.bundles.iter().flatten().filter(stands).map(ders);
-        let known: BTreeSet<Der> = known.chain(wanted.iter().map(Arc::clone)).collect();
+        let known = &ders(self.bundles.iter().flatten().filter(stands)) | &wanted;
         if self.of_bundles().any(|bundle| !bundle.is_superset(&known)) {
             return Step::Bundles(self.of_bundles().map(|bundle| &bundle | &known).collect());
         }
@@ -271,7 +298,6 @@ impl RotationState<'_> {
     }
 
     fn of_bundles(&self) -> impl Iterator<Item = BTreeSet<Der>> {
-        let ders = |bundle: &Vec<Certificate>| bundle.iter().map(|found| Arc::clone(&found.der)).collect();
         self.bundles.iter().map(ders)
     }
 
