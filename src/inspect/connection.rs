@@ -9,7 +9,7 @@ use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 
 use crate::platform::clock::Clock;
-use crate::sources::kubeconfig::client_config;
+use crate::sources::kubeconfig::{client_builder, client_config};
 use crate::sources::raw::{Raw, list};
 
 /// How many objects are asked for at a time, all of which are in memory.
@@ -39,7 +39,7 @@ impl Connection {
             Some(context) => format!("{url} (context {context})"),
             None => url,
         };
-        let client = Client::try_from(config).with_context(|| name.clone())?;
+        let client = client_builder(config).with_context(|| name.clone())?.build();
         Ok(Self::to(client, name))
     }
 

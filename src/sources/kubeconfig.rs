@@ -7,12 +7,16 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, anyhow};
-use http::Uri;
+use http::header::AUTHORIZATION;
+use http::{HeaderValue, Request, Response, Uri};
 use ipnet::IpNet;
 use kube::Config;
-use kube::config::{ExecAuthCluster, Kubeconfig, KubeconfigError};
+use kube::client::{Body, ClientBuilder, DynBody};
+use kube::config::{AuthInfo, ExecAuthCluster, Kubeconfig, KubeconfigError};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
+use tower::util::{MapRequestLayer, option_layer};
+use tower::{BoxError, Service};
 
 /// The value of a variable.
 type Environment<'e> = &'e dyn Fn(&str) -> Option<OsString>;
@@ -34,8 +38,48 @@ pub(crate) fn client_config(context: Option<&str>) -> anyhow::Result<(Config, Op
             (in_pod.context(no_cluster)?, None)
         }
     };
-    config.proxy_url = config.proxy_url.or_else(|| proxy_of(&environment, &config.cluster_url));
+    if config.proxy_url.is_none() {
+        config.proxy_url = proxy_of(&environment, &config.cluster_url)?;
+    }
     Ok((config, context))
+}
+
+/// The builder of a client with this configuration. The token of a file that ends in a newline is sent without it.
+///
+/// # Errors
+/// The configuration cannot be used.
+pub(crate) fn client_builder(
+    mut config: Config,
+) -> kube::Result<
+    ClientBuilder<
+        impl Service<Request<Body>, Response = Response<Box<DynBody>>, Error = BoxError, Future: Send + 'static>
+        + Send
+        + 'static,
+    >,
+> {
+    let tokens = option_layer(token_layer(&mut config.auth_info));
+    Ok(ClientBuilder::try_from(config)?.with_layer(&tokens))
+}
+
+/// Sends the token of a file that ends in a newline, which kube would send as it is. As with client-go, the file is read again, and
+/// one that cannot be read leaves the last token.
+fn token_layer(
+    auth: &mut AuthInfo,
+) -> Option<MapRequestLayer<impl FnMut(Request<Body>) -> Request<Body> + Clone + use<>>> {
+    let ends_in_space = |file: &String| std::fs::read_to_string(file).is_ok_and(|token| token != token.trim());
+    let file = auth
+        .token_file
+        .take_if(|file| auth.token.is_none() && ends_in_space(file))?;
+    let mut last = None;
+    Some(MapRequestLayer::new(move |mut request: Request<Body>| {
+        let token = std::fs::read_to_string(&file).ok();
+        let token = token.and_then(|token| HeaderValue::from_str(&format!("Bearer {}", token.trim())).ok());
+        last = token.or(last.take());
+        request
+            .headers_mut()
+            .extend(last.clone().map(|token| (AUTHORIZATION, token)));
+        request
+    }))
 }
 
 /// The files of `KUBECONFIG` that exist, or the one of the home directory, merged: the first that has a value counts.
@@ -64,9 +108,16 @@ fn of_context(kubeconfig: Kubeconfig, name: Option<&str>) -> anyhow::Result<(Con
     let context = context.with_context(|| format!("there is no context {name:?}"))?;
     let mut clusters = kubeconfig.clusters.into_iter();
     let cluster = clusters.find(|it| it.name == context.cluster).and_then(|it| it.cluster);
-    let cluster = cluster.with_context(|| format!("there is no cluster {:?}", context.cluster))?;
-    let mut users = kubeconfig.auth_infos.into_iter();
-    let user = users.find(|it| Some(&it.name) == context.user.as_ref());
+    let missing = |field: &str, value: &str| format!("context {name:?}: {field} {value:?} does not exist");
+    let cluster = cluster.with_context(|| missing("cluster", &context.cluster))?;
+    let user = match context.user.filter(|name| !name.is_empty()) {
+        Some(user) => {
+            let mut users = kubeconfig.auth_infos.into_iter();
+            let found = users.find(|it| it.name == user);
+            found.with_context(|| missing("user", &user))?.auth_info
+        }
+        None => None,
+    };
     let read = ExecAuthCluster::try_from(&cluster)?;
 
     let server = cluster.server.unwrap_or_default();
@@ -81,32 +132,35 @@ fn of_context(kubeconfig: Kubeconfig, name: Option<&str>) -> anyhow::Result<(Con
     config.accept_invalid_certs = cluster.insecure_skip_tls_verify.unwrap_or_default();
     config.tls_server_name = cluster.tls_server_name;
     let proxy = cluster.proxy_url.filter(|proxy| !proxy.is_empty());
-    config.proxy_url = proxy.map(|proxy| proxy.parse()).transpose().context("proxy-url")?;
-    config.auth_info = user.and_then(|it| it.auth_info).unwrap_or_default();
+    let proxy = proxy.map(|proxy| proxy.parse()).transpose();
+    config.proxy_url = proxy.with_context(|| format!("proxy-url of cluster {:?}", context.cluster))?;
+    config.auth_info = user.unwrap_or_default();
     if let Some(exec) = config.auth_info.exec.as_mut().filter(|exec| exec.provide_cluster_info) {
         exec.cluster = Some(read);
-    }
-    // Kube sends the token as the file has it, where the end of a line is a fault.
-    let token = config.auth_info.token_file.as_ref().map(std::fs::read_to_string);
-    let token = token.transpose().context("tokenFile")?.unwrap_or_default();
-    if config.auth_info.token.is_none() && token.trim() != token {
-        config.auth_info.token = Some(token.trim().into());
     }
     Ok((config, name))
 }
 
-/// The proxy towards a server, as Go's `httpproxy` chooses it.
-fn proxy_of(environment: Environment<'_>, server: &Uri) -> Option<Uri> {
+/// The proxy towards a server, as Go's `httpproxy` chooses it: in a pod too.
+///
+/// # Errors
+/// The variable that names it holds no address.
+fn proxy_of(environment: Environment<'_>, server: &Uri) -> anyhow::Result<Option<Uri>> {
     let text = |name: &str| {
         let value = |name: &str| environment(name)?.into_string().ok().filter(|value| !value.is_empty());
         value(name).or_else(|| value(&name.to_lowercase()))
     };
-    let proxy = text(&format!("{}_PROXY", server.scheme_str()?.to_uppercase()))?;
+    let variable = format!("{}_PROXY", server.scheme_str().unwrap_or_default().to_uppercase());
+    let Some(proxy) = text(&variable) else { return Ok(None) };
     if is_excluded(server, &text("NO_PROXY").unwrap_or_default()) {
-        return None;
+        return Ok(None);
     }
     let scheme = if proxy.contains("://") { "" } else { "http://" };
-    format!("{scheme}{proxy}").parse().ok()
+    // Not the value, which may hold a password.
+    let proxy = format!("{scheme}{proxy}")
+        .parse()
+        .with_context(|| format!("{variable} is no address"))?;
+    Ok(Some(proxy))
 }
 
 /// Whether a server is reached without a proxy: by its name or address, with or without port.
@@ -144,6 +198,7 @@ mod tests {
     use std::ffi::OsString;
 
     use serde_json::{Value, json};
+    use tower::Layer as _;
 
     use super::*;
 
@@ -182,7 +237,8 @@ mod tests {
                 "NO_PROXY" => Some(no_proxy.into()),
                 _ => None,
             };
-            let found = proxy_of(&environment, &server.parse().unwrap()).map(|proxy| proxy.to_string());
+            let found = proxy_of(&environment, &server.parse().unwrap()).unwrap();
+            let found = found.map(|proxy| proxy.to_string());
             let expected = (!is_direct).then_some(proxied);
             assert_eq!(found.as_deref(), expected, "{server} {no_proxy:?}");
         }
@@ -202,9 +258,69 @@ mod tests {
             ("https://api.test", "https://me:pw@b.test/"),
             ("http://api.test", "socks5://c.test/"),
         ] {
-            let found = proxy_of(&environment, &server.parse().unwrap());
+            let found = proxy_of(&environment, &server.parse().unwrap()).unwrap();
             assert_eq!(found.unwrap().to_string(), proxy, "{server}");
         }
+    }
+
+    #[test]
+    fn a_proxy_that_is_no_address_is_named() {
+        let environment = |_: &str| Some("http://me:p w@proxy.test".into());
+        let error = proxy_of(&environment, &"https://api.test".parse().unwrap()).unwrap_err();
+        assert_eq!(format!("{error:#}"), "HTTPS_PROXY is no address: invalid uri character");
+        let cluster = json!({"server": "https://api.test", "proxy-url": "http://p w.test"});
+        let error = of_context(parsed(&file("c", &cluster, &json!({}))), None).unwrap_err();
+        assert_eq!(
+            format!("{error:#}"),
+            r#"proxy-url of cluster "c": invalid uri character"#
+        );
+    }
+
+    #[test]
+    fn what_a_context_names_must_exist() {
+        let whole = file("x", &json!({"server": "https://api.test"}), &json!({}));
+        for (name, value) in [("cluster", "c"), ("user", "u")] {
+            let mut parts = whole.clone();
+            parts[format!("{name}s")] = json!([]);
+            let error = of_context(parsed(&parts), None).unwrap_err();
+            assert_eq!(
+                error.to_string(),
+                format!("context \"x\": {name} {value:?} does not exist")
+            );
+        }
+        let mut nobodys = whole;
+        nobodys["contexts"][0]["context"]["user"] = json!("");
+        of_context(parsed(&nobodys), None).unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_token_file_is_trimmed_and_read_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("token");
+        let mut auth = AuthInfo {
+            token_file: Some(path.display().to_string()),
+            ..AuthInfo::default()
+        };
+        std::fs::write(&path, "clean").unwrap();
+        assert!(token_layer(&mut auth).is_none(), "kube reads it again itself");
+        std::fs::write(&path, "first\n").unwrap();
+        let layer = token_layer(&mut auth).unwrap();
+        assert_eq!(auth.token_file, None, "kube would send its own");
+        let sent = tower::service_fn(|request: Request<Body>| {
+            let token = request.headers()[AUTHORIZATION].to_str().unwrap().to_owned();
+            std::future::ready(Ok::<_, BoxError>(token))
+        });
+        let mut sent = layer.layer(sent);
+        let mut send = async || sent.call(Request::new(Body::empty())).await.unwrap();
+        assert_eq!(send().await, "Bearer first");
+        std::fs::write(&path, "second\n").unwrap();
+        assert_eq!(send().await, "Bearer second");
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(send().await, "Bearer second");
+    }
+
+    fn parsed(kubeconfig: &Value) -> Kubeconfig {
+        serde_json::from_value(kubeconfig.clone()).unwrap()
     }
 
     fn file(current: &str, cluster: &Value, user: &Value) -> Value {
@@ -230,23 +346,15 @@ mod tests {
             &json!({"server": "https://second.test"}),
             &json!({"token": "other"}),
         );
-        let texts = [
-            ("1", first.to_string()),
-            ("2", second.to_string()),
-            ("token", "secret\n".to_owned()),
-        ];
-        for (name, text) in texts {
+        for (name, text) in [("1", first.to_string()), ("2", second.to_string())] {
             std::fs::write(at(name), text).unwrap();
         }
         let files = std::env::join_paths(["".into(), at("missing"), at("1"), at("2")]).unwrap();
         let (config, context) = of_context(read(&|_| Some(files.clone())).unwrap(), None).unwrap();
         assert_eq!((config.cluster_url.host(), &*context), (Some("first.test"), "second"));
         assert_eq!(config.default_namespace, "default");
-        let user = serde_json::to_value(&config.auth_info).unwrap();
-        assert_eq!(
-            user["token"], "secret",
-            "the file is beside the first one, and its line ends"
-        );
+        let beside = at("token").display().to_string();
+        assert_eq!(config.auth_info.token_file, Some(beside));
 
         std::fs::create_dir(at(".kube")).unwrap();
         std::fs::copy(at("2"), at(".kube/config")).unwrap();

@@ -21,7 +21,7 @@ use futures::future::BoxFuture;
 use futures::{FutureExt as _, StreamExt as _};
 use http::{HeaderMap, Request, Response, Uri, header};
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
-use kube::client::{Body, ClientBuilder};
+use kube::client::Body;
 use kube::runtime::watcher::{Config, Event};
 use kube::{Api, Client, Resource};
 use prometheus_client::metrics::gauge::Gauge;
@@ -33,7 +33,7 @@ use crate::instruments::logs::LogLimit;
 use crate::instruments::metrics::Metrics;
 use crate::sources::Changes;
 use crate::sources::configuration::Versions;
-use crate::sources::kubeconfig::client_config;
+use crate::sources::kubeconfig::{client_builder, client_config};
 use crate::sources::objects;
 use crate::sources::raw::Raw;
 use crate::sources::watcher;
@@ -78,8 +78,7 @@ impl Cluster {
             changes: listener.clone(),
             clock_difference: clock_difference.clone(),
         });
-        let builder = ClientBuilder::try_from(config)?;
-        Ok(Self::of(builder.with_layer(&layer).build(), changes))
+        Ok(Self::of(client_builder(config)?.with_layer(&layer).build(), changes))
     }
 
     /// With this client.
@@ -258,7 +257,7 @@ impl From<VolumeKind> for Watched {
 /// # Errors
 /// There is no such configuration, or it cannot be used.
 pub async fn client() -> anyhow::Result<Client> {
-    Ok(Client::try_from(client_config(None)?.0)?)
+    Ok(client_builder(client_config(None)?.0)?.build())
 }
 
 /// A node, unless it cannot be read.

@@ -20,6 +20,9 @@ use crate::sources::probe::tcp;
 /// How long one address is waited for before the next is tried too (RFC 8305, 5), unless the timeout is short.
 const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 
+/// How many addresses of a name are tried: each is a connection, or a request, of its own.
+const MAX_ADDRESSES: usize = 8;
+
 /// One endpoint, and the addresses that its name last had.
 #[derive(Debug)]
 pub(super) struct Target {
@@ -81,8 +84,9 @@ impl Target {
     }
 
     /// What the first address that answers says, and the round trip to that one alone. All are sent an ICMP request at
-    /// once; else each is tried a while after the one before.
-    pub(super) async fn probe_any(&self, addresses: Vec<SocketAddr>, timeout: Duration) -> Result<Micros, Lost> {
+    /// once; else each is tried a while after the one before. The first answer cancels the other attempts.
+    pub(super) async fn probe_any(&self, mut addresses: Vec<SocketAddr>, timeout: Duration) -> Result<Micros, Lost> {
+        addresses.truncate(MAX_ADDRESSES);
         let delay = match self.endpoint {
             Endpoint::Icmp { .. } => Duration::ZERO,
             _ => ATTEMPT_DELAY.min(timeout / (addresses.len() as u32 + 1)),
@@ -169,8 +173,10 @@ mod tests {
         let lost = probed(vec![closed, closed]).await.unwrap_err();
         assert_eq!(lost.cause, Cause::Refused);
         probed(vec![open, closed]).await.unwrap();
-        // A handshake that takes more than 1 s is none, and this one begins after 2 s.
-        let rtt = probed([vec![closed; 8], vec![open]].concat()).await.unwrap();
+        // A handshake that takes more than 1 s is none, and this one begins after 1.75 s.
+        let rtt = probed([vec![closed; 7], vec![open]].concat()).await.unwrap();
         assert!(rtt < Micros::from_secs(2), "{rtt}");
+        let lost = probed([vec![closed; 8], vec![open]].concat()).await.unwrap_err();
+        assert_eq!(lost.cause, Cause::Refused, "the ninth address is not tried");
     }
 }
