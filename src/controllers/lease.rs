@@ -228,7 +228,7 @@ impl Election {
                     tracing::warn!(
                         before,
                         now,
-                        "the API server went back to an older version; listing everything again"
+                        "the history of the API server went back; listing everything again"
                     );
                     watcher::list_again();
                 }

@@ -36,11 +36,14 @@ const GONE: u16 = 410;
 /// The first and the longest pause after a failure.
 const PAUSES: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(5)];
 
+/// Within what time the watches of all replicas begin again after the history went back.
+const SPREAD_MS: u64 = 3_000;
+
 /// How often the history of the API server was seen to go back. A process follows one API server.
 static WENT_BACK: LazyLock<watch::Sender<u32>> = LazyLock::new(watch::Sender::default);
 
 /// The API server was restored from a backup: it says nothing to those who watch from a version that it has not reached yet. Every
-/// watch of this process begins again with a list.
+/// watch of this process begins again with a list, each after a pause of its own.
 pub(crate) fn list_again() {
     WENT_BACK.send_modify(|times| *times += 1);
 }
@@ -52,6 +55,18 @@ pub(super) fn events<K>(api: Api<K>, config: Config) -> impl Stream<Item = Resul
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
+    events_until(api, config, WENT_BACK.subscribe())
+}
+
+/// Begins again whenever `went_back` changes.
+fn events_until<K>(
+    api: Api<K>,
+    config: Config,
+    went_back: watch::Receiver<u32>,
+) -> impl Stream<Item = Result<Event<K>, Error>> + Send + Unpin
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+{
     let seconds = OPEN_SECONDS + random() as u32 % MORE_SECONDS;
     let config = config.timeout(seconds).page_size(PAGE);
     let watch = Watch {
@@ -59,7 +74,7 @@ where
         api,
         config,
         broken_lists: 0,
-        went_back: WENT_BACK.subscribe(),
+        went_back,
     };
     let events = stream::unfold(watch, |mut watch| async move {
         let event = watch.next().await?;
@@ -85,7 +100,10 @@ where
     async fn next(&mut self) -> Option<Result<Event<K>, Error>> {
         let event = loop {
             tokio::select! {
-                Ok(()) = self.went_back.changed() => self.begin(),
+                Ok(()) = self.went_back.changed() => {
+                    tokio::time::sleep(Duration::from_millis(random() % SPREAD_MS)).await;
+                    self.begin();
+                }
                 event = self.events.next() => break event?,
             }
         };
@@ -181,4 +199,59 @@ fn pauses() -> impl Backoff {
         .with_max_delay(longest);
     let pauses = ExponentialBackoff::from(builder.without_max_times().with_jitter());
     ResetTimerBackoff::new(pauses, 2 * longest)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex, PoisonError};
+
+    use futures::future::join_all;
+    use http::{Request, Response};
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use kube::Client;
+    use kube::client::Body;
+    use tokio::time::Instant;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn watches_do_not_all_list_again_at_once() {
+        let lists = Arc::<Mutex<Vec<Instant>>>::default();
+        let listed = Arc::clone(&lists);
+        let respond = move |request: Request<Body>| {
+            let is_watch = request.uri().query().is_some_and(|query| query.contains("watch=true"));
+            let listed = Arc::clone(&listed);
+            async move {
+                if is_watch {
+                    return std::future::pending().await;
+                }
+                listed
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .push(Instant::now());
+                let list = br#"{"apiVersion": "v1", "kind": "ConfigMapList", "metadata": {"resourceVersion": "7"}, "items": []}"#;
+                Response::builder().body(Body::from(list.to_vec()))
+            }
+        };
+        let client = Client::new(tower::service_fn(respond), "default");
+        let times = watch::Sender::new(0);
+        let watches = (0..8).map(|_| {
+            let maps = Api::<ConfigMap>::default_namespaced(client.clone());
+            let mut events = events_until(maps, Config::default(), times.subscribe());
+            async move { while events.next().await.is_some() {} }
+        });
+        let again = async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            times.send_replace(1);
+            tokio::time::sleep(Duration::from_millis(SPREAD_MS)).await;
+        };
+        tokio::select! {
+            _ = join_all(watches) => {}
+            () = again => {}
+        }
+        let lists = lists.lock().unwrap();
+        let mut again = lists[8..].to_vec();
+        again.dedup();
+        assert!(lists.len() == 16 && again.len() > 1, "{again:?}");
+    }
 }

@@ -52,7 +52,14 @@ pub(super) struct Candidate {
     held_until: Option<Moment>,
     /// The newest resource version of the Lease that was seen.
     newest: u64,
+    /// The term that was seen with it.
+    term: Option<Term>,
+    /// Whether we saw the history go back: our term begins again with the next write, which tells those who have not.
+    begins_again: bool,
 }
+
+/// Who holds the Lease, and since when.
+type Term = (String, MicroTime);
 
 #[derive(Debug)]
 struct Observed {
@@ -73,6 +80,8 @@ impl Candidate {
             next: Moment(i64::MIN),
             held_until: None,
             newest: 0,
+            term: None,
+            begins_again: false,
         }
     }
 
@@ -132,18 +141,30 @@ impl Candidate {
     /// What we wrote was taken, and this is how it is stored. `sent` is a moment before the request was sent.
     pub(super) fn written(&mut self, lease: Lease, sent: Moment, jitter: Permille) {
         let is_ours = holder(&lease) == Some(&self.identity);
+        self.begins_again = false;
         self.held_until = is_ours.then(|| sent.after(HELD_FOR));
         self.next = sent.after(with(jitter, RENEWAL));
         let (lease, since) = (Some(lease), sent);
         self.observed = Some(Observed { lease, since });
     }
 
-    /// The newest version seen before and the one seen now, if that is older: the history of the API server went back.
+    /// The version seen before and the one seen now, if the history of the API server went back: the version is older; or the leader,
+    /// who saw it when it was, has begun its term again since.
     pub(super) fn went_back(&mut self) -> Option<(u64, u64)> {
         let lease = self.observed.as_ref()?.lease.as_ref()?;
         let now = lease.metadata.resource_version.as_ref()?.parse().ok()?;
         let before = std::mem::replace(&mut self.newest, now);
-        (now < before).then_some((before, now))
+        let term = holder(lease).cloned().zip(lease.spec.as_ref()?.acquire_time.clone());
+        let began_again = match (&self.term, &term) {
+            (Some((holder, since)), Some((same, now))) => holder == same && *holder != self.identity && since != now,
+            _ => false,
+        };
+        self.term = term;
+        // Who saw it itself has listed everything already.
+        let is_told = began_again && !std::mem::take(&mut self.begins_again);
+        let is_older = now < before;
+        self.begins_again |= is_older;
+        (is_older || is_told).then_some((before, now))
     }
 
     /// What we wrote was refused: the Lease is not what was seen of it.
@@ -177,8 +198,11 @@ impl Candidate {
     /// The Lease as ours, in place of this one. Times are for people to read.
     fn ours(&self, lease: &Lease, now: Now) -> Lease {
         let mut spec = lease.spec.clone().unwrap_or_default();
-        if holder(lease) != Some(&self.identity) {
+        let is_ours = holder(lease) == Some(&self.identity);
+        if !is_ours || self.begins_again {
             spec.acquire_time = Some(MicroTime(now.wall));
+        }
+        if !is_ours {
             let before = spec.lease_transitions;
             spec.lease_transitions = Some(before.map_or(0, |before| before.saturating_add(1)));
         }

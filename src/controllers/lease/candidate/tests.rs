@@ -38,17 +38,19 @@ impl Server {
         })
     }
 
-    /// Lets the candidate do what it wants to do now, at a server that answers at once.
-    fn serve(&mut self, candidate: &mut Candidate, now: Now, jitter: Permille) {
+    /// Lets the candidate do what it wants to do now, at a server that answers at once. Whether it saw the history go back.
+    fn serve(&mut self, candidate: &mut Candidate, now: Now, jitter: Permille) -> bool {
+        let mut went_back = false;
         loop {
             match candidate.step(now) {
-                Step::Wait(_) => return,
+                Step::Wait(_) => return went_back,
                 Step::Read => candidate.observe(self.lease.clone(), now.moment, jitter),
                 Step::Write(lease) => match self.write(&lease) {
                     Some(stored) => candidate.written(stored, now.moment, jitter),
                     None => candidate.conflict(),
                 },
             }
+            went_back |= candidate.went_back().is_some();
         }
     }
 }
@@ -167,6 +169,33 @@ fn a_write_of_unknown_outcome_is_found_again() {
     assert!(holds(&a, at(4_500)));
     let spec = server.lease.unwrap().spec.unwrap();
     assert_eq!(spec.lease_transitions, Some(0), "it was its own all the time");
+}
+
+#[test]
+fn a_history_that_went_back_is_noticed_by_all() {
+    let (mut server, mut a, mut b, mut late) = (Server::default(), candidate("a"), candidate("b"), candidate("late"));
+    server.serve(&mut a, at(0), NO_JITTER);
+    let backup = server.lease.clone();
+    for ms in [2_000, 4_000, 6_000] {
+        for candidate in [&mut a, &mut b, &mut late] {
+            assert!(!server.serve(candidate, at(ms), NO_JITTER));
+        }
+    }
+    (server.lease, server.version) = (backup, 1);
+    assert!(server.serve(&mut b, at(7_000), NO_JITTER), "the version is older");
+    // The wall clock may stand still in between, but not since the term began.
+    let restored = Now {
+        wall: Timestamp::MAX,
+        ..at(8_000)
+    };
+    assert!(server.serve(&mut a, restored, NO_JITTER), "its own version is older");
+    server.version = 1_000;
+    assert!(!server.serve(&mut a, at(10_000), NO_JITTER));
+    assert!(!server.serve(&mut b, at(10_000), NO_JITTER), "it knows already");
+    assert!(server.serve(&mut late, at(10_000), NO_JITTER), "the term began again");
+    for candidate in [&mut a, &mut b, &mut late] {
+        assert!(!server.serve(candidate, at(12_000), NO_JITTER));
+    }
 }
 
 #[test]
