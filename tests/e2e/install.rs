@@ -75,6 +75,17 @@ fn under_another_domain(fixture: &Fixture<'_>) -> Result<()> {
     install_and_uninstall(fixture, Source::Files, "acme.dev")
 }
 
+e2e! { "install::server_side_after_client_side", Cluster, server_side_after_client_side }
+/// Server-Side Apply takes over what was applied by the client before, without a conflict.
+fn server_side_after_client_side(fixture: &Fixture<'_>) -> Result<()> {
+    let folder = workspace().join("webhook/base").display().to_string();
+    let kubectl = |args: &[&str]| fixture.kubectl.run(&[args, &["-k", &folder]].concat(), "");
+    kubectl(&["apply"])?;
+    let applied = kubectl(&["apply", "--server-side"]);
+    kubectl(&["delete"])?;
+    applied.map(drop)
+}
+
 fn install_and_uninstall(fixture: &Fixture<'_>, source: Source, domain: &str) -> Result<()> {
     let ground = Ground::clear(fixture, source, domain)?;
 

@@ -3,8 +3,9 @@
 use anyhow::{Result, ensure};
 use edgeward_harness::decision::is_unschedulable;
 use edgeward_harness::fixture::Fixture;
-use edgeward_harness::live::{EDGE, pod};
-use edgeward_harness::nodes::Nodes;
+use edgeward_harness::live::{EDGE, is_now, outcome, pod};
+use edgeward_harness::nodes::{Nodes, for_long};
+use edgeward_harness::registration::Registration;
 use edgeward_harness::wait::{BOUND, eventually};
 use serde_json::json;
 
@@ -139,4 +140,67 @@ fn cloud_node_with_edge_label(fixture: &Fixture<'_>) -> Result<()> {
     let foreign = edgeward.count("edgeward_site_nodes", &[("site", "edge"), ("usable", "foreign")])?;
     ensure!(foreign == 1, "{foreign} nodes of others carry the edge's label");
     Ok(())
+}
+
+e2e! { "live::device_class", Domain, device_class }
+/// A DeviceClass serves the resource that only the cloud's node counts: the pod stays at the edge and is not gated there.
+fn device_class(fixture: &Fixture<'_>) -> Result<()> {
+    const GPU: &str = "example.com/gpu";
+    // `extendedResourceName` is served by default since 1.36.
+    if fixture.kubectl.minor()? < 36 {
+        return Ok(());
+    }
+    let nodes = Nodes::new(fixture)?;
+    nodes.edge_node("edge-0", "1")?;
+    let cloud = nodes.cloud_node("cloud-0")?;
+    nodes.provide(&cloud, GPU, "4")?;
+    let edgeward = fixture.live_edgeward(&nodes.gating(&for_long()))?;
+    let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
+    let mut asking = pod(fixture, "asking", 100);
+    asking["spec"]["containers"][0]["resources"]["requests"][GPU] = json!("1");
+    asking["spec"]["containers"][0]["resources"]["limits"][GPU] = json!("1");
+    eventually("the cloud alone has one", BOUND, || is_now(fixture, &asking, CLOUD))?;
+    let class = json!({
+        "apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": fixture.namespace},
+        "spec": {"extendedResourceName": GPU},
+    });
+    let _class = Registration::create(fixture.namespace.clone(), &fixture.kubectl, &class)?;
+    eventually("a class serves it", BOUND, || is_now(fixture, &asking, EDGE))?;
+    let created = fixture.kubectl.create(&asking)?;
+    let gates = &created["spec"]["schedulingGates"];
+    ensure!(gates.is_null(), "{gates}");
+    Ok(())
+}
+
+e2e! { "live::undeclared_features", Nodes, undeclared_features }
+/// The edge is full. A pod that needs a feature which the cloud's node does not declare is Pending there all the same.
+fn undeclared_features(fixture: &Fixture<'_>) -> Result<()> {
+    // The action, and what nodes declare, are served by default since 1.36.
+    if fixture.kubectl.minor()? < 36 {
+        return Ok(());
+    }
+    let nodes = Nodes::new(fixture)?;
+    let declares = |node: &str| {
+        let features = json!({"declaredFeatures": ["RestartAllContainersOnContainerExits"]});
+        fixture.kubectl.patch_status("node", node, &features)
+    };
+    declares(&nodes.edge_node("edge-0", "1")?)?;
+    let cloud = nodes.cloud_node("cloud-0")?;
+    let edgeward = fixture.live_edgeward(&nodes.config())?;
+    let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
+    would_be(fixture, 900, EDGE)?;
+    fill(fixture, "fills", 900, EDGE)?;
+    would_be(fixture, 500, CLOUD)?;
+    let mut restarting = pod(fixture, "restarting", 500);
+    let container = &mut restarting["spec"]["containers"][0];
+    container["restartPolicy"] = json!("Never");
+    let codes = json!({"operator": "In", "values": [42]});
+    container["restartPolicyRules"] = json!([{"action": "RestartAllContainers", "exitCodes": codes}]);
+    let created = outcome(&fixture.kubectl.create(&restarting)?)?;
+    ensure!(created.starts_with("edge: "), "{created}");
+    declares(&cloud)?;
+    restarting["metadata"]["name"] = json!("other");
+    eventually("the cloud's node declares it", BOUND, || {
+        is_now(fixture, &restarting, CLOUD)
+    })
 }

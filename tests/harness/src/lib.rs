@@ -36,7 +36,7 @@ pub mod pki;
 pub mod process;
 pub mod prometheus;
 pub mod proxy;
-mod registration;
+pub mod registration;
 pub mod rights;
 pub mod rollout;
 pub mod rotation;
