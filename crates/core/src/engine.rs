@@ -256,7 +256,7 @@ impl Engine {
             let freed = std::mem::replace(&mut self.freed, ledger.freed());
             if delta.sites {
                 self.waitlist.reconsider_sites();
-            } else if freed != self.freed {
+            } else if freed != self.freed || delta.pods && self.waitlist.waits_for_pods() {
                 self.waitlist.reconsider();
             }
             let (gained, lost) = (&delta.gained, &delta.lost);

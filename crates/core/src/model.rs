@@ -7,6 +7,7 @@ pub mod link;
 pub mod liqo;
 pub mod node;
 pub mod owner;
+pub mod pod_affinity;
 pub mod pod_record;
 pub mod priority_caps;
 pub mod queue_claims;

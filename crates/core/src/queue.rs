@@ -212,6 +212,12 @@ impl Waitlist {
         self.pods.values_mut().for_each(|entry| entry.without_site = None);
     }
 
+    /// Whether any of them must run with other pods.
+    pub fn waits_for_pods(&self) -> bool {
+        let workloads = self.pods.values().filter_map(|entry| entry.pod.workload.as_ref());
+        workloads.into_iter().any(|workload| !workload.near.is_empty())
+    }
+
     /// Nothing of the plan holds any more: other nodes, or another order. The next one is made without a pause.
     pub fn reset(&mut self) {
         self.reconsider_sites();

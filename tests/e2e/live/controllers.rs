@@ -62,6 +62,33 @@ fn spread(replicas: u32, namespaces: Option<Value>) -> Value {
     deployment
 }
 
+e2e! { "live::affinity", Nodes, affinity }
+/// A pod that must run on the node of another, which is in the cloud: kube-scheduler runs it there, although the edge has room.
+fn affinity(fixture: &Fixture<'_>) -> Result<()> {
+    const PINNED: &str = "cloud: cloud_pinned_by_pod";
+    let nodes = Nodes::new(fixture)?;
+    nodes.edge_node("edge-0", "4")?;
+    nodes.cloud_node("cloud-0")?;
+    let edgeward = fixture.live_edgeward(&nodes.config())?;
+    let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
+
+    let mut web = pod(fixture, "web", 100);
+    let near = json!({"labelSelector": {"matchLabels": {"app": "db"}}, "topologyKey": "kubernetes.io/hostname"});
+    web["spec"]["affinity"] = json!({"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [near]}});
+    eventually("without the other, the edge", BOUND, || is_now(fixture, &web, EDGE))?;
+    let mut db = pod(fixture, "db", 100);
+    db["metadata"]["labels"]["app"] = json!("db");
+    db["spec"]["nodeSelector"] = nodes.selector("cloud");
+    db["spec"]["tolerations"] = json!([nodes.toleration()]);
+    fixture.kubectl.create(&db)?;
+    runs(fixture, "db")?;
+    eventually("the site of the other", BOUND, || is_now(fixture, &web, PINNED))?;
+    let created = outcome(&fixture.kubectl.create(&web)?)?;
+    ensure!(created == PINNED, "{created}");
+    runs(fixture, "web")?;
+    would_be(fixture, 200, EDGE)
+}
+
 e2e! { "live::anti_affinity", Nodes, anti_affinity }
 /// A pod per node, by a term that we do not evaluate, and fewer nodes than pods: one waits, and closes the edge to those of its
 /// controller that come after it. Nobody else is affected, and when it is gone the edge is open again.

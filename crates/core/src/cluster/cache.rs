@@ -362,6 +362,10 @@ impl Cache {
             if let Some(pods) = self.queues.stay.take_changed(at) {
                 entry.site.pods_of = Arc::new(pods);
             }
+            if let Some(pods) = self.queues.labelled.take_changed(at) {
+                entry.site.labelled = Arc::new(pods);
+                self.delta.pods = true;
+            }
         }
         changed
             .into_iter()

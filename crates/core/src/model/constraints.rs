@@ -118,6 +118,9 @@ pub struct Term<'a> {
     pub fields: Vec<Requirement<'a>>,
 }
 
+/// The label that every node has with a value of its own.
+pub const HOSTNAME: &str = "kubernetes.io/hostname";
+
 /// Words of constraints that are in most pods: they are not copied.
 const WORDS: [&str; 20] = [
     "",
@@ -133,7 +136,7 @@ const WORDS: [&str; 20] = [
     "amd64",
     "arm64",
     "kubernetes.io/arch",
-    "kubernetes.io/hostname",
+    HOSTNAME,
     "kubernetes.io/os",
     "metadata.name",
     "node.kubernetes.io/not-ready",

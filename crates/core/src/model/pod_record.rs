@@ -27,6 +27,8 @@ pub struct PodRecord {
     pub namespace: Box<str>,
     /// Uid of its controller.
     pub controller: Option<Box<str>>,
+    /// Its labels, as `key=value,key=value`; empty where these are too long.
+    pub labels: Box<str>,
     /// When it was created, to the second.
     pub created: Option<jiff::Timestamp>,
     /// `spec.schedulerName`; `None` where it is not the name of a scheduler.

@@ -111,6 +111,8 @@ pub struct Site {
     pub foreign: Vec<Arc<str>>,
     /// How many pods a controller has there, bound or not; only where that decides anything (`sitePolicy: spread`).
     pub pods_of: Arc<ByController<u64>>,
+    /// How many pods are there by their labels, in the place of a controller's uid.
+    pub labelled: Arc<ByController<u64>>,
 }
 
 impl Site {
@@ -130,6 +132,7 @@ impl Site {
             full: Arc::default(),
             foreign: vec![],
             pods_of: Arc::default(),
+            labelled: Arc::default(),
         }
     }
 
@@ -205,6 +208,14 @@ impl<T> ByController<T> {
     /// What is known of the controller with this uid. Cost: two searches.
     pub fn get(&self, namespace: &str, uid: &str) -> Option<&T> {
         self.0.get(namespace)?.get(uid)
+    }
+
+    /// The uids of a namespace of which something is known.
+    pub fn of(&self, namespace: &str) -> impl Iterator<Item = &str> {
+        self.0
+            .get(namespace)
+            .into_iter()
+            .flat_map(|uids| uids.keys().map(|uid| &**uid))
     }
 
     /// The entry of the controller with this uid, made if it is missing.

@@ -3,12 +3,14 @@
 use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use super::ties::{Leftover, Ties};
 use super::volumes::{VolumeClaim, Whereabouts};
 use crate::keys::Keys;
 use crate::model::constraints::{NodeConstraints, Toleration};
 use crate::model::decision_id::DecisionId;
+use crate::model::pod_affinity::AffinityTerm;
 use crate::model::priority_caps::PriorityCaps;
 use crate::model::site::SiteDefinition;
 use crate::model::site_restriction::SiteRestriction;
@@ -24,6 +26,10 @@ pub struct Workload<'a> {
     pub namespace: Cow<'a, str>,
     /// Effective request, as kube-scheduler computes it.
     pub request: Amounts,
+    /// Its labels, as `key=value,key=value`.
+    pub labels: Arc<str>,
+    /// Its required affinity to other pods.
+    pub near: Vec<AffinityTerm>,
     /// The pod's own nodeSelector and required node affinity.
     pub constraints: NodeConstraints<'a>,
     /// The pod's own tolerations.
@@ -71,6 +77,8 @@ impl Workload<'_> {
         Workload {
             namespace: owned(self.namespace),
             request: self.request,
+            labels: self.labels,
+            near: self.near,
             constraints: self.constraints.into_owned(),
             tolerations: self.tolerations.into_iter().map(Toleration::into_owned).collect(),
             ties: self.ties,

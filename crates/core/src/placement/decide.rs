@@ -63,6 +63,7 @@ pub fn decide<'s>(workload: &Workload<'_>, room: &Room<'s, '_>, config: &Config,
         workload,
         intent,
         room,
+        homes: room.homes(workload),
         config,
         now,
         profile: profile.map(|(_, scores)| scores),
@@ -339,12 +340,18 @@ pub(crate) fn cost(workload: &Workload<'_>, snapshot: &Snapshot) -> usize {
     if comparisons > MAX_COMPARISONS { 0 } else { comparisons }
 }
 
-/// How many comparisons the pod's constraints, tolerations and extended resources take on all nodes at most.
+/// How many comparisons the pod's constraints, tolerations and extended resources take on all nodes at most, and its affinity with
+/// other pods.
 fn comparisons(workload: &Workload<'_>, snapshot: &Snapshot) -> usize {
     let of_traits = workload.traits().map_or(0, Traits::comparisons);
     let per_node =
         workload.constraints.comparisons() + workload.tolerations.len() + workload.request.scalars.len() + of_traits;
-    per_node.saturating_mul(snapshot.node_count())
+    let with_pods = workload.near.iter().map(|term| {
+        let namespaces = term.namespaces.iter();
+        let pods = namespaces.flat_map(|name| snapshot.sites.iter().map(|site| site.labelled.of(name).count()));
+        pods.sum::<usize>() * term.comparisons()
+    });
+    per_node.saturating_mul(snapshot.node_count()) + with_pods.sum::<usize>()
 }
 
 /// Whether the pod carries a complete and recent placement of ours: the annotations, and in its spec the whole

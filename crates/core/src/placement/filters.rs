@@ -5,6 +5,7 @@ mod distance;
 pub(super) mod namespace;
 pub(super) mod nodes;
 mod offload;
+mod pods;
 mod remote_room;
 mod room;
 mod scheduler;
@@ -29,6 +30,8 @@ pub(super) struct Case<'c, 's> {
     pub(super) workload: &'c Workload<'c>,
     pub(super) intent: &'c Intent,
     pub(super) room: &'c Room<'s, 'c>,
+    /// The sites with pods that the pod must run with.
+    pub(super) homes: Vec<&'s Site>,
     pub(super) config: &'c Config,
     pub(super) now: Now,
     /// The scores of the pod's performance profile.
@@ -38,10 +41,11 @@ pub(super) struct Case<'c, 's> {
 type Filter = fn(&Case<'_, '_>, &Assessment<'_>) -> Option<Refusal>;
 
 /// Every filter. After a refusal that is `Never`, no further filter is asked.
-const FILTERS: [Filter; 12] = [
+const FILTERS: [Filter; 13] = [
     sites::not_in_sites,
     namespace::not_offloaded,
     nodes::no_usable_node,
+    pods::pods_elsewhere,
     offload::not_offloadable,
     traits::missing_trait,
     wan::bad_link,

@@ -42,6 +42,8 @@ pub struct Reservation {
     pub node: NodeId,
     /// The pod's effective request. A pod slot comes with it.
     pub amount: Amounts,
+    /// Its labels.
+    pub labels: Arc<str>,
     /// The pod's `spec.priority`.
     pub priority: i32,
     /// The uid of the gated pod that is being released; `None` for one that is being created.
@@ -57,6 +59,7 @@ impl Reservation {
             site: site.into(),
             node,
             amount: workload.request.clone(),
+            labels: Arc::clone(&workload.labels),
             priority: workload.priority,
             releases: None,
         }
@@ -320,16 +323,11 @@ impl Ledger {
         of_site.filter_map(move |entry| self.charge(entry, revision, namespace))
     }
 
-    /// How many reservations of this controller at a site the snapshot of `revision` does not show. Cost: a pass over the open
-    /// reservations.
-    pub fn pods_of(&self, namespace: &str, controller: &str, site: &str, revision: u64) -> u64 {
-        let is_of = |entry: &&Entry| {
-            let owner = &entry.reservation.owner;
-            *entry.reservation.site == *site
-                && (owner.namespace(), owner.controller()) == (namespace, Some(controller))
-                && entry.shown_in.is_none_or(|shown_in| shown_in > revision)
-        };
-        self.entries().filter(is_of).count() as u64
+    /// The reservations at a site whose pods the snapshot of `revision` does not show. Cost: a pass over the open reservations.
+    pub fn coming(&self, site: &str, revision: u64) -> impl Iterator<Item = &Reservation> {
+        let is_hidden = move |entry: &&Entry| entry.shown_in.is_none_or(|shown_in| shown_in > revision);
+        let hidden = self.entries().filter(is_hidden).map(|entry| &entry.reservation);
+        hidden.filter(move |reservation| *reservation.site == *site)
     }
 
     /// Whether the gated pod of this uid is being released: it has a reservation then, and no claim counts. Cost: a search.

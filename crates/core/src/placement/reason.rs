@@ -100,6 +100,7 @@ fn is_excluded_by_pod(site: &Assessment<'_>) -> bool {
     let codes = [
         RefusalCode::NoMatchingNode,
         RefusalCode::DataElsewhere,
+        RefusalCode::PodsElsewhere,
         RefusalCode::NotInSites,
         RefusalCode::MissingTrait,
     ];

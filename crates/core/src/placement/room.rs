@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 
 use crate::config::Config;
 use crate::model::node::{Node, NodeId, Share};
+use crate::model::owner::Owner;
 use crate::model::queue_claims::{Claimed, QueueClaim, QueueClaims};
 use crate::model::snapshot::{Free, Site, Snapshot};
 use crate::model::workload::{QueueKey, Workload};
@@ -128,7 +129,7 @@ impl<'s, 'l> Room<'s, 'l> {
     }
 }
 
-impl Room<'_, '_> {
+impl<'s> Room<'s, '_> {
     /// Whether `request` fits on `node` now: a free pod slot, and enough of every resource it asks for. Taints,
     /// labels and readiness are not the room's matter.
     pub fn fits(&self, request: &Amounts, node: &Node) -> bool {
@@ -275,8 +276,25 @@ impl Room<'_, '_> {
             return 0;
         };
         let there = site.pods_of.get(&workload.namespace, uid).copied().unwrap_or(0);
-        let revision = self.snapshot.revision;
-        there + self.ledger.pods_of(&workload.namespace, uid, site.name(), revision)
+        let owner = Owner::new(&workload.namespace, Some(uid));
+        let coming = self.ledger.coming(site.name(), self.snapshot.revision);
+        there + coming.filter(|reservation| reservation.owner == owner).count() as u64
+    }
+
+    /// The sites with pods that this one must run with, or to which such are to come. Cost: a comparison with each set of labels in
+    /// the namespaces of its affinity, and with each reservation.
+    pub(super) fn homes(&self, workload: &Workload<'_>) -> Vec<&'s Site> {
+        let Some(first) = workload.near.first() else {
+            return vec![];
+        };
+        let selects = |namespace: &str, labels: &str| workload.near.iter().all(|term| term.selects(namespace, labels));
+        let is_home = |site: &&Site| {
+            let mut coming = self.ledger.coming(site.name(), self.snapshot.revision);
+            let mut there = first.namespaces.iter();
+            there.any(|namespace| site.labelled.of(namespace).any(|labels| selects(namespace, labels)))
+                || coming.any(|reservation| selects(reservation.owner.namespace(), &reservation.labels))
+        };
+        self.snapshot.sites.iter().filter(is_home).collect()
     }
 }
 

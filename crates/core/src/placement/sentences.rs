@@ -47,6 +47,10 @@ const fn templates(code: RefusalCode) -> &'static [&'static str] {
             "the pod's constraints and tolerations allow no node",
         ],
         RefusalCode::DataElsewhere => &["the data of claim {claim} is elsewhere", "the pod's data is elsewhere"],
+        RefusalCode::PodsElsewhere => &[
+            "pods that the pod must run with are at {sites}",
+            "pods that the pod must run with are elsewhere",
+        ],
         RefusalCode::TooLarge => &[
             "the pod is larger than every node: asked for {request}, nodes have at most {largestNode}",
             "the pod is larger than every node",

@@ -132,6 +132,8 @@ words! {
         NoMatchingNode = "no_matching_node",
         /// The volumes of the pod's claims can be used on no node there.
         DataElsewhere = "data_elsewhere",
+        /// Pods that the pod must run with are at other sites.
+        PodsElsewhere = "pods_elsewhere",
         /// The pod is larger than every node there that it may use.
         TooLarge = "too_large",
         /// Offload is not allowed, or the pod uses what the site does not support.
@@ -177,6 +179,7 @@ impl RefusalCode {
             | Self::MissingTrait
             | Self::NoMatchingNode
             | Self::DataElsewhere
+            | Self::PodsElsewhere
             | Self::TooLarge
             | Self::NotOffloadable
             | Self::NamespaceNotOffloaded => Standing::Never,

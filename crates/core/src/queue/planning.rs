@@ -68,7 +68,7 @@ pub(super) struct Planning<'p> {
     pub(super) claimed_nodes: BTreeSet<NodeId>,
     /// Pods for which there is no room, nor a node to claim, each on behalf of all that are like it: there is only less for
     /// those that come later. And why it waits, and whether no site is possible.
-    pub(super) unplaceable: HashMap<(Cow<'p, Workload<'static>>, Age), (Reason, bool)>,
+    pub(super) unplaceable: HashMap<(Workload<'static>, Age), (Reason, bool)>,
     /// Pods for which no site is possible, by uid.
     pub(super) without_site: Vec<(Arc<str>, (bool, Reason))>,
     pub(super) steps: Vec<Step>,
@@ -134,7 +134,7 @@ impl<'p> Planning<'p> {
         }
     }
 
-    fn decide(&mut self, planned: &Planned<'p>, kind: (Cow<'p, Workload<'static>>, Age)) {
+    fn decide(&mut self, planned: &Planned<'p>, kind: (Workload<'static>, Age)) {
         let (entry, age, queue_key) = (planned.entry, planned.age, planned.queue_key);
         self.decisions += 1;
         let gated_for = self.now.moment.since(entry.since);
@@ -162,8 +162,8 @@ impl<'p> Planning<'p> {
             Action::Gate => {
                 let is_possible = verdict.sites.is_empty() || verdict.sites.iter().any(Assessment::is_possible);
                 let wants_room = is_possible && verdict.reason != Reason::HeldSiteAway;
-                // Where the volumes of its claims are changes without a site.
-                let has_no_site = !is_possible && workload.volume_claims.is_empty();
+                // Where the volumes of its claims and other pods are changes without a site.
+                let has_no_site = !is_possible && workload.volume_claims.is_empty() && workload.near.is_empty();
                 let claimed = wants_room.then(|| self.node_to_claim(&workload, &verdict, &room, gated_for));
                 if wants_room {
                     self.claims.leave_waiting(queue_key);
@@ -227,13 +227,13 @@ impl<'p> Planning<'p> {
     }
 }
 
-/// What a decision reads of a pod: nothing of its controller, where nothing is known of that. The pods of many Jobs are alike.
-fn kind_of<'p>(workload: &'p Workload<'static>, snapshot: &Snapshot) -> Cow<'p, Workload<'static>> {
-    match &workload.controller {
-        Some(uid) if !snapshot.knows_controller(&workload.namespace, uid) => Cow::Owned(Workload {
-            controller: None,
-            ..workload.clone()
-        }),
-        _ => Cow::Borrowed(workload),
+/// What a decision reads of a pod: not its labels, and nothing of its controller, where nothing is known of that. The pods of many Jobs
+/// are alike.
+fn kind_of(workload: &Workload<'static>, snapshot: &Snapshot) -> Workload<'static> {
+    let is_known = |uid: &Cow<'_, str>| snapshot.knows_controller(&workload.namespace, uid);
+    Workload {
+        labels: Arc::default(),
+        controller: workload.controller.clone().filter(is_known),
+        ..workload.clone()
     }
 }

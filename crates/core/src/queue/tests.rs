@@ -275,6 +275,7 @@ fn who_is_being_released_is_not_released_again_and_its_room_counts_once() {
     ledger.set_replicas(3);
     assert!(ledger.reserve(
         Reservation {
+            labels: "".into(),
             id: crate::model::decision_id::DecisionId(1),
             owner: Owner::new("shop", None),
             site: "edge".into(),
@@ -305,6 +306,7 @@ fn what_another_namespace_reserved_beyond_its_share_keeps_nobody_waiting() {
     let reserved = |namespace: &str, is_within_share: bool| {
         let mut ledger = Ledger::new(Micros::from_secs(3));
         let reservation = Reservation {
+            labels: "".into(),
             id: crate::model::decision_id::DecisionId(1),
             owner: Owner::new(namespace, None),
             site: "edge".into(),
@@ -379,6 +381,32 @@ fn replicas_that_keep_apart_get_a_node_each() {
         claimed(&[("first", (0, true)), ("second", (1, false))])
     );
     assert_eq!(plan(&[0]), claimed(&[("first", (0, true))]));
+}
+
+#[test]
+fn pod_whose_companions_leave_is_decided_again() {
+    let mut document = gated("near", 100, 5, 9).document();
+    let term = json!({"labelSelector": {"matchLabels": {"app": "db"}}, "topologyKey": "kubernetes.io/hostname"});
+    document["spec"]["affinity"] = json!({"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}});
+    let mut waitlist = Waitlist::default();
+    assert!(!waitlist.waits_for_pods());
+    waitlist.apply(read(&document), NOW);
+    assert!(waitlist.waits_for_pods());
+    let mut fleet = fleet(&[0]);
+    let sites = fleet["sites"].as_array_mut().unwrap();
+    sites.push(json!({"name": "far", "kind": "cloud", "nodeSelector": {"no": "node"}}));
+    let far = sites.len() - 1;
+    sites[far]["labelledPods"] = json!({"shop": {"app=db": 1}});
+    document["metadata"]["annotations"]["slo.example.io/offloadAllowed"] = json!("false");
+    waitlist.apply(read(&document), NOW);
+    let plan = plan_with(&mut waitlist, &fleet, &Ledger::default());
+    assert!(
+        plan.steps.iter().all(|step| step.action != PlanAction::Release),
+        "{plan:?}"
+    );
+    fleet["sites"][far]["labelledPods"] = json!({});
+    let plan = plan_with(&mut waitlist, &fleet, &Ledger::default());
+    assert_eq!(steps(&plan), [("near".to_owned(), PlanAction::Release)]);
 }
 
 #[test]
@@ -771,6 +799,7 @@ proptest! {
             // Its room is on the other node, of nothing.
             if released {
                 let reservation = Reservation {
+            labels: "".into(),
                     id: crate::model::decision_id::DecisionId(i as u128),
                     owner: Owner::new("shop", None),
                     site: "cloud".into(),

@@ -3,11 +3,11 @@
 //! Reads only the fields a decision or a patch needs, borrowing their strings from the JSON; every other field,
 //! known to us or not, is skipped and so survives (a patch is built beside the raw object, never from these types).
 
-mod anti_affinity;
 mod decided;
 pub(crate) mod fields;
 mod hints;
 mod job_time;
+mod pod_affinity;
 mod record;
 mod refusal;
 
@@ -208,6 +208,8 @@ impl<'a> Pod<'a> {
         let (management, intent) = self.slo(keys);
         Workload {
             request: self.kept_apart(self.request().amounts(), &namespace),
+            near: self.pod_affinity(&namespace),
+            labels: self.labels_text().into(),
             namespace,
             constraints: self.spec.constraints(),
             tolerations: self.tolerations().collect(),

@@ -15,6 +15,8 @@ pub struct RoomDelta {
     pub lost: BTreeSet<NodeId>,
     /// Whether other sites may be possible for a pod: a node came, changed or went, or a setting, a namespace or Liqo changed.
     pub sites: bool,
+    /// Whether pods came to a site or left it.
+    pub pods: bool,
 }
 
 impl Cache {

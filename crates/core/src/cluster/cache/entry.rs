@@ -23,6 +23,8 @@ pub(super) struct SchedulerKey {
 pub(super) struct PodEntry {
     pub(super) namespace: Arc<str>,
     pub(super) controller: Option<Arc<str>>,
+    /// `None` where they are not kept.
+    pub(super) labels: Option<Arc<str>>,
     pub(super) created: i64,
     pub(super) request: Amounts,
     pub(super) priority: i32,
@@ -145,4 +147,6 @@ pub(super) struct Counted {
     pub(super) silent_until: Option<Moment>,
     /// The site at which it is one of its controller's.
     pub(super) stays: Option<usize>,
+    /// The site at which it counts by its labels.
+    pub(super) lives: Option<usize>,
 }

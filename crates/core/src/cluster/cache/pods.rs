@@ -103,6 +103,7 @@ impl Cache {
         PodEntry {
             namespace: self.shared(&record.namespace),
             controller: record.controller.as_deref().map(|uid| self.shared(uid)),
+            labels: (!record.labels.is_empty()).then(|| self.shared(&record.labels)),
             created: created(record),
             // A gated pod charges nothing, and is read again when its gate is gone.
             request: match record.gated {

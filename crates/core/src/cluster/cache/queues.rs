@@ -24,6 +24,7 @@ pub(super) struct Queues {
     waiting: BTreeMap<Group, u64>,
     pub(super) closed: BySite,
     pub(super) stay: BySite,
+    pub(super) labelled: BySite,
     /// Whether anybody asks for these.
     pub(super) counts_pods: bool,
     /// Whether nodes or namespaces changed so that pods count elsewhere.
@@ -48,8 +49,10 @@ impl Queues {
                 self.waiting.remove(&group);
             }
         }
-        self.closed.change(counted.closes, entry, by);
-        self.stay.change(counted.stays, entry, by);
+        let (namespace, controller) = (&entry.namespace, &entry.controller);
+        self.closed.change(counted.closes, namespace, controller, by);
+        self.stay.change(counted.stays, namespace, controller, by);
+        self.labelled.change(counted.lives, namespace, &entry.labels, by);
     }
 
     /// The queues of each of so many sites.
@@ -67,7 +70,7 @@ impl Queues {
     }
 }
 
-/// Pods by site and controller.
+/// Pods by site and controller, or labels.
 #[derive(Debug, Default)]
 pub(super) struct BySite {
     pods: BTreeMap<usize, ByController<u64>>,
@@ -77,10 +80,10 @@ pub(super) struct BySite {
 }
 
 impl BySite {
-    fn change(&mut self, site: Option<usize>, entry: &PodEntry, by: i64) {
-        if let (Some(site), Some(controller)) = (site, &entry.controller) {
+    fn change(&mut self, site: Option<usize>, namespace: &str, uid: &Option<Arc<str>>, by: i64) {
+        if let (Some(site), Some(uid)) = (site, uid) {
             let pods = self.pods.entry(site).or_default();
-            pods.change(&entry.namespace, controller, by);
+            pods.change(namespace, uid, by);
             self.changed.insert(site);
         }
     }
@@ -167,11 +170,8 @@ impl Cache {
             (Some(node), _) => self.nodes.get(&node).and_then(|node| node.site),
             (None, unbound) => unbound.as_ref().and_then(|unbound| unbound.site),
         };
-        let stays = self.queues.counts_pods
-            && entry.controller.is_some()
-            && entry.phase != Phase::Finished
-            && !entry.gated
-            && entry.terminating.is_none();
+        let is_active = entry.phase != Phase::Finished && !entry.gated;
+        let stays = self.queues.counts_pods && is_active && entry.terminating.is_none();
         let is_at_cloud = |at: &usize| self.sites[*at].site.kind() == SiteKind::Cloud;
         // Only a pod with a node has a start other than `Begun`.
         let cloud = site.filter(is_at_cloud).filter(|_| entry.terminating.is_none());
@@ -194,6 +194,7 @@ impl Cache {
                 .filter(|_| entry.start == Start::Silent)
                 .map(|_| entry.silent_until),
             stays: site.filter(|_| stays),
+            lives: site.filter(|_| is_active && !unbound.is_some_and(Unbound::is_refused)),
         }
     }
 }

@@ -428,6 +428,44 @@ fn site_stays_closed_after_a_refused_pod_is_gone() {
 }
 
 #[test]
+fn pods_count_by_their_labels_where_they_are() {
+    let counted = |fixture: &mut Fixture| {
+        let snapshot = fixture.publish();
+        let labelled = snapshot.sites[0].labelled.iter();
+        labelled
+            .map(|(_, labels, pods)| format!("{labels}: {pods}"))
+            .collect::<Vec<_>>()
+    };
+    let labelled = |uid: &str| with(pod(uid, 100), "/metadata/labels", json!({"tier": "back", "app": "db"}));
+    let mut fixture = Fixture::new();
+    fixture.node(&edge_node("a", 1000));
+    fixture.pod(&bound(labelled("1"), "a"));
+    fixture.pod(&labelled("2"));
+    fixture.pod(&bound(pod("without", 100), "a"));
+    fixture.pod(&with(
+        labelled("gated"),
+        "/spec/schedulingGates",
+        json!([{"name": "theirs"}]),
+    ));
+    fixture.pod(&with(
+        labelled("elsewhere"),
+        "/spec/nodeSelector",
+        json!({"node.role/cloud": "true"}),
+    ));
+    assert_eq!(counted(&mut fixture), ["app=db,tier=back: 2"]);
+    assert!(fixture.cache.take_delta().pods);
+    // It may never come.
+    fixture.pod(&unschedulable(labelled("2"), "volume limits"));
+    assert_eq!(counted(&mut fixture), ["app=db,tier=back: 1"]);
+    fixture.pod(&with(bound(labelled("1"), "a"), "/status/phase", "Succeeded".into()));
+    assert_eq!(counted(&mut fixture), Vec::<String>::new());
+    fixture.cache.take_delta();
+    fixture.node(&edge_node("b", 1000));
+    fixture.publish();
+    assert!(!fixture.cache.take_delta().pods);
+}
+
+#[test]
 fn pods_that_keep_apart_charge_a_node_each_and_wait_for_one() {
     let term = json!({"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": "kubernetes.io/hostname"});
     let affinity = json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}});
@@ -545,7 +583,9 @@ fn the_oldest_source_tells_the_age() {
 /// Names of the nodes that gained and that lost room since this was last asked, and whether something else is new.
 fn delta(fixture: &mut Fixture) -> (String, String, bool) {
     fixture.publish();
-    let RoomDelta { gained, lost, sites } = fixture.cache.take_delta();
+    let RoomDelta {
+        gained, lost, sites, ..
+    } = fixture.cache.take_delta();
     let names = |ids: BTreeSet<NodeId>| {
         let names = ids.iter().map(|id| &*fixture.cache.nodes[id].node.name);
         names.collect::<Vec<_>>().join(" ")

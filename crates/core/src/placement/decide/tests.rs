@@ -9,6 +9,7 @@ mod decisions;
 mod gating;
 mod headroom;
 mod liqo;
+mod near;
 mod ours;
 mod profiles;
 mod properties;

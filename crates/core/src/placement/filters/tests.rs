@@ -18,6 +18,7 @@ pub(super) fn said(filter: Filter, site: &str, fleet: &Value, pod: &Value) -> St
         workload: &workload,
         intent: workload.intent.as_ref().unwrap(),
         room: &room,
+        homes: room.homes(&workload),
         config: &config,
         now: NOW,
         profile: None,

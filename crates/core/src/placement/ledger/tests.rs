@@ -22,6 +22,7 @@ fn cpu(millicores: i64) -> Amounts {
 
 fn reservation(id: u128, controller: Option<&str>) -> Reservation {
     Reservation {
+        labels: "".into(),
         id: DecisionId(id),
         owner: Owner::new("shop", controller),
         site: "edge".into(),

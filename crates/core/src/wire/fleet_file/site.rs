@@ -40,6 +40,8 @@ pub(super) struct SiteEntry {
     full: Option<Vec<Full>>,
     #[serde(default, skip_serializing_if = "ByController::is_empty")]
     controller_pods: ByController<u64>,
+    #[serde(default, skip_serializing_if = "ByController::is_empty")]
+    labelled_pods: ByController<u64>,
 }
 
 /// Milliseconds, up to a day.
@@ -104,6 +106,7 @@ impl SiteEntry {
             closed: Arc::new(self.closed),
             full: Arc::new(full),
             pods_of: Arc::new(self.controller_pods),
+            labelled: Arc::new(self.labelled_pods),
             ..Site::new(Arc::new(definition))
         })
     }
@@ -136,6 +139,7 @@ impl SiteEntry {
             closed: (*site.closed).clone(),
             full: some_of(full),
             controller_pods: (*site.pods_of).clone(),
+            labelled_pods: (*site.labelled).clone(),
         }
     }
 }

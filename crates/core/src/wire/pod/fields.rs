@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use crate::model::constraints::Toleration;
 use crate::resources::ResourceList;
 use crate::units::Quantity;
-use crate::wire::pod::anti_affinity::PodAntiAffinity;
+use crate::wire::pod::pod_affinity::PodTerms;
 
 /// A string that borrows from the document where it holds no escapes. (serde borrows a `Cow` only as a direct
 /// field, not inside lists and maps.) It is empty where it is missing or null, as it is in Go.
@@ -291,8 +291,8 @@ impl<'a> Resources<'a> {
 pub(crate) struct Affinity<'a> {
     #[serde(borrow)]
     pub(super) node_affinity: Option<NodeAffinity<'a>>,
-    pub(super) pod_affinity: Option<IgnoredAny>,
-    pub(super) pod_anti_affinity: Option<PodAntiAffinity<'a>>,
+    pub(super) pod_affinity: Option<PodTerms<'a>>,
+    pub(super) pod_anti_affinity: Option<PodTerms<'a>>,
 }
 
 #[derive(Debug, Clone, Deserialize)]

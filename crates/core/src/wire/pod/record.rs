@@ -210,6 +210,7 @@ impl<'a> Pod<'a> {
             name: start(self.name(), LONGEST_NAME).into(),
             namespace: text(&metadata.namespace)?,
             controller: self.controller_uid().map(|uid| (&**uid).into()),
+            labels: self.labels_text().into(),
             created: metadata.creation_timestamp.parse().ok(),
             scheduler: self.scheduler().map(Box::from),
             nominated: text(&status.nominated_node_name),

@@ -64,6 +64,7 @@ pub(super) fn with_reserved<T>(
     let mut ledger = Ledger::new(Config::default().reservation_ttl);
     for (id, &(millicores, priority)) in (0..).zip(reserved) {
         let reservation = Reservation {
+            labels: "".into(),
             id: DecisionId(id),
             owner: Owner::new("shop", None),
             site: "edge".into(),

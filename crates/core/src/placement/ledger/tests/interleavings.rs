@@ -269,6 +269,7 @@ impl World {
             "promised {millicores}m beside {taken:?} and {slots} pods"
         );
         let reservation = Reservation {
+            labels: "".into(),
             id: Self::id(self.pods.len()),
             owner: Owner::new(namespace, controller),
             site: "edge".into(),
@@ -409,6 +410,7 @@ impl World {
                         pod.reserved = request;
                         pod.is_within = is_within(&kept, share);
                         let reservation = Reservation {
+                            labels: "".into(),
                             id: Self::id(at),
                             owner: Owner::new(namespace, controller),
                             site: "edge".into(),
@@ -577,6 +579,7 @@ impl World {
         for (at, pod) in self.pods.iter().enumerate() {
             let (namespace, controller) = OWNERS[pod.owner];
             let reservation = Reservation {
+                labels: "".into(),
                 id: Self::id(at),
                 owner: Owner::new(namespace, controller),
                 site: "edge".into(),

@@ -1,23 +1,27 @@
-//! Required anti-affinity of a pod to pods like itself ("Anti-affinity" in docs/decision.md).
+//! Required affinity and anti-affinity of a pod to other pods ("Anti-affinity" and "Pod affinity" in docs/decision.md).
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use serde::Deserialize;
 
-use crate::model::constraints::is_label_key;
+use crate::model::constraints::{HOSTNAME, is_label_key};
+use crate::model::pod_affinity::AffinityTerm;
 use crate::model::selector::{Expression, Operator, Selector};
 use crate::resources::{Amounts, Apart};
 use crate::wire::pod::Pod;
 use crate::wire::pod::fields::{NodeSelectorRequirement, StringMap, Text};
 
-/// The most terms of a pod that count.
+/// The most terms of a pod's anti-affinity that count.
 const MAX_TERMS: usize = 4;
 
-/// The label that every node has with a value of its own.
-const HOSTNAME: &str = "kubernetes.io/hostname";
+/// The most namespaces, expressions and values of a pod's affinity, with which many pods are compared.
+const MAX_COMPARISONS: usize = 64;
+
+/// The most bytes that are kept of a pod's labels.
+const MAX_LABELS: usize = 1024;
 
 #[derive(Debug, Clone, Deserialize)]
-pub(crate) struct PodAntiAffinity<'a> {
+pub(crate) struct PodTerms<'a> {
     #[serde(borrow, rename = "requiredDuringSchedulingIgnoredDuringExecution")]
     required: Option<Vec<Term<'a>>>,
 }
@@ -56,6 +60,25 @@ impl Pod<'_> {
         request.apart.dedup();
         request
     }
+
+    /// Its required affinity to other pods; none where a part of it is not evaluated.
+    pub(super) fn pod_affinity(&self, namespace: &str) -> Vec<AffinityTerm> {
+        let affinity = self.spec.constraints.affinity.as_ref();
+        let required = affinity.and_then(|affinity| affinity.pod_affinity.as_ref()?.required.as_ref());
+        let terms = required.into_iter().flatten();
+        let terms: Option<Vec<_>> = terms.map(|term| term.near(self, namespace)).collect();
+        let is_short =
+            |terms: &Vec<AffinityTerm>| terms.iter().map(AffinityTerm::comparisons).sum::<usize>() <= MAX_COMPARISONS;
+        terms.filter(is_short).unwrap_or_default()
+    }
+
+    /// Its labels in order, as `key=value,key=value`; empty where that is too long.
+    pub(super) fn labels_text(&self) -> String {
+        let labels: Vec<_> = self.labels().map(|(key, value)| format!("{key}={value}")).collect();
+        Some(labels.join(","))
+            .filter(|text| text.len() <= MAX_LABELS)
+            .unwrap_or_default()
+    }
 }
 
 impl Term<'_> {
@@ -69,6 +92,25 @@ impl Term<'_> {
         is_own.then(|| Apart {
             pods: hasher.finish(),
             topology_key: (self.topology_key != *HOSTNAME).then(|| (&*self.topology_key).into()),
+        })
+    }
+
+    /// The term as affinity, if it is evaluated: what labels a namespace has is not known.
+    fn near(&self, pod: &Pod<'_>, namespace: &str) -> Option<AffinityTerm> {
+        let mut namespaces: Vec<_> = self
+            .namespaces
+            .iter()
+            .flatten()
+            .map(|stated| (&**stated).into())
+            .collect();
+        if namespaces.is_empty() {
+            namespaces.push(namespace.into());
+        }
+        let is_evaluated = self.namespace_selector.is_none() && is_label_key(&self.topology_key);
+        is_evaluated.then_some(AffinityTerm {
+            namespaces,
+            selector: self.selector(|key| pod.label(key))?,
+            topology_key: (&*self.topology_key).into(),
         })
     }
 
@@ -212,6 +254,43 @@ mod tests {
         assert_eq!(apart(&json!([arriving])), apart(&json!([stored])));
         let next_replica_set = apart_of(&json!({"app": "web", "hash": "2"}), "shop", &json!([arriving]));
         assert_ne!(apart(&json!([arriving])), next_replica_set);
+    }
+
+    #[test]
+    fn affinity_counts_only_where_all_of_it_is_evaluated() {
+        let near = |labels: &Value, terms: &Value| {
+            let affinity = json!({"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}});
+            let pod = json!({"metadata": {"labels": labels}, "spec": {"affinity": affinity}}).to_string();
+            let pod = Pod::from_json(&pod).unwrap();
+            let near = pod.pod_affinity("shop");
+            near.iter().map(|term| term.namespaces.join(",")).collect::<Vec<_>>()
+        };
+        let many = json!({"matchExpressions": [{"key": "app", "operator": "In", "values": vec!["x"; 63]}]});
+        for (terms, expected) in [
+            (json!([of_app("db")]), &["shop"][..]),
+            (json!([of_app("db"), of_app("web")]), &["shop", "shop"]),
+            (json!([with(of_app("db"), "namespaces", json!(["a", "b"]))]), &["a,b"]),
+            (
+                json!([of_app("db"), with(of_app("db"), "namespaceSelector", json!({}))]),
+                &[],
+            ),
+            (json!([with(of_app("db"), "topologyKey", json!("no label key"))]), &[]),
+            (json!([term(Value::Null)]), &[]),
+            (json!([term(many)]), &["shop"]),
+            (json!(vec![of_app("db"); 22]), &[]),
+        ] {
+            assert_eq!(near(&json!({}), &terms), expected, "{terms}");
+        }
+    }
+
+    #[test]
+    fn labels_are_kept_up_to_their_bound() {
+        let text = |value: &str| {
+            let pod = json!({"metadata": {"labels": {"b": value, "a": "1"}}, "spec": {}}).to_string();
+            Pod::from_json(&pod).unwrap().labels_text()
+        };
+        assert_eq!(text("2"), "a=1,b=2");
+        assert_eq!(text(&"x".repeat(MAX_LABELS)), "");
     }
 
     #[test]
