@@ -158,7 +158,7 @@ struct Entry {
 }
 
 impl Waitlist {
-    /// A pod as it is now. Its time begins when it says, unless that is in the future or before the pod existed; and again when the last
+    /// A pod as it is now. Its time begins when it says, or with the pod, if that is in the future or before the pod existed; and again when the last
     /// gate of others is gone. Otherwise it never begins later than it did: whoever may write annotations cannot stretch it.
     pub fn apply(&mut self, pod: Arc<GatedPod>, now: Now) {
         let old = self.pods.remove(&pod.uid);
@@ -171,7 +171,7 @@ impl Waitlist {
         };
         // The clock of the replica that gated it may differ from ours, and it was not gated before it existed.
         let created = pod.created.and_then(moment).unwrap_or(first_seen).min(first_seen);
-        let stated = pod.stated.and_then(moment).map_or(first_seen, |at| at.max(created));
+        let stated = pod.stated.and_then(moment).map_or(created, |at| at.max(created));
         let same = old.filter(|old| old.pod.gates == pod.gates);
         let same = same.map(|old| old.since);
         let since = if pod.waited_for_others() {

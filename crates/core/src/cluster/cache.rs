@@ -151,6 +151,17 @@ impl Cache {
 
     /// Finds again of which site each node and pod is.
     fn set_sites(&mut self, definitions: &[Arc<SiteDefinition>]) {
+        let mut pods = std::mem::take(&mut self.pods);
+        pods.iter().for_each(|(uid, pod)| self.uncount(uid, pod));
+        // What pods said that are gone holds at a site that stays as it was.
+        let place = |old: &SiteEntry| {
+            definitions
+                .iter()
+                .position(|new| new.is_same_place(&old.site.definition))
+        };
+        let places: Vec<_> = self.sites.iter().map(place).collect();
+        self.queues.closed.move_sites(&places);
+        self.full_clouds.move_sites(&places);
         self.sites = definitions.iter().map(SiteEntry::new).collect();
         self.faults.clear();
         let ids: Vec<NodeId> = self.nodes.keys().copied().collect();
@@ -166,9 +177,6 @@ impl Cache {
         self.delta.gained.extend(ids);
         let is_its = |name: &str| definitions.iter().any(|definition| definition.name == *name);
         self.measured.probed.retain(|name, _| is_its(name));
-        self.queues.forget_sites();
-        self.full_clouds = FullClouds::default();
-        let mut pods = std::mem::take(&mut self.pods);
         for (uid, pod) in &mut pods {
             if let Some(unbound) = &mut pod.unbound {
                 unbound.site = self.site_of_placement(&unbound.placement);

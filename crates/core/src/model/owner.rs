@@ -1,7 +1,7 @@
 //! Who creates pods.
 
-/// The longest uid that is kept; those of the API server have 36 bytes.
-const MAX_UID_BYTES: usize = 64;
+/// The longest uid that is kept, with a revision; those of the API server have 36 bytes.
+const MAX_UID_BYTES: usize = 81;
 
 /// Who creates pods: a controller, within the namespace that names it; else the namespace.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

@@ -660,7 +660,20 @@ fn outside_opted_in_namespaces_the_gate_is_removed_after_seconds() {
 }
 
 #[test]
-fn a_time_in_the_future_begins_when_the_pod_is_first_seen() {
+fn time_in_the_future_counts_as_that_of_the_creation() {
+    let mut document = gated("skewed", 2_000, 5, -60).document();
+    let created = NOW.wall - jiff::SignedDuration::from_secs(20);
+    document["metadata"]["creationTimestamp"] = json!(created.to_string());
+    let mut waitlist = Waitlist::default();
+    waitlist.apply(read(&document), NOW);
+    let since = NOW.moment.before(Micros::from_secs(20));
+    assert_eq!(waitlist.pods["skewed"].since, since);
+    let limit = created + jiff::SignedDuration::from_secs(300);
+    assert_eq!(read(&document).limit(&Config::default(), NOW.wall), Some(limit));
+}
+
+#[test]
+fn pod_created_in_the_future_begins_when_it_is_first_seen() {
     let mut waitlist = waitlist(&[gated("clock", 2_000, 5, -60)]);
     let later = Now {
         moment: NOW.moment.after(Micros::from_secs(7)),

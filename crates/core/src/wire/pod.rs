@@ -66,6 +66,9 @@ pub struct Unresolved {
 /// Longer than the uid of any object.
 const LONGEST_UID: usize = 64;
 
+/// Longer than the hash in the name of a ControllerRevision.
+const LONGEST_REVISION: usize = 16;
+
 /// What the API server gives a pod that states none.
 const DEFAULT_GRACE_SECONDS: i64 = 30;
 const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
@@ -224,7 +227,7 @@ impl<'a> Pod<'a> {
             intent,
             bound: !self.spec.node_name.is_empty(),
             mirror: self.is_mirror(),
-            controller: self.controller_uid().map(|uid| uid.0.clone()),
+            controller: self.controller_uid(),
             daemonset: self.is_of_daemonset(),
             shadow: false,
             gates: self
@@ -304,10 +307,20 @@ impl<'a> Pod<'a> {
         owners.into_iter().find(|owner| owner.controller == Some(true))
     }
 
-    /// The uid of its controller, unless it is longer than any: each is a UUID.
-    fn controller_uid(&self) -> Option<&Text<'a>> {
+    /// The uid of its controller, unless it is longer than any: each is a UUID. Of a StatefulSet, each revision is a controller of its own,
+    /// as it is of a Deployment.
+    fn controller_uid(&self) -> Option<Cow<'a, str>> {
         let uid = &self.controller()?.uid;
-        (1..=LONGEST_UID).contains(&uid.len()).then_some(uid)
+        let revision = self
+            .label("controller-revision-hash")
+            .and_then(|label| label.rsplit('-').next());
+        if !(1..=LONGEST_UID).contains(&uid.len()) {
+            return None;
+        }
+        Some(match revision.filter(|revision| revision.len() <= LONGEST_REVISION) {
+            Some(revision) => format!("{}/{revision}", &**uid).into(),
+            None => uid.0.clone(),
+        })
     }
 
     fn stated_placement(&self, keys: &Keys) -> Option<StatedPlacement<'a>> {

@@ -61,6 +61,15 @@ impl FullClouds {
         }
     }
 
+    /// The sites are at other places now, or gone; no pod counts.
+    pub(super) fn move_sites(&mut self, places: &[Option<usize>]) {
+        let sites = std::mem::take(&mut self.sites).into_iter();
+        self.sites = sites
+            .filter_map(|(site, bounds)| Some((places[site]?, bounds)))
+            .collect();
+        self.outdated = self.sites.keys().copied().collect();
+    }
+
     /// When something changes by the mere passing of time.
     pub(super) fn next_change(&self) -> Option<Moment> {
         let bounds = self.sites.values().flat_map(BTreeMap::values);
@@ -88,7 +97,13 @@ impl Cache {
     /// A pod has begun on its node: the site is open to its controller, and a cloud without witnesses has room for as much again.
     pub(super) fn observe_begun(&mut self, entry: &PodEntry) {
         let site = entry.node.and_then(|node| self.nodes.get(&node)?.site);
-        self.queues.closed.runs(site, entry);
+        if self.queues.closed.runs(site, entry) {
+            let is_refused = |pod: &PodEntry| {
+                pod.counted.closes == site && (&pod.namespace, &pod.controller) == (&entry.namespace, &entry.controller)
+            };
+            let refused = self.pods.values_mut().filter(|pod| is_refused(pod));
+            refused.for_each(|pod| pod.is_overtaken = true);
+        }
         if let Some(bounds) = site.and_then(|site| self.full_clouds.sites.get_mut(&site)) {
             bounds.retain(|bound, witnesses| witnesses.pods > 0 || !bound.refuses(&entry.request));
             self.full_clouds.outdated.extend(site);

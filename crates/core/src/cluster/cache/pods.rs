@@ -43,7 +43,7 @@ impl Cache {
         if let Some(old) = &old {
             self.remove_pod(&uid, old);
             if record.terminating.is_some() || record.phase == Phase::Finished {
-                self.queues.closed.outlast(old.counted.closes, old, now);
+                self.queues.closed.outlast(old, now);
             }
             if record.phase == Phase::Finished {
                 self.observe_terminated(old, now);
@@ -123,6 +123,7 @@ impl Cache {
             listed: self.list(Kind::Pods).began,
             node,
             start,
+            is_overtaken: old.is_some_and(|old| old.is_overtaken),
             silent_until,
             charged: None,
             unbound: None,

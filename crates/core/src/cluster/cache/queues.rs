@@ -32,14 +32,6 @@ pub(super) struct Queues {
 }
 
 impl Queues {
-    /// The sites are others.
-    pub(super) fn forget_sites(&mut self) {
-        *self = Self {
-            counts_pods: self.counts_pods,
-            ..Self::default()
-        };
-    }
-
     /// Counts a pod once more or, `by` -1, once less.
     fn change(&mut self, counted: Counted, entry: &PodEntry, by: i64) {
         if let Some(group) = counted.group {
@@ -88,8 +80,9 @@ impl BySite {
         }
     }
 
-    /// A pod that counts is gone; its controller goes on to count. With too many, the one that would end first ends now.
-    pub(super) fn outlast(&mut self, counted: Option<usize>, entry: &PodEntry, now: Moment) {
+    /// A pod is gone; its controller goes on to count where it did. With too many, the one that would end first ends now.
+    pub(super) fn outlast(&mut self, entry: &PodEntry, now: Moment) {
+        let counted = entry.counted.closes.filter(|_| !entry.is_overtaken);
         if let (Some(site), Some(uid)) = (counted, &entry.controller) {
             let key = (site, [Arc::clone(&entry.namespace), Arc::clone(uid)]);
             self.lasting.insert(key, now.after(LASTS));
@@ -99,12 +92,24 @@ impl BySite {
         }
     }
 
-    /// A pod of this controller runs there.
-    pub(super) fn runs(&mut self, site: Option<usize>, entry: &PodEntry) {
-        if let (Some(site), Some(uid)) = (site, &entry.controller) {
-            let key = (site, [Arc::clone(&entry.namespace), Arc::clone(uid)]);
-            self.changed.extend(self.lasting.remove(&key).map(|_| site));
-        }
+    /// A pod of this controller runs there. Returns whether others of it count there.
+    pub(super) fn runs(&mut self, site: Option<usize>, entry: &PodEntry) -> bool {
+        let (Some(site), Some(uid)) = (site, &entry.controller) else {
+            return false;
+        };
+        let key = (site, [Arc::clone(&entry.namespace), Arc::clone(uid)]);
+        self.changed.extend(self.lasting.remove(&key).map(|_| site));
+        self.pods
+            .get(&site)
+            .is_some_and(|pods| pods.get(&entry.namespace, uid).is_some())
+    }
+
+    /// The sites are at other places now, or gone; no pod counts.
+    pub(super) fn move_sites(&mut self, places: &[Option<usize>]) {
+        let lasting = std::mem::take(&mut self.lasting).into_iter();
+        let moved = lasting.filter_map(|((site, controller), until)| Some(((places[site]?, controller), until)));
+        self.lasting = moved.collect();
+        self.changed = self.lasting.keys().map(|(site, _)| *site).collect();
     }
 
     pub(super) fn expire(&mut self, now: Moment) {

@@ -81,7 +81,7 @@ impl Cache {
     pub fn observe_gone(&mut self, uid: &str, now: Moment) {
         if let Some((uid, pod)) = self.pods.remove_entry(uid) {
             self.observe_terminated(&pod, now);
-            self.queues.closed.outlast(pod.counted.closes, &pod, now);
+            self.queues.closed.outlast(&pod, now);
             self.pods.insert(uid, pod);
         }
     }

@@ -425,6 +425,53 @@ fn site_stays_closed_after_a_refused_pod_is_gone() {
     fixture.pod(&with(bound(pod("3", 500), "a"), "/status/phase", "Running".into()));
     assert_eq!(fixture.closed(), Vec::<String>::new());
     assert_eq!(fixture.cache.next_change(), None);
+    // Also one that began while the refused pod was there, but not one that ran before.
+    for (uid, begins_before, closed) in [("4", true, &["shop/rs: 0"][..]), ("5", false, &[])] {
+        let begin = |fixture: &mut Fixture| {
+            fixture.pod(&bound(pod("sibling", 100), "a"));
+            fixture.pod(&with(
+                bound(pod("sibling", 100), "a"),
+                "/status/phase",
+                "Running".into(),
+            ));
+        };
+        fixture.cache.delete_pod("sibling");
+        if begins_before {
+            begin(&mut fixture);
+        }
+        fixture.pod(&unschedulable(pod(uid, 100), "volume limits"));
+        assert_eq!(fixture.closed(), ["shop/rs: 1"]);
+        if !begins_before {
+            begin(&mut fixture);
+        }
+        fixture.cache.observe_gone(uid, fixture.now);
+        fixture.cache.delete_pod(uid);
+        assert_eq!(fixture.closed(), closed, "{uid}");
+        fixture.wait(600);
+    }
+}
+
+#[test]
+fn site_that_stays_as_it_was_keeps_what_was_said_of_it() {
+    let mut fixture = Fixture::new();
+    fixture.node(&edge_node("a", 1000));
+    fixture.pod(&unschedulable(pod("1", 500), "volume limits"));
+    fixture.publish();
+    fixture.cache.observe_gone("1", fixture.now);
+    fixture.cache.delete_pod("1");
+    let edge = |selector: &str| json!({"name": "edge", "kind": "edge", "nodeSelector": {selector: "true"}});
+    let cloud = |name: &str| json!({"name": name, "kind": "cloud", "nodeSelector": {"cloud": name}});
+    let own = "node.role/edge";
+    for (sites, closed) in [
+        (json!([edge(own), cloud("far")]), &["shop/rs: 0"][..]),
+        (json!([cloud("other"), edge(own)]), &["shop/rs: 0"]),
+        (json!([edge("another"), cloud("other")]), &[]),
+    ] {
+        fixture
+            .cache
+            .configure(&Config::read(&json!({ "sites": sites })).unwrap());
+        assert_eq!(fixture.closed(), closed, "{sites}");
+    }
 }
 
 #[test]

@@ -209,7 +209,7 @@ impl<'a> Pod<'a> {
             uid: text(&metadata.uid)?,
             name: start(self.name(), LONGEST_NAME).into(),
             namespace: text(&metadata.namespace)?,
-            controller: self.controller_uid().map(|uid| (&**uid).into()),
+            controller: self.controller_uid().map(Box::from),
             labels: self.labels_text().into(),
             created: metadata.creation_timestamp.parse().ok(),
             scheduler: self.scheduler().map(Box::from),

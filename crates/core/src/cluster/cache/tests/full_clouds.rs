@@ -122,6 +122,8 @@ delete 1; publish; pass 59; refused 2 500; publish; delete 2; publish; pass 59 |
 # Until a pod that asks for as much has begun, also the witness itself.
 delete 1; publish; sent 2 500; begun 2 500 |
 begun 1 500 |
+# Other sites change, and change back.
+delete 1; publish; other sites | cpu 500m or more (none waits)
 delete 1; sent 2 400; begun 2 400 | cpu 500m or more (none waits)
 sent 2 600; begun 2 600 | cpu 500m or more (1 waits)
 delete 1; list; begun 2 500; listed | cpu 500m or more (none waits)";
@@ -143,7 +145,22 @@ impl Fixture {
                 let pod = with(refused(uid, number(2)), "/spec/nodeName", Value::Null);
                 self.pod(&of("nobody", pod));
             }
+            ["other", "sites"] => self.other_sites(),
             _ => panic!("{step:?} is no step"),
+        }
+    }
+
+    fn other_sites(&mut self) {
+        let sites = Config::default().sites;
+        let mut far = SiteDefinition::clone(&sites[1]);
+        far.name = "a-far-one".into();
+        far.selector = [("far".to_owned(), "true".to_owned())].into();
+        let mut more = sites.clone();
+        more.insert(1, Arc::new(far));
+        for (sites, cloud) in [(more, 2), (sites, 1)] {
+            let config = Config { sites, ..Config::default() };
+            self.cache.configure(&config);
+            assert_eq!(self.publish().sites[cloud].full.len(), 1);
         }
     }
 }
