@@ -238,7 +238,7 @@ fn what_others_write_takes_a_bounded_memory() {
         ledger.expire(now.after(TTL));
         assert!(ledger.entries().count() <= 3_000);
     }
-    assert_eq!(Owner::new("shop", Some(&"u".repeat(65))), Owner::new("shop", None));
+    assert_eq!(Owner::new("shop", Some(&"u".repeat(82))), Owner::new("shop", None));
     let mut endless = reservation(1, None);
     endless.amount.scalars = (0..9).map(|i| (format!("example.com/{i}").into(), 0)).collect();
     ledger.reserve(endless, NOW.moment, |_| true);

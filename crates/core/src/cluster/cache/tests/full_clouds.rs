@@ -158,7 +158,10 @@ impl Fixture {
         let mut more = sites.clone();
         more.insert(1, Arc::new(far));
         for (sites, cloud) in [(more, 2), (sites, 1)] {
-            let config = Config { sites, ..Config::default() };
+            let config = Config {
+                sites,
+                ..Config::default()
+            };
             self.cache.configure(&config);
             assert_eq!(self.publish().sites[cloud].full.len(), 1);
         }
