@@ -113,26 +113,47 @@ impl Engine {
     /// Something was seen at this time. Cost: as much as it changes.
     pub fn apply(&mut self, change: &Change, at: Now) {
         let reserved_node = self.update_ledger(change);
+        if let Some(kind) = change.kind() {
+            self.cache.record_event(kind, at.moment);
+        }
         match change {
-            Change::Pod(pod) => self.apply_pod(pod, at),
+            Change::Node(node) => self.cache.apply_node((**node).clone()),
+            Change::NodeGone(name) => self.cache.delete_node(name),
+            Change::Pod(pod) => {
+                self.apply_pod(pod, at);
+                self.cache.apply_pod(pod, reserved_node, at);
+            }
             Change::PodGone(uid) => {
                 self.waitlist.delete(uid);
                 self.backstop.delete(uid);
+                self.cache.observe_gone(uid, at.moment);
+                self.cache.delete_pod(uid);
             }
-            Change::Namespace(name, false) => self.backstop.opted_out(name),
+            Change::Namespace(name, is_managed) => {
+                if !is_managed {
+                    self.backstop.opted_out(name);
+                }
+                self.cache.apply_namespace(name, *is_managed);
+            }
+            Change::Link(site, link) => self.cache.set_link(site, *link),
+            Change::ByClaim(names) => self.cache.set_by_claim(names),
+            Change::Liqo(liqo) => self.cache.set_liqo(liqo.clone()),
+            Change::Telemetry(telemetry) => self.cache.set_telemetry((**telemetry).clone()),
             Change::Settings(config) => {
                 self.config = Arc::clone(config);
                 self.waitlist.reset();
+                self.cache.configure(config);
             }
             Change::Volumes(change) => self.volumes.apply(change, at.moment),
             Change::Profiles(profiles) => self.profiles = Arc::clone(profiles),
-            _ => {}
-        }
-        apply(&mut self.cache, at, change, reserved_node);
-        if matches!(change, Change::ListEnded(_)) {
-            let is_there = |uid: &str| self.cache.has_seen(uid);
-            self.waitlist.retain(is_there);
-            self.backstop.retain(is_there);
+            Change::ListBegan(kind) => self.cache.list_began(*kind),
+            Change::ListEnded(kind) => {
+                self.cache.list_ended(*kind);
+                let is_there = |uid: &str| self.cache.has_seen(uid);
+                self.waitlist.retain(is_there);
+                self.backstop.retain(is_there);
+            }
+            Change::Replicas(_) | Change::WatchAlive(_) | Change::WatchLost(_) => {}
         }
     }
 
@@ -281,30 +302,6 @@ impl Engine {
         let new = faults.iter().filter(|fault| !self.faults.contains(fault));
         self.effects.extend(new.cloned().map(Effect::NodeFault));
         self.faults = faults;
-    }
-}
-
-fn apply(cache: &mut Cache, at: Now, change: &Change, reserved_node: Option<NodeId>) {
-    if let Some(kind) = change.kind() {
-        cache.record_event(kind, at.moment);
-    }
-    match change {
-        Change::Node(node) => cache.apply_node((**node).clone()),
-        Change::NodeGone(name) => cache.delete_node(name),
-        Change::Pod(pod) => cache.apply_pod(pod, reserved_node, at),
-        Change::PodGone(uid) => {
-            cache.observe_gone(uid, at.moment);
-            cache.delete_pod(uid);
-        }
-        Change::Namespace(name, is_managed) => cache.apply_namespace(name, *is_managed),
-        Change::Link(site, link) => cache.set_link(site, *link),
-        Change::ByClaim(names) => cache.set_by_claim(names),
-        Change::Liqo(liqo) => cache.set_liqo(liqo.clone()),
-        Change::Telemetry(telemetry) => cache.set_telemetry((**telemetry).clone()),
-        Change::Settings(config) => cache.configure(config),
-        Change::ListBegan(kind) => cache.list_began(*kind),
-        Change::ListEnded(kind) => cache.list_ended(*kind),
-        _ => {}
     }
 }
 

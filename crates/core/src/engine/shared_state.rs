@@ -149,7 +149,9 @@ impl SharedState {
 /// The volumes of its claims that have none will be made where the pod is placed.
 fn assume_volumes(ledger: &mut Ledger, workload: &Workload<'_>, verdict: &Verdict<'_>, snapshot: &Snapshot, now: Now) {
     if let (Some(site), Some(volumes)) = (verdict.site(), &snapshot.volumes) {
-        ledger.assume_volumes(workload, volumes, &site.definition, now.moment);
+        ledger
+            .assumed_volumes
+            .assume(workload, volumes, &site.definition, now.moment);
     }
 }
 

@@ -193,18 +193,37 @@ impl Free {
     }
 }
 
-/// Something known of controllers. A pod names its controller's uid itself, so one counts within its namespace only.
+/// Something known of controllers. A pod names its controller's uid itself, so one counts within its namespace only. A copy costs
+/// as much as there are namespaces, and the first change in a namespace after it a copy of that one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct ByController<T>(BTreeMap<Box<str>, BTreeMap<Box<str>, T>>);
+#[serde(from = "BTreeMap<Box<str>, ByUid<T>>", into = "BTreeMap<Box<str>, ByUid<T>>")]
+pub struct ByController<T: Clone>(BTreeMap<Box<str>, Arc<ByUid<T>>>);
 
-impl<T> Default for ByController<T> {
+type ByUid<T> = BTreeMap<Box<str>, T>;
+
+impl<T: Clone> From<BTreeMap<Box<str>, ByUid<T>>> for ByController<T> {
+    fn from(plain: BTreeMap<Box<str>, ByUid<T>>) -> Self {
+        let shared = plain.into_iter().map(|(namespace, uids)| (namespace, Arc::new(uids)));
+        Self(shared.collect())
+    }
+}
+
+impl<T: Clone> From<ByController<T>> for BTreeMap<Box<str>, ByUid<T>> {
+    fn from(shared: ByController<T>) -> Self {
+        let plain = shared.0.into_iter();
+        plain
+            .map(|(namespace, uids)| (namespace, Arc::unwrap_or_clone(uids)))
+            .collect()
+    }
+}
+
+impl<T: Clone> Default for ByController<T> {
     fn default() -> Self {
         Self(BTreeMap::new())
     }
 }
 
-impl<T> ByController<T> {
+impl<T: Clone> ByController<T> {
     /// What is known of the controller with this uid. Cost: two searches.
     pub fn get(&self, namespace: &str, uid: &str) -> Option<&T> {
         self.0.get(namespace)?.get(uid)
@@ -220,13 +239,13 @@ impl<T> ByController<T> {
 
     /// The entry of the controller with this uid, made if it is missing.
     pub fn entry(&mut self, namespace: &str, uid: &str) -> std::collections::btree_map::Entry<'_, Box<str>, T> {
-        self.0.entry(namespace.into()).or_default().entry(uid.into())
+        Arc::make_mut(self.0.entry(namespace.into()).or_default()).entry(uid.into())
     }
 
     /// Forgets the controller with this uid.
     pub fn remove(&mut self, namespace: &str, uid: &str) {
         if let Some(uids) = self.0.get_mut(namespace) {
-            uids.remove(uid);
+            Arc::make_mut(uids).remove(uid);
             if uids.is_empty() {
                 self.0.remove(namespace);
             }
@@ -236,13 +255,13 @@ impl<T> ByController<T> {
     /// Forgets those of which this is not so.
     pub fn retain(&mut self, mut is_kept: impl FnMut(&T) -> bool) {
         self.0.retain(|_, uids| {
-            uids.retain(|_, known| is_kept(known));
+            Arc::make_mut(uids).retain(|_, known| is_kept(known));
             !uids.is_empty()
         });
     }
 
     /// What is made of each, where something is.
-    pub fn filter_map<U>(&self, change: impl Fn(&T) -> Option<U>) -> ByController<U> {
+    pub fn filter_map<U: Clone>(&self, change: impl Fn(&T) -> Option<U>) -> ByController<U> {
         let mut changed = ByController::default();
         for (namespace, uid, known) in self.iter() {
             if let Some(known) = change(known) {

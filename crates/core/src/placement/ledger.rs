@@ -19,9 +19,7 @@ use std::sync::Arc;
 use crate::model::decision_id::DecisionId;
 use crate::model::node::{Node, NodeId, Share};
 use crate::model::owner::Owner;
-use crate::model::site::SiteDefinition;
 use crate::model::snapshot::{Site, Snapshot};
-use crate::model::volumes::Volumes;
 use crate::model::workload::Workload;
 use crate::placement::room::{all_of, fits_beside};
 use crate::placement::score::best_node;
@@ -92,7 +90,7 @@ pub struct Ledger {
     /// How many expired so far.
     expired: u64,
     /// Where pods were placed whose volumes are not made yet.
-    assumed_volumes: AssumedVolumes,
+    pub(crate) assumed_volumes: AssumedVolumes,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -291,17 +289,6 @@ impl Ledger {
         self.expired += expired;
         self.freed += expired;
         expired
-    }
-
-    /// A pod was placed at this site, and the volumes of its claims that have none will be made there. Cost: a few searches for each of
-    /// its claims.
-    pub fn assume_volumes(&mut self, workload: &Workload<'_>, volumes: &Volumes, site: &SiteDefinition, now: Moment) {
-        self.assumed_volumes.assume(workload, volumes, site, now);
-    }
-
-    /// Where volumes will be that are not made yet.
-    pub(crate) fn assumed_volumes(&self) -> &AssumedVolumes {
-        &self.assumed_volumes
     }
 
     /// What takes from `node` as a pod of this namespace finds it in a review that reads the snapshot of `revision`: what nobody

@@ -38,7 +38,7 @@ pub(crate) fn located_beside<'w, 'a>(
     now: Moment,
 ) -> Cow<'w, Workload<'a>> {
     let located = located(workload, snapshot);
-    match ledger.assumed_volumes().locate(&located, now) {
+    match ledger.assumed_volumes.locate(&located, now) {
         Some(assumed) => Cow::Owned(assumed),
         None => located,
     }

@@ -50,6 +50,17 @@ impl Taken<'_> {
         self.pods = self.pods.saturating_add(pods.into());
     }
 
+    pub(super) fn add_share(&mut self, share: &Share) {
+        self.amounts.to_mut().add(&share.amounts, 1);
+        self.pods = self.pods.saturating_add(share.pods);
+    }
+
+    /// Less what so many pods take together.
+    pub(super) fn remove(&mut self, amounts: &Amounts, pods: i64) {
+        self.amounts = Cow::Owned(self.amounts.less(amounts));
+        self.pods = self.pods.saturating_sub(pods);
+    }
+
     /// How much of one resource; `pods` are slots.
     pub(super) fn get(&self, name: &str) -> i64 {
         match name {
@@ -229,13 +240,11 @@ impl<'s> Room<'s, '_> {
 
     /// What pods take from `node` that do not make room for this one. Cost: a copy, where some do.
     pub(super) fn used<'n>(&self, node: &'n Node) -> Taken<'n> {
-        match self.headroom_on(node) {
-            Some(headroom) => Taken {
-                amounts: Cow::Owned(node.used.less(&headroom.amounts)),
-                pods: node.pods.saturating_sub(headroom.pods),
-            },
-            None => all_of(node),
+        let mut used = all_of(node);
+        if let Some(headroom) = self.headroom_on(node) {
+            used.remove(&headroom.amounts, headroom.pods);
         }
+        used
     }
 
     /// What these pods, reservations and claims take from `node`. Cost: a search; copies only where something is reserved, or
@@ -250,8 +259,7 @@ impl<'s> Room<'s, '_> {
             taken.add(charge.amount, charge.times);
         }
         if let Some(ahead) = self.claimed_ahead(node) {
-            taken.amounts.to_mut().add(&ahead.taken.amounts, 1);
-            taken.pods = taken.pods.saturating_add(ahead.taken.pods);
+            taken.add_share(&ahead.taken);
         }
         taken
     }

@@ -3,7 +3,7 @@
 
 use crate::model::node::{Node, Terminating};
 use crate::model::workload::Workload;
-use crate::placement::room::Room;
+use crate::placement::room::{Room, all_of, fits_beside};
 use crate::placement::verdict::Assessment;
 use crate::units::{Micros, Now};
 
@@ -14,31 +14,24 @@ pub(super) fn could_preempt(workload: &Workload<'_>, found: &Assessment<'_>, roo
 }
 
 fn could_preempt_on(workload: &Workload<'_>, node: &Node, room: &Room<'_, '_>) -> bool {
-    let mut used = node.used.clone();
-    let mut pods = node.pods;
-    let lower = node
-        .by_priority
-        .iter()
-        .filter(|lower| lower.priority < workload.priority);
-    for lower in lower {
-        used = used.less(&lower.used);
-        pods -= lower.pods;
+    let is_lower = |priority: i32| priority < workload.priority;
+    let mut kept = all_of(node);
+    for lower in node.by_priority.iter().filter(|lower| is_lower(lower.priority)) {
+        kept.remove(&lower.used, lower.pods);
     }
-    let mut evicts = pods < node.pods;
+    let mut evicts = kept.pods < node.pods;
     for charge in room.charges(node) {
-        if charge.priority < workload.priority {
+        if is_lower(charge.priority) {
             evicts = true;
         } else {
-            used.add(charge.amount, charge.times);
-            pods += i64::from(charge.times);
+            kept.add(charge.amount, charge.times);
         }
     }
     // Pods ahead in the queue have no lower priority.
     if let Some(ahead) = room.claimed_ahead(node) {
-        used.add(&ahead.taken.amounts, 1);
-        pods += ahead.taken.pods;
+        kept.add_share(&ahead.taken);
     }
-    evicts && pods < node.slots && workload.request.fits(&node.allocatable, &used)
+    evicts && fits_beside(&workload.request, node, &kept)
 }
 
 /// The first usable node by name on which the pod fits once the pods are gone that terminate there and may be gone within `wait`.
@@ -60,13 +53,11 @@ pub(super) fn node_after_terminating<'s>(
         if terminating.peek().is_none() {
             return false;
         }
-        let taken = room.taken(node);
-        let (mut used, mut pods) = (taken.amounts.into_owned(), taken.pods);
+        let mut taken = room.taken(node);
         for leaving in terminating {
-            used = used.less(&leaving.share.amounts);
-            pods -= leaving.share.pods;
+            taken.remove(&leaving.share.amounts, leaving.share.pods);
         }
-        pods < node.slots && workload.request.fits(&node.allocatable, &used)
+        fits_beside(&workload.request, node, &taken)
     };
     found.usable.iter().copied().find(fits_after)
 }

@@ -48,18 +48,14 @@ impl RequestSum {
                 self.scalars.remove(name);
             }
         }
-        self.keep_apart(request.apart.iter().map(|(apart, pods)| (apart, by * pods)));
-        self.pods += by;
-    }
-
-    fn keep_apart<'p>(&mut self, more: impl Iterator<Item = (&'p Apart, i64)>) {
-        for (apart, more) in more {
+        for (apart, more) in &request.apart {
             let pods = self.apart.entry(apart.clone()).or_default();
-            *pods += more;
+            *pods += by * more;
             if *pods == 0 {
                 self.apart.remove(apart);
             }
         }
+        self.pods += by;
     }
 
     pub(super) fn pods(&self) -> i64 {

@@ -38,7 +38,7 @@ struct Assumed {
 impl AssumedVolumes {
     /// A pod was placed at this site: the volumes of its claims that have none will be made there. One that is made for its pod alone
     /// goes with it, and says nothing to another. Cost: a few searches for each claim.
-    pub(super) fn assume(&mut self, workload: &Workload<'_>, volumes: &Volumes, site: &SiteDefinition, now: Moment) {
+    pub(crate) fn assume(&mut self, workload: &Workload<'_>, volumes: &Volumes, site: &SiteDefinition, now: Moment) {
         let is_unbound = |claim: &&VolumeClaim<'_>| {
             let (data, _) = volumes.locate(&workload.namespace, claim);
             !claim.is_ephemeral && matches!(data, Whereabouts::OfClass(_))
