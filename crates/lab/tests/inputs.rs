@@ -304,8 +304,8 @@ fn a_line_of_a_log_that_says_too_little_is_named() {
         replayed(&json!([]), &log.join("\n")).map(|_| ()).unwrap_err()
     };
     let without = |name: &'static str| fault(&|line| drop(line.as_object_mut().unwrap().remove(name)));
-    assert_eq!(without("cpu"), "line 3: cpu: is missing");
-    assert_eq!(without("timestamp"), "line 3: timestamp: is missing");
+    assert_eq!(without("cpu"), "line 3: missing field `cpu`");
+    assert_eq!(without("timestamp"), "line 3: missing field `timestamp`");
     assert_eq!(
         without("proc_ms"),
         "line 3: namespace: no workload has the service time of pods of \"reports\", nor of their class, and proc_ms says none"

@@ -99,7 +99,9 @@ impl Cache {
         let site = entry.node.and_then(|node| self.nodes.get(&node)?.site);
         if self.queues.closed.runs(site, entry) {
             let is_refused = |pod: &PodEntry| {
-                pod.counted.closes == site && (&pod.namespace, &pod.controller) == (&entry.namespace, &entry.controller)
+                pod.counted.closes == site
+                    && pod.created < entry.created
+                    && (&pod.namespace, &pod.controller) == (&entry.namespace, &entry.controller)
             };
             let refused = self.pods.values_mut().filter(|pod| is_refused(pod));
             refused.for_each(|pod| pod.is_overtaken = true);

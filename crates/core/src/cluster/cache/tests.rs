@@ -425,15 +425,17 @@ fn site_stays_closed_after_a_refused_pod_is_gone() {
     fixture.pod(&with(bound(pod("3", 500), "a"), "/status/phase", "Running".into()));
     assert_eq!(fixture.closed(), Vec::<String>::new());
     assert_eq!(fixture.cache.next_change(), None);
-    // Also one that began while the refused pod was there, but not one that ran before.
-    for (uid, begins_before, closed) in [("4", true, &["shop/rs: 0"][..]), ("5", false, &[])] {
+    // Also a younger one that began while the refused pod was there, but not one that ran before, nor a replica of the same age.
+    for (uid, begins_before, created, closed) in [
+        ("4", true, "2026-01-01T00:00:01Z", &["shop/rs: 0"][..]),
+        ("5", false, "2026-01-01T00:00:00Z", &["shop/rs: 0"]),
+        ("6", false, "2026-01-01T00:00:01Z", &[]),
+    ] {
         let begin = |fixture: &mut Fixture| {
-            fixture.pod(&bound(pod("sibling", 100), "a"));
-            fixture.pod(&with(
-                bound(pod("sibling", 100), "a"),
-                "/status/phase",
-                "Running".into(),
-            ));
+            let sibling = bound(pod("sibling", 100), "a");
+            let sibling = with(sibling, "/metadata/creationTimestamp", created.into());
+            fixture.pod(&sibling);
+            fixture.pod(&with(sibling, "/status/phase", "Running".into()));
         };
         fixture.cache.delete_pod("sibling");
         if begins_before {

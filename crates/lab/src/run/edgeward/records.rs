@@ -150,6 +150,7 @@ impl Records {
         let mut manifest = self.manifest(pod, "form", "form", kind);
         if let Some(site) = pod.site {
             let site = &self.sites[site];
+            manifest["metadata"]["labels"][&self.keys.placed] = "true".into();
             let spec = &mut manifest["spec"];
             for (key, value) in site.selector() {
                 spec["nodeSelector"][key] = value.into();
