@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 use edgeward_harness::fixture::Fixture;
 use edgeward_harness::kubectl::Kubectl;
-use edgeward_harness::live::{EDGE, pod};
+use edgeward_harness::live::{EDGE, is_now, pod};
 use edgeward_harness::nodes::Nodes;
 use edgeward_harness::wait::{BOUND, eventually};
 use serde_json::json;
@@ -99,4 +99,46 @@ fn forged_decisions(fixture: &Fixture<'_>, kubectl: &Kubectl) -> Result<()> {
         kubectl.create(&pod)?;
     }
     Ok(())
+}
+
+e2e! { "live::invented_resources", Nodes, invented_resources }
+/// A kubelet writes other extended resources into the status of its Node again and again. Names go when no node has them, so they
+/// take no memory, and a resource that comes later counts.
+fn invented_resources(fixture: &Fixture<'_>) -> Result<()> {
+    const UPDATES: usize = 60;
+    const NAMES: usize = 2_000;
+    const GROWTH_KIB: u64 = 16 * 1024;
+    let nodes = Nodes::new(fixture)?;
+    let node = nodes.edge_node("edge-0", "2")?;
+    nodes.cloud_node("cloud-0")?;
+    let edgeward = fixture.live_edgeward(&nodes.config())?;
+    let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
+    would_be(fixture, 900, EDGE)?;
+    let before = edgeward.memory_kib("VmRSS")?;
+
+    for update in 0..UPDATES {
+        let mut allocatable = json!({"cpu": "2", "memory": "8Gi", "pods": "110"});
+        for name in 0..NAMES {
+            allocatable[format!("invented.example.com/{update}-{name}")] = json!("1");
+        }
+        let patch = json!([{"op": "replace", "path": "/status/allocatable", "value": allocatable}]).to_string();
+        let args = [
+            "patch",
+            "node",
+            &node,
+            "--subresource=status",
+            "--type=json",
+            "-p",
+            &patch,
+        ];
+        fixture.kubectl.run(&args, "")?;
+    }
+    nodes.provide(&node, "example.com/device", "1")?;
+    let mut device = pod(fixture, "device", 100);
+    device["spec"]["containers"][0]["resources"]["limits"] = json!({"example.com/device": "1"});
+    eventually("the last resource counts", BOUND, || is_now(fixture, &device, EDGE))?;
+    let growth = edgeward.memory_kib("VmRSS")?.saturating_sub(before);
+    println!("memory: {growth} KiB after {UPDATES} updates of {NAMES} invented resources");
+    ensure!(growth < GROWTH_KIB, "{growth} KiB");
+    would_be(fixture, 3_000, CLOUD)
 }
