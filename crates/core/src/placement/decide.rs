@@ -3,6 +3,7 @@
 //! Pure: the same arguments give the same verdict. Sections in comments are those of `docs/decision.md`.
 
 use crate::config::{Config, InvalidSlo};
+use crate::model::constraints::HOSTNAME;
 use crate::model::link::{Link, LinkState};
 use crate::model::node::{Node, NodeId, Share};
 use crate::model::site_restriction::SiteRestriction;
@@ -351,7 +352,14 @@ fn comparisons(workload: &Workload<'_>, snapshot: &Snapshot) -> usize {
         let pods = namespaces.flat_map(|name| snapshot.sites.iter().map(|site| site.labelled.of(name).count()));
         pods.sum::<usize>() * term.comparisons()
     });
-    per_node.saturating_mul(snapshot.node_count()) + with_pods.sum::<usize>()
+    // The topology domains of each site are compared with those of each other.
+    let of_domains = workload
+        .near
+        .iter()
+        .filter(|term| *term.topology_key != *HOSTNAME)
+        .count()
+        * snapshot.sites.len();
+    (per_node + of_domains).saturating_mul(snapshot.node_count()) + with_pods.sum::<usize>()
 }
 
 /// Whether the pod carries a complete and recent placement of ours: the annotations, and in its spec the whole

@@ -43,8 +43,6 @@ pub(super) struct PodEntry {
     pub(super) node: Option<NodeId>,
     /// Whether it has begun there. [`Start::Silent`] for too long becomes `Refused(None)`.
     pub(super) start: Start,
-    /// Whether a younger pod of its controller has begun at its site since it was refused.
-    pub(super) is_overtaken: bool,
     /// How long it may be [`Start::Silent`].
     pub(super) silent_until: Moment,
     /// The node it charges, bound to it or not.

@@ -97,15 +97,7 @@ impl Cache {
     /// A pod has begun on its node: the site is open to its controller, and a cloud without witnesses has room for as much again.
     pub(super) fn observe_begun(&mut self, entry: &PodEntry) {
         let site = entry.node.and_then(|node| self.nodes.get(&node)?.site);
-        if self.queues.closed.runs(site, entry) {
-            let is_refused = |pod: &PodEntry| {
-                pod.counted.closes == site
-                    && pod.created < entry.created
-                    && (&pod.namespace, &pod.controller) == (&entry.namespace, &entry.controller)
-            };
-            let refused = self.pods.values_mut().filter(|pod| is_refused(pod));
-            refused.for_each(|pod| pod.is_overtaken = true);
-        }
+        self.queues.closed.runs(site, entry);
         if let Some(bounds) = site.and_then(|site| self.full_clouds.sites.get_mut(&site)) {
             bounds.retain(|bound, witnesses| witnesses.pods > 0 || !bound.refuses(&entry.request));
             self.full_clouds.outdated.extend(site);

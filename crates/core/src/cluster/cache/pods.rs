@@ -123,7 +123,6 @@ impl Cache {
             listed: self.list(Kind::Pods).began,
             node,
             start,
-            is_overtaken: old.is_some_and(|old| old.is_overtaken),
             silent_until,
             charged: None,
             unbound: None,

@@ -69,6 +69,8 @@ pub(super) struct BySite {
     changed: BTreeSet<usize>,
     /// Until when a controller counts at a site, though its pod is gone.
     lasting: BTreeMap<(usize, [Arc<str>; 2]), Moment>,
+    /// When the youngest pod was created that began at a site while its controller counts there, in seconds.
+    begun: BTreeMap<(usize, [Arc<str>; 2]), i64>,
 }
 
 impl BySite {
@@ -80,32 +82,40 @@ impl BySite {
         }
     }
 
-    /// A pod is gone; its controller goes on to count where it did. With too many, the one that would end first ends now.
+    /// A pod is gone; its controller goes on to count where it did, unless a younger pod of it began there. With too many, the one that would end first ends now.
     pub(super) fn outlast(&mut self, entry: &PodEntry, now: Moment) {
-        let counted = entry.counted.closes.filter(|_| !entry.is_overtaken);
-        if let (Some(site), Some(uid)) = (counted, &entry.controller) {
+        if let (Some(site), Some(uid)) = (entry.counted.closes, &entry.controller) {
             let key = (site, [Arc::clone(&entry.namespace), Arc::clone(uid)]);
-            self.lasting.insert(key, now.after(LASTS));
+            if self.begun.get(&key).is_none_or(|youngest| *youngest <= entry.created) {
+                self.lasting.insert(key, now.after(LASTS));
+            }
         }
         if let Some(first) = self.next_change().filter(|_| self.lasting.len() > MAX_LASTING) {
             self.expire(first);
         }
     }
 
-    /// A pod of this controller runs there. Returns whether others of it count there.
-    pub(super) fn runs(&mut self, site: Option<usize>, entry: &PodEntry) -> bool {
+    /// A pod of this controller runs there. Cost: a pass over the controllers that count somewhere, where this one does.
+    pub(super) fn runs(&mut self, site: Option<usize>, entry: &PodEntry) {
         let (Some(site), Some(uid)) = (site, &entry.controller) else {
-            return false;
+            return;
         };
         let key = (site, [Arc::clone(&entry.namespace), Arc::clone(uid)]);
         self.changed.extend(self.lasting.remove(&key).map(|_| site));
-        self.pods
-            .get(&site)
-            .is_some_and(|pods| pods.get(&entry.namespace, uid).is_some())
+        let counts = |(site, [namespace, uid]): &(usize, [Arc<str>; 2])| {
+            let pods = self.pods.get(site);
+            pods.is_some_and(|pods| pods.get(namespace, uid).is_some())
+        };
+        if counts(&key) {
+            self.begun.retain(|key, _| counts(key));
+            let youngest = self.begun.entry(key).or_insert(entry.created);
+            *youngest = entry.created.max(*youngest);
+        }
     }
 
     /// The sites are at other places now, or gone; no pod counts.
     pub(super) fn move_sites(&mut self, places: &[Option<usize>]) {
+        self.begun.clear();
         let lasting = std::mem::take(&mut self.lasting).into_iter();
         let moved = lasting.filter_map(|((site, controller), until)| Some(((places[site]?, controller), until)));
         self.lasting = moved.collect();

@@ -3,18 +3,16 @@
 use std::collections::BTreeSet;
 
 use crate::model::constraints::HOSTNAME;
-use crate::model::pod_affinity::AffinityTerm;
 use crate::model::snapshot::Site;
 use crate::placement::filters::Case;
 use crate::placement::verdict::{Assessment, Refusal, RefusalCode};
 
 /// Without such pods anywhere, no site is refused: kube-scheduler lets the first pod of a group in, and any other waits wherever it is.
 pub(super) fn pods_elsewhere(case: &Case<'_, '_>, found: &Assessment<'_>) -> Option<Refusal> {
-    let is_near = |term: &AffinityTerm, home: &Site| {
-        home.name() == found.site.name() || has_domain_of(home, &term.topology_key, found.site)
-    };
-    let is_met = |term: &AffinityTerm| case.homes.iter().any(|home| is_near(term, home));
-    if case.homes.is_empty() || case.workload.near.iter().all(is_met) {
+    let is_home = case.homes.iter().any(|home| home.name() == found.site.name());
+    let shares_domain = |key: &str| case.homes.iter().any(|home| has_domain_of(home, key, found.site));
+    let keys: BTreeSet<_> = case.workload.near.iter().map(|term| &*term.topology_key).collect();
+    if case.homes.is_empty() || is_home || keys.into_iter().all(shares_domain) {
         return None;
     }
     let homes: Vec<_> = case.homes.iter().map(|home| home.name()).collect();
@@ -23,7 +21,10 @@ pub(super) fn pods_elsewhere(case: &Case<'_, '_>, found: &Assessment<'_>) -> Opt
 
 /// Whether a topology domain of this key reaches over both sites. Cost: a pass over their nodes.
 fn has_domain_of(home: &Site, key: &str, site: &Site) -> bool {
+    if key == HOSTNAME {
+        return false;
+    }
     let domains: BTreeSet<&str> = home.nodes().filter_map(|node| node.labels.get(key)).collect();
     let mut own = site.nodes().filter_map(|node| node.labels.get(key));
-    key != HOSTNAME && own.any(|domain| domains.contains(domain))
+    own.any(|domain| domains.contains(domain))
 }
