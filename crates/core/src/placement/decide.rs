@@ -341,6 +341,9 @@ pub(crate) fn cost(workload: &Workload<'_>, snapshot: &Snapshot) -> usize {
     if comparisons > MAX_COMPARISONS { 0 } else { comparisons }
 }
 
+/// How many comparisons with a node take as long as a pass over the labels of a pod.
+const LABELS: usize = 8;
+
 /// How many comparisons the pod's constraints, tolerations and extended resources take on all nodes at most, and its affinity with
 /// other pods.
 fn comparisons(workload: &Workload<'_>, snapshot: &Snapshot) -> usize {
@@ -350,7 +353,7 @@ fn comparisons(workload: &Workload<'_>, snapshot: &Snapshot) -> usize {
     let with_pods = workload.near.iter().map(|term| {
         let namespaces = term.namespaces.iter();
         let pods = namespaces.flat_map(|name| snapshot.sites.iter().map(|site| site.labelled.of(name).count()));
-        pods.sum::<usize>() * term.comparisons()
+        pods.sum::<usize>() * term.parts() * LABELS
     });
     // The topology domains of each site are compared with those of each other.
     let of_domains = workload

@@ -15,7 +15,7 @@ use crate::wire::pod::fields::{NodeSelectorRequirement, StringMap, Text};
 const MAX_TERMS: usize = 4;
 
 /// The most namespaces, expressions and values of a pod's affinity, with which many pods are compared.
-const MAX_COMPARISONS: usize = 64;
+const MAX_PARTS: usize = 64;
 
 /// The most bytes that are kept of a pod's labels.
 const MAX_LABELS: usize = 1024;
@@ -67,8 +67,7 @@ impl Pod<'_> {
         let required = affinity.and_then(|affinity| affinity.pod_affinity.as_ref()?.required.as_ref());
         let terms = required.into_iter().flatten();
         let terms: Option<Vec<_>> = terms.map(|term| term.near(self, namespace)).collect();
-        let is_short =
-            |terms: &Vec<AffinityTerm>| terms.iter().map(AffinityTerm::comparisons).sum::<usize>() <= MAX_COMPARISONS;
+        let is_short = |terms: &Vec<AffinityTerm>| terms.iter().map(AffinityTerm::parts).sum::<usize>() <= MAX_PARTS;
         terms.filter(is_short).unwrap_or_default()
     }
 
@@ -277,6 +276,7 @@ mod tests {
             (json!([with(of_app("db"), "topologyKey", json!("no label key"))]), &[]),
             (json!([term(Value::Null)]), &[]),
             (json!([term(many)]), &["shop"]),
+            (json!(vec![of_app("db"); 21]), &["shop"; 21]),
             (json!(vec![of_app("db"); 22]), &[]),
         ] {
             assert_eq!(near(&json!({}), &terms), expected, "{terms}");
