@@ -23,7 +23,7 @@ use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
 use json_patch::PatchOperation;
 use kube::Client;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 use super::events::{Events, PodEvent};
 use super::lease::Leadership;
@@ -96,11 +96,12 @@ impl Executor {
 
     async fn serve(&self) {
         let (mut plans, mut progress) = (self.plans.clone(), Progress::default());
+        let turn = Semaphore::new(1);
         let mut under_way = FuturesUnordered::new();
         loop {
             let plan = Arc::clone(&plans.borrow_and_update());
             let (due, retry_at) = progress.begin(&plan, &self.config.load(), self.clock.moment());
-            under_way.extend(due.into_iter().map(|step| self.carry_out(step)));
+            under_way.extend(due.into_iter().map(|step| self.carry_out(step, &turn)));
             tokio::select! {
                 Some((step, outcome)) = under_way.next() => {
                     if let Some(Outcome::Refused(error) | Outcome::Unavailable(error)) = &outcome {
@@ -117,15 +118,18 @@ impl Executor {
     }
 
     /// Reads the pod, decides and patches it; `None` if there is nothing to change after all. What is ahead of it keeps its room by
-    /// its claims, so whichever is read first is decided first.
-    async fn carry_out(&self, step: Step) -> (Step, Option<Outcome>) {
+    /// its claims, so whichever is read first is decided first. One is decided at a `turn`: reviews wait for the ledger's lock, too.
+    async fn carry_out(&self, step: Step, turn: &Semaphore) -> (Step, Option<Outcome>) {
         let version = Version {
             namespace: &step.pod.namespace,
             name: &step.pod.name,
             resource_version: &step.pod.resource_version,
         };
         let change = match version.read(&self.client).await {
-            Ok(text) => self.decide(step.clone(), text).await,
+            Ok(text) => {
+                let _turn = turn.acquire().await;
+                self.decide(step.clone(), text).await
+            }
             Err(outcome) => Err(outcome),
         };
         let (reason, outcome) = match change {

@@ -23,6 +23,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 use tokio::sync::watch;
+use tokio::task::block_in_place;
 
 pub use profiles::of_profiles;
 
@@ -52,7 +53,9 @@ async fn keep<T: Clone, S: Serialize, K: Clone + Debug + DeserializeOwned>(
     let mut fails = false;
     loop {
         let now = clock.now();
-        let statuses = statuses(changes.borrow_and_update().clone(), now);
+        let seen = changes.borrow_and_update().clone();
+        // A pass over all nodes or policies, for which no worker of the runtime waits.
+        let statuses = block_in_place(|| statuses(seen, now));
         written.retain(|key, _| statuses.contains_key(key));
         for (key, status) in statuses {
             let known = written.get(&key);
