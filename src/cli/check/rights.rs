@@ -12,10 +12,35 @@ use crate::sources::volumes::can_have_data;
 
 const AREA: &str = "rights";
 
-/// Rights that are needed together: how bad it is to lack one (edgeward goes on without what is a warning), the resources and the
-/// verbs as kubectl writes them with one blank between two, where, and what does not work without.
+/// Rights that are needed together.
 #[derive(Debug, Clone, Copy)]
-struct Need<'i>(Level, &'static str, &'static str, installation::Place<'i>, &'static str);
+struct Need<'i> {
+    /// How bad it is to lack one: edgeward goes on without what is a warning.
+    level: Level,
+    /// As kubectl writes them, with one blank between two.
+    resources: &'static str,
+    /// With one blank between two.
+    verbs: &'static str,
+    place: installation::Place<'i>,
+    /// What does not work without.
+    purpose: &'static str,
+}
+
+const fn need<'i>(
+    level: Level,
+    resources: &'static str,
+    verbs: &'static str,
+    place: installation::Place<'i>,
+    purpose: &'static str,
+) -> Need<'i> {
+    Need {
+        level,
+        resources,
+        verbs,
+        place,
+        purpose,
+    }
+}
 
 const VIEW: &str = "list watch";
 
@@ -45,33 +70,33 @@ fn needs(facts: &Facts) -> Vec<Need<'_>> {
     let (everywhere, home) = ((None, None), (Some(&*facts.home), None));
     let (lease, registration) = ((Some(&*facts.home), Some(LEASE)), (None, Some(&*facts.webhook)));
     let mut needs = vec![
-        Need(Fault, "nodes pods namespaces", VIEW, everywhere, NO_DECISION),
-        Need(Fault, "events.events.k8s.io", "create", everywhere, NO_EVENT),
-        Need(Fault, "endpointslices.discovery.k8s.io", VIEW, home, NO_COUNT),
-        Need(Fault, LEASES, "get update", lease, NO_LEADER),
-        Need(Fault, LEASES, "create", home, NO_LEADER),
-        Need(Warning, "deviceclasses.resource.k8s.io", VIEW, everywhere, NO_CLASSES),
+        need(Fault, "nodes pods namespaces", VIEW, everywhere, NO_DECISION),
+        need(Fault, "events.events.k8s.io", "create", everywhere, NO_EVENT),
+        need(Fault, "endpointslices.discovery.k8s.io", VIEW, home, NO_COUNT),
+        need(Fault, LEASES, "get update", lease, NO_LEADER),
+        need(Fault, LEASES, "create", home, NO_LEADER),
+        need(Warning, "deviceclasses.resource.k8s.io", VIEW, everywhere, NO_CLASSES),
     ];
     if let Some(map) = &facts.found.map {
         let map = (Some(&*map.namespace), Some(&*map.name));
-        needs.push(Need(Fault, "configmaps", VIEW, map, NO_CONFIGURATION));
+        needs.push(need(Fault, "configmaps", VIEW, map, NO_CONFIGURATION));
     }
     if facts.custom.as_ref().is_some_and(CustomResources::are_installed) {
-        needs.push(Need(Fault, RESOURCES, VIEW, everywhere, "it is never ready without"));
-        needs.push(Need(Fault, STATUSES, "patch", everywhere, NO_STATUS));
+        needs.push(need(Fault, RESOURCES, VIEW, everywhere, "it is never ready without"));
+        needs.push(need(Fault, STATUSES, "patch", everywhere, NO_STATUS));
     }
     if can_have_data(&facts.found.config) {
-        needs.push(Need(Warning, DATA, VIEW, everywhere, NO_DATA));
+        needs.push(need(Warning, DATA, VIEW, everywhere, NO_DATA));
     }
     if facts.liqo.objects.is_some() || !facts.liqo.unreadable.is_empty() {
-        needs.push(Need(Warning, LIQO, VIEW, everywhere, NO_LIQO));
+        needs.push(need(Warning, LIQO, VIEW, everywhere, NO_LIQO));
     }
     if let Some(PairSecret { namespace, name, .. }) = facts.behind.values().find_map(Behind::self_managed) {
         let (there, secret) = ((Some(&**namespace), None), (Some(&**namespace), Some(&**name)));
-        needs.push(Need(Fault, "secrets", "get list watch update", secret, NO_CERTIFICATE));
+        needs.push(need(Fault, "secrets", "get list watch update", secret, NO_CERTIFICATE));
         // One that is to be created has no name yet.
-        needs.push(Need(Fault, "secrets", "create", there, NO_CERTIFICATE));
-        needs.push(Need(Fault, WEBHOOKS, "get list watch patch", registration, NO_TRUST));
+        needs.push(need(Fault, "secrets", "create", there, NO_CERTIFICATE));
+        needs.push(need(Fault, WEBHOOKS, "get list watch patch", registration, NO_TRUST));
     }
     needs
 }
@@ -111,7 +136,7 @@ async fn judge(connection: &Connection, user: User<'_>, facts: &Facts) -> anyhow
     let mut opted_in: Vec<_> = opted_in.collect();
     let is_in_use = facts.namespaces.is_none() || !opted_in.is_empty();
     let level = if is_in_use { Fault } else { Warning };
-    let pods = |place| Need(level, "pods", "get patch", place, NO_RELEASE);
+    let pods = |place| need(level, "pods", "get patch", place, NO_RELEASE);
     let everywhere = lacking(connection, user, pods((None, None))).await?;
     if everywhere.is_empty() {
         opted_in.clear();
@@ -136,12 +161,11 @@ async fn judge(connection: &Connection, user: User<'_>, facts: &Facts) -> anyhow
 
 /// What the user lacks, a finding for each resource.
 async fn lacking(connection: &Connection, user: User<'_>, need: Need<'_>) -> anyhow::Result<Vec<Finding>> {
-    let Need(_, resources, verbs, place, _) = need;
     let mut findings = Vec::new();
-    for resource in resources.split(' ') {
+    for resource in need.resources.split(' ') {
         let mut refused = Vec::new();
-        for verb in verbs.split(' ') {
-            if !connection.may(user, verb, resource, place).await? {
+        for verb in need.verbs.split(' ') {
+            if !connection.may(user, verb, resource, need.place).await? {
                 refused.push(verb);
             }
         }
@@ -152,7 +176,10 @@ async fn lacking(connection: &Connection, user: User<'_>, need: Need<'_>) -> any
     Ok(findings)
 }
 
-fn lacks(resource: &str, Need(level, _, _, place, purpose): Need<'_>, verbs: &[&str], user: User<'_>) -> Finding {
+fn lacks(resource: &str, need: Need<'_>, verbs: &[&str], user: User<'_>) -> Finding {
+    let Need {
+        level, place, purpose, ..
+    } = need;
     let mut what = format!("{} {resource}", verbs.join(", "));
     if let Some(name) = place.1 {
         what += &format!(" {name}");
@@ -259,7 +286,7 @@ mod tests {
         ]});
         facts.found.config.sites = Config::read(&sites).unwrap().sites;
         let mut reviewed = BTreeSet::from([["pods", "get"], ["pods", "patch"]].map(|right| right.map(str::to_owned)));
-        for Need(_, resources, verbs, ..) in needs(&facts) {
+        for Need { resources, verbs, .. } in needs(&facts) {
             for resource in resources.split(' ') {
                 reviewed.extend(verbs.split(' ').map(|verb| [resource, verb].map(str::to_owned)));
             }
@@ -269,11 +296,11 @@ mod tests {
 
     #[test]
     fn the_fix_grants_what_is_missing_to_whom_it_is() {
-        let need = |place| Need(Fault, "", "", place, "it decides nothing without");
+        let lacked = |place| need(Fault, "", "", place, "it decides nothing without");
         let user = |name| User { name, more_groups: &[] };
         let found = lacks(
             "pods",
-            need((None, None)),
+            lacked((None, None)),
             &["watch"],
             user("system:serviceaccount:edge:me"),
         );
@@ -288,7 +315,7 @@ mod tests {
              kubectl create clusterrolebinding edgeward-pods-watch --clusterrole=edgeward-pods-watch --serviceaccount=edge:me \
              --dry-run=client -o yaml | kubectl auth reconcile -f -"
         );
-        let map = need((Some("edge"), Some("settings")));
+        let map = lacked((Some("edge"), Some("settings")));
         let found = lacks("configmaps", map, &["list", "watch"], user("me"));
         assert_eq!(
             found.fix.unwrap(),
