@@ -158,8 +158,8 @@ struct Entry {
 }
 
 impl Waitlist {
-    /// A pod as it is now. Its time begins when it says, or with the pod, if that is in the future or before the pod existed; and again when the last
-    /// gate of others is gone. Otherwise it never begins later than it did: whoever may write annotations cannot stretch it.
+    /// A pod as it is now. Its time begins when it says, or with the pod, if that is in the future or before the pod existed; and
+    /// again when the last gate of others is gone. Otherwise it never begins later than it did: whoever may write annotations cannot stretch it.
     pub fn apply(&mut self, pod: Arc<GatedPod>, now: Now) {
         let old = self.pods.remove(&pod.uid);
         let unchanged = old.as_ref().filter(|old| old.pod.workload == pod.workload);

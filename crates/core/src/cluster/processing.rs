@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::model::slo::{Class, PerClass};
-use crate::model::snapshot::{ByController, JobTimes};
+use crate::model::snapshot::{ByNamespace, JobTimes};
 use crate::units::{Micros, Moment};
 
 /// The part of a new observation in a mean is one in so many (alpha = 0.2); the first ones are averaged plainly, so
@@ -35,7 +35,7 @@ pub struct Processing(BTreeMap<Box<str>, Site>);
 struct Site {
     /// By namespace.
     classes: BTreeMap<Box<str>, PerClass<Mean>>,
-    controllers: ByController<Mean>,
+    controllers: ByNamespace<Mean>,
     /// What [`Processing::times`] answered last, and until when that holds; `None` once it is outdated.
     answer: Option<(Arc<JobTimes>, Moment)>,
 }

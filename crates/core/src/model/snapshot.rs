@@ -104,15 +104,15 @@ pub struct Site {
     pub free: Free,
     /// Controllers to whose pods kube-scheduler closes the site, with the number of pods that wait there for something
     /// we do not evaluate.
-    pub closed: Arc<ByController<u64>>,
+    pub closed: Arc<ByNamespace<u64>>,
     /// From where on it is full, by what pods there say; sorted, none of which covers another.
     pub full: Arc<Vec<FullFrom>>,
     /// The nodes that carry the edge's selector and are not of the edge: placements exclude them.
     pub foreign: Vec<Arc<str>>,
     /// How many pods a controller has there, bound or not; only where that decides anything (`sitePolicy: spread`).
-    pub pods_of: Arc<ByController<u64>>,
+    pub pods_of: Arc<ByNamespace<u64>>,
     /// How many pods are there by their labels, in the place of a controller's uid.
-    pub labelled: Arc<ByController<u64>>,
+    pub labelled: Arc<ByNamespace<u64>>,
 }
 
 impl Site {
@@ -170,7 +170,7 @@ pub struct JobTimes {
     /// By namespace and class.
     pub classes: BTreeMap<Box<str>, PerClass<Option<Micros>>>,
     /// By controller, which knows better than its class.
-    pub controllers: ByController<Micros>,
+    pub controllers: ByNamespace<Micros>,
 }
 
 /// What is free at a site as a whole, as somebody measured it, less everything reserved since; unbounded where nobody
@@ -193,60 +193,61 @@ impl Free {
     }
 }
 
-/// Something known of controllers. A pod names its controller's uid itself, so one counts within its namespace only. A copy costs
-/// as much as there are namespaces, and the first change in a namespace after it a copy of that one.
+/// Something known of the controllers of a namespace, by uid, or of its pods, by labels. A pod names its controller's uid itself, so
+/// it counts within its namespace only. A copy costs as much as there are namespaces, and the first change in a namespace after it a
+/// copy of that one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "BTreeMap<Box<str>, ByUid<T>>", into = "BTreeMap<Box<str>, ByUid<T>>")]
-pub struct ByController<T: Clone>(BTreeMap<Box<str>, Arc<ByUid<T>>>);
+#[serde(from = "BTreeMap<Box<str>, Keyed<T>>", into = "BTreeMap<Box<str>, Keyed<T>>")]
+pub struct ByNamespace<T: Clone>(BTreeMap<Box<str>, Arc<Keyed<T>>>);
 
-type ByUid<T> = BTreeMap<Box<str>, T>;
+type Keyed<T> = BTreeMap<Box<str>, T>;
 
-impl<T: Clone> From<BTreeMap<Box<str>, ByUid<T>>> for ByController<T> {
-    fn from(plain: BTreeMap<Box<str>, ByUid<T>>) -> Self {
-        let shared = plain.into_iter().map(|(namespace, uids)| (namespace, Arc::new(uids)));
+impl<T: Clone> From<BTreeMap<Box<str>, Keyed<T>>> for ByNamespace<T> {
+    fn from(plain: BTreeMap<Box<str>, Keyed<T>>) -> Self {
+        let shared = plain.into_iter().map(|(namespace, keys)| (namespace, Arc::new(keys)));
         Self(shared.collect())
     }
 }
 
-impl<T: Clone> From<ByController<T>> for BTreeMap<Box<str>, ByUid<T>> {
-    fn from(shared: ByController<T>) -> Self {
+impl<T: Clone> From<ByNamespace<T>> for BTreeMap<Box<str>, Keyed<T>> {
+    fn from(shared: ByNamespace<T>) -> Self {
         let plain = shared.0.into_iter();
         plain
-            .map(|(namespace, uids)| (namespace, Arc::unwrap_or_clone(uids)))
+            .map(|(namespace, keys)| (namespace, Arc::unwrap_or_clone(keys)))
             .collect()
     }
 }
 
-impl<T: Clone> Default for ByController<T> {
+impl<T: Clone> Default for ByNamespace<T> {
     fn default() -> Self {
         Self(BTreeMap::new())
     }
 }
 
-impl<T: Clone> ByController<T> {
-    /// What is known of the controller with this uid. Cost: two searches.
-    pub fn get(&self, namespace: &str, uid: &str) -> Option<&T> {
-        self.0.get(namespace)?.get(uid)
+impl<T: Clone> ByNamespace<T> {
+    /// What is known under this key. Cost: two searches.
+    pub fn get(&self, namespace: &str, key: &str) -> Option<&T> {
+        self.0.get(namespace)?.get(key)
     }
 
-    /// The uids of a namespace of which something is known.
+    /// The keys of a namespace.
     pub fn of(&self, namespace: &str) -> impl Iterator<Item = &str> {
         self.0
             .get(namespace)
             .into_iter()
-            .flat_map(|uids| uids.keys().map(|uid| &**uid))
+            .flat_map(|keys| keys.keys().map(|key| &**key))
     }
 
-    /// The entry of the controller with this uid, made if it is missing.
-    pub fn entry(&mut self, namespace: &str, uid: &str) -> std::collections::btree_map::Entry<'_, Box<str>, T> {
-        Arc::make_mut(self.0.entry(namespace.into()).or_default()).entry(uid.into())
+    /// The entry under this key, made if it is missing.
+    pub fn entry(&mut self, namespace: &str, key: &str) -> std::collections::btree_map::Entry<'_, Box<str>, T> {
+        Arc::make_mut(self.0.entry(namespace.into()).or_default()).entry(key.into())
     }
 
-    /// Forgets the controller with this uid.
-    pub fn remove(&mut self, namespace: &str, uid: &str) {
-        if let Some(uids) = self.0.get_mut(namespace) {
-            Arc::make_mut(uids).remove(uid);
-            if uids.is_empty() {
+    /// Forgets what is known under this key.
+    pub fn remove(&mut self, namespace: &str, key: &str) {
+        if let Some(keys) = self.0.get_mut(namespace) {
+            Arc::make_mut(keys).remove(key);
+            if keys.is_empty() {
                 self.0.remove(namespace);
             }
         }
@@ -254,28 +255,28 @@ impl<T: Clone> ByController<T> {
 
     /// Forgets those of which this is not so.
     pub fn retain(&mut self, mut is_kept: impl FnMut(&T) -> bool) {
-        self.0.retain(|_, uids| {
-            Arc::make_mut(uids).retain(|_, known| is_kept(known));
-            !uids.is_empty()
+        self.0.retain(|_, keys| {
+            Arc::make_mut(keys).retain(|_, known| is_kept(known));
+            !keys.is_empty()
         });
     }
 
     /// What is made of each, where something is.
-    pub fn filter_map<U: Clone>(&self, change: impl Fn(&T) -> Option<U>) -> ByController<U> {
-        let mut changed = ByController::default();
-        for (namespace, uid, known) in self.iter() {
+    pub fn filter_map<U: Clone>(&self, change: impl Fn(&T) -> Option<U>) -> ByNamespace<U> {
+        let mut changed = ByNamespace::default();
+        for (namespace, key, known) in self.iter() {
             if let Some(known) = change(known) {
-                changed.entry(namespace, uid).insert_entry(known);
+                changed.entry(namespace, key).insert_entry(known);
             }
         }
         changed
     }
 
-    /// Namespace, uid and what is known, sorted.
+    /// Namespace, key and what is known, sorted.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str, &T)> {
         self.0
             .iter()
-            .flat_map(|(namespace, uids)| uids.iter().map(|(uid, known)| (&**namespace, &**uid, known)))
+            .flat_map(|(namespace, keys)| keys.iter().map(|(key, known)| (&**namespace, &**key, known)))
     }
 
     /// Whether nothing is known of any.
@@ -284,13 +285,13 @@ impl<T: Clone> ByController<T> {
     }
 }
 
-impl ByController<u64> {
+impl ByNamespace<u64> {
     /// Changes a count, which is dropped with its last.
-    pub fn change(&mut self, namespace: &str, uid: &str, by: i64) {
-        let count = self.entry(namespace, uid).or_default();
+    pub fn change(&mut self, namespace: &str, key: &str, by: i64) {
+        let count = self.entry(namespace, key).or_default();
         *count = count.saturating_add_signed(by);
         if *count == 0 {
-            self.remove(namespace, uid);
+            self.remove(namespace, key);
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::cluster::cache::entry::{Counted, Group, PodEntry, Unbound};
 use crate::model::pod_record::Phase;
 use crate::model::remote_room::Start;
 use crate::model::site::SiteKind;
-use crate::model::snapshot::{ByController, QueueGroup};
+use crate::model::snapshot::{ByNamespace, QueueGroup};
 use crate::units::{Micros, Moment};
 
 /// For how long a site stays closed to a controller whose refused pod is gone, unless a pod of it runs there.
@@ -65,7 +65,7 @@ impl Queues {
 /// Pods by site and controller, or labels.
 #[derive(Debug, Default)]
 pub(super) struct BySite {
-    pods: BTreeMap<usize, ByController<u64>>,
+    pods: BTreeMap<usize, ByNamespace<u64>>,
     changed: BTreeSet<usize>,
     /// Until when a controller counts at a site, though its pod is gone.
     lasting: BTreeMap<(usize, [Arc<str>; 2]), Moment>,
@@ -82,7 +82,8 @@ impl BySite {
         }
     }
 
-    /// A pod is gone; its controller goes on to count where it did, unless a younger pod of it began there. With too many, the one that would end first ends now.
+    /// A pod is gone; its controller goes on to count where it did, unless a younger pod of it began there. With too many, the one
+    /// that would end first ends now.
     pub(super) fn outlast(&mut self, entry: &PodEntry, now: Moment) {
         if let (Some(site), Some(uid)) = (entry.counted.closes, &entry.controller) {
             let key = (site, [Arc::clone(&entry.namespace), Arc::clone(uid)]);
@@ -139,7 +140,7 @@ impl BySite {
     }
 
     /// The pods at a site, if they changed since this was last asked. Cost: a copy of them.
-    pub(super) fn take_changed(&mut self, site: usize) -> Option<ByController<u64>> {
+    pub(super) fn take_changed(&mut self, site: usize) -> Option<ByNamespace<u64>> {
         if !self.changed.remove(&site) {
             return None;
         }

@@ -16,7 +16,7 @@ use crate::model::liqo::ApiServerStatus;
 use crate::model::remote_room::{Bound, FullFrom, MAX_BOUNDS};
 use crate::model::site::{SiteDefinition, SiteKind, SiteSource};
 use crate::model::slo::{ByClass, PerClass};
-use crate::model::snapshot::{ByController, Free, JobTimes, QueueGroup, Site};
+use crate::model::snapshot::{ByNamespace, Free, JobTimes, QueueGroup, Site};
 use crate::units::{Bytes, Micros, Millicores, Moment, Permille};
 
 #[derive(Serialize, Deserialize)]
@@ -32,16 +32,16 @@ pub(super) struct SiteEntry {
     observed_proc_ms: Option<ByClass<ProcessingTime>>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     observed_namespace_proc_ms: BTreeMap<Box<str>, ByClass<ProcessingTime>>,
-    #[serde(default, skip_serializing_if = "ByController::is_empty")]
-    observed_controller_proc_ms: ByController<ProcessingTime>,
+    #[serde(default, skip_serializing_if = "ByNamespace::is_empty")]
+    observed_controller_proc_ms: ByNamespace<ProcessingTime>,
     measured_free: Option<Resources>,
-    #[serde(default, skip_serializing_if = "ByController::is_empty")]
-    closed: ByController<u64>,
+    #[serde(default, skip_serializing_if = "ByNamespace::is_empty")]
+    closed: ByNamespace<u64>,
     full: Option<Vec<Full>>,
-    #[serde(default, skip_serializing_if = "ByController::is_empty")]
-    controller_pods: ByController<u64>,
-    #[serde(default, skip_serializing_if = "ByController::is_empty")]
-    labelled_pods: ByController<u64>,
+    #[serde(default, skip_serializing_if = "ByNamespace::is_empty")]
+    controller_pods: ByNamespace<u64>,
+    #[serde(default, skip_serializing_if = "ByNamespace::is_empty")]
+    labelled_pods: ByNamespace<u64>,
 }
 
 /// Milliseconds, up to a day.
