@@ -21,6 +21,7 @@ use edgeward_harness::fixture::{Fixture, MANAGED};
 use edgeward_harness::nodes::{Nodes, for_long};
 use edgeward_harness::wait::{BOUND, eventually};
 use edgeward_harness::workloads;
+use jiff::{SignedDuration, Timestamp, Unit};
 use serde_json::{Value, json};
 
 use crate::leader::events;
@@ -192,6 +193,44 @@ fn leader(edgewards: &[Edgeward<'_>]) -> Result<usize> {
         }
     }
     anyhow::bail!("nobody leads")
+}
+
+e2e! { "gated::by_a_clock_that_is_behind", Domain, by_a_clock_that_is_behind }
+/// The replica that gated a pod has a clock five minutes behind the leader's: the pod is gated for its whole limit all the same.
+fn by_a_clock_that_is_behind(fixture: &Fixture<'_>) -> Result<()> {
+    const LIMIT_S: i64 = 8;
+    let nodes = Nodes::new(fixture)?;
+    nodes.edge_node("edge-0", "1")?;
+    let cloud = nodes.cloud_node("cloud-0")?;
+    nodes.resize(&cloud, "1")?;
+    let mut limits = for_long();
+    limits["batch"] = json!(format!("{LIMIT_S}s"));
+    let edgeward = fixture.live_edgeward(&nodes.gating(&limits))?;
+    let registered = fixture.register(&edgeward.url, &edgeward.ca)?;
+    fill(fixture, &nodes)?;
+    let far = pod(fixture, "far", 1000, 5);
+    ends(fixture, &nodes, &far, "cloud", "cloud_edge_no_capacity")?;
+
+    // As it would have arrived from there.
+    drop(registered);
+    let mut skewed = pod(fixture, "skewed", 100, 5);
+    skewed["spec"]["schedulingGates"] = json!([{"name": "scheduling.example.io/awaiting-capacity"}]);
+    let stated = Timestamp::now() - SignedDuration::from_mins(5);
+    let annotations = &mut skewed["metadata"]["annotations"];
+    annotations["scheduling.example.io/reason"] = json!("held_no_capacity");
+    annotations["scheduling.example.io/timestamp"] = json!(stated.round(Unit::Second)?.to_string());
+    let created = fixture.kubectl.create(&fixture.in_its_domain(skewed))?;
+    let time = |text: Option<&str>| anyhow::Ok(text.context("a time")?.parse::<Timestamp>()?);
+    let created = time(created["metadata"]["creationTimestamp"].as_str())?;
+    let released = eventually("it is released at its limit", BOUND, || {
+        let pod = fixture.kubectl.get("pod", "skewed")?;
+        ensure!(annotation(&pod, "reason") == Some("released_timeout"), "{pod}");
+        time(annotation(&pod, "timestamp"))
+    })?;
+    // Both are in seconds.
+    let gated = released.duration_since(created).as_secs();
+    ensure!(gated >= LIMIT_S - 1, "after {gated} s");
+    Ok(())
 }
 
 e2e! { "gated::until_the_wan_is_back", Domain, until_the_wan_is_back }

@@ -117,7 +117,7 @@ e2e! { "check::each_fault_and_its_fix", Cluster, each_fault_and_its_fix }
 fn each_fault_and_its_fix(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = Nodes::new(fixture)?;
     let edge = nodes.edge_node("edge-0", "1")?;
-    nodes.cloud_node("cloud-0")?;
+    let cloud = nodes.cloud_node("cloud-0")?;
     let mut config = nodes.config();
     config["domain"] = json!(DOMAIN);
     let mut edgeward = fixture.live_edgeward(&config)?;
@@ -237,6 +237,21 @@ fn each_fault_and_its_fix(fixture: &Fixture<'_>) -> Result<()> {
     fixture.kubectl.run(&["cordon", &edge], "")?;
     let fixes = installation.finds("warning", &format!("none is Ready and not cordoned: {edge}"))?;
     installation.fix(&fixes, "", "")?;
+
+    // A taint that the site does not tolerate, and a whitelist without what it does.
+    let kubectl = |args: &[&str]| fixture.kubectl.run(args, "");
+    kubectl(&["taint", "node", &cloud, "provider=me:NoSchedule"])?;
+    installation.finds(
+        "warning",
+        "site cloud: it does not tolerate its nodes' taint provider=me:NoSchedule: ",
+    )?;
+    kubectl(&["taint", "node", &cloud, "provider-"])?;
+    const WHITELIST: &str = "scheduler.alpha.kubernetes.io/tolerationsWhitelist";
+    let other = format!(r#"{WHITELIST}=[{{"key": "other", "operator": "Exists"}}]"#);
+    kubectl(&["annotate", "namespace", &fixture.namespace, &other])?;
+    installation.finds("warning", &format!("{}: {WHITELIST} lacks ", fixture.namespace))?;
+    kubectl(&["annotate", "namespace", &fixture.namespace, &format!("{WHITELIST}-")])?;
+    installation.is_healthy()?;
 
     // The configuration, of which every fault is named.
     let broken = json!([

@@ -1,7 +1,11 @@
 //! `edgeward fleet` and `edgeward review --live`: what people ask a live cluster with.
 
-use std::fs;
+use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::{env, fs, thread};
 
 use anyhow::{Context, Result, ensure};
 use edgeward_harness::fixture::Fixture;
@@ -101,6 +105,60 @@ fn a_cluster_becomes_a_file(fixture: &Fixture<'_>) -> Result<()> {
         })?;
     }
     Ok(())
+}
+
+e2e! { "fleet_command::through_a_proxy", Nodes, through_a_proxy }
+/// KUBECONFIG is a list, one file of which does not exist, and the cluster is behind a proxy.
+fn through_a_proxy(fixture: &Fixture<'_>) -> Result<()> {
+    let nodes = Nodes::new(fixture)?;
+    let edge = nodes.edge_node("edge-0", "2")?;
+    let (proxy, tunnels) = proxy()?;
+    let mut kubeconfig: Value = serde_saphyr::from_str(&fs::read_to_string(fixture.kubeconfig())?)?;
+    kubeconfig["clusters"][0]["cluster"]["proxy-url"] = json!(format!("http://{proxy}"));
+    let file = fixture.dir.join("behind-a-proxy");
+    fs::write(&file, kubeconfig.to_string())?;
+    let files = env::join_paths([&fixture.dir.join("missing"), &file])?;
+    let said = edgeward_as(Path::new(&files), fixture, &nodes.config(), &["fleet"])?;
+    ensure!(
+        said.succeeded && said.stdout.contains(&edge),
+        "{}{}",
+        said.stdout,
+        said.stderr
+    );
+    ensure!(tunnels.load(Ordering::Relaxed) > 0, "nothing came through the proxy");
+    Ok(())
+}
+
+/// Starts an HTTP proxy that opens tunnels, and counts them.
+fn proxy() -> Result<(SocketAddr, Arc<AtomicUsize>)> {
+    let listener = TcpListener::bind(("127.0.0.1", 0))?;
+    let (address, tunnels) = (listener.local_addr()?, Arc::<AtomicUsize>::default());
+    let opened = Arc::clone(&tunnels);
+    thread::spawn(move || {
+        for client in listener.incoming().flatten() {
+            let opened = Arc::clone(&opened);
+            thread::spawn(move || tunnel(client, &opened));
+        }
+    });
+    Ok((address, tunnels))
+}
+
+fn tunnel(mut client: TcpStream, opened: &AtomicUsize) -> io::Result<()> {
+    let mut from_client = BufReader::new(client.try_clone()?);
+    let (mut request, mut header) = (String::new(), String::from("first"));
+    from_client.read_line(&mut request)?;
+    while !header.trim_end().is_empty() {
+        header.clear();
+        from_client.read_line(&mut header)?;
+    }
+    let target = request.split(' ').nth(1).unwrap_or_default();
+    let mut server = TcpStream::connect(target)?;
+    opened.fetch_add(1, Ordering::Relaxed);
+    client.write_all(b"HTTP/1.1 200 OK\r\n\r\n")?;
+    let mut from_server = server.try_clone()?;
+    thread::spawn(move || io::copy(&mut from_server, &mut client));
+    io::copy(&mut from_client, &mut server)?;
+    server.shutdown(Shutdown::Both)
 }
 
 /// Creates a pod that waits for the company of one that never comes.

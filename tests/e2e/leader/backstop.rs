@@ -12,6 +12,7 @@ use edgeward_harness::workloads;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use crate::commands::fleet_command;
 use crate::leader::events::ours;
 
 /// Owners that create two pods each while nobody decides, and pods that nobody owns.
@@ -162,6 +163,13 @@ fn finds_stuck_pods(fixture: &Fixture<'_>) -> Result<()> {
     for part in ["created without a decision", "site cloud", "cloud_edge_no_capacity"] {
         ensure!(note.contains(part), "no {part}: {note}");
     }
+    let report = fleet_command::edgeward(fixture, &config, &["check"])?.stdout;
+    let all = format!(
+        "another site would take now: {}, {}/sent-",
+        STUCK + 1,
+        fixture.namespace
+    );
+    ensure!(report.contains(&all), "{report}");
     let after = fixture.kubectl.list("pods", "")?;
     ensure!(uids(&after) == uids(&before), "something was deleted");
 
