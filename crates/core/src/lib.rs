@@ -9,6 +9,7 @@
 //! | [`keys`] | annotation and label keys under the configured domain |
 //! | [`document`] | how documents are read, and their faults |
 //! | [`model`] | plain data: what is asked and what exists |
+//! | `recent` | what is remembered for a while |
 //! | [`config`] | settings: schema, defaults, validation |
 //! | [`wire`] | pods, nodes and fleet files: the only readers and writers of these forms |
 //! | [`cluster`] | the cache of nodes and pods, WAN health, telemetry, processing times: events in, snapshot out |
@@ -56,6 +57,7 @@ pub mod keys;
 pub mod model;
 pub mod placement;
 pub mod queue;
+mod recent;
 pub mod resources;
 #[cfg(any(test, feature = "testkit"))]
 pub mod testkit;

@@ -9,13 +9,11 @@ use crate::model::pod_record::Phase;
 use crate::model::remote_room::Start;
 use crate::model::site::SiteKind;
 use crate::model::snapshot::{ByNamespace, QueueGroup};
-use crate::units::{Micros, Moment};
+use crate::recent::Recent;
+use crate::units::Moment;
 
-/// For how long a site stays closed to a controller whose refused pod is gone, unless a pod of it runs there.
-const LASTS: Micros = Micros::from_secs(600);
-
-/// How many such controllers are remembered.
-const MAX_LASTING: usize = 1_000;
+/// A site, and the namespace and uid of a controller.
+type AtSite = (usize, [Arc<str>; 2]);
 
 /// Counts by site.
 #[derive(Debug, Default)]
@@ -67,10 +65,10 @@ impl Queues {
 pub(super) struct BySite {
     pods: BTreeMap<usize, ByNamespace<u64>>,
     changed: BTreeSet<usize>,
-    /// Until when a controller counts at a site, though its pod is gone.
-    lasting: BTreeMap<(usize, [Arc<str>; 2]), Moment>,
+    /// Controllers that count at a site for ten minutes though their refused pod is gone, unless a pod of theirs runs there.
+    lasting: Recent<AtSite, (), 600, 1_000>,
     /// When the youngest pod was created that began at a site while its controller counts there, in seconds.
-    begun: BTreeMap<(usize, [Arc<str>; 2]), i64>,
+    begun: BTreeMap<AtSite, i64>,
 }
 
 impl BySite {
@@ -82,17 +80,15 @@ impl BySite {
         }
     }
 
-    /// A pod is gone; its controller goes on to count where it did, unless a younger pod of it began there. With too many, the one
-    /// that would end first ends now.
+    /// A pod is gone; its controller goes on to count where it did, unless a younger pod of it began there.
     pub(super) fn outlast(&mut self, entry: &PodEntry, now: Moment) {
-        if let (Some(site), Some(uid)) = (entry.counted.closes, &entry.controller) {
-            let key = (site, [Arc::clone(&entry.namespace), Arc::clone(uid)]);
-            if self.begun.get(&key).is_none_or(|youngest| *youngest <= entry.created) {
-                self.lasting.insert(key, now.after(LASTS));
-            }
-        }
-        if let Some(first) = self.next_change().filter(|_| self.lasting.len() > MAX_LASTING) {
-            self.expire(first);
+        let (Some(site), Some(uid)) = (entry.counted.closes, &entry.controller) else {
+            return;
+        };
+        let key = (site, [Arc::clone(&entry.namespace), Arc::clone(uid)]);
+        if self.begun.get(&key).is_none_or(|youngest| *youngest <= entry.created) {
+            let forgotten = self.lasting.insert(key, (), now);
+            self.changed.extend(forgotten.map(|(site, _)| site));
         }
     }
 
@@ -103,7 +99,7 @@ impl BySite {
         };
         let key = (site, [Arc::clone(&entry.namespace), Arc::clone(uid)]);
         self.changed.extend(self.lasting.remove(&key).map(|_| site));
-        let counts = |(site, [namespace, uid]): &(usize, [Arc<str>; 2])| {
+        let counts = |(site, [namespace, uid]): &AtSite| {
             let pods = self.pods.get(site);
             pods.is_some_and(|pods| pods.get(namespace, uid).is_some())
         };
@@ -117,26 +113,20 @@ impl BySite {
     /// The sites are at other places now, or gone; no pod counts.
     pub(super) fn move_sites(&mut self, places: &[Option<usize>]) {
         self.begun.clear();
-        let lasting = std::mem::take(&mut self.lasting).into_iter();
-        let moved = lasting.filter_map(|((site, controller), until)| Some(((places[site]?, controller), until)));
-        self.lasting = moved.collect();
+        self.lasting
+            .rename(|(site, controller)| Some((places[site]?, controller)));
         self.changed = self.lasting.keys().map(|(site, _)| *site).collect();
     }
 
     pub(super) fn expire(&mut self, now: Moment) {
-        let changed = &mut self.changed;
-        self.lasting.retain(|(site, _), until| {
-            let lasts = *until > now;
-            if !lasts {
-                changed.insert(*site);
-            }
-            lasts
-        });
+        while let Some((site, _)) = self.lasting.take_ended(now) {
+            self.changed.insert(site);
+        }
     }
 
     /// When the next controller counts no more.
     pub(super) fn next_change(&self) -> Option<Moment> {
-        self.lasting.values().min().copied()
+        self.lasting.next_end()
     }
 
     /// The pods at a site, if they changed since this was last asked. Cost: a copy of them.

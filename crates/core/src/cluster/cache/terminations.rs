@@ -1,57 +1,38 @@
 //! How long pods take to terminate, by controller: whether it is worth waiting for them ("Waiting for terminating pods" in section 7
 //! of docs/decision.md).
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::cluster::cache::Cache;
 use crate::cluster::cache::entry::PodEntry;
 use crate::model::node::Termination;
 use crate::model::pod_record::{Phase, PodRecord};
+use crate::recent::Recent;
 use crate::units::{Micros, Moment};
 
 /// So many pods of a controller in a row tell how long its pods take.
 const ENOUGH: usize = 3;
 
-/// Of how many controllers it is remembered.
-const MAX_CONTROLLERS: usize = 1_000;
-
-/// For how long, since a pod of the controller terminated last.
-const MEMORY: Micros = Micros::from_secs(3_600);
-
-/// How long the last pods of each controller took to terminate, by namespace and uid.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Terminations(BTreeMap<(Arc<str>, Arc<str>), Last>);
-
-#[derive(Debug, Clone)]
-struct Last {
-    /// At most [`ENOUGH`] of them.
-    times: Vec<Micros>,
-    at: Moment,
-}
+/// How long the last pods of each controller took to terminate, at most [`ENOUGH`], by namespace and uid; for an hour.
+#[derive(Debug, Default)]
+pub(super) struct Terminations(Recent<[Arc<str>; 2], Vec<Micros>, 3_600, 1_000>);
 
 impl Terminations {
-    /// A pod of this controller is gone that took so long. When too many controllers are remembered, the older half is forgotten.
+    /// A pod of this controller is gone that took so long.
     fn observe(&mut self, namespace: &Arc<str>, controller: &Arc<str>, took: Micros, now: Moment) {
-        let key = (Arc::clone(namespace), Arc::clone(controller));
-        let last = self.0.entry(key).or_insert(Last { times: vec![], at: now });
-        last.times.push(took);
-        if last.times.len() > ENOUGH {
-            last.times.remove(0);
+        let key = [Arc::clone(namespace), Arc::clone(controller)];
+        let mut times = self.0.remove(&key).unwrap_or_default();
+        times.push(took);
+        if times.len() > ENOUGH {
+            times.remove(0);
         }
-        last.at = now;
-        if self.0.len() > MAX_CONTROLLERS {
-            let mut moments: Vec<_> = self.0.values().map(|last| last.at).collect();
-            let (_, &mut median, _) = moments.select_nth_unstable(MAX_CONTROLLERS / 2);
-            self.0.retain(|_, last| last.at > median);
-        }
+        self.0.insert(key, times, now);
     }
 
     /// How long each of the last pods of this controller took, at least; `None` where too few were seen lately.
     fn shortest(&self, namespace: &Arc<str>, controller: &Arc<str>, now: Moment) -> Option<Micros> {
-        let last = self.0.get(&(Arc::clone(namespace), Arc::clone(controller)))?;
-        let is_known = last.times.len() == ENOUGH && now.since(last.at) <= MEMORY;
-        last.times.iter().min().copied().filter(|_| is_known)
+        let times = self.0.get(&[Arc::clone(namespace), Arc::clone(controller)], now)?;
+        times.iter().min().copied().filter(|_| times.len() == ENOUGH)
     }
 }
 
@@ -117,23 +98,14 @@ mod tests {
         let told = |terminations: &Terminations, uid, now| terminations.shortest(&namespace, uid, now);
         assert_eq!(told(&terminations, &controller, now), Some(SECOND.times(50)));
         assert_eq!(told(&terminations, &other, now), None);
-        let hour = now.after(MEMORY);
-        assert_eq!(told(&terminations, &controller, hour), Some(SECOND.times(50)));
-        assert_eq!(told(&terminations, &controller, hour.after(SECOND)), None);
+        let hour = now.after(SECOND.times(3_600));
+        assert_eq!(
+            told(&terminations, &controller, hour.before(SECOND)),
+            Some(SECOND.times(50))
+        );
+        assert_eq!(told(&terminations, &controller, hour), None);
         // A quick one is believed at once.
         terminations.observe(&namespace, &controller, SECOND, now);
         assert_eq!(told(&terminations, &controller, now), Some(SECOND));
-    }
-
-    #[test]
-    fn what_is_remembered_is_bounded() {
-        let namespace = Arc::<str>::from("shop");
-        let mut terminations = Terminations::default();
-        for i in 0..3 * MAX_CONTROLLERS {
-            terminations.observe(&namespace, &i.to_string().into(), SECOND, Moment(i as i64));
-        }
-        assert!(terminations.0.len() <= MAX_CONTROLLERS);
-        let newest = (3 * MAX_CONTROLLERS - 1).to_string();
-        assert!(terminations.0.contains_key(&(namespace, newest.into())));
     }
 }

@@ -4,7 +4,7 @@
 //! its time is over. kube-scheduler reports a refusal once, so a refused pod is judged by our own arithmetic.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::cluster::cache::Cache;
@@ -12,6 +12,7 @@ use crate::cluster::cache::entry::{PodEntry, SchedulerKey, Unbound};
 use crate::cluster::cache::node_entry::NodeEntry;
 use crate::model::node::{Node, NodeId, Share};
 use crate::placement::score::best_node;
+use crate::recent::Recent;
 use crate::resources::Amounts;
 use crate::units::{Micros, Moment};
 
@@ -19,10 +20,7 @@ use crate::units::{Micros, Moment};
 pub(super) const CHARGE_TIME: Micros = Micros::from_secs(30);
 
 /// A scheduler that has handled no pod for this long does not work through a backlog.
-const BACKLOG_TIME: Micros = Micros::from_secs(5);
-
-/// How many schedulers are remembered. Beyond, the one heard of longest ago is forgotten.
-const MAX_SCHEDULERS: usize = 32;
+const BACKLOG_SECONDS: u64 = 5;
 
 /// The pods without a node, and which must be checked before the next publication.
 #[derive(Debug, Default)]
@@ -38,7 +36,7 @@ pub(super) struct UnboundPods {
     /// When each pod that charges is to be checked next.
     timers: BTreeSet<(Moment, SchedulerKey)>,
     /// When each scheduler last bound or refused a pod, and when the youngest of those pods was created, in seconds since the epoch.
-    pub(super) schedulers: BTreeMap<Arc<str>, (Moment, i64)>,
+    pub(super) schedulers: Recent<Arc<str>, (Moment, i64), BACKLOG_SECONDS, 32>,
 }
 
 /// What the placeholders on it take together.
@@ -61,14 +59,9 @@ impl UnboundPods {
 
     /// A scheduler bound or refused a pod that was created then.
     pub(super) fn handled(&mut self, scheduler: &Arc<str>, created: i64, now: Moment) {
-        if self.schedulers.len() >= MAX_SCHEDULERS && !self.schedulers.contains_key(scheduler) {
-            let handled_at = self.schedulers.values().map(|(handled_at, _)| *handled_at);
-            if let Some(oldest) = handled_at.min() {
-                self.schedulers.retain(|_, (handled_at, _)| *handled_at > oldest);
-            }
-        }
-        let work = self.schedulers.entry(Arc::clone(scheduler)).or_insert((now, created));
-        *work = (work.0.max(now), work.1.max(created));
+        let before = self.schedulers.remove(scheduler);
+        let youngest = before.map_or(created, |(_, youngest)| youngest.max(created));
+        self.schedulers.insert(Arc::clone(scheduler), (now, youngest), now);
     }
 
     /// When the pod is to be checked next; `None` once its time is over. It is longer than [`CHARGE_TIME`] only while its
@@ -77,9 +70,8 @@ impl UnboundPods {
         if now < unbound.until {
             return Some(unbound.until);
         }
-        let (handled_at, youngest) = *self.schedulers.get(unbound.scheduler.as_ref()?)?;
-        let end = handled_at.after(BACKLOG_TIME);
-        (now < end && youngest <= pod.created).then_some(end)
+        let (handled_at, youngest) = *self.schedulers.get(unbound.scheduler.as_ref()?, now)?;
+        (youngest <= pod.created).then(|| handled_at.after(Micros::from_secs(BACKLOG_SECONDS)))
     }
 }
 

@@ -1,39 +1,19 @@
 //! Where volumes will be made that are not made yet: with the pods that were placed a moment ago.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use crate::model::constraints::{Requirement, Term, VolumeAffinity};
 use crate::model::site::SiteDefinition;
 use crate::model::volumes::{VolumeClaim, Volumes, Whereabouts};
 use crate::model::workload::Workload;
-use crate::units::{Micros, Moment};
+use crate::recent::Recent;
+use crate::units::Moment;
 
-/// For how long a placement says where the volume of a claim will be. By then kube-scheduler has chosen a node, and the claim says so,
-/// or no pod has followed.
-const LASTS: Micros = Micros::from_secs(60);
-
-/// The most claims that are kept; with more, the oldest are forgotten.
-const MAX_CLAIMS: usize = 10_000;
-
-/// Volume claims without a volume whose pods were placed, each with its site. Equal after equal calls.
+/// Volume claims without a volume whose pods were placed, by namespace and name, each with the nodes of its site. After a minute
+/// kube-scheduler has chosen a node, and the claim says so, or no pod has followed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct AssumedVolumes {
-    by_claim: BTreeMap<Key, Assumed>,
-    /// When each was assumed, in this order; the last time of one counts.
-    by_age: VecDeque<(Moment, Key)>,
-}
-
-/// Namespace and name.
-type Key = [Arc<str>; 2];
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Assumed {
-    since: Moment,
-    /// The nodes of the site.
-    nodes: VolumeAffinity,
-}
+pub(crate) struct AssumedVolumes(Recent<[Arc<str>; 2], VolumeAffinity, 60, 10_000>);
 
 impl AssumedVolumes {
     /// A pod was placed at this site: the volumes of its claims that have none will be made there. One that is made for its pod alone
@@ -52,11 +32,7 @@ impl AssumedVolumes {
         {
             let nodes = Arc::clone(nodes.get_or_insert_with(|| nodes_of(site)));
             let key = [&*workload.namespace, name].map(Arc::<str>::from);
-            self.by_age.push_back((now, key.clone()));
-            self.by_claim.insert(key, Assumed { since: now, nodes });
-            while self.by_age.len() > MAX_CLAIMS {
-                self.forget_oldest();
-            }
+            self.0.insert(key, nodes, now);
         }
     }
 
@@ -86,33 +62,17 @@ impl AssumedVolumes {
 
     /// Forgets what is too old to count; whether there was any.
     pub(super) fn expire(&mut self, now: Moment) -> bool {
-        let before = self.by_age.len();
-        while self.by_age.front().is_some_and(|(since, _)| now.since(*since) > LASTS) {
-            self.forget_oldest();
-        }
-        self.by_age.len() < before
+        std::iter::from_fn(|| self.0.take_ended(now)).count() > 0
     }
 
     /// When the next is too old.
     pub(super) fn next_expiry(&self) -> Option<Moment> {
-        let (since, _) = self.by_age.front()?;
-        Some(since.after(LASTS).after(Micros(1)))
+        self.0.next_end()
     }
 
     fn nodes(&self, namespace: &str, claim: &VolumeClaim<'_>, now: Moment) -> Option<VolumeAffinity> {
         let key = [namespace, claim.name.as_deref()?].map(Arc::<str>::from);
-        let assumed = self.by_claim.get(&key)?;
-        (now.since(assumed.since) <= LASTS).then(|| Arc::clone(&assumed.nodes))
-    }
-
-    fn forget_oldest(&mut self) {
-        let Some((since, key)) = self.by_age.pop_front() else {
-            return;
-        };
-        // Unless it was assumed again.
-        if self.by_claim.get(&key).is_some_and(|assumed| assumed.since == since) {
-            self.by_claim.remove(&key);
-        }
+        self.0.get(&key, now).cloned()
     }
 }
 
