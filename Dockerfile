@@ -1,13 +1,12 @@
-# syntax=docker/dockerfile:1
 # One static program in an otherwise empty image. For both architectures:
 #   docker buildx build --platform linux/amd64,linux/arm64 --tag IMAGE:TAG --push .
 # Each is compiled on its own architecture, emulated where need be: slow, and the same program that a machine of it builds.
-ARG RUST=1.95.0
-
-FROM rust:${RUST}-alpine AS build
-ARG RUST TARGETPLATFORM
+# The base image is named by digest, the index of both architectures. For another toolchain:
+#   docker buildx imagetools inspect rust:VERSION-alpine3.23
+FROM rust:1.95.0-alpine3.23@sha256:606fd313a0f49743ee2a7bd49a0914bab7deedb12791f3a846a34a4711db7ed2 AS build
+ARG TARGETPLATFORM
 # Not the components that rust-toolchain.toml asks for.
-ENV RUSTUP_TOOLCHAIN=${RUST}
+ENV RUSTUP_TOOLCHAIN=1.95.0
 RUN apk add --no-cache build-base ca-certificates linux-headers
 WORKDIR /edgeward
 COPY . .

@@ -222,7 +222,13 @@ fn the_image_is_of_our_toolchain_and_runs_as_the_pods_user() {
         lines.find_map(|line| line.strip_prefix(instruction)).unwrap()
     };
     let toolchain = fs::read_to_string(path("rust-toolchain.toml")).unwrap();
-    assert!(toolchain.contains(&format!("channel = \"{}\"\n", word("ARG RUST="))));
+    let version = word("ENV RUSTUP_TOOLCHAIN=");
+    assert!(toolchain.contains(&format!("channel = \"{version}\"\n")));
+    let base = word("FROM ");
+    assert!(base.starts_with(&format!("rust:{version}-alpine")), "{base}");
+    for base in dockerfile.lines().filter_map(|line| line.strip_prefix("FROM ")) {
+        assert!(base == "scratch" || base.contains("@sha256:"), "{base} may change");
+    }
     let user = &pod()["securityContext"];
     assert_eq!(word("USER "), format!("{}:{}", user["runAsUser"], user["runAsGroup"]));
     let environment = IMAGE_ENVIRONMENT.map(|(name, value)| format!("{name}={value}"));

@@ -7,21 +7,20 @@ use edgeward_core::cluster::telemetry::Telemetry;
 use edgeward_core::config::{Config, Input, Query};
 use edgeward_core::model::link::LinkState;
 use edgeward_core::model::slo::Class;
-use edgeward_core::units::{Bytes, Micros, Millicores, Moment, Permille};
+use edgeward_core::units::{Micros, Moment, Permille};
 
 use crate::fixture::{Asker, Fixture, LONG};
 use crate::proxy::Way;
 
 const CPU: (Input, &str) = (Input::EdgeFreeCpu, "sum(free_cores)");
 
-fn cpu(telemetry: &Telemetry, now: Moment) -> Option<Millicores> {
-    telemetry.edge_free_cpu(now).map(|sample| sample.value)
+fn cpu(telemetry: &Telemetry, now: Moment) -> Option<u64> {
+    telemetry.edge_free(Input::EdgeFreeCpu, now).map(|sample| sample.value)
 }
 
-fn learns_cpu(asker: &Asker, millicores: Option<i64>) -> Result<()> {
-    let expected = millicores.map(Millicores);
-    asker.learns(&format!("free CPU is {expected:?}"), |telemetry, now| {
-        cpu(telemetry, now) == expected
+fn learns_cpu(asker: &Asker, millicores: Option<u64>) -> Result<()> {
+    asker.learns(&format!("free CPU is {millicores:?}"), |telemetry, now| {
+        cpu(telemetry, now) == millicores
     })
 }
 
@@ -54,7 +53,10 @@ pub(crate) fn values_arrive_in_their_units(fixture: &mut Fixture) -> Result<()> 
     )?;
     learns_cpu(&asker, Some(3_750))?;
     asker.learns("free memory", |telemetry, now| {
-        telemetry.edge_free_memory(now).map(|sample| sample.value) == Some(Bytes(1 << 30))
+        telemetry
+            .edge_free(Input::EdgeFreeMemory, now)
+            .map(|sample| sample.value)
+            == Some(1 << 30)
     })?;
     asker.learns("processing times", |telemetry, now| {
         let [edge, cloud] = ["edge", "cloud"].map(|site| telemetry.processing(site, now));
@@ -98,10 +100,7 @@ pub(crate) fn a_wrong_exporter(fixture: &mut Fixture) -> Result<()> {
     ] {
         fixture.exporter.says(lines);
         asker.sees(Input::EdgeFreeCpu, expected)?;
-        ensure!(
-            asker.knows(cpu) == Some(Millicores(4_000)),
-            "{expected:?} took the value away"
-        );
+        ensure!(asker.knows(cpu) == Some(4_000), "{expected:?} took the value away");
     }
     fixture.exporter.fails();
     asker.sees(Input::EdgeFreeCpu, Outcome::Empty)?;
@@ -163,9 +162,12 @@ pub(crate) fn the_documented_questions(fixture: &mut Fixture) -> Result<()> {
         fixture.asker(&questions, LONG)
     };
     said(10, 5);
-    let memory = |bytes: i64| {
+    let memory = |bytes: u64| {
         move |telemetry: &Telemetry, now: Moment| {
-            telemetry.edge_free_memory(now).map(|sample| sample.value) == Some(Bytes(bytes))
+            telemetry
+                .edge_free(Input::EdgeFreeMemory, now)
+                .map(|sample| sample.value)
+                == Some(bytes)
         }
     };
     let measured = ask(&documented[0])?;
@@ -227,7 +229,7 @@ pub(crate) fn stopped_and_started_again(fixture: &mut Fixture) -> Result<()> {
     fixture.exporter.says(&["free_cores 6"]);
     asker.sees(Input::EdgeFreeCpu, Outcome::Unreachable)?;
     ensure!(
-        asker.knows(cpu) == Some(Millicores(4_000)),
+        asker.knows(cpu) == Some(4_000),
         "the last value stays until it is stale"
     );
     forgetful.learns("nothing any more, though it is required", |telemetry, now| {
@@ -238,7 +240,7 @@ pub(crate) fn stopped_and_started_again(fixture: &mut Fixture) -> Result<()> {
     fixture.server.start_again()?;
     learns_cpu(&asker, Some(6_000))?;
     forgetful.learns("free CPU, and is not stale", |telemetry, now| {
-        cpu(telemetry, now) == Some(Millicores(6_000)) && !is_stale(telemetry, now)
+        cpu(telemetry, now) == Some(6_000) && !is_stale(telemetry, now)
     })
 }
 
@@ -264,10 +266,7 @@ pub(crate) fn slow_broken_and_right_again(fixture: &mut Fixture) -> Result<()> {
     ] {
         fixture.proxy.leads(way);
         asker.sees(Input::EdgeFreeCpu, expected)?;
-        ensure!(
-            asker.knows(cpu) == Some(Millicores(4_000)),
-            "{expected:?} took the value away"
-        );
+        ensure!(asker.knows(cpu) == Some(4_000), "{expected:?} took the value away");
     }
     fixture.exporter.says(&["free_cores 5"]);
     fixture.proxy.leads(Way::Open);

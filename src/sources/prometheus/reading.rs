@@ -7,7 +7,7 @@ use edgeward_core::cluster::telemetry::Measurement;
 use edgeward_core::config::Input;
 use edgeward_core::model::site::{SiteDefinition, SiteKind};
 use edgeward_core::model::slo::Class;
-use edgeward_core::units::{Bytes, Micros, Millicores, Permille};
+use edgeward_core::units::Micros;
 use jiff::Timestamp;
 use prometheus_http_query::response::InstantVector;
 
@@ -121,22 +121,23 @@ fn reading(
 
 /// Rounded to the worse side. `None` for a number that the input cannot have.
 fn measurement(input: Input, place: Place<'_>, number: f64) -> Option<Measurement> {
-    let within = |least: f64, most: f64| (least..=most).contains(&number);
     // Less than a thousandth of the unit is what decimals leave in a binary number: 0.029 · 1000 is a bit more than 29.
     const DUST: f64 = 1e-3;
-    let up = |number: f64| (number - DUST).ceil() as u32;
-    let down = |number: f64| (number + DUST).floor() as i64;
-    let micros = |seconds: f64| Micros((seconds * 1e6 - DUST).ceil() as u64);
-    let site = place.site.unwrap_or_default().to_owned();
-    match input {
-        Input::EdgeFreeCpu => within(0.0, 1e9).then_some(Measurement::EdgeFreeCpu(Millicores(down(number * 1e3)))),
-        Input::EdgeFreeMemory => within(0.0, 9e15).then_some(Measurement::EdgeFreeMemory(Bytes(down(number)))),
-        Input::Processing => {
-            within(1e-6, 86_400.0).then_some(Measurement::Processing(site, place.class?, micros(number)))
-        }
-        Input::WanRtt => within(0.0, 60.0).then(|| Measurement::WanRtt(site, micros(number))),
-        Input::WanLoss => within(0.0, 1.0).then(|| Measurement::WanLoss(site, Permille(up(number * 1e3)))),
-    }
+    let up = |number: f64| (number - DUST).ceil() as u64;
+    let down = |number: f64| (number + DUST).floor() as u64;
+    let (range, value) = match input {
+        Input::EdgeFreeCpu => (0.0..=1e9, down(number * 1e3)),
+        Input::EdgeFreeMemory => (0.0..=9e15, down(number)),
+        Input::Processing => (1e-6..=86_400.0, up(number * 1e6)),
+        Input::WanRtt => (0.0..=60.0, up(number * 1e6)),
+        Input::WanLoss => (0.0..=1.0, up(number * 1e3)),
+    };
+    range.contains(&number).then(|| Measurement {
+        input,
+        site: place.site.unwrap_or_default().to_owned(),
+        class: place.class,
+        value,
+    })
 }
 
 fn labels(series: &InstantVector) -> String {
@@ -168,6 +169,16 @@ mod tests {
         )
     }
 
+    fn of(input: Input, site: &str, class: Option<Class>, value: u64) -> Measurement {
+        let site = site.to_owned();
+        Measurement {
+            input,
+            site,
+            class,
+            value,
+        }
+    }
+
     fn series(labels: Value, number: &str) -> Value {
         json!({"metric": labels, "value": [1_700_000_000, number]})
     }
@@ -179,15 +190,12 @@ mod tests {
         let bad = |outcome| (vec![], outcome);
         assert_eq!(
             one(Input::EdgeFreeCpu, "1.9999"),
-            good(Measurement::EdgeFreeCpu(Millicores(1_999)))
+            good(of(Input::EdgeFreeCpu, "", None, 1_999))
         );
-        assert_eq!(
-            one(Input::EdgeFreeCpu, "0"),
-            good(Measurement::EdgeFreeCpu(Millicores(0)))
-        );
+        assert_eq!(one(Input::EdgeFreeCpu, "0"), good(of(Input::EdgeFreeCpu, "", None, 0)));
         assert_eq!(
             one(Input::EdgeFreeMemory, "1e9"),
-            good(Measurement::EdgeFreeMemory(Bytes(1_000_000_000)))
+            good(of(Input::EdgeFreeMemory, "", None, 1_000_000_000))
         );
         for number in ["NaN", "+Inf", "-Inf"] {
             assert_eq!(one(Input::EdgeFreeMemory, number), bad(Outcome::NotANumber));
@@ -198,18 +206,18 @@ mod tests {
 
     #[test]
     fn several_numbers_find_their_places_and_the_first_fault_is_told() {
-        let of = |site: &str, class: &str| json!({"site": site, "class": class});
-        let time = |site: &str, class, us| Measurement::Processing(site.into(), class, Micros(us));
+        let labels = |site: &str, class: &str| json!({"site": site, "class": class});
+        let time = |site: &str, class, us| of(Input::Processing, site, Some(class), us);
         assert_eq!(
             outcome(
                 Input::Processing,
                 json!([
-                    series(of("edge", "batch"), "1.5"),
-                    series(of("edge", "latency"), "NaN"),
-                    series(of("moon", "batch"), "1"),
-                    series(of("cloud", "batch"), "1"),
-                    series(of("cloud", "latency"), "0.0000015"),
-                    series(of("cloud", "batch"), "2"),
+                    series(labels("edge", "batch"), "1.5"),
+                    series(labels("edge", "latency"), "NaN"),
+                    series(labels("moon", "batch"), "1"),
+                    series(labels("cloud", "batch"), "1"),
+                    series(labels("cloud", "latency"), "0.0000015"),
+                    series(labels("cloud", "batch"), "2"),
                 ])
             ),
             (
@@ -217,14 +225,14 @@ mod tests {
                 Outcome::NotANumber
             )
         );
-        for (expected, labels, number) in [
+        for (expected, named, number) in [
             (Outcome::Label, json!({"class": "batch"}), "1"),
-            (Outcome::Label, of("edge", "quick"), "1"),
-            (Outcome::OutOfRange, of("edge", "batch"), "0"),
-            (Outcome::OutOfRange, of("edge", "batch"), "86401"),
+            (Outcome::Label, labels("edge", "quick"), "1"),
+            (Outcome::OutOfRange, labels("edge", "batch"), "0"),
+            (Outcome::OutOfRange, labels("edge", "batch"), "86401"),
         ] {
             assert_eq!(
-                outcome(Input::Processing, json!([series(labels, number)])),
+                outcome(Input::Processing, json!([series(named, number)])),
                 (vec![], expected)
             );
         }
@@ -233,12 +241,12 @@ mod tests {
     #[test]
     fn the_wan_leads_to_clouds_alone() {
         let one = |input, site: &str, number: &str| outcome(input, json!([series(json!({"site": site}), number)]));
-        let rtt = Measurement::WanRtt("cloud".into(), Micros(25_001));
+        let rtt = of(Input::WanRtt, "cloud", None, 25_001);
         assert_eq!(one(Input::WanRtt, "cloud", "0.0250001"), (vec![rtt], Outcome::Ok));
-        let loss = Measurement::WanLoss("cloud".into(), Permille(20));
+        let loss = of(Input::WanLoss, "cloud", None, 20);
         assert_eq!(one(Input::WanLoss, "cloud", "0.0191"), (vec![loss], Outcome::Ok));
         for (number, permille) in [("0.029", 29), ("0.0290011", 30), ("2.2e-16", 0), ("1", 1_000)] {
-            let loss = Measurement::WanLoss("cloud".into(), Permille(permille));
+            let loss = of(Input::WanLoss, "cloud", None, permille);
             assert_eq!(one(Input::WanLoss, "cloud", number), (vec![loss], Outcome::Ok));
         }
         assert_eq!(one(Input::WanLoss, "cloud", "2"), (vec![], Outcome::OutOfRange));

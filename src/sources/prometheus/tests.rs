@@ -6,7 +6,7 @@ use axum::Router;
 use axum::extract::{Query as Parameters, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::routing::get;
-use edgeward_core::units::{Bytes, Moment};
+use edgeward_core::units::Moment;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -104,9 +104,9 @@ impl Polling {
         }
     }
 
-    fn free(&self) -> Option<(Bytes, Moment)> {
+    fn free(&self) -> Option<(u64, Moment)> {
         let telemetry = self.telemetry.borrow();
-        let sample = telemetry.edge_free_memory(self.clock.moment())?;
+        let sample = telemetry.edge_free(Input::EdgeFreeMemory, self.clock.moment())?;
         Some((sample.value, sample.as_of))
     }
 
@@ -169,18 +169,18 @@ async fn whatever_goes_wrong_has_a_word_and_the_last_value_stays() {
     ] {
         script.says(status, &body);
         polling.until_it_ends(expected).await;
-        assert_eq!(polling.free().unwrap().0, Bytes(5_000), "{}", expected.as_str());
+        assert_eq!(polling.free().unwrap().0, 5_000, "{}", expected.as_str());
     }
 
     script.says(200, vector("6000", 0));
-    let is_new = |polling: &Polling| polling.free().unwrap().0 == Bytes(6_000);
+    let is_new = |polling: &Polling| polling.free().unwrap().0 == 6_000;
     polling.until("the value after all that", is_new).await;
     let (_, as_of) = polling.free().unwrap();
     assert!(as_of <= polling.clock.moment());
 
     // A sample is as old as it says. The wall clock may be stepped, so no closer look.
     script.says(200, vector("7000", 300));
-    let is_new = |polling: &Polling| polling.free().unwrap().0 == Bytes(7_000);
+    let is_new = |polling: &Polling| polling.free().unwrap().0 == 7_000;
     polling.until("an old value", is_new).await;
     let age = polling.clock.moment().since(polling.free().unwrap().1);
     assert!(age > Micros::from_secs(200), "{age}");

@@ -8,62 +8,39 @@ use std::collections::BTreeMap;
 use crate::config::{Config, Input};
 use crate::model::link::{Link, LinkState};
 use crate::model::slo::{Class, PerClass};
-use crate::units::{Bytes, Micros, Millicores, Moment, Permille};
+use crate::units::{Micros, Moment, Permille};
 
 /// A value, and when it holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Sample<T> {
-    /// The value.
-    pub value: T,
+pub struct Sample {
+    /// Millicores, bytes, microseconds or thousandths, by its input.
+    pub value: u64,
     /// When it was true.
     pub as_of: Moment,
     /// Until when it counts.
     pub until: Moment,
-}
-
-impl<T> Sample<T> {
-    /// The sample, unless it is stale.
-    pub fn fresh(&self, now: Moment) -> Option<&Self> {
-        (now <= self.until).then_some(self)
-    }
+    /// Whether it is over its threshold: from the threshold on, until it is well below.
+    is_over: bool,
 }
 
 /// One measured value and the place that it is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Measurement {
-    /// [`Input::EdgeFreeCpu`].
-    EdgeFreeCpu(Millicores),
-    /// [`Input::EdgeFreeMemory`].
-    EdgeFreeMemory(Bytes),
-    /// [`Input::Processing`] at this site.
-    Processing(String, Class, Micros),
-    /// [`Input::WanRtt`] of this site.
-    WanRtt(String, Micros),
-    /// [`Input::WanLoss`] of this site.
-    WanLoss(String, Permille),
+pub struct Measurement {
+    /// What was asked for.
+    pub input: Input,
+    /// The site; empty for the edge as a whole.
+    pub site: String,
+    /// The class, for [`Input::Processing`].
+    pub class: Option<Class>,
+    /// Millicores, bytes, microseconds or thousandths, by the input.
+    pub value: u64,
 }
 
 /// Everything measured elsewhere. A value stays until a newer one replaces it or it is stale.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Telemetry {
     required: Vec<Input>,
-    edge_free_cpu: Option<Sample<Millicores>>,
-    edge_free_memory: Option<Sample<Bytes>>,
-    processing: BTreeMap<String, PerClass<Option<Sample<Micros>>>>,
-    wan: BTreeMap<String, Wan>,
-}
-
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Wan {
-    rtt: Option<Sample<Judged<Micros>>>,
-    loss: Option<Sample<Judged<Permille>>>,
-}
-
-/// A number, and whether it is over its threshold: from the threshold on, until it is well below.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Judged<T> {
-    value: T,
-    over: bool,
+    samples: BTreeMap<(Input, String, Option<Class>), Sample>,
 }
 
 impl Telemetry {
@@ -79,55 +56,46 @@ impl Telemetry {
     /// `config` has for the site, with the margins that the probes have: over from the threshold, no longer below 90 % of it for RTT and
     /// half of it for loss.
     pub fn record(&mut self, measurement: Measurement, as_of: Moment, until: Moment, config: &Config) {
-        fn sample<T>(value: T, as_of: Moment, until: Moment) -> Option<Sample<T>> {
-            Some(Sample { value, as_of, until })
-        }
-        match measurement {
-            Measurement::EdgeFreeCpu(cpu) => self.edge_free_cpu = sample(cpu, as_of, until),
-            Measurement::EdgeFreeMemory(memory) => self.edge_free_memory = sample(memory, as_of, until),
-            Measurement::Processing(site, class, time) => {
-                self.processing.entry(site).or_default()[class] = sample(time, as_of, until);
-            }
-            Measurement::WanRtt(site, rtt) => {
-                let threshold = config.thresholds(&site).rtt;
-                let wan = self.wan.entry(site).or_default();
-                let was_over = wan.rtt.is_some_and(|rtt| rtt.value.over);
-                let over = if was_over {
-                    rtt.times(10) >= threshold.times(9)
-                } else {
-                    rtt >= threshold
-                };
-                wan.rtt = sample(Judged { value: rtt, over }, as_of, until);
-            }
-            Measurement::WanLoss(site, loss) => {
-                let threshold = config.thresholds(&site).loss;
-                let wan = self.wan.entry(site).or_default();
-                let was_over = wan.loss.is_some_and(|loss| loss.value.over);
-                let over = if was_over {
-                    loss.0.saturating_mul(2) >= threshold.0
-                } else {
-                    loss >= threshold
-                };
-                wan.loss = sample(Judged { value: loss, over }, as_of, until);
-            }
-        }
+        let Measurement {
+            input,
+            site,
+            class,
+            value,
+        } = measurement;
+        let thresholds = config.thresholds(&site);
+        let (threshold, margin) = match input {
+            Input::WanRtt => (thresholds.rtt.0, 90),
+            Input::WanLoss => (thresholds.loss.0.into(), 50),
+            Input::EdgeFreeCpu | Input::EdgeFreeMemory | Input::Processing => (u64::MAX, 100),
+        };
+        let key = (input, site, class);
+        let was_over = self.samples.get(&key).is_some_and(|before| before.is_over);
+        let percent = if was_over { margin } else { 100 };
+        let is_over = u128::from(value) * 100 >= u128::from(threshold) * percent;
+        let sample = Sample {
+            value,
+            as_of,
+            until,
+            is_over,
+        };
+        self.samples.insert(key, sample);
     }
 
-    /// CPU that was free at the edge as a whole: an upper bound on what the nodes' free CPU adds up to, less everything
+    fn fresh(&self, input: Input, site: &str, class: Option<Class>, now: Moment) -> Option<&Sample> {
+        let sample = self.samples.get(&(input, site.to_owned(), class))?;
+        (now <= sample.until).then_some(sample)
+    }
+
+    /// CPU or memory that was free at the edge as a whole: an upper bound on what the nodes' free amounts add up to, less everything
     /// bound or reserved after its `as_of`.
-    pub fn edge_free_cpu(&self, now: Moment) -> Option<&Sample<Millicores>> {
-        self.edge_free_cpu.as_ref()?.fresh(now)
-    }
-
-    /// Memory that was free at the edge as a whole; as [`Telemetry::edge_free_cpu`].
-    pub fn edge_free_memory(&self, now: Moment) -> Option<&Sample<Bytes>> {
-        self.edge_free_memory.as_ref()?.fresh(now)
+    pub fn edge_free(&self, input: Input, now: Moment) -> Option<&Sample> {
+        self.fresh(input, "", None, now)
     }
 
     /// Mean processing times at the site, of the classes for which one was measured.
     pub fn processing(&self, site: &str, now: Moment) -> PerClass<Option<Micros>> {
-        let classes = self.processing.get(site).copied().unwrap_or_default();
-        PerClass(classes.0.map(|sample| Some(sample?.fresh(now)?.value)))
+        let mean = |class| self.fresh(Input::Processing, site, Some(class), now);
+        PerClass(Class::ALL.map(|class| Some(Micros(mean(class)?.value))))
     }
 
     /// The link to a cloud site, by probes and measurements together: of each number and of the state the worse
@@ -135,16 +103,17 @@ impl Telemetry {
     /// probed, the link is what was measured, and a number that is missing makes it degraded. Where everything is lost,
     /// nothing answers.
     pub fn link(&self, site: &str, probed: Option<Link>, now: Moment) -> Option<Link> {
-        let wan = self.wan.get(site);
-        let rtt = wan.and_then(|wan| wan.rtt.as_ref()?.fresh(now));
-        let loss = wan.and_then(|wan| wan.loss.as_ref()?.fresh(now));
-        let is_over = rtt.is_some_and(|rtt| rtt.value.over) || loss.is_some_and(|loss| loss.value.over);
-        let measured_from = match (rtt, loss) {
-            (None, None) => return probed,
-            (Some(rtt), Some(loss)) => rtt.as_of.min(loss.as_of),
-            (Some(Sample { as_of, .. }), None) | (None, Some(Sample { as_of, .. })) => *as_of,
+        let of_wan = |input| self.fresh(input, site, None, now);
+        let measured = [Input::WanRtt, Input::WanLoss].map(of_wan);
+        let samples = || measured.into_iter().flatten();
+        let Some(measured_from) = samples().map(|sample| sample.as_of).min() else {
+            return probed;
         };
-        let (rtt, loss) = (rtt.map(|rtt| rtt.value.value), loss.map(|loss| loss.value.value));
+        let is_over = samples().any(|sample| sample.is_over);
+        let rtt = measured[0].map(|rtt| Micros(rtt.value));
+        let loss = measured[1]
+            .and_then(|loss| u32::try_from(loss.value).ok())
+            .map(Permille);
         let state = if loss.is_some_and(|loss| loss >= Permille::ONE) {
             LinkState::Unreachable
         } else if is_over || (probed.is_none() && (rtt.is_none() || loss.is_none())) {
@@ -177,23 +146,8 @@ impl Telemetry {
 
     /// Until when there is a value of this input for some place; the start of the process if there is none.
     fn until(&self, input: Input) -> Moment {
-        fn until<T>(sample: &Option<Sample<T>>) -> Option<Moment> {
-            sample.as_ref().map(|sample| sample.until)
-        }
-        let of_wan = |read: fn(&Wan) -> Option<Moment>| self.wan.values().filter_map(read).max();
-        let until = match input {
-            Input::EdgeFreeCpu => until(&self.edge_free_cpu),
-            Input::EdgeFreeMemory => until(&self.edge_free_memory),
-            Input::Processing => self
-                .processing
-                .values()
-                .flat_map(|site| &site.0)
-                .filter_map(until)
-                .max(),
-            Input::WanRtt => of_wan(|wan| until(&wan.rtt)),
-            Input::WanLoss => of_wan(|wan| until(&wan.loss)),
-        };
-        until.unwrap_or_default()
+        let samples = self.samples.iter().filter(|((of, ..), _)| *of == input);
+        samples.map(|(_, sample)| sample.until).max().unwrap_or_default()
     }
 }
 

@@ -14,7 +14,7 @@ use crate::model::pod_record::{Phase, PodRecord};
 use crate::model::site::SiteKind;
 use crate::model::snapshot::Free;
 use crate::resources::Amounts;
-use crate::units::{Micros, Moment};
+use crate::units::{Bytes, Micros, Millicores, Moment};
 
 /// Measurements, and what it takes to read them.
 #[derive(Debug, Default)]
@@ -157,14 +157,13 @@ impl Cache {
                 sum
             })
         };
-        let telemetry = &self.measured.telemetry;
+        let left = |input, name| {
+            let sample = self.measured.telemetry.edge_free(input, now)?;
+            Some(sample.value.cast_signed() - since(sample.as_of).get(name))
+        };
         Free {
-            cpu: telemetry
-                .edge_free_cpu(now)
-                .map(|sample| sample.value - since(sample.as_of).cpu),
-            memory: telemetry
-                .edge_free_memory(now)
-                .map(|sample| sample.value - since(sample.as_of).memory),
+            cpu: left(Input::EdgeFreeCpu, "cpu").map(Millicores),
+            memory: left(Input::EdgeFreeMemory, "memory").map(Bytes),
         }
     }
 

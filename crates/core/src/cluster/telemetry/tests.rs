@@ -15,12 +15,26 @@ fn record(telemetry: &mut Telemetry, measurement: Measurement, seconds: (i64, i6
     telemetry.record(measurement, at(seconds.0), at(seconds.1), &Config::default());
 }
 
+fn of(input: Input, site: &str, class: Option<Class>, value: u64) -> Measurement {
+    let site = site.to_owned();
+    Measurement {
+        input,
+        site,
+        class,
+        value,
+    }
+}
+
 fn rtt(ms: u64) -> Measurement {
-    Measurement::WanRtt(SITE.into(), Micros::from_millis(ms))
+    of(Input::WanRtt, SITE, None, 1_000 * ms)
 }
 
 fn loss(permille: u32) -> Measurement {
-    Measurement::WanLoss(SITE.into(), Permille(permille))
+    of(Input::WanLoss, SITE, None, permille.into())
+}
+
+fn free_cpu(millicores: u64) -> Measurement {
+    of(Input::EdgeFreeCpu, "", None, millicores)
 }
 
 fn measured(measurements: impl IntoIterator<Item = Measurement>) -> Telemetry {
@@ -33,20 +47,17 @@ fn measured(measurements: impl IntoIterator<Item = Measurement>) -> Telemetry {
 
 #[test]
 fn a_value_counts_until_it_is_stale_or_replaced() {
-    let mut telemetry = measured([
-        Measurement::EdgeFreeCpu(Millicores(1_500)),
-        Measurement::Processing("edge".into(), Class::Batch, Micros(7)),
-    ]);
-    assert_eq!(telemetry.edge_free_cpu(at(70)).unwrap().value, Millicores(1_500));
-    assert_eq!(telemetry.edge_free_cpu(at(71)), None);
-    assert_eq!(telemetry.edge_free_memory(at(10)), None);
+    let mut telemetry = measured([free_cpu(1_500), of(Input::Processing, "edge", Some(Class::Batch), 7)]);
+    assert_eq!(telemetry.edge_free(Input::EdgeFreeCpu, at(70)).unwrap().value, 1_500);
+    assert_eq!(telemetry.edge_free(Input::EdgeFreeCpu, at(71)), None);
+    assert_eq!(telemetry.edge_free(Input::EdgeFreeMemory, at(10)), None);
     assert_eq!(telemetry.processing("edge", at(70))[Class::Batch], Some(Micros(7)));
     assert_eq!(telemetry.processing("edge", at(71)), PerClass::default());
     assert_eq!(telemetry.processing(SITE, at(10)), PerClass::default());
 
-    record(&mut telemetry, Measurement::EdgeFreeCpu(Millicores(2)), (30, 90));
-    let sample = telemetry.edge_free_cpu(at(71)).unwrap();
-    assert_eq!((sample.value, sample.as_of), (Millicores(2), at(30)));
+    record(&mut telemetry, free_cpu(2), (30, 90));
+    let sample = telemetry.edge_free(Input::EdgeFreeCpu, at(71)).unwrap();
+    assert_eq!((sample.value, sample.as_of), (2, at(30)));
 }
 
 #[test]
@@ -108,7 +119,7 @@ fn a_required_input_makes_the_view_stale_when_it_stops_to_count() {
     let is_stale = |telemetry: &Telemetry, now: Moment| now.since(telemetry.kubernetes_as_of(now, ttl)) > ttl;
     let mut telemetry = Telemetry::new(vec![Input::EdgeFreeCpu, Input::WanRtt]);
     assert!(is_stale(&telemetry, at(1)));
-    record(&mut telemetry, Measurement::EdgeFreeCpu(Millicores(1)), (10, 200));
+    record(&mut telemetry, free_cpu(1), (10, 200));
     assert!(is_stale(&telemetry, at(11)));
     record(&mut telemetry, rtt(1), (10, 100));
     assert!(!is_stale(&telemetry, at(100)));
