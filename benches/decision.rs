@@ -1,4 +1,4 @@
-//! What one review costs without HTTP and TLS: `cargo bench --bench decision`. docs/performance.md has the result.
+//! What one review costs without HTTP and TLS: `cargo bench --bench decision`. docs/design/performance.md has the result.
 
 // A measurement that cannot be set up should stop.
 #![allow(clippy::unwrap_used)]

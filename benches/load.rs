@@ -1,6 +1,6 @@
 //! What a client sees over loopback TLS: throughput of `/mutate` beside a handler that returns a constant on the same
 //! server, and latency at 1,000 reviews a second, open loop. 1,000 nodes, 10,000 pods, live view, reservations on.
-//! `cargo bench --bench load`; docs/performance.md has the result.
+//! `cargo bench --bench load`; docs/design/performance.md has the result.
 //!
 //! Client and server share the machine, so throughput is a floor; the ratio is what counts.
 

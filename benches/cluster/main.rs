@@ -1,5 +1,5 @@
 //! What edgeward costs in a cluster: the release program on a real control plane, beside other webhooks and beside none. Run by
-//! `cargo xtask bench` alone; docs/performance.md has the results.
+//! `cargo xtask bench` alone; docs/design/performance.md has the results.
 //!
 //! Client, control plane and webhooks share the machine, so that differences within one run are what counts.
 

@@ -1,4 +1,4 @@
-//! What `cargo xtask soak` finds, as tables for `docs/reliability.md`, `docs/decision.md`, `docs/lab.md` and `docs/liqo.md`.
+//! What `cargo xtask soak` finds, as tables for `docs/design/performance.md`, `docs/guide/clouds.md` and `docs/guide/simulate.md`.
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
