@@ -1,4 +1,4 @@
-//! The codes of decisions, which `docs/decision.md` explains in tables.
+//! The codes of decisions, which `docs/reference/codes.md` explains in tables.
 
 use std::collections::BTreeSet;
 
@@ -12,11 +12,11 @@ fn documented(page: &str) -> BTreeSet<String> {
 
 #[test]
 fn every_reason_and_refusal_is_explained() {
-    let page = documented(include_str!("../../docs/decision.md"));
+    let page = documented(include_str!("../../docs/reference/codes.md"));
     let codes = Reason::ALL.iter().map(|code| code.as_str());
     let refusals = RefusalCode::ALL.iter().map(|code| code.as_str());
     for code in codes.chain(refusals) {
-        assert!(page.contains(code), "docs/decision.md does not explain `{code}`");
+        assert!(page.contains(code), "docs/reference/codes.md does not explain `{code}`");
     }
     let known: BTreeSet<_> = Reason::ALL.iter().map(|code| code.as_str()).collect();
     for code in page.iter().filter(|code| {
@@ -26,7 +26,7 @@ fn every_reason_and_refusal_is_explained() {
     }) {
         assert!(
             known.contains(code.as_str()),
-            "docs/decision.md explains `{code}`, which does not exist"
+            "docs/reference/codes.md explains `{code}`, which does not exist"
         );
     }
 }
