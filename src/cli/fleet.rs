@@ -22,7 +22,7 @@ use crate::instruments::metrics::Metrics;
 /// Show what edgeward sees of a live cluster: sites, nodes, queues and the WAN.
 ///
 /// Lists nodes, pods and namespaces once, probes the cloud sites of the configuration once, and changes nothing. As
-/// YAML or JSON it is a fleet file (docs/fleet-file.md), which `edgeward review --fleet` takes: with a pod, a bug report.
+/// YAML or JSON it is a fleet file (docs/reference/fleet-file.md), which `edgeward review --fleet` takes: with a pod, a bug report.
 #[derive(Debug, Args)]
 pub(super) struct Fleet {
     #[command(flatten)]

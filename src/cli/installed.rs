@@ -31,7 +31,7 @@ pub(super) const LEASE: &str = "edgeward";
 /// Where to look.
 #[derive(Debug, Args)]
 pub(super) struct Installed {
-    /// Configuration (docs/configuration.md): a file, or a directory with the keys of a ConfigMap; without, that of the
+    /// Configuration (docs/reference/settings.md): a file, or a directory with the keys of a ConfigMap; without, that of the
     /// Deployment.
     #[arg(long, value_name = "PATH", conflicts_with = "config_map")]
     config: Option<PathBuf>,

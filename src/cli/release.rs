@@ -64,7 +64,7 @@ pub(super) struct Release {
     #[arg(short, long, conflicts_with = "all", value_parser = super::name)]
     namespace: Option<String>,
 
-    /// Configuration (docs/configuration.md), whose domain names the gate: a file, or a directory with the keys of a
+    /// Configuration (docs/reference/settings.md), whose domain names the gate: a file, or a directory with the keys of a
     /// ConfigMap; defaults without.
     #[arg(long, value_name = "PATH")]
     config: Option<PathBuf>,

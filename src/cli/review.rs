@@ -32,7 +32,7 @@ pub(super) struct Review {
     #[arg(short, long = "filename", value_name = "FILE", required = true)]
     filename: Vec<PathBuf>,
 
-    /// Fleet file: sites, nodes, queues and WAN (docs/fleet-file.md). `edgeward fleet -o yaml` makes one.
+    /// Fleet file: sites, nodes, queues and WAN (docs/reference/fleet-file.md). `edgeward fleet -o yaml` makes one.
     #[arg(long, value_name = "FILE", conflicts_with = "context")]
     fleet: Option<PathBuf>,
 
@@ -43,7 +43,7 @@ pub(super) struct Review {
     #[command(flatten)]
     cluster: Cluster,
 
-    /// Configuration (docs/configuration.md): a file, or a directory with the keys of a ConfigMap; defaults without.
+    /// Configuration (docs/reference/settings.md): a file, or a directory with the keys of a ConfigMap; defaults without.
     #[arg(long, value_name = "PATH")]
     config: Option<PathBuf>,
 
@@ -51,7 +51,7 @@ pub(super) struct Review {
     #[arg(short, long)]
     namespace: Option<String>,
 
-    /// `json` and `yaml` are an interface (docs/review-output.md); `patch` prints the JSONPatch of each pod, one per
+    /// `json` and `yaml` are an interface (docs/reference/output.md); `patch` prints the JSONPatch of each pod, one per
     /// line, and is not for --live.
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     output: Output,

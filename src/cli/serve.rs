@@ -22,12 +22,12 @@ use crate::tls::{Service, Source};
 /// EDGEWARD_LOG (default info).
 #[derive(Debug, Args)]
 pub(super) struct Serve {
-    /// Fleet file (docs/fleet-file.md) instead of the live cluster; read again when it changes. Without, the cluster of
+    /// Fleet file (docs/reference/fleet-file.md) instead of the live cluster; read again when it changes. Without, the cluster of
     /// the current context of the kubeconfig is watched, or that of the pod this runs in where there is none.
     #[arg(long, value_name = "FILE")]
     fleet: Option<PathBuf>,
 
-    /// Configuration (docs/configuration.md): a file, or a directory with the keys of a ConfigMap; read again when it
+    /// Configuration (docs/reference/settings.md): a file, or a directory with the keys of a ConfigMap; read again when it
     /// changes. Defaults without.
     #[arg(long, value_name = "PATH")]
     config: Option<PathBuf>,

@@ -54,7 +54,7 @@ pub(super) struct Why {
     #[command(flatten)]
     cluster: Cluster,
 
-    /// `json` and `yaml` are an interface (docs/why-output.md).
+    /// `json` and `yaml` are an interface (docs/reference/output.md).
     #[arg(short, long, value_enum, default_value_t = Output::Text)]
     output: Output,
 }

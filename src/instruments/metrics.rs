@@ -1,7 +1,7 @@
 //! Prometheus metrics: one registry per process, handed around by `Arc`, so that a test can hold two.
 //!
 //! Label sets are closed: each value is a word of ours or a name from the configuration, never part of a pod.
-//! `docs/metrics.md` describes every metric; a test compares it with what is registered.
+//! `docs/reference/metrics.md` describes every metric; a test compares it with what is registered.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};

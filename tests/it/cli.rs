@@ -532,9 +532,9 @@ fn the_help_is_the_one_in_the_documentation() {
             .join(" ");
         found += &format!("\n## `{title}`\n\n```text\n{}\n```\n", help.join("\n"));
     }
-    let path = workspace().join("docs/cli.md");
+    let path = workspace().join("docs/reference/cli.md");
     let recorded = is_recorded(&path, &found);
-    assert!(recorded, "docs/cli.md lags; EDGEWARD_BLESS=1 writes it again");
+    assert!(recorded, "docs/reference/cli.md lags; EDGEWARD_BLESS=1 writes it again");
 }
 
 /// Whether a program says that this is right; `None` where there is no such program.

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::deployment::object;
 
 /// What the program exposes, as a unit test holds.
-const METRICS: &str = include_str!("../../docs/metrics.md");
+const METRICS: &str = include_str!("../../docs/reference/metrics.md");
 
 /// What is asked of the API server, with the labels that are used.
 const API_SERVER: [(&str, &[&str]); 2] = [

@@ -1,4 +1,4 @@
-//! The declared settings: their defaults, and the tables of `docs/configuration.md`.
+//! The declared settings: their defaults, and the tables of `docs/reference/settings.md`.
 
 use edgeward_core::config::{Assumed, Config, Kind, Setting};
 use edgeward_harness::checkout::workspace;
@@ -156,10 +156,10 @@ fn remade(page: &str) -> String {
 
 #[test]
 fn the_page_is_made_of_the_declarations() {
-    let path = workspace().join("docs/configuration.md");
+    let path = workspace().join("docs/reference/settings.md");
     let made = remade(&std::fs::read_to_string(&path).unwrap());
     assert!(
         is_recorded(&path, &made),
-        "docs/configuration.md lags; EDGEWARD_BLESS=1 writes it again"
+        "docs/reference/settings.md lags; EDGEWARD_BLESS=1 writes it again"
     );
 }

@@ -1,6 +1,6 @@
 //! Configuration: schema, defaults, and a validation that names every fault.
 //!
-//! Each setting is declared in `settings.rs`, of which `docs/configuration.md` is made.
+//! Each setting is declared in `settings.rs`, of which `docs/reference/settings.md` is made.
 
 mod declaration;
 mod gating;

@@ -1,4 +1,4 @@
-//! Where to place replicated requests among clusters, as an environment for reinforcement learning (docs/lab-gym.md).
+//! Where to place replicated requests among clusters, as an environment for reinforcement learning (docs/guide/learn.md).
 //!
 //! It is gym-multi-k8s, written anew from a description of what its code does: in the default settings it draws the same numbers
 //! and gives the same results. Other settings mend what is wrong in it. No `Gym` shares anything with another; all is

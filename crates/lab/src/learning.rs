@@ -1,4 +1,4 @@
-//! Training of networks that place requests, in the [`crate::gym`] (docs/lab-gym.md).
+//! Training of networks that place requests, in the [`crate::gym`] (docs/guide/learn.md).
 //!
 //! Everything is determined by the [`Plan`]: networks, samples and environments have seeds, and what the tensor library
 //! multiplies does not depend on the number of threads. A [`Training`] that was saved goes on as if it had not been interrupted.

@@ -1,5 +1,5 @@
 //! The production engine in virtual time, on a cluster that is described by a scenario, beside other policies and against what
-//! was possible (docs/lab.md).
+//! was possible (docs/guide/simulate.md).
 
 #![allow(missing_docs)]
 

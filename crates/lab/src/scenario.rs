@@ -1,4 +1,4 @@
-//! What is simulated: a cluster, its load, its WAN and what fails, as a file describes it (docs/lab.md).
+//! What is simulated: a cluster, its load, its WAN and what fails, as a file describes it (docs/guide/simulate.md).
 
 mod at_load;
 pub mod profile;

@@ -1,4 +1,4 @@
-//! What the decisions are worth, on the scenarios that come along: no worse than `docs/decision-quality.md` says.
+//! What the decisions are worth, on the scenarios that come along: no worse than `docs/guide/simulate.md` says.
 
 // A test says what it expects by failing; clippy's own exception covers test functions, not their helpers.
 #![allow(clippy::panic, clippy::unwrap_used)]

@@ -1,4 +1,4 @@
-//! What `review` prints, as an interface (docs/review-output.md) and for people.
+//! What `review` prints, as an interface (docs/reference/output.md) and for people.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -1,4 +1,4 @@
-//! What `why` prints, as an interface (docs/why-output.md) and for people.
+//! What `why` prints, as an interface (docs/reference/output.md) and for people.
 
 use std::fmt::Write as _;
 

@@ -90,7 +90,7 @@ fn exposed(page: &str) -> Known {
 #[test]
 fn documentation_lists_what_is_exposed() {
     let page = every_metric_touched();
-    let rows = include_str!("../../../docs/metrics.md").lines();
+    let rows = include_str!("../../../docs/reference/metrics.md").lines();
     let rows = rows.filter_map(|line| line.strip_prefix("| `edgeward_"));
     let documented: Known = rows
         .map(|row| {

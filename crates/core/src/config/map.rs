@@ -1,6 +1,6 @@
 //! The ConfigMap: the flat keys of the first design, every value a string, and `config.yaml` for everything else.
 //!
-//! `docs/configuration.md` tells it to operators.
+//! `docs/reference/settings.md` tells it to operators.
 
 use std::collections::BTreeMap;
 use std::fmt;

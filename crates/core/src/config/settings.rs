@@ -1,5 +1,5 @@
 //! What can be set, each declared once: its place, its name, what its value may be, what holds without it and what it
-//! does. The readers, `docs/configuration.md` and the JSON schema for editors are made of it.
+//! does. The readers, `docs/reference/settings.md` and the JSON schema for editors are made of it.
 
 use crate::config::declaration::{Assumed, Kind, Setting, settings};
 use crate::config::gating::OnNoCapacity;
@@ -61,32 +61,32 @@ settings! { Config:
     "sites", Sites, Words("`edge` and `cloud`"),
         "The [sites](#sites) of the live view";
     "liqo", Object(&LiqoSettings::SETTINGS), Value("{enabled: auto}"),
-        "What is made of [Liqo's objects](sites.md#liqo)";
+        "What is made of [Liqo's objects](../guide/clouds.md#liqo)";
     "sitePolicy", Word(&SitePolicy::WORDS), Value("lowest-eta"),
-        "Which cloud is taken of [several](sites.md#among-several-clouds) that meet the time. `lowest-eta`: that of the lowest \
-         ETA; `lowest-cost`: that of the lowest `costPerHour`, those without last; `spread`: that with the fewest pods of the \
-         same controller; `ordered`: that with the lowest `order`. Of equals that of the lowest ETA, then the first by name";
+        "Which cloud is taken of [several](../guide/decide.md#rank) that meet the time. `lowest-eta`: that of the \
+         lowest ETA; `lowest-cost`: that of the lowest `costPerHour`, those without last; `spread`: that with the fewest \
+         pods of the same controller; `ordered`: that with the lowest `order`. Of equals that of the lowest ETA, then the first by name";
     "probing", Object(&Probing::SETTINGS), Value("{probes: 5, period: 10s, timeout: 2s}"),
-        "How the [WAN](wan.md) towards cloud sites is probed";
+        "How the [WAN](../guide/clouds.md#wan) towards cloud sites is probed";
     "enableOffload", Boolean, Value("true"),
         "Whether any pod may be sent to a cloud";
     "invalidSlo", Word(&InvalidSlo::WORDS), Value("warn"),
         "`warn`: a pod with an invalid SLO goes to the edge, with warnings. `deny`: it is refused";
     "onNoCapacity", Word(&OnNoCapacity::WORDS), Value("hold"),
-        "What becomes of a pod that no site has room for. `hold`: it is [gated](decision.md#7-gated-pods) until one \
+        "What becomes of a pod that no site has room for. `hold`: it is [gated](../guide/decide.md#gated-pods) until one \
          has. `edge`: it goes to the edge and is Pending there. With `serve --fleet` only pods that state their \
          sites are gated, for nothing releases a pod there, and this and the next two settings have no effect";
     "holdLimits", PerClass(&Duration("0s", "1h")),
         Value(r#"{"latency": "30s", "throughput": "120s", "batch": "300s"}"#),
-        "How long a pod of a class is [gated at most](decision.md#limits); `0s`: not at all. A class that is not named keeps \
-         its default";
+        "How long a pod of a class is [gated at most](../guide/decide.md#gated-pods); `0s`: not at all. A class that \
+         is not named keeps its default";
     "waitForTerminating", Either(&TERMINATING, &PerClass(&TERMINATING)),
         Value(r#"{"latency": "5s", "throughput": "30s", "batch": "30s"}"#),
-        "How long a pod waits for the room of pods that are [terminating](decision.md#waiting-for-terminating-pods) \
+        "How long a pod waits for the room of pods that are [terminating](../guide/decide.md#the-table) \
          at the edge. One duration is for every class; `0s` or `0`: not at all. Only pods that may be gated wait";
     "headroomBelow", Integer(i32::MIN as i64, i32::MAX as i64), Value("0"),
         "Pods of a lower `spec.priority` than this that state no class are placeholders: what they take is \
-         [headroom](decision.md#headroom) for others. The lowest number: none are";
+         [headroom](../guide/decide.md#headroom) for others. The lowest number: none are";
     "maxPriority", CAPS, NONE,
         "The highest SLO priority that counts in a namespace, with the key `\"*\"` in all that are not listed; a pod that \
          states a higher one gets a warning";
@@ -100,14 +100,14 @@ settings! { Config:
         "Age beyond which a measurement is stale. The view of a quiet cluster gets 30 s old, and a link is measured \
          only by probes: the period of `probing`, and the time from one probe to the next, may be no longer than this";
     "reservationTTL", Duration("0s", "24h"), Value("3s"),
-        "How long room stays [reserved](decision.md#reservations) for a pod that does not appear. `0s` switches \
+        "How long room stays [reserved](../guide/decide.md) for a pod that does not appear. `0s` switches \
          reservations off. Without effect while the fleet comes from a file";
     "models", PerClass(&Object(&LinearModel::SETTINGS)),
         Value(r#"{"latency": {"alpha": 0.5, "beta": 20}, "throughput": {"alpha": 1, "beta": 50}, "batch": {"alpha": 2, "beta": 100}}"#),
-        "[Processing time](decision.md#5-how-long-it-would-take) in ms: `alpha` · millicores + `beta`. A class or \
+        "[Processing time](../guide/decide.md#time) in ms: `alpha` · millicores + `beta`. A class or \
          number that is not named keeps its default";
     "prometheus", Object(&Prometheus::SETTINGS), NONE,
-        "A Prometheus server that is [asked for more](prometheus.md)";
+        "A Prometheus server that is [asked for more](../guide/clouds.md#prometheus)";
 }
 
 settings! { LiqoSettings:
@@ -151,7 +151,7 @@ settings! { Prometheus:
     "staleness", Duration("1s", "24h"), Value("60s"),
         "A value that is older does not count; longer than 1.1 · `period` + `timeout`";
     "queries", Object(&Input::SETTINGS), Words("none"),
-        "What it is asked, beside the metrics of [performance profiles](profiles.md)";
+        "What it is asked, beside the metrics of [performance profiles](crds.md)";
 }
 
 settings! { Input:

@@ -1,6 +1,6 @@
 //! The fleet file: a [`Snapshot`] as a document, for `review`, `demo`, tests, and `serve` without a live view.
 //!
-//! Schema and defaults: `docs/fleet-file.md`.
+//! Schema and defaults: `docs/reference/fleet-file.md`.
 
 mod node;
 mod profiles;

@@ -103,7 +103,7 @@ pub fn read(document: &Value, load: Load<'_>) -> Result<Scenario, Faults> {
     read_with(document, load, None)
 }
 
-/// A fleet file (docs/fleet-file.md), with the name that faults call it by.
+/// A fleet file (docs/reference/fleet-file.md), with the name that faults call it by.
 #[derive(Debug, Clone, Copy)]
 pub struct Fleet<'f> {
     pub name: &'f str,
