@@ -3,6 +3,7 @@
 // A test says what it expects by failing; clippy's own exception covers test functions, not their helpers.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 mod authority;
+mod book;
 mod certificates;
 mod chart;
 mod cli;

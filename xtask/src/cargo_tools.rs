@@ -9,13 +9,14 @@ use anyhow::Result;
 use crate::cache;
 use crate::shell::{cargo, output, run_beside};
 
-/// The program of this version: the installed one, else one of our own, built once into the cache.
+/// The program of this version: the installed one, else one of our own, built once into the cache with these options of `cargo install`.
 ///
 /// Without optimisation and debug information: it runs for seconds, and its own release profile takes minutes more. Each has
 /// its own target directory, for what is locked for one is hardly ever of the version that is locked for another.
-pub(crate) fn obtain(name: &str, version: &str) -> Result<PathBuf> {
+pub(crate) fn obtain(name: &str, version: &str, options: &[&str]) -> Result<PathBuf> {
     let installed = output(Command::new(name).arg("--version")).ok().flatten();
-    if installed.is_some_and(|said| said.split_whitespace().last() == Some(version)) {
+    let said = installed.as_deref().and_then(|said| said.split_whitespace().last());
+    if said.is_some_and(|said| said.trim_start_matches('v') == version) {
         return Ok(PathBuf::from(name));
     }
     let dir = cache::root()?.join(name).join(version);
@@ -27,6 +28,7 @@ pub(crate) fn obtain(name: &str, version: &str) -> Result<PathBuf> {
             .arg(partial)
             .arg("--target-dir")
             .arg(&target)
+            .args(options)
             .env("CARGO_PROFILE_DEV_DEBUG", "0");
         run_beside(name, install)?;
         Ok(fs::remove_dir_all(target)?)

@@ -2,14 +2,17 @@
 
 use std::process::Command;
 
-use anyhow::Result;
+use anyhow::{Context, Result, ensure};
 
 use crate::cargo_tools;
 use crate::report::{Report, timed};
-use crate::shell::{cargo, run, run_beside, side_by_side, workspace};
+use crate::shell::{cargo, output, run, run_beside, side_by_side, workspace};
 use crate::suite::{CLUSTER, SOAK};
 
 const CARGO_DENY: &str = "0.20.2";
+
+/// So many marks of stilted prose in 1,000 words are too many.
+const MARKS: f64 = 1.0;
 
 /// The manifest of the fuzz targets, a workspace of their own.
 const FUZZ: &str = "fuzz/Cargo.toml";
@@ -21,11 +24,24 @@ pub(crate) fn check() -> Result<()> {
             run(&mut cargo(["fmt", "--all", "--check"]))?;
             run(&mut cargo(["fmt", "--manifest-path", FUZZ, "--check"]))
         })?;
+        report.stage("prose", prose)?;
         // It compiles nothing of ours, and the first time is itself compiled.
         let ((stage, dependencies), code) = side_by_side(|| timed("deny", dependencies), || code(report));
         report.add([stage]);
         code.and(dependencies)
     })
+}
+
+/// Whether pages and comments have few marks of stilted prose.
+fn prose() -> Result<()> {
+    let script = workspace().join("xtask/prose-lint");
+    let found = output(Command::new("python3").arg(script).current_dir(workspace()))?;
+    let found = found.context("xtask/prose-lint failed")?;
+    println!("{found}");
+    let rate = found.rsplit_once('(').and_then(|(_, rest)| rest.split(' ').next()?.parse::<f64>().ok());
+    let rate = rate.context("xtask/prose-lint names no rate")?;
+    ensure!(rate <= MARKS, "more than {MARKS} marks in 1,000 words: `xtask/prose-lint FILE` shows each");
+    Ok(())
 }
 
 fn code(report: &mut Report) -> Result<()> {
@@ -42,7 +58,7 @@ fn code(report: &mut Report) -> Result<()> {
 
 /// Also those of the fuzz targets, whose lock file must be as complete.
 fn dependencies() -> Result<()> {
-    let program = cargo_tools::obtain("cargo-deny", CARGO_DENY)?;
+    let program = cargo_tools::obtain("cargo-deny", CARGO_DENY, &[])?;
     ["Cargo.toml", FUZZ].into_iter().try_for_each(|manifest| {
         let mut deny = Command::new(&program);
         deny.args(["--locked", "--workspace", "--manifest-path", manifest])

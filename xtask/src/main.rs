@@ -3,6 +3,7 @@
 //! Everything that continuous integration does is a command here, so that a person at a terminal, the
 //! `justfile` and `.ci/run` cannot drift apart.
 
+mod book;
 mod cache;
 mod cargo_tools;
 mod checks;
@@ -42,6 +43,7 @@ Commands:
   fuzz [TARGET...] the fuzz targets, all or some, a minute each; --seconds 3600: for so long
   check            formatting, lints, documentation, dependencies; runs no test
   static           build the static program that the image contains, and start it where there is nothing else; prints it
+  docs             build the documentation as a site with a search; prints where it is
   sbom             write what the program is made of, as CycloneDX, to target/sbom; prints the file
 
 Commands that build or bring a tool of the tests once into the cache, and print where it is:
@@ -97,6 +99,7 @@ fn main() -> ExitCode {
         (Some("liqo"), []) => print(go_programs::liqo()),
         (Some("prometheus"), []) => print(debian::prometheus()),
         (Some("static"), []) => print(static_program::build()),
+        (Some("docs"), []) => print(book::build()),
         (Some("sbom"), []) => print(sbom::write()),
         _ => {
             eprintln!("{HELP}");

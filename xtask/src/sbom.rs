@@ -17,7 +17,7 @@ const WRITTEN: &str = "edgeward_bin.cdx.json";
 /// Writes `target/sbom/edgeward.cdx.json`, CycloneDX 1.5: each crate that is linked into the static program, with version,
 /// licence, source and checksum. The same sources give the same bytes, wherever they are. Returns where it is.
 pub(crate) fn write() -> Result<PathBuf> {
-    let tool = cargo_tools::obtain("cargo-cyclonedx", CARGO_CYCLONEDX)?;
+    let tool = cargo_tools::obtain("cargo-cyclonedx", CARGO_CYCLONEDX, &[])?;
     let result = run(Command::new(tool)
         .args([
             "cyclonedx",

@@ -9,7 +9,7 @@ use anyhow::Result;
 
 use crate::report::Stage;
 use crate::shell::joined;
-use crate::{control_plane, debian, earlier, go_programs};
+use crate::{book, control_plane, debian, earlier, go_programs};
 
 /// What a tool would be made of or brought by is missing. The tests that need the tool are skipped, or say why they fail.
 #[derive(Debug)]
@@ -37,6 +37,7 @@ const LANES: [&[Tool]; 3] = [
     &[
         ("Prometheus", debian::PROMETHEUS, debian::prometheus),
         ("Chromium", debian::CHROMIUM, debian::chromium),
+        ("documentation site", book::BOOK, book::build),
         ("earlier edgeward", earlier::VARIABLE, earlier::obtain),
     ],
 ];

@@ -4,11 +4,10 @@
 // A test says what it expects by failing; clippy's own exception covers test functions, not their helpers.
 #![allow(clippy::panic, clippy::unwrap_used)]
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::fs;
 use std::sync::atomic::AtomicBool;
-use std::{env, fs};
 
+use edgeward_harness::browser::{chromium, seen};
 use edgeward_lab::experiment::{Plan, at_loads};
 use edgeward_lab::policy::Policy;
 use edgeward_lab::report;
@@ -24,51 +23,6 @@ const PLOTS_OF_A_LOAD: usize = 9;
 /// Writes what a reader sees into the page: before and after the slider is moved to the last load.
 const PROBE: &str = include_str!("browser.js");
 
-fn chromium() -> Option<PathBuf> {
-    if let Some(program) = env::var_os("EDGEWARD_CHROMIUM").filter(|program| !program.is_empty()) {
-        return Some(program.into());
-    }
-    let folders = env::var_os("PATH").unwrap_or_default();
-    let names = [
-        "chromium-headless-shell",
-        "chrome-headless-shell",
-        "chromium",
-        "google-chrome",
-    ];
-    let mut programs = env::split_paths(&folders).flat_map(|folder| names.map(|name| folder.join(name)));
-    let found = programs.find(|program| program.is_file());
-    let is_ci = env::var_os("CI").is_some_and(|ci| ci == "true");
-    assert!(
-        found.is_some() || !is_ci,
-        "there is no Chromium: Debian has it as chromium-headless-shell"
-    );
-    found
-}
-
-fn seen(program: &Path, url: &str, width: u32, is_dark: bool) -> Value {
-    let profile = tempdir().unwrap();
-    let output = Command::new(program)
-        .args([
-            "--headless",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--hide-scrollbars",
-            "--dump-dom",
-        ])
-        .args(["--virtual-time-budget=5000", &format!("--window-size={width},900")])
-        .arg(format!("--blink-settings=preferredColorScheme={}", u8::from(!is_dark)))
-        .arg(format!("--user-data-dir={}", profile.path().display()))
-        .arg(url)
-        .output()
-        .unwrap();
-    let page = String::from_utf8(output.stdout).unwrap();
-    let (_, found) = page
-        .split_once("<pre id=\"seen\">")
-        .unwrap_or_else(|| panic!("{url}: {page:.200}"));
-    let (found, _) = found.split_once("</pre>").unwrap();
-    serde_json::from_str(&found.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")).unwrap()
-}
-
 /// How many plots there are to be seen of each load if this one is shown.
 fn plots(shown: &str) -> Value {
     let of = |load: f64| {
@@ -82,7 +36,7 @@ fn plots(shown: &str) -> Value {
 
 #[test]
 fn the_page_shows_what_the_slider_says() {
-    let Some(program) = chromium() else {
+    let Some(program) = chromium().unwrap() else {
         eprintln!("skipped: there is no Chromium, and EDGEWARD_CHROMIUM is not set");
         return;
     };
@@ -109,7 +63,7 @@ fn the_page_shows_what_the_slider_says() {
         ("#load=7", "1", 400, false),
         ("#load=0.5", "0.5", 400, true),
     ] {
-        let seen = seen(&program, &format!("{url}{fragment}"), width, is_dark);
+        let seen = seen(&program, &format!("{url}{fragment}"), width, is_dark).unwrap();
         assert_eq!(seen["window"], json!([width, is_dark]), "{fragment}");
         assert_eq!(seen["plots"], plots(load), "{fragment}");
         let at = LOADS

@@ -6,6 +6,7 @@ pub use inventory;
 
 mod api_server;
 pub mod balancer;
+pub mod browser;
 pub mod burst;
 pub mod cert_manager;
 pub mod chart;
