@@ -27,7 +27,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 ///
 /// They go to kube-scheduler as they are, without a placement of ours. A line for each pod (released, already free, or failed
 /// and why), and the counts. For uninstalling, `--all --unregister` sees to it that no other pod is gated afterwards
-/// (docs/operations.md).
+/// (docs/guide/operate.md#uninstall).
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("which").required(true).args(["all", "pods"])))]
 // Even a cluster with many gated pods is done within this time.

@@ -148,7 +148,7 @@ struct Certificate {
     self_signed: Option<PathBuf>,
 
     /// Let only clients connect that show a certificate of a CA in this file, PEM; read again when it changes. API servers
-    /// must be told to (docs/operations.md).
+    /// must be told to (docs/guide/operate.md).
     #[arg(long, value_name = "FILE")]
     client_ca: Option<PathBuf>,
 }

@@ -1,4 +1,4 @@
-//! Installed by kustomize as `docs/operations.md` says, and uninstalled: a pod is decided in between, and nothing is left.
+//! Installed by kustomize as `docs/guide/install.md` and `operate.md` say, and uninstalled: a pod is decided in between, and nothing is left.
 
 pub(crate) mod chart;
 pub(crate) mod one_node;
@@ -291,7 +291,7 @@ fn upgrade(installation: &Installation<'_, '_>, rollout: &str) -> Result<()> {
         "example.io" => "kubectl apply -k mine",
         _ => "kubectl kustomize mine | sed",
     };
-    let command = documented_under("## Upgrading", "sh", words)?.replace("acme.dev", installation.domain);
+    let command = documented_under("## Upgrade", "sh", words)?.replace("acme.dev", installation.domain);
     installation.fixture.shell(&command)?;
     installation.fixture.shell(rollout)?;
     let container = kubectl.get("deployment", "edgeward")?["spec"]["template"]["spec"]["containers"][0].take();
@@ -311,7 +311,7 @@ fn upgrade(installation: &Installation<'_, '_>, rollout: &str) -> Result<()> {
     installation.fixture.shell(rollout)?;
     installation
         .fixture
-        .shell(documented_under("## Upgrading", "sh", "delete configmap --selector")?)?;
+        .shell(documented_under("## Upgrade", "sh", "delete configmap --selector")?)?;
     let left = kubectl.list("configmaps", component)?;
     ensure!(
         left.len() == 1 && left[0]["metadata"]["uid"] == old["metadata"]["uid"],
@@ -394,7 +394,7 @@ pub(crate) fn definitions_are_kept_until_they_are_deleted(fixture: &Fixture<'_>)
         .map(drop)
 }
 
-/// Puts a checkout in the test's directory, with the certificate by the lines of docs/operations.md if it is to be in files.
+/// Puts a checkout in the test's directory, with the certificate by the lines of docs/guide/install.md if it is to be in files.
 pub(crate) fn check_out(fixture: &Fixture<'_>, source: Source) -> Result<()> {
     check_out_of(workspace(), fixture, source)
 }

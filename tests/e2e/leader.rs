@@ -73,11 +73,11 @@ fn lease(fixture: &Fixture<'_>) -> Result<Value> {
     Ok(kubectl.get("lease", LEASE)?["spec"].take())
 }
 
-/// Gives a user what `docs/live-view.md` says that edgeward needs.
+/// Gives a user what `docs/guide/operate.md` says that edgeward needs.
 pub(crate) fn allow_user(fixture: &Fixture<'_>, user: &str) -> Result<()> {
     let home = fixture.home()?;
     let user = json!([{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}]);
-    let page = include_str!("../../docs/live-view.md");
+    let page = include_str!("../../docs/guide/operate.md");
     let manifests = page.split("```yaml\n").find_map(|block| {
         let (block, _) = block.split_once("```")?;
         block.contains("kind: ClusterRole").then_some(block)

@@ -96,10 +96,11 @@ impl Tools {
     }
 }
 
-/// The YAML of docs/operations.md or docs/sites.md that has these words.
+/// The first YAML block of docs/guide or docs/sites.md that has these words.
 fn shown(words: &str) -> Result<Value> {
     let pages = [
-        include_str!("../../docs/operations.md"),
+        include_str!("../../docs/guide/install.md"),
+        include_str!("../../docs/guide/operate.md"),
         include_str!("../../docs/sites.md"),
     ];
     let blocks = pages.iter().flat_map(|page| page.split("```yaml\n").skip(1));

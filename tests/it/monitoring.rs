@@ -139,7 +139,7 @@ fn each_alert_names_its_severity_and_its_runbook() {
                 "{name}: {annotation}"
             );
         }
-        let anchor = format!("docs/operations.md#{}", name.to_lowercase());
+        let anchor = format!("docs/guide/troubleshoot.md#{}", name.to_lowercase());
         assert_eq!(text(&alert["annotations"], "runbook_url"), anchor);
     }
 }

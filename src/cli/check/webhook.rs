@@ -109,7 +109,7 @@ pub(super) fn calls(facts: &Facts) -> Vec<Finding> {
         "none of the API server's calls was answered since it started, {failed} in all: it did not reach whoever serves, or does \
          not believe it"
     );
-    let fix = "edgeward review --live -n NAMESPACE -f POD.yaml   # calls now; docs/operations.md#managed-control-planes: a firewall \
+    let fix = "edgeward review --live -n NAMESPACE -f POD.yaml   # calls now; docs/guide/install.md#managed-control-planes: a firewall \
                rule for that port, `hostNetwork` where pods are not reached, a NetworkPolicy that leaves out where calls come from";
     vec![Finding::warning(AREA, text).fix(fix)]
 }

@@ -1,4 +1,4 @@
-//! The certificate that the API server shows to edgeward, as `docs/operations.md` has both of them told.
+//! The certificate that the API server shows to edgeward, as `docs/guide/operate.md` has both of them told.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -92,7 +92,7 @@ impl Installation<'_, '_> {
     }
 }
 
-/// The role of docs/operations.md by which the ConfigMap is read.
+/// The role of docs/guide/operate.md by which the ConfigMap is read.
 fn allow_map(kubectl: &Kubectl, user: &str) -> Result<()> {
     let map = format!("--resource-name={MAP}");
     kubectl.run(

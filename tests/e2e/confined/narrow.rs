@@ -12,7 +12,7 @@ use serde_json::json;
 use crate::gated::{fill, goes, is_gated_for, pod};
 
 e2e! { "confined::in_single_namespaces", Cluster, in_single_namespaces }
-/// With a RoleBinding by the line of `docs/operations.md`, pods of that namespace are released as ever. A namespace that opts in
+/// With a RoleBinding by the line of `docs/guide/install.md`, pods of that namespace are released as ever. A namespace that opts in
 /// without one is named by `edgeward check`, with a fix.
 fn in_single_namespaces(fixture: &Fixture<'_>) -> Result<()> {
     // Those of tests before this one.

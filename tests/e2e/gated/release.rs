@@ -139,16 +139,16 @@ pub(crate) fn uninstall(fixture: &Fixture<'_>) -> Result<()> {
 }
 
 e2e! { "release::with_kubectl_alone", Nodes, with_kubectl_alone }
-/// The lines of docs/operations.md do the same with kubectl alone.
+/// The lines of docs/guide/operate.md do the same with kubectl alone.
 fn with_kubectl_alone(fixture: &Fixture<'_>) -> Result<()> {
     const OURS: &str = "scheduling.kubectl.example/awaiting-capacity";
-    let page = include_str!("../../../docs/operations.md");
+    let page = include_str!("../../../docs/guide/operate.md");
     let mut blocks = page
         .split("```sh\n")
         .skip(1)
         .filter_map(|rest| rest.split("```").next());
     let script = blocks.find(|block| block.contains("schedulingGates"));
-    let script = script.context("docs/operations.md shows no way to remove gates")?;
+    let script = script.context("docs/guide/operate.md shows no way to remove gates")?;
     let script = script.replace("scheduling.example.io/awaiting-capacity", OURS);
     ensure!(script.contains(OURS), "{script}");
 

@@ -1,4 +1,4 @@
-//! Installed by Helm as `docs/operations.md` says, tested, upgraded and uninstalled: a pod is decided in between, and nothing
+//! Installed by Helm as `docs/guide/install.md` and `operate.md` say, tested, upgraded and uninstalled: a pod is decided in between, and nothing
 //! is left.
 
 use std::fs;

@@ -1,4 +1,4 @@
-//! The quick start with kwok, in the words of `docs/quick-start.md`.
+//! The trial with kwok, by the commands of `docs/guide/install.md`.
 
 use std::fs;
 use std::net::TcpListener;
@@ -67,8 +67,8 @@ fn with_kwok(fixture: &Fixture<'_>) -> Result<()> {
 
 /// The block after the comment that names this test and `step`.
 fn documented(step: &str) -> Result<&'static str> {
-    let page = include_str!("../../../docs/quick-start.md");
+    let page = include_str!("../../../docs/guide/install.md");
     let mark = format!("<!-- run by tests/e2e/install/quick_start.rs: {step} -->\n```sh\n");
     let block = page.split(&mark).nth(1).and_then(|rest| rest.split("\n```").next());
-    block.with_context(|| format!("docs/quick-start.md has no step {step}"))
+    block.with_context(|| format!("docs/guide/install.md has no step {step}"))
 }

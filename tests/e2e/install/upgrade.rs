@@ -99,7 +99,7 @@ fn upgraded_and_rolled_back(fixture: &Fixture<'_>) -> Result<()> {
     // Each is deleted with what names it.
     let (mut upgraded, mut rolled_back) = (None, None);
     let report = under_load(fixture, &ground.nodes, Pace::Adaptive, |load| {
-        fixture.shell(documented_under("## Upgrading", "sh", "annotate configmap")?)?;
+        fixture.shell(documented_under("## Upgrade", "sh", "annotate configmap")?)?;
         fs::remove_dir_all(fixture.dir.join("edgeward/deploy"))?;
         fs::remove_dir_all(fixture.dir.join("edgeward/webhook"))?;
         check_out(fixture, Source::Files)?;
@@ -107,7 +107,7 @@ fn upgraded_and_rolled_back(fixture: &Fixture<'_>) -> Result<()> {
         // The earlier version refuses a setting that it does not know.
         values["config"]["sitePolicy"] = json!("lowest-eta");
         chart.write(&values)?;
-        chart.run(documented_under("## Upgrading", "sh", "helm upgrade edgeward")?)?;
+        chart.run(documented_under("## Upgrade", "sh", "helm upgrade edgeward")?)?;
         let new = upgraded.insert(Version::installed(&chart, fixture.program)?);
         let kubectl = fixture.kubectl_in(NAMESPACE);
         let new_map = config_map(&kubectl)?;
@@ -121,7 +121,7 @@ fn upgraded_and_rolled_back(fixture: &Fixture<'_>) -> Result<()> {
         fixture.takes_away("performanceprofiles", "");
         fixture.takes_away("deviceclasses", "");
         chart.run(documented_under(
-            "## Upgrading",
+            "## Upgrade",
             "sh",
             "helm -n edgeward-system rollback",
         )?)?;
@@ -145,11 +145,7 @@ fn upgraded_and_rolled_back(fixture: &Fixture<'_>) -> Result<()> {
     chart.run(
         "helm -n edgeward-system uninstall edgeward --wait --no-hooks\nkubectl delete namespace edgeward-system",
     )?;
-    fixture.shell(documented_under(
-        "## Upgrading",
-        "sh",
-        "delete crd performanceprofiles",
-    )?)?;
+    fixture.shell(documented_under("## Upgrade", "sh", "delete crd performanceprofiles")?)?;
     is_as_it_was(fixture, &ground.before)
 }
 

@@ -1,18 +1,26 @@
-//! Commands and files as `docs/operations.md` shows them.
+//! Commands and files as `docs/guide/install.md` and `docs/guide/operate.md` show them.
 
 use anyhow::{Context as _, Result};
 
+const PAGES: [&str; 2] = [
+    include_str!("../../../docs/guide/install.md"),
+    include_str!("../../../docs/guide/operate.md"),
+];
+
+/// The first block of this language that has these words.
 pub fn documented(language: &str, words: &str) -> Result<&'static str> {
     documented_under("", language, words)
 }
 
+/// The first such block after a heading.
 pub fn documented_under(heading: &str, language: &str, words: &str) -> Result<&'static str> {
-    let page = include_str!("../../../docs/operations.md");
-    let page = page.find(heading).map_or("", |start| &page[start..]);
-    let mut blocks = page.split("\n```").filter_map(|block| {
-        let (first, block) = block.split_once('\n')?;
-        (first == language).then_some(block)
+    let from_heading = |page: &'static str| page.find(heading).map_or("", |start| &page[start..]);
+    let mut blocks = PAGES.into_iter().map(from_heading).flat_map(|page| {
+        page.split("\n```").filter_map(|block| {
+            let (first, block) = block.split_once('\n')?;
+            (first == language).then_some(block)
+        })
     });
     let block = blocks.find(|block| block.contains(words));
-    block.with_context(|| format!("docs/operations.md does not show {words:?}"))
+    block.with_context(|| format!("docs/guide does not show {words:?}"))
 }

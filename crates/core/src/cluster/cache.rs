@@ -2,7 +2,7 @@
 //! closed.
 //!
 //! A plain struct, fed with what was decoded from watches and published as [`Snapshot`]s. What a pod takes is in
-//! `docs/live-view.md`; `unbound` decides it for a pod that has no node yet.
+//! `docs/design/room.md`; `unbound` decides it for a pod that has no node yet.
 
 mod contribution;
 mod delta;

@@ -32,7 +32,7 @@ struct Line {
 type Arrival = (Timestamp, Option<String>, usize);
 
 impl Scenario {
-    /// The scenario with the pods of this log (docs/operations.md#logs) from its first line on, in place of those of its Jobs. What the
+    /// The scenario with the pods of this log (docs/guide/operate.md#logs) from its first line on, in place of those of its Jobs. What the
     /// lines do not say is as the workload of the same namespace or else the first of the same class has it. Those of the namespace of
     /// a Deployment are left out: it creates its own.
     ///

@@ -87,13 +87,13 @@ fn whether_calls_are_answered_is_the_api_servers_word() {
     let none = found(&[("pods.edgeward.io", 5, 5)]);
     assert_eq!(none.level, Level::Warning);
     let fix = none.fix.unwrap();
-    assert!(fix.contains("docs/operations.md#managed-control-planes"), "{fix}");
-    assert!(include_str!("../../../../docs/operations.md").contains("\n### Managed control planes\n"));
+    assert!(fix.contains("docs/guide/install.md#managed-control-planes"), "{fix}");
+    assert!(include_str!("../../../../docs/guide/install.md").contains("\n## Managed control planes\n"));
 }
 
 #[test]
 fn missing_registration_is_applied_under_its_domain() {
-    // As docs/operations.md brings it back.
+    // As docs/guide/install.md brings it back.
     let folder = "   # the folder that edgeward was installed from; with Helm, `helm upgrade`";
     for (domain, apply) in [
         ("example.io", "kubectl apply -k mine"),
@@ -103,7 +103,7 @@ fn missing_registration_is_applied_under_its_domain() {
         ),
     ] {
         assert!(
-            include_str!("../../../../docs/operations.md").contains(apply),
+            include_str!("../../../../docs/guide/install.md").contains(apply),
             "{apply}"
         );
         let mut facts = registered(&[]);

@@ -1,4 +1,4 @@
-//! Clouds that are full, by what their own scheduler says ("Room behind virtual nodes" in docs/live-view.md).
+//! Clouds that are full, by what their own scheduler says (docs/design/room.md).
 //!
 //! A virtual node promises room. The status of a pod that is bound to it shows what the cluster behind it says: a pod that it has no
 //! room for is a witness for a bound. The site is full from that bound on while there is a witness, and some time longer.

@@ -1,4 +1,4 @@
-//! Pods without a node: which node each of them charges, and for how long ("What a pod takes" in docs/live-view.md).
+//! Pods without a node: which node each of them charges, and for how long (docs/design/room.md).
 //!
 //! kube-scheduler does not say where it is going to put a pod. So a new pod charges a guess, until its scheduler refuses it or
 //! its time is over. kube-scheduler reports a refusal once, so a refused pod is judged by our own arithmetic.
