@@ -111,15 +111,16 @@ pub(crate) fn a_wrong_exporter(fixture: &mut Fixture) -> Result<()> {
     learns_cpu(&forgetful, Some(5_000))
 }
 
-/// The queries of every configuration in `docs/prometheus.md`.
+/// The queries of every Prometheus configuration in `docs/guide/clouds.md`.
 fn documented() -> Result<Vec<Vec<Query>>> {
-    let page = include_str!("../../docs/prometheus.md");
+    let page = include_str!("../../docs/guide/clouds.md");
     let blocks = page
         .split("```yaml\n")
         .skip(1)
-        .filter_map(|rest| rest.split("```").next());
+        .filter_map(|rest| rest.split("```").next())
+        .filter(|block| block.starts_with("prometheus:"));
     let read = |block| {
-        let document = yaml::parse_one(block, "docs/prometheus.md")?;
+        let document = yaml::parse_one(block, "docs/guide/clouds.md")?;
         let config = Config::read(&document)?;
         Ok(config.prometheus.context("no section `prometheus`")?.queries)
     };

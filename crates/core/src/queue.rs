@@ -1,5 +1,5 @@
 //! Gated pods: the order in which they are given room, what they claim, and which are released ("Gated pods" in
-//! docs/decision.md).
+//! docs/guide/decide.md).
 //!
 //! Every replica keeps the list and makes the same plan of the same snapshot: its claims keep the room for those who are
 //! ahead. One replica carries the plan out.

@@ -175,7 +175,7 @@ pub struct Amounts {
     pub apart: Vec<(Apart, i64)>,
 }
 
-/// What keeps pods apart ("Anti-affinity" in docs/decision.md): no two pods that have this may share a node or topology domain.
+/// What keeps pods apart ("Affinity and anti-affinity" in docs/guide/decide.md): no two pods that have this may share a node or topology domain.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Apart {
     /// A number for the namespace, and for the labels that the anti-affinity selects.

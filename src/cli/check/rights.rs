@@ -65,7 +65,7 @@ const NO_TRUST: &str = "API servers do not learn of the CA of `serve --self-mana
 const NO_CLASSES: &str = "no node has what DeviceClasses serve without";
 const NO_LIQO: &str = "no pod goes to a virtual node, or pods go where their namespace is not offloaded, without";
 
-/// The rights of docs/guide/operate.md and docs/sites.md that are needed here, without those to change pods.
+/// The rights of docs/guide/operate.md and docs/guide/clouds.md that are needed here, without those to change pods.
 fn needs(facts: &Facts) -> Vec<Need<'_>> {
     let (everywhere, home) = ((None, None), (Some(&*facts.home), None));
     let (lease, registration) = ((Some(&*facts.home), Some(LEASE)), (None, Some(&*facts.webhook)));
@@ -257,7 +257,7 @@ mod tests {
     fn what_is_reviewed_is_what_is_documented() {
         const OPERATE: &str = include_str!("../../../docs/guide/operate.md");
         let mut expected = documented(OPERATE, "kind: ClusterRole");
-        expected.extend(documented(include_str!("../../../docs/sites.md"), "storageclasses"));
+        expected.extend(documented(include_str!("../../../docs/guide/clouds.md"), "storageclasses"));
         expected.extend(documented(OPERATE, "resourceNames: [edgeward-certificates]"));
         let secret = PairSecret {
             namespace: "edge".into(),

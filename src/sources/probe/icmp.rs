@@ -41,7 +41,7 @@ impl std::fmt::Debug for Socket {
 
 impl Icmp {
     /// Sends one echo request and waits for its reply. Both moments are read in this process, so a busy machine makes
-    /// the time longer than the link is; `docs/wan.md` says by how much. Must be called within a Tokio runtime.
+    /// the time longer than the link is. Must be called within a Tokio runtime.
     pub(super) async fn ping(&self, address: IpAddr, timeout: Duration) -> Result<Micros, Lost> {
         let (socket, version) = match address {
             IpAddr::V4(_) => (&self.v4, ICMP::V4),

@@ -1,6 +1,6 @@
 //! What was measured elsewhere and asked from a Prometheus server: values with the time for which they hold.
 //!
-//! `sources::prometheus` fills a [`Telemetry`] in; how it becomes part of a snapshot is here. `docs/prometheus.md`
+//! `sources::prometheus` fills a [`Telemetry`] in; how it becomes part of a snapshot is here. `docs/guide/clouds.md`
 //! is for operators.
 
 use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
 //! The WAN towards a cloud site: what is probed and when, what the outcomes say, and when a link changes its state.
 //!
-//! `sources::probe` sends the probes; here is everything that needs no network. `docs/wan.md` is for operators.
+//! `sources::probe` sends the probes; here is everything that needs no network. `docs/guide/clouds.md` is for operators.
 
 mod health;
 mod window;

@@ -1,4 +1,4 @@
-//! Required affinity to other pods ("Pod affinity" in docs/decision.md).
+//! Required affinity to other pods ("Affinity and anti-affinity" in docs/guide/decide.md).
 
 use crate::model::selector::Selector;
 

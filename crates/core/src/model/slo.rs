@@ -139,7 +139,7 @@ impl fmt::Display for SloFault {
 /// The SLO of a managed pod, and everything wrong with how it is stated.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Intent {
-    /// The SLO. With faults: without time bound and with offload not allowed, as section 2 of docs/decision.md has it.
+    /// The SLO. With faults: without time bound and with offload not allowed, as docs/guide/decide.md says.
     pub slo: Slo,
     /// Whether the priority is stated and valid; otherwise [`Slo::priority`] is the default.
     pub priority_known: bool,

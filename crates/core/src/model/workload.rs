@@ -222,7 +222,7 @@ impl StatedPlacement<'_> {
 }
 
 /// The annotations of a complete placement of ours. Anybody can write them: they count only together with the spec of the
-/// site that they name (`passthrough_reinvocation` in section 1 of docs/decision.md).
+/// site that they name (`passthrough_reinvocation` in docs/reference/codes.md).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct StatedPlacement<'a> {
     /// `edge` or `cloud`, as found.

@@ -1,4 +1,4 @@
-//! What is done about a pod, by the standings of the edge and of the clouds ("The table" in docs/decision.md).
+//! What is done about a pod, by the standings of the edge and of the clouds ("The table" in docs/guide/decide.md).
 
 use crate::placement::verdict::Standing;
 

@@ -1,6 +1,6 @@
 //! The decision: [`decide`] reads a workload and the room there is, and returns a [`Verdict`].
 //!
-//! Pure: the same arguments give the same verdict. Sections in comments are those of `docs/decision.md`.
+//! Pure: the same arguments give the same verdict. `docs/guide/decide.md` has the rules for users.
 
 use crate::config::{Config, InvalidSlo};
 use crate::model::constraints::HOSTNAME;
@@ -275,7 +275,7 @@ pub(crate) fn is_within_share(
             .all(|(name, _)| is_within(name, kept.amounts.get(name)))
 }
 
-/// Section 1, pods that pass through: why the pod is not ours, if it is not.
+/// Why edgeward leaves the pod alone, if it does ("Which pods are decided" in docs/guide/decide.md).
 fn bypass(workload: &Workload<'_>, room: &Room<'_, '_>, config: &Config, now: Now) -> Option<Reason> {
     let excluded = config
         .excluded_namespaces

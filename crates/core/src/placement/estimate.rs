@@ -1,4 +1,4 @@
-//! How long the pod would take at a site ("Time" in docs/decision.md).
+//! How long the pod would take at a site ("Time" in docs/guide/decide.md).
 
 use crate::config::Config;
 use crate::model::site::SiteKind;

@@ -1,4 +1,4 @@
-//! Headroom: room that placeholders keep for others ("Headroom" in docs/decision.md). kube-scheduler evicts them for
+//! Headroom: room that placeholders keep for others ("Headroom" in docs/guide/decide.md). kube-scheduler evicts them for
 //! a pod of higher priority that fits nowhere else.
 
 use crate::config::Config;

@@ -1,4 +1,4 @@
-//! A pod with what is known of its claims ("Where its data is" in docs/decision.md).
+//! A pod with what is known of its claims ("Data" in docs/guide/decide.md).
 
 use std::borrow::Cow;
 

@@ -319,6 +319,6 @@ fn reasons(results: &Results) -> String {
     let rows: String = rows.collect();
     let classes = Class::ALL.map(Class::as_str).join(", ");
     format!(
-        "<div class=wide><table><tr><th>reason<th>edgeward{rows}</table></div><p class=note>Classes: {classes}. What a reason means is in docs/decision.md.</p>"
+        "<div class=wide><table><tr><th>reason<th>edgeward{rows}</table></div><p class=note>Classes: {classes}. What a reason means is in docs/reference/codes.md.</p>"
     )
 }

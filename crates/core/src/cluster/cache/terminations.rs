@@ -1,5 +1,5 @@
-//! How long pods take to terminate, by controller: whether it is worth waiting for them ("Waiting for terminating pods" in section 7
-//! of docs/decision.md).
+//! How long pods take to terminate, by controller: whether it is worth waiting for them ("Terminating pods" in
+//! docs/guide/decide.md).
 
 use std::sync::Arc;
 

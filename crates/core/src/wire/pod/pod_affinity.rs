@@ -1,4 +1,4 @@
-//! Required affinity and anti-affinity of a pod to other pods ("Anti-affinity" and "Pod affinity" in docs/decision.md).
+//! Required affinity and anti-affinity of a pod to other pods ("Affinity and anti-affinity" in docs/guide/decide.md).
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
