@@ -41,25 +41,46 @@ fn the_site_has_navigation_search_and_both_colours() {
         eprintln!("skipped: `cargo xtask test` builds the site and brings a browser");
         return;
     };
-    let chapters: Vec<_> = listed().iter().map(|page| format!("{}.html", page.replace("README", "index"))).collect();
+    let chapters: Vec<_> = listed()
+        .iter()
+        .map(|page| format!("{}.html", page.replace("README", "index")))
+        .collect();
     for (page, heading, width, is_dark) in [
         ("index", "Documentation", 1_100, false),
         ("guide/decide", "How edgeward decides", 400, true),
         ("reference/settings", "Settings", 400, false),
-        ("design/security", "Security", 1_100, true),
+        ("design/security", "Security and the threat model", 1_100, true),
     ] {
         let file = Path::new(&book).join(page).with_extension("html");
         let probed = file.with_extension("probed.html");
         let text = fs::read_to_string(&file).unwrap();
-        fs::write(&probed, text.replacen("<head>", &format!("<head><script>{PROBE}</script>"), 1)).unwrap();
-        let seen = seen(&program, &format!("file://{}?search=placeholder", probed.display()), width, is_dark).unwrap();
+        fs::write(
+            &probed,
+            text.replacen("<head>", &format!("<head><script>{PROBE}</script>"), 1),
+        )
+        .unwrap();
+        let seen = seen(
+            &program,
+            &format!("file://{}?search=placeholder", probed.display()),
+            width,
+            is_dark,
+        )
+        .unwrap();
         fs::remove_file(probed).unwrap();
         assert_eq!(seen["window"], json!([width, is_dark]), "{page}");
         assert_eq!(seen["theme"], if is_dark { "navy" } else { "light" }, "{page}");
         assert_eq!(seen["heading"], heading, "{page}");
-        let shown: Vec<&str> = seen["chapters"].as_array().unwrap().iter().filter_map(|href| href.as_str()).collect();
+        let shown: Vec<&str> = seen["chapters"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter_map(|href| href.as_str())
+            .collect();
         for chapter in &chapters {
-            assert!(shown.iter().any(|href| href.ends_with(&**chapter)), "{page} does not lead to {chapter}: {shown:?}");
+            assert!(
+                shown.iter().any(|href| href.ends_with(&**chapter)),
+                "{page} does not lead to {chapter}: {shown:?}"
+            );
         }
         let found = seen["found"].to_string();
         assert!(found.contains("decide.html"), "{page}: {found}");

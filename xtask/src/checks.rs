@@ -38,9 +38,14 @@ fn prose() -> Result<()> {
     let found = output(Command::new("python3").arg(script).current_dir(workspace()))?;
     let found = found.context("xtask/prose-lint failed")?;
     println!("{found}");
-    let rate = found.rsplit_once('(').and_then(|(_, rest)| rest.split(' ').next()?.parse::<f64>().ok());
+    let rate = found
+        .rsplit_once('(')
+        .and_then(|(_, rest)| rest.split(' ').next()?.parse::<f64>().ok());
     let rate = rate.context("xtask/prose-lint names no rate")?;
-    ensure!(rate <= MARKS, "more than {MARKS} marks in 1,000 words: `xtask/prose-lint FILE` shows each");
+    ensure!(
+        rate <= MARKS,
+        "more than {MARKS} marks in 1,000 words: `xtask/prose-lint FILE` shows each"
+    );
     Ok(())
 }
 

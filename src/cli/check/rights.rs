@@ -257,7 +257,10 @@ mod tests {
     fn what_is_reviewed_is_what_is_documented() {
         const OPERATE: &str = include_str!("../../../docs/guide/operate.md");
         let mut expected = documented(OPERATE, "kind: ClusterRole");
-        expected.extend(documented(include_str!("../../../docs/guide/clouds.md"), "storageclasses"));
+        expected.extend(documented(
+            include_str!("../../../docs/guide/clouds.md"),
+            "storageclasses",
+        ));
         expected.extend(documented(OPERATE, "resourceNames: [edgeward-certificates]"));
         let secret = PairSecret {
             namespace: "edge".into(),

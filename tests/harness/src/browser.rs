@@ -1,8 +1,8 @@
 //! Pages in a real browser: the program that `EDGEWARD_CHROMIUM` names, or the first Chromium that is installed.
 
+use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::env;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
@@ -33,7 +33,13 @@ pub fn chromium() -> Result<Option<PathBuf>> {
 pub fn seen(program: &Path, url: &str, width: u32, is_dark: bool) -> Result<Value> {
     let profile = tempfile::tempdir()?;
     let output = Command::new(program)
-        .args(["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--dump-dom"])
+        .args([
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--hide-scrollbars",
+            "--dump-dom",
+        ])
         .args(["--allow-file-access-from-files", "--virtual-time-budget=5000"])
         .arg(format!("--window-size={width},900"))
         .arg(format!("--blink-settings=preferredColorScheme={}", u8::from(!is_dark)))
@@ -41,7 +47,10 @@ pub fn seen(program: &Path, url: &str, width: u32, is_dark: bool) -> Result<Valu
         .arg(url)
         .output()?;
     let page = String::from_utf8(output.stdout)?;
-    let found = page.rsplit_once("<pre id=\"seen\">").with_context(|| format!("{url}: {page:.200}"))?.1;
+    let found = page
+        .rsplit_once("<pre id=\"seen\">")
+        .with_context(|| format!("{url}: {page:.200}"))?
+        .1;
     let (found, _) = found.split_once("</pre>").context("the element does not end")?;
     let text = found.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&");
     Ok(serde_json::from_str(&text)?)
