@@ -8,7 +8,6 @@ mod installed;
 mod profile;
 mod release;
 mod review;
-mod serve;
 mod undecided;
 mod why;
 
@@ -26,7 +25,7 @@ use serde::Serialize;
 
 use crate::api;
 use crate::inspect::Connection;
-use crate::serve::tokio_runtime;
+use crate::serve::{Webhook, tokio_runtime};
 use crate::sources::configuration;
 
 /// Place Kubernetes pods on the edge or in the cloud, by their SLO, when they are created.
@@ -50,7 +49,7 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    Serve(Box<serve::Serve>),
+    Serve(Box<Webhook>),
     Why(why::Why),
     Check(check::Check),
     Review(review::Review),
@@ -135,7 +134,7 @@ fn name(text: &str) -> Result<String, String> {
 }
 
 /// `[NAMESPACE/]NAME` of an object, as it was written.
-fn namespaced_name(text: &str) -> Result<String, String> {
+pub(crate) fn namespaced_name(text: &str) -> Result<String, String> {
     let (namespace, name) = text.split_once('/').unwrap_or(("any", text));
     let are_names = is_name(namespace) && is_name(name);
     let fault = "not the name of an object: expected NAME or NAMESPACE/NAME";

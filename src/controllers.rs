@@ -7,5 +7,4 @@ pub mod executor;
 pub mod gate;
 pub mod lease;
 mod pod_patch;
-pub mod registration;
 pub mod status;

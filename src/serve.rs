@@ -18,7 +18,6 @@ use crate::instruments::metrics::Metrics;
 use crate::platform::clock::Clock;
 use crate::tls::{self, Certificates};
 
-mod effects;
 mod health;
 mod live;
 mod readiness;
@@ -27,7 +26,7 @@ mod webhook;
 
 pub use readiness::{Readiness, Requirement};
 pub use supervision::Task;
-pub use webhook::{CertificateSource, ConfigurationSource, Webhook};
+pub use webhook::Webhook;
 
 use supervision::Supervisor;
 

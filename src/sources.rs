@@ -5,7 +5,6 @@
 pub mod configuration;
 pub(crate) mod device_classes;
 mod fleet_file;
-mod kinds;
 pub(crate) mod kubeconfig;
 pub(crate) mod liqo;
 pub mod namespaced_name;
@@ -21,7 +20,6 @@ pub(crate) mod sites;
 pub(crate) mod volumes;
 pub(crate) mod watch;
 pub(crate) mod watcher;
-pub mod webhook_configuration;
 
 use std::sync::Arc;
 

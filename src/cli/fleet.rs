@@ -52,15 +52,15 @@ impl Fleet {
         if found.config.prometheus.is_some() {
             tracing::warn!("Prometheus is not asked here; what it measures is missing in the picture");
         }
-        let mut view = inspect::view(connection, found.config).await?;
-        for fault in view.listing.cache.faults() {
+        let (_, mut listing) = inspect::view(connection, found.config).await?;
+        for fault in listing.cache.faults() {
             tracing::warn!("{fault}");
         }
-        for error in &view.unread {
+        for error in &listing.unread {
             tracing::warn!("not taken into account: {}", sentence(error));
         }
         let now = connection.clock.moment();
-        Ok((view.listing.snapshot(view.profiles, now), now))
+        Ok((listing.snapshot(now), now))
     }
 }
 

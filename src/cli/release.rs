@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::Context as _;
 use clap::{ArgGroup, Args};
 use edgeward_core::config::Config;
 use futures::StreamExt as _;
@@ -13,8 +12,8 @@ use serde_json::json;
 
 use super::Cluster;
 use crate::controllers::gate::{Freed, Target, Ungate};
-use crate::controllers::registration;
 use crate::inspect::Connection;
+use crate::inspect::installation::Webhook;
 
 /// How long the API servers go on calling a webhook whose configuration was deleted: until their watch tells them, and for
 /// the second that they wait for an answer. Nobody says when that is over.
@@ -92,28 +91,31 @@ impl Release {
             Some(domain) => of_domain(domain)?,
             None => super::read_config(self.config.as_deref())?,
         };
-        self.cluster.ask(async |connection| {
-            let done = self.release(connection, config).await;
-            done.with_context(|| connection.name.clone())
-        })
+        self.cluster
+            .ask(async |connection| self.release(connection, config).await)
     }
 
     async fn release(&self, connection: &Connection, mut config: Config) -> anyhow::Result<ExitCode> {
-        let client = connection.client.clone();
         let mut is_domain_known = self.domain.is_some() || self.config.is_some();
-        if let Some(name) = &self.unregister {
-            if !is_domain_known && let Some(domain) = registration::domain(&client, name).await? {
+        if let Some(name) = &self.unregister
+            && !is_domain_known
+        {
+            let webhooks = connection.webhooks().await?;
+            let mut ours = webhooks.iter().filter(|webhook| webhook.configuration() == name);
+            if let Some(domain) = ours.find_map(Webhook::domain) {
                 config = of_domain(&domain)?;
                 is_domain_known = true;
             }
-            let removed = registration::remove(&client, name).await?;
+        }
+        let ungate = Ungate {
+            connection,
+            keys: &config.keys,
+        };
+        if let Some(name) = &self.unregister {
+            let removed = ungate.unregister(name).await?;
             let what = if removed { "deleted" } else { "not there" };
             super::print(&format!("mutatingwebhookconfiguration {name} {what}\n"))?;
         }
-        let ungate = Ungate {
-            client,
-            keys: &config.keys,
-        };
         let mut counts = Counts::default();
         let mut others = BTreeMap::new();
         if self.all {

@@ -15,7 +15,6 @@ use edgeward_core::placement::room::Room;
 use edgeward_core::queue::Waitlist;
 use edgeward_core::units::Micros;
 use edgeward_core::wire::pod::Pod;
-use k8s_openapi::api::core::v1::Pod as PodObject;
 
 use self::explanation::{Explanation, Now, Queue, Subject};
 use self::scheduling_state::SchedulingState;
@@ -24,10 +23,9 @@ use super::Output;
 use super::installed::{Installed, LEASE};
 use super::sentence;
 use super::undecided::{self, Undecided};
-use crate::inspect::{self, Connection, View};
+use crate::inspect::{self, Connection};
 use crate::instruments::logs::{self, LogFormat};
 use crate::instruments::metrics::Metrics;
-use crate::sources::raw::Raw;
 
 /// Tell why a pod is where it is, or why it does not run.
 ///
@@ -75,18 +73,13 @@ impl Why {
         let namespace = self.namespace.as_deref().unwrap_or(connection.default_namespace());
         let name = &self.pod;
         let found = self.installed.read(connection).await?;
-        let json: Option<Raw<PodObject>> = connection.get(namespace, name).await?;
+        let json = connection.pod(namespace, name).await?;
         let json = json.with_context(|| format!("{}: there is no pod {namespace}/{name}", connection.name))?;
         let mut notes: Vec<_> = found.assumption().into_iter().collect();
         let policies = noted(inspect::policies(connection).await, &mut notes).flatten();
         let policies = Policies::of(policies.into_iter().flatten());
-        let View {
-            config,
-            mut listing,
-            profiles,
-            unread,
-        } = inspect::view(connection, found.config).await?;
-        notes.extend(unread.iter().map(note));
+        let (config, mut listing) = inspect::view(connection, found.config).await?;
+        notes.extend(listing.unread.iter().map(note));
         let mut pod = Pod::from_json(json.json()).with_context(|| format!("pod {namespace}/{name} cannot be read"))?;
         let record = pod.record(&config.keys)?;
         let record = record.with_context(|| format!("pod {namespace}/{name} has no uid"))?;
@@ -95,7 +88,7 @@ impl Why {
         // Its own room counts as free.
         listing.cache.delete_pod(&record.uid);
         let now = connection.clock.now();
-        let mut snapshot = listing.snapshot(profiles, now.moment);
+        let mut snapshot = listing.snapshot(now.moment);
         let ledger = Ledger::default();
         let mut waitlist = Waitlist::default();
         let all = listing.gated.len();

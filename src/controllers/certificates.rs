@@ -11,16 +11,13 @@ use base64::engine::general_purpose::STANDARD;
 use edgeward_core::units::Now;
 use futures::StreamExt as _;
 use futures::stream;
-use http::HeaderMap;
-use http::header::DATE;
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
-use kube::api::{GetParams, ListParams, Patch, PatchParams, PostParams};
-use kube::client::Body;
-use kube::core::{Request, Resource as _};
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use kube::core::PartialObjectMeta;
 use kube::{Api, Client};
 use serde_json::json;
 use tokio::sync::watch;
@@ -29,8 +26,10 @@ use tokio::time::timeout;
 use super::lease::{Leadership, Term};
 use super::pod_patch::words;
 use crate::inspect::installation::host_port;
+use crate::instruments::metrics::Metrics;
 use crate::platform::clock::Clock;
 use crate::platform::token_bucket::TokenBucket;
+use crate::sources::watcher;
 use crate::tls::rotation::{Certificate, Der, Lives, Published, Replica, RotationState, Step, ders};
 use crate::tls::{Authority, Contents, Pem, Service, Stored, bundle, rotation, served, stored};
 
@@ -73,6 +72,8 @@ pub struct Certificates {
     pub lives: Lives,
     /// The process's clock.
     pub clock: Clock,
+    /// Where it is measured how far that is from the API server's.
+    pub metrics: Arc<Metrics>,
 }
 
 /// What is known from one step to the next. Whoever leads again knows nothing, and waits longer for it.
@@ -110,29 +111,21 @@ enum Outcome {
 }
 
 impl Certificates {
-    /// Takes step by step while the Lease is ours, for ever. `secret` and `webhook` tell that the Secret or the webhook
-    /// configuration is another; both are looked at now and then anyway.
-    pub async fn run(
-        self,
-        leadership: Leadership,
-        mut secret: watch::Receiver<Option<Arc<Contents>>>,
-        mut webhook: watch::Receiver<()>,
-    ) {
+    /// Takes step by step while the Lease is ours, for ever. `secret` tells that the Secret is another.
+    pub async fn run(self, leadership: Leadership, mut secret: watch::Receiver<Option<Arc<Contents>>>) {
         loop {
             let term = leadership.acquired().await;
             tokio::select! {
-                () = self.lead(&term, &mut secret, &mut webhook) => return,
+                () = self.lead(&term, &mut secret) => return,
                 () = term.over() => {}
             }
         }
     }
 
-    async fn lead(
-        &self,
-        term: &Term,
-        secret: &mut watch::Receiver<Option<Arc<Contents>>>,
-        webhook: &mut watch::Receiver<()>,
-    ) {
+    /// Takes a step when the Secret or the webhook configuration is another, and now and then anyway.
+    async fn lead(&self, term: &Term, secret: &mut watch::Receiver<Option<Arc<Contents>>>) {
+        let configurations = Api::<PartialObjectMeta<MutatingWebhookConfiguration>>::all(self.client.clone());
+        let mut webhook = watcher::object(configurations, &self.webhook);
         let mut known = Known {
             published: Published::default(),
             writes: TokenBucket::new(WRITES, self.lives.settle()),
@@ -163,7 +156,10 @@ impl Certificates {
             tokio::select! {
                 () = tokio::time::sleep(period) => {}
                 changed = secret.changed() => if changed.is_err() { return },
-                changed = webhook.changed() => if changed.is_err() { return },
+                Some(changed) = webhook.next() => if let Err(error) = changed {
+                    let kind = "mutatingwebhookconfigurations";
+                    watcher::count_and_log(kind, error, &mut String::new(), &self.metrics);
+                },
             }
         }
     }
@@ -269,15 +265,9 @@ impl Certificates {
     }
 
     /// What we make by a wrong clock may be valid for nobody else, and what has expired by it may not have for others.
-    async fn compare_clocks(&self) -> anyhow::Result<()> {
-        // Any answer will do; this one is within our rights.
-        let configurations = Request::new(MutatingWebhookConfiguration::url_path(&(), None));
-        let request = configurations.get(&self.webhook, &GetParams::default())?;
-        let answer = self.client.send(request.map(Body::from)).await;
-        let answer =
-            answer.map_err(|error| self.failure("get the MutatingWebhookConfiguration", &self.webhook, error))?;
-        let theirs = date(answer.headers()).unwrap_or(self.clock.wall());
-        let ahead = self.clock.wall().duration_since(theirs);
+    fn compare_clocks(&self) -> anyhow::Result<()> {
+        // Of the answers to what was read for this step.
+        let ahead = SignedDuration::from_secs(self.metrics.clock_difference.get());
         let side = if ahead.is_negative() { "behind" } else { "ahead of" };
         ensure!(
             ahead.abs() <= SKEW,
@@ -331,7 +321,7 @@ impl Certificates {
         configuration: &MutatingWebhookConfiguration,
         wanted: &[BTreeSet<Der>],
     ) -> anyhow::Result<()> {
-        self.compare_clocks().await?;
+        self.compare_clocks()?;
         let version = &configuration.metadata.resource_version;
         let mut operations = vec![json!({"op": "test", "path": "/metadata/resourceVersion", "value": version})];
         for (i, (found, wanted)) in ca_bundles(Some(configuration)).zip(wanted).enumerate() {
@@ -353,7 +343,7 @@ impl Certificates {
 
     /// Refused if the Secret is another by now.
     async fn write_secret(&self, secrets: &Api<Secret>, old: Option<Secret>, contents: Contents) -> anyhow::Result<()> {
-        self.compare_clocks().await?;
+        self.compare_clocks()?;
         let data = contents.into_iter().map(|(key, value)| (key, ByteString(value)));
         let data: Option<BTreeMap<_, _>> = Some(data.collect());
         let params = PostParams {
@@ -373,13 +363,6 @@ impl Certificates {
             .map(drop)
             .map_err(|error| self.failure("write the Secret", &self.secret, error))
     }
-}
-
-/// What time it was at the other end, to the second.
-fn date(headers: &HeaderMap) -> Option<Timestamp> {
-    let date = headers.get(DATE)?.to_str().ok()?;
-    let date = jiff::fmt::rfc2822::parse(date).ok()?;
-    Some(date.timestamp())
 }
 
 fn contents(secret: Option<&Secret>) -> Contents {

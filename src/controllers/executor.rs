@@ -32,6 +32,7 @@ use crate::instruments::logs::LogLimit;
 use crate::instruments::metrics::Metrics;
 use crate::platform::blocking::blocking;
 use crate::platform::clock::Clock;
+use crate::sources::raw::Raw;
 
 /// The most pods that are read or patched at once, each of which may take a few MiB. Pods that go on waiting use the places that
 /// releases leave.
@@ -126,9 +127,9 @@ impl Executor {
             resource_version: &step.pod.resource_version,
         };
         let change = match version.read(&self.client).await {
-            Ok(text) => {
+            Ok(pod) => {
                 let _turn = turn.acquire().await;
-                self.decide(step.clone(), text).await
+                self.decide(step.clone(), pod).await
             }
             Err(outcome) => Err(outcome),
         };
@@ -149,12 +150,12 @@ impl Executor {
         (step, Some(outcome))
     }
 
-    /// What to change on the pod of which this is the text. A decision is a pass over the nodes, and no worker of the runtime waits
+    /// What to change on the pod. A decision is a pass over the nodes, and no worker of the runtime waits
     /// for it. Of what was read nothing is left but the change.
-    async fn decide(&self, step: Step, text: String) -> Result<Option<Change>, Outcome> {
+    async fn decide(&self, step: Step, pod: Raw) -> Result<Option<Change>, Outcome> {
         let (shared, config, clock) = (Arc::clone(&self.shared), self.config.load_full(), self.clock);
         blocking(move || {
-            let Ok(pod) = Pod::from_json(&text) else {
+            let Ok(pod) = Pod::from_json(pod.json()) else {
                 return Ok(None);
             };
             if pod.resource_version() != Some(&step.pod.resource_version) {

@@ -3,17 +3,17 @@
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
-use anyhow::anyhow;
 use edgeward_core::keys::Keys;
 use edgeward_core::placement::patch;
 use edgeward_core::wire::pod::Pod;
 use futures::stream::{self, Stream, StreamExt as _};
-use k8s_openapi::api::core::v1::Pod as PodObject;
-use kube::api::ListParams;
-use kube::{Api, Client, Resource as _};
+use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
+use kube::api::{DeleteParams, ListParams};
+use kube::{Api, Resource as _};
 
 use super::pod_patch::{Outcome, Version, read, words};
-use crate::sources::raw::{self, Raw};
+use crate::inspect::Connection;
+use crate::sources::raw::{Gvr, Raw};
 
 /// How many pods are asked for at a time: all of them are in memory, and the JSON of one may have 8 MiB.
 const PAGE: u32 = 8;
@@ -30,8 +30,8 @@ const TRIES: usize = 10;
 /// Takes the gate of a configuration off pods.
 #[derive(Clone)]
 pub struct Ungate<'a> {
-    /// Of the cluster whose pods they are.
-    pub client: Client,
+    /// To the cluster whose pods they are.
+    pub connection: &'a Connection,
     /// Names the gate.
     pub keys: &'a Keys,
 }
@@ -77,33 +77,45 @@ impl Ungate<'_> {
     /// The API server cannot be reached or refuses the list, or sends what is no list of pods.
     pub async fn gated(&self) -> anyhow::Result<(Vec<Target>, BTreeMap<String, usize>)> {
         let params = ListParams::default().limit(PAGE).fields(UNBOUND);
-        let (mut gated, mut others) = (Vec::new(), BTreeMap::new());
-        let pods = Api::all(self.client.clone());
-        let listed = raw::list(&pods, params, |object: Raw<PodObject>| {
+        let mut others = BTreeMap::new();
+        let read = |object: Raw| {
             let pod = Pod::without_long_constraints(object.json());
             let gate = &self.keys.gate;
-            // One that cannot be read may carry it; it is found out when it is released.
-            if pod
-                .as_ref()
-                .map_or_else(|_| object.json().contains(&**gate), |pod| pod.gate(gate).is_some())
-            {
-                gated.push(Target {
-                    namespace: object.meta().namespace.clone().unwrap_or_default(),
-                    name: object.meta().name.clone().unwrap_or_default(),
-                    is_listed: true,
-                });
-            }
-            let domain = pod
-                .iter()
-                .flat_map(Pod::gates)
-                .find_map(|gate| self.keys.other_domain(gate));
-            if let Some(domain) = domain {
+            let mut gates = pod.iter().flat_map(Pod::gates);
+            if let Some(domain) = gates.find_map(|gate| self.keys.other_domain(gate)) {
                 *others.entry(domain.to_owned()).or_default() += 1;
             }
-        });
-        let listed = listed.await;
-        listed.map_err(|error| anyhow!("cannot list pods: {}", words(error)))?;
+            // One that cannot be read may carry it; it is found out when it is released.
+            let is_gated = match &pod {
+                Ok(pod) => pod.gate(gate).is_some(),
+                Err(_) => object.json().contains(&**gate),
+            };
+            is_gated.then(|| Target {
+                namespace: object.meta().namespace.clone().unwrap_or_default(),
+                name: object.meta().name.clone().unwrap_or_default(),
+                is_listed: true,
+            })
+        };
+        let pods = Gvr::PODS.all(&self.connection.client);
+        let gated = self.connection.list(&pods, params, read).await?;
         Ok((gated, others))
+    }
+
+    /// Deletes the MutatingWebhookConfiguration of this name; `false` if there is none. Each API server takes a moment to
+    /// know, and what it has asked us before is still answered.
+    ///
+    /// # Errors
+    /// The API server cannot be reached, or refuses.
+    pub async fn unregister(&self, name: &str) -> anyhow::Result<bool> {
+        let configurations = Api::<MutatingWebhookConfiguration>::all(self.connection.client.clone());
+        match configurations.delete(name, &DeleteParams::default()).await {
+            Ok(_) => Ok(true),
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(false),
+            Err(error) => {
+                let doing = format!("cannot delete mutatingwebhookconfiguration {name}");
+                Err(self.connection.failure(&doing, error))
+            }
+        }
     }
 
     /// Releases these pods, some at a time; tells of each in their order.
@@ -147,13 +159,13 @@ impl Ungate<'_> {
     pub async fn release(&self, target: &Target) -> Freed {
         let (namespace, name) = (&*target.namespace, &*target.name);
         for _ in 0..TRIES {
-            let text = match read(&self.client, namespace, name).await {
-                Ok(Some(text)) => text,
+            let found = match read(&self.connection.client, namespace, name).await {
+                Ok(Some(pod)) => pod,
                 Ok(None) if target.is_listed => return Freed::AlreadyFree,
                 Ok(None) => return Freed::Failed("there is no such pod".to_owned()),
                 Err(error) => return Freed::Failed(words(error)),
             };
-            let pod = match Pod::without_long_constraints(&text) {
+            let pod = match Pod::without_long_constraints(found.json()) {
                 Ok(pod) => pod,
                 Err(error) => return Freed::Failed(format!("it cannot be read: {error}")),
             };
@@ -166,7 +178,7 @@ impl Ungate<'_> {
                 name,
                 resource_version,
             };
-            match version.patch(&self.client, &operations).await {
+            match version.patch(&self.connection.client, &operations).await {
                 Outcome::Changed => return Freed::Released,
                 Outcome::Outdated => {}
                 Outcome::Refused(error) | Outcome::Unavailable(error) => return Freed::Failed(error),
@@ -182,6 +194,7 @@ mod tests {
     use std::sync::{Arc, Mutex};
 
     use http::{Method, Response, StatusCode};
+    use kube::Client;
     use kube::client::Body;
     use serde_json::{Value, json};
 
@@ -265,7 +278,7 @@ mod tests {
         }))
     }
 
-    fn ungate<'a>(server: &Shared, config: &'a Config) -> Ungate<'a> {
+    fn connection(server: &Shared) -> Connection {
         let server = Arc::clone(server);
         let service = tower::service_fn(move |request: http::Request<Body>| {
             let server = Arc::clone(&server);
@@ -279,8 +292,12 @@ mod tests {
                 Ok::<_, Infallible>(answer.unwrap())
             }
         });
+        Connection::to(Client::new(service, "default"), "test".to_owned())
+    }
+
+    fn ungate<'a>(connection: &'a Connection, config: &'a Config) -> Ungate<'a> {
         Ungate {
-            client: Client::new(service, "default"),
+            connection,
             keys: &config.keys,
         }
     }
@@ -288,7 +305,8 @@ mod tests {
     #[tokio::test]
     async fn every_page_is_looked_at() {
         let (server, config) = (server(pod(), 0), Config::default());
-        let ungate = ungate(&server, &config);
+        let connection = connection(&server);
+        let ungate = ungate(&connection, &config);
         let (gated, others) = ungate.gated().await.unwrap();
         assert!(others.is_empty());
         let names: Vec<_> = gated.iter().map(|pod| (&*pod.namespace, &*pod.name)).collect();
@@ -318,7 +336,8 @@ mod tests {
                 told.push(freed.clone());
                 Ok(())
             };
-            let ungate = ungate(&server, &config);
+            let connection = connection(&server);
+            let ungate = ungate(&connection, &config);
             let others = ungate.release_until_none(Duration::ZERO, report).await.unwrap();
             assert!(others.is_empty());
             assert_eq!(told, vec![Freed::Released; usize::from(is_released)], "{lists}");
@@ -331,7 +350,8 @@ mod tests {
             told += 1;
             Ok(())
         };
-        let ungate = ungate(&server, &config);
+        let connection = connection(&server);
+        let ungate = ungate(&connection, &config);
         let others = ungate.release_until_none(Duration::ZERO, report).await.unwrap();
         assert!(others.is_empty());
         assert_eq!(told, 1);
@@ -342,12 +362,16 @@ mod tests {
         let config = Config::default();
         for (changes, tries) in [(0, 1), (2, 3), (TRIES - 1, TRIES)] {
             let server = server(pod(), changes);
-            let freed = ungate(&server, &config).release(&Target::new("shop", "web")).await;
+            let freed = ungate(&connection(&server), &config)
+                .release(&Target::new("shop", "web"))
+                .await;
             assert_eq!(freed, Freed::Released);
             assert_eq!(server.lock().unwrap().patches.len(), tries);
         }
         let server = server(pod(), usize::MAX);
-        let freed = ungate(&server, &config).release(&Target::new("shop", "web")).await;
+        let freed = ungate(&connection(&server), &config)
+            .release(&Target::new("shop", "web"))
+            .await;
         assert!(matches!(freed, Freed::Failed(why) if why.contains("10 times")));
         assert_eq!(server.lock().unwrap().patches.len(), TRIES);
     }
@@ -357,14 +381,15 @@ mod tests {
         let config = Config::default();
         let mut free = pod();
         free["spec"]["schedulingGates"] = json!([{"name": "b.example/g"}]);
-        let freed = ungate(&server(free, 0), &config)
+        let freed = ungate(&connection(&server(free, 0)), &config)
             .release(&Target::new("shop", "web"))
             .await;
         assert_eq!(freed, Freed::AlreadyFree);
 
         // Gone since it was listed; never there.
         let server = server(pod(), 0);
-        let ungate = ungate(&server, &config);
+        let connection = connection(&server);
+        let ungate = ungate(&connection, &config);
         let (listed, _) = ungate.gated().await.unwrap();
         server.lock().unwrap().pod = Value::Null;
         assert_eq!(ungate.release(&listed[0]).await, Freed::AlreadyFree);
@@ -376,6 +401,6 @@ mod tests {
         assert_eq!(ungate.release(&listed[0]).await, refused);
         assert_eq!(ungate.release(&Target::new("shop", "web")).await, refused);
         let error = ungate.gated().await.unwrap_err().to_string();
-        assert_eq!(error, "cannot list pods: web is forbidden");
+        assert_eq!(error, "test: cannot list pods: web is forbidden");
     }
 }

@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
-use futures::io::{copy, sink};
-use http::header::CONTENT_TYPE;
-use http::{Method, Request};
+use json_patch::PatchOperation;
 use k8s_openapi::api::core::v1::Pod as PodObject;
+use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
 
-use json_patch::PatchOperation;
+use crate::sources::raw::{Gvr, Raw};
 
 /// How long reading a pod may take.
 const READING: Duration = Duration::from_secs(10);
@@ -46,31 +45,28 @@ pub(super) struct Version<'a> {
 }
 
 impl Version<'_> {
-    /// The JSON text of what is read of the pod, perhaps of another version.
+    /// The pod, perhaps in another version.
     ///
     /// # Errors
     /// What else came of it: never [`Outcome::Changed`].
-    pub(super) async fn read(self, client: &Client) -> Result<String, Outcome> {
+    pub(super) async fn read(self, client: &Client) -> Result<Raw, Outcome> {
         let reading = tokio::time::timeout(READING, read(client, self.namespace, self.name));
-        let text = match reading.await {
+        let pod = match reading.await {
             Ok(read) => read.map_err(not_taken)?,
             Err(_) => return Err(Outcome::Unavailable("it cannot be read: no answer".to_owned())),
         };
-        text.ok_or(Outcome::Outdated)
+        pod.ok_or(Outcome::Outdated)
     }
 
-    /// Sends a patch that begins by testing that the pod still is this version.
+    /// Sends a patch that begins by testing that the pod still is this version. What became of the pod, the watch says.
     pub(super) async fn patch(self, client: &Client, operations: &[PatchOperation]) -> Outcome {
-        let request = match self.request(operations) {
-            Ok(request) => request,
-            Err(error) => return Outcome::Refused(error.to_string()),
-        };
-        let error = match client.request_stream(request).await {
-            Ok(pod) => {
-                // To its end, so that the connection can be used again. What it says of the pod, the watch says too.
-                let _ = copy(pod, &mut sink()).await;
-                return Outcome::Changed;
-            }
+        let pods = Api::<PodObject>::namespaced(client.clone(), self.namespace);
+        let patch = Patch::Json::<()>(json_patch::Patch(operations.to_vec()));
+        let error = match pods
+            .patch_metadata(self.name, &PatchParams::apply("edgeward"), &patch)
+            .await
+        {
+            Ok(_) => return Outcome::Changed,
             Err(error) => error,
         };
         match &error {
@@ -80,15 +76,6 @@ impl Version<'_> {
             }
             _ => not_taken(error),
         }
-    }
-
-    fn request(self, operations: &[PatchOperation]) -> anyhow::Result<Request<Vec<u8>>> {
-        let path = path(self.namespace, self.name);
-        let request = Request::builder()
-            .method(Method::PATCH)
-            .uri(format!("{path}?fieldManager=edgeward"))
-            .header(CONTENT_TYPE, "application/json-patch+json");
-        Ok(request.body(serde_json::to_vec(operations)?)?)
     }
 
     /// Whether the pod is still there in this version, as far as can be told.
@@ -112,22 +99,17 @@ fn not_taken(error: kube::Error) -> Outcome {
     }
 }
 
-/// The JSON text of what is read of a pod; `None` if there is none of that name.
+/// A pod; `None` if there is none of that name.
 ///
 /// # Errors
 /// The API server cannot be reached, or refuses to say.
-pub(super) async fn read(client: &Client, namespace: &str, name: &str) -> kube::Result<Option<String>> {
-    let request = Request::get(path(namespace, name)).body(vec![]);
-    match client.request_text(request.map_err(kube::Error::HttpError)?).await {
-        Ok(text) => Ok(Some(text)),
+pub(super) async fn read(client: &Client, namespace: &str, name: &str) -> kube::Result<Option<Raw>> {
+    let pods = Api::namespaced_with(client.clone(), namespace, &Gvr::PODS);
+    match pods.get(name).await {
+        Ok(pod) => Ok(Some(pod)),
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
         Err(error) => Err(error),
     }
-}
-
-/// Where a pod is in the API.
-fn path(namespace: &str, name: &str) -> String {
-    format!("/api/v1/namespaces/{namespace}/pods/{name}")
 }
 
 /// What the API server said, or what kept it from saying anything.

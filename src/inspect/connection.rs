@@ -10,7 +10,8 @@ use serde::de::DeserializeOwned;
 
 use crate::platform::clock::Clock;
 use crate::sources::kubeconfig::{client_builder, client_config};
-use crate::sources::raw::{Raw, list};
+use crate::sources::objects::is_installed;
+use crate::sources::raw::{Gvr, Raw};
 
 /// How many objects are asked for at a time, all of which are in memory.
 const PAGE: u32 = 100;
@@ -44,7 +45,7 @@ impl Connection {
     }
 
     /// To the cluster of a client, under this name.
-    pub(super) fn to(client: Client, name: String) -> Self {
+    pub(crate) fn to(client: Client, name: String) -> Self {
         let clock = Clock::start();
         Self { client, clock, name }
     }
@@ -66,40 +67,67 @@ impl Connection {
         found.map_err(|error| self.failure(&format!("cannot get {} {namespace}/{name}", K::kind(&())), error))
     }
 
+    /// A pod; `None` if there is none.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub(crate) async fn pod(&self, namespace: &str, name: &str) -> anyhow::Result<Option<Raw>> {
+        let pods = Api::namespaced_with(self.client.clone(), namespace, &Gvr::PODS);
+        let found = pods.get_opt(name).await;
+        found.map_err(|error| self.failure(&format!("cannot get Pod {namespace}/{name}"), error))
+    }
+
     /// All objects of a kind, each as `read` has it.
     ///
     /// # Errors
     /// The API server cannot be reached or does not allow it.
-    pub(super) async fn all<K, T>(&self, read: impl Fn(&Raw<K>) -> Option<T>) -> anyhow::Result<Vec<T>>
-    where
-        K: Resource<DynamicType = ()> + Clone + 'static,
-    {
-        let read = |object| read(&object);
-        self.list(&Api::all(self.client.clone()), ListParams::default(), read)
-            .await
+    pub(super) async fn all<T>(&self, kind: Gvr, read: impl Fn(&Raw) -> Option<T>) -> anyhow::Result<Vec<T>> {
+        let all = kind.all(&self.client);
+        self.list(&all, ListParams::default(), |object| read(&object)).await
     }
 
-    /// Some objects, each as `read` has it.
+    /// All objects of a kind, each as `read` has it; `None` while the definition is not installed.
+    ///
+    /// # Errors
+    /// The API server cannot be reached or does not allow it.
+    pub(super) async fn installed<T, C: FromIterator<T>>(
+        &self,
+        kind: Gvr,
+        read: impl Fn(&Raw) -> Option<T>,
+    ) -> anyhow::Result<Option<C>> {
+        let is_installed = is_installed(kind, &self.client).await;
+        if !is_installed.map_err(|error| self.failure(&format!("cannot list {}", kind.plural), error))? {
+            return Ok(None);
+        }
+        Ok(Some(self.all(kind, read).await?.into_iter().collect()))
+    }
+
+    /// Some objects, each as `read` has it. They are listed in pages, each of which is in memory as a whole.
     ///
     /// # Errors
     /// They cannot be listed.
-    pub async fn list<K, T>(
+    pub async fn list<K: Resource + Clone + Debug + DeserializeOwned, T>(
         &self,
         api: &Api<K>,
-        which: ListParams,
-        read: impl Fn(K) -> Option<T>,
-    ) -> anyhow::Result<Vec<T>>
-    where
-        K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
-    {
+        mut which: ListParams,
+        mut read: impl FnMut(K) -> Option<T>,
+    ) -> anyhow::Result<Vec<T>> {
+        which.limit.get_or_insert(PAGE);
+        let (_, kind) = api.resource_url().rsplit_once('/').unwrap_or_default();
         let mut found = Vec::new();
-        let listed = list(api, which.limit(PAGE), |object| found.extend(read(object))).await;
-        listed.map_err(|error| self.failure(&format!("cannot list {}", K::plural(&())), error))?;
-        Ok(found)
+        loop {
+            let page = api.list(&which).await;
+            let page = page.map_err(|error| self.failure(&format!("cannot list {kind}"), error))?;
+            found.extend(page.items.into_iter().filter_map(&mut read));
+            match page.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => which = which.continue_token(&token),
+                None => return Ok(found),
+            }
+        }
     }
 
     /// What the API server, or the way to it, had against a request.
-    pub(super) fn failure(&self, doing: &str, error: kube::Error) -> anyhow::Error {
+    pub(crate) fn failure(&self, doing: &str, error: kube::Error) -> anyhow::Error {
         match error {
             kube::Error::Api(status) => anyhow::anyhow!("{}: {doing}: {}", self.name, status.message),
             error => anyhow::Error::from(error).context(format!("{}: {doing}", self.name)),

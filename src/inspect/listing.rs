@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use edgeward_core::cluster::cache::{Cache, Kind};
 use edgeward_core::cluster::volumes::{VolumeCache, VolumeChange, VolumeKind};
-use edgeward_core::config::Config;
+use edgeward_core::config::{Config, sites};
 use edgeward_core::guard::backstop::{Backstop, Finding};
 use edgeward_core::model::pod_record::{GatedPod, PodRecord};
 use edgeward_core::model::scores::Profiles;
@@ -15,13 +15,14 @@ use edgeward_core::placement::ledger::Ledger;
 use edgeward_core::resources::ResourceNames;
 use edgeward_core::units::{Micros, Moment, Now};
 use edgeward_core::wire::liqo_objects::LiqoObjects;
-use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
 
 use crate::inspect::{Connection, objects};
 use crate::instruments::logs::LogLimit;
 use crate::instruments::metrics::Metrics;
+use crate::sources::device_classes::served;
 use crate::sources::probe;
-use crate::sources::raw::Raw;
+use crate::sources::profiles::scores_of;
+use crate::sources::raw::Gvr;
 use crate::sources::volumes::{self, can_have_data};
 use crate::sources::watch::{read_namespace, read_node, read_pod};
 
@@ -34,6 +35,10 @@ pub struct Listing {
     pub gated: Vec<Arc<GatedPod>>,
     /// Where pods' data is; `None` where no cloud can have any, or it may not be listed.
     pub volumes: Option<Arc<Volumes>>,
+    /// What performance profiles say of sites.
+    profiles: Arc<Profiles>,
+    /// What could not be read, and does not count.
+    pub unread: Vec<anyhow::Error>,
     /// The pods that find no node.
     backstop: Backstop,
 }
@@ -45,6 +50,8 @@ impl Listing {
             cache: Cache::new(config),
             gated: vec![],
             volumes: None,
+            profiles: Arc::default(),
+            unread: vec![],
             backstop: Backstop::default(),
         }
     }
@@ -60,11 +67,11 @@ impl Listing {
         self.gated.extend(pod.gated_pod);
     }
 
-    /// All of it, with what profiles say.
-    pub fn snapshot(&mut self, profiles: Arc<Profiles>, now: Moment) -> Snapshot {
+    /// All of it.
+    pub fn snapshot(&mut self, now: Moment) -> Snapshot {
         Snapshot {
             volumes: self.volumes.clone(),
-            profiles,
+            profiles: Arc::clone(&self.profiles),
             ..self.cache.publish(now)
         }
     }
@@ -76,40 +83,33 @@ impl Listing {
     }
 }
 
-/// What edgeward decides by in a cluster.
-#[derive(Debug)]
-pub struct View {
-    /// The configuration, with the sites in use.
-    pub config: Config,
-    /// Nodes and pods.
-    pub listing: Listing,
-    /// What performance profiles say of sites.
-    pub profiles: Arc<Profiles>,
-    /// What could not be read, and does not count.
-    pub unread: Vec<anyhow::Error>,
-}
-
-/// Reads a cluster once, for an edgeward with this configuration.
+/// Reads a cluster once, for an edgeward with this configuration, which is returned with the sites in use.
 ///
 /// # Errors
 /// Nodes, pods or namespaces cannot be listed.
-pub async fn view(connection: &Connection, mut config: Config) -> anyhow::Result<View> {
+pub async fn view(connection: &Connection, mut config: Config) -> anyhow::Result<(Config, Listing)> {
+    let sites = async {
+        let specs = objects::site_specs(connection).await?.filter(|specs| !specs.is_empty());
+        anyhow::Ok(specs.map(|specs| sites::of_objects(&specs)).transpose()?)
+    };
     let mut unread = Vec::new();
-    match objects::sites_in_use(connection).await {
+    match sites.await {
         Ok(sites) => config.sites = sites.unwrap_or(config.sites),
         Err(error) => unread.push(error),
     }
     let liqo = objects::liqo(connection, &mut config).await;
-    unread.extend(liqo.unreadable.into_iter().map(|(_, error)| error));
-    let listing = list_and_probe(connection, &config, liqo.objects.as_ref()).await?;
-    let profiles = objects::profiles(connection).await;
-    let profiles = profiles.map_err(|error| unread.push(error)).unwrap_or_default();
-    Ok(View {
-        config,
-        listing,
-        profiles,
-        unread,
-    })
+    let mut listing = list_and_probe(connection, &config, liqo.objects.as_ref()).await?;
+    listing.unread.extend(unread);
+    listing
+        .unread
+        .extend(liqo.unreadable.into_iter().map(|(_, error)| error));
+    let now = connection.clock.now();
+    let profiles = connection.installed(Gvr::PROFILES, |object| scores_of(object, now));
+    match profiles.await {
+        Ok(profiles) => listing.profiles = Arc::new(profiles.unwrap_or_default()),
+        Err(error) => listing.unread.push(error),
+    }
+    Ok((config, listing))
 }
 
 /// A cluster as it is now: nodes, pods and namespaces listed once into a cache of the configured sites, cloud sites probed once,
@@ -138,22 +138,24 @@ async fn list(connection: &Connection, config: &Config) -> anyhow::Result<Listin
     let (keys, clock) = (&config.keys, connection.clock);
     let asked = clock.now();
     let limit = &LogLimit::new(clock);
-    let nodes = connection.all(|node: &Raw<Node>| read_node(node, asked, limit)).await?;
+    let nodes = connection.all(Gvr::NODES, |node| read_node(node, asked, limit)).await?;
     // Of a pod with a node count the resources that nodes have.
     let mut names = ResourceNames::default();
     for node in &nodes {
         names.set(&node.name, &node.allocatable);
     }
     let (pods, namespaces) = tokio::try_join!(
-        connection.all(|pod: &Raw<Pod>| read_pod(pod, keys, &names, limit)),
-        connection.all(|found: &Raw<Namespace>| read_namespace(found, keys, limit)),
+        connection.all(Gvr::PODS, |pod| read_pod(pod, keys, &names, limit)),
+        connection.all(Gvr::NAMESPACES, |found| read_namespace(found, keys, limit)),
     )?;
     let mut listing = Listing::new(config);
-    let served = objects::served_by_classes(connection).await.unwrap_or_else(|error| {
-        tracing::warn!(error = format!("{error:#}"), "what DeviceClasses serve does not count");
-        BTreeSet::new()
-    });
-    listing.cache.set_by_claim(&served);
+    match connection
+        .installed::<_, BTreeSet<_>>(Gvr::DEVICE_CLASSES, served)
+        .await
+    {
+        Ok(names) => listing.cache.set_by_claim(&names.unwrap_or_default()),
+        Err(error) => listing.unread.push(error),
+    }
     for (name, is_managed) in namespaces {
         listing.cache.apply_namespace(&name, is_managed);
     }
@@ -164,21 +166,20 @@ async fn list(connection: &Connection, config: &Config) -> anyhow::Result<Listin
     for kind in Kind::ALL {
         listing.cache.record_event(kind, asked.moment);
     }
-    listing.volumes = match can_have_data(config) {
-        true => volumes(connection, limit, asked.moment).await.unwrap_or_else(|error| {
-            tracing::warn!(error = format!("{error:#}"), "where data is does not count");
-            None
-        }),
-        false => None,
-    };
+    if can_have_data(config) {
+        match volumes(connection, limit, asked.moment).await {
+            Ok(volumes) => listing.volumes = volumes,
+            Err(error) => listing.unread.push(error),
+        }
+    }
     Ok(listing)
 }
 
 async fn volumes(connection: &Connection, limit: &LogLimit, now: Moment) -> anyhow::Result<Option<Arc<Volumes>>> {
     let (claims, volumes, classes) = tokio::try_join!(
-        connection.all(|object| volumes::claim(object, limit)),
-        connection.all(|object| volumes::volume(object, limit)),
-        connection.all(|object| volumes::class(object, limit)),
+        connection.all(Gvr::CLAIMS, |object| volumes::claim(object, limit)),
+        connection.all(Gvr::VOLUMES, |object| volumes::volume(object, limit)),
+        connection.all(Gvr::CLASSES, |object| volumes::class(object, limit)),
     )?;
     let mut cache = VolumeCache::default();
     for change in claims.into_iter().chain(volumes).chain(classes) {

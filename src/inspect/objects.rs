@@ -1,55 +1,26 @@
 //! Our custom resources and our ConfigMap, read once.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anyhow::Context as _;
 use edgeward_core::config::{Config, Enabled, sites};
-use edgeward_core::model::scores::Profiles;
-use edgeward_core::model::site::SiteDefinition;
 use edgeward_core::placement::policy::Seen;
+use edgeward_core::wire::liqo;
 use edgeward_core::wire::liqo_objects::LiqoObjects;
 use edgeward_profiles::Profile;
 use k8s_openapi::api::core::v1::{ConfigMap, Event};
 use kube::api::ListParams;
-use kube::{Api, Resource};
+use kube::{Api, Resource as _};
 use serde_json::Value;
 
 use super::Connection;
-use crate::api::{PerformanceProfile, Site};
 use crate::instruments::logs::LogLimit;
 use crate::sources::configuration::{Outcome, read_config_map};
-use crate::sources::device_classes::served;
-use crate::sources::liqo::{self, NamespaceOffloading};
+use crate::sources::liqo::namespace_map;
 use crate::sources::namespaced_name::NamespacedName;
-use crate::sources::objects::is_installed;
-use crate::sources::raw::Raw;
+use crate::sources::raw::{Gvr, Raw};
 use crate::sources::{policies as slo_policies, profiles, sites as objects};
-
-/// All objects of a kind, each as `read` has it; `None` while the definition is not installed.
-///
-/// # Errors
-/// The API server cannot be reached or does not allow it.
-async fn list<K, T, C>(connection: &Connection, read: impl Fn(&Raw<K>) -> Option<T>) -> anyhow::Result<Option<C>>
-where
-    K: Resource<DynamicType = ()> + Clone + 'static,
-    C: FromIterator<T>,
-{
-    let failure = |error| connection.failure(&format!("cannot list {}", K::plural(&())), error);
-    if !is_installed::<K>(&connection.client).await.map_err(failure)? {
-        return Ok(None);
-    }
-    Ok(Some(connection.all(read).await?.into_iter().collect()))
-}
-
-/// The sites that are in use at a cluster by its Sites; `None` where there are none.
-///
-/// # Errors
-/// The API server cannot be reached or does not allow it, or the Sites have faults.
-pub(super) async fn sites_in_use(connection: &Connection) -> anyhow::Result<Option<Vec<Arc<SiteDefinition>>>> {
-    let specs = site_specs(connection).await?.filter(|specs| !specs.is_empty());
-    Ok(specs.map(|specs| sites::of_objects(&specs)).transpose()?)
-}
 
 /// What was read of Liqo, with the rights of whoever asked.
 #[derive(Debug, Default)]
@@ -57,7 +28,7 @@ pub struct Liqo {
     /// What it says; `None` while it is not in use by the configuration, or nothing of it could be read.
     pub objects: Option<LiqoObjects>,
     /// The kinds that could not be read, by plural, and why. Nothing is known of them.
-    pub unreadable: Vec<(String, anyhow::Error)>,
+    pub unreadable: Vec<(&'static str, anyhow::Error)>,
     /// The clusters that have no site of their own, and why.
     pub left_out: Vec<(String, String)>,
 }
@@ -65,23 +36,21 @@ pub struct Liqo {
 impl Liqo {
     /// Whether what it says of this kind, by its plural, is all that there is.
     pub fn is_known(&self, kind: &str) -> bool {
-        self.unreadable.iter().all(|(unreadable, _)| unreadable != kind)
+        self.unreadable.iter().all(|(unreadable, _)| *unreadable != kind)
     }
 
     /// All objects of a kind; none where it cannot be read or is not installed.
-    async fn read<K, T>(
+    async fn read<T>(
         &mut self,
         connection: &Connection,
+        kind: Gvr,
         is_installed: &mut bool,
-        read: impl Fn(&Raw<K>) -> Option<T>,
-    ) -> Vec<T>
-    where
-        K: Resource<DynamicType = ()> + Clone + 'static,
-    {
-        match list(connection, read).await {
+        read: impl Fn(&Raw) -> Option<T>,
+    ) -> Vec<T> {
+        match connection.installed(kind, read).await {
             Ok(Some(read)) => return read,
             Ok(None) => *is_installed = false,
-            Err(error) => self.unreadable.push((K::plural(&()).into_owned(), error)),
+            Err(error) => self.unreadable.push((kind.plural, error)),
         }
         vec![]
     }
@@ -104,20 +73,34 @@ pub async fn liqo(connection: &Connection, config: &mut Config) -> Liqo {
 async fn read_liqo(connection: &Connection, is_required: bool) -> Liqo {
     let mut found = Liqo::default();
     let (mut is_installed, mut are_connections) = (true, true);
-    let of_namespace = |object: &Raw<NamespaceOffloading>| {
+    let of_namespace = |object: &Raw| {
         let namespace = object.meta().namespace.as_deref()?;
-        Some((Box::from(namespace), liqo::read_offloading(object)?))
+        Some((Box::from(namespace), liqo::namespace_offloading(object.json())?))
     };
     let mut objects = LiqoObjects {
         are_namespaces_known: false,
         foreign_clusters: found
-            .read(connection, &mut is_installed, liqo::read_foreign_cluster)
+            .read(connection, Gvr::FOREIGN_CLUSTERS, &mut is_installed, |object| {
+                liqo::foreign_cluster(object.json())
+            })
             .await,
-        virtual_nodes: found.read(connection, &mut is_installed, liqo::read_virtual_node).await,
-        offloadings: found.read(connection, &mut is_installed, of_namespace).await,
-        maps: found.read(connection, &mut is_installed, liqo::read_map).await,
+        virtual_nodes: found
+            .read(connection, Gvr::VIRTUAL_NODES, &mut is_installed, |object| {
+                liqo::virtual_node(object.json())
+            })
+            .await,
+        offloadings: found
+            .read(connection, Gvr::OFFLOADINGS, &mut is_installed, of_namespace)
+            .await,
+        maps: found
+            .read(connection, Gvr::NAMESPACE_MAPS, &mut is_installed, |object| {
+                namespace_map(object.json())
+            })
+            .await,
         latencies: found
-            .read(connection, &mut are_connections, liqo::read_connection)
+            .read(connection, Gvr::CONNECTIONS, &mut are_connections, |object| {
+                liqo::connection(object.json())
+            })
             .await,
     };
     let namespaces = ["namespaceoffloadings", "namespacemaps"];
@@ -132,16 +115,8 @@ async fn read_liqo(connection: &Connection, is_required: bool) -> Liqo {
 /// # Errors
 /// The API server cannot be reached or does not allow it.
 pub async fn site_specs(connection: &Connection) -> anyhow::Result<Option<BTreeMap<String, Value>>> {
-    let named = |object: &Raw<Site>| Some((object.meta().name.clone()?, objects::read(object)?.1));
-    list(connection, named).await
-}
-
-/// The extended resources that DeviceClasses serve.
-///
-/// # Errors
-/// The API server cannot be reached or does not allow it.
-pub(super) async fn served_by_classes(connection: &Connection) -> anyhow::Result<BTreeSet<Box<str>>> {
-    Ok(list(connection, served).await?.unwrap_or_default())
+    let named = |object: &Raw| Some((object.meta().name.clone()?, objects::read(object)?.1));
+    connection.installed(Gvr::SITES, named).await
 }
 
 /// The policies of a cluster; `None` while the definition is not installed. One with faults is logged, too.
@@ -150,17 +125,8 @@ pub(super) async fn served_by_classes(connection: &Connection) -> anyhow::Result
 /// The API server cannot be reached or does not allow it.
 pub async fn policies(connection: &Connection) -> anyhow::Result<Option<Vec<Arc<Seen>>>> {
     let limit = LogLimit::new(connection.clock);
-    list(connection, |object| slo_policies::read(object, &limit)).await
-}
-
-/// What the performance profiles of a cluster say of its sites, by their statuses; nothing while the definition is not installed.
-///
-/// # Errors
-/// The API server cannot be reached or does not allow it.
-pub(super) async fn profiles(connection: &Connection) -> anyhow::Result<Arc<Profiles>> {
-    let now = connection.clock.now();
-    let listed = list::<_, _, Profiles>(connection, |object| profiles::scores_of(object, now)).await?;
-    Ok(Arc::new(listed.unwrap_or_default()))
+    let read = |object: &Raw| slo_policies::read(object, &limit);
+    connection.installed(Gvr::POLICIES, read).await
 }
 
 /// The PerformanceProfiles of a cluster, by name, each with its faults if it has any; `None` while the definition is not installed.
@@ -168,12 +134,12 @@ pub(super) async fn profiles(connection: &Connection) -> anyhow::Result<Arc<Prof
 /// # Errors
 /// The API server cannot be reached or does not allow it.
 pub async fn profile_faults(connection: &Connection) -> anyhow::Result<Option<BTreeMap<String, Option<String>>>> {
-    let named = |object: &Raw<PerformanceProfile>| {
+    let named = |object: &Raw| {
         let spec = profiles::read(object)?.spec;
         let faults = Profile::read(&spec).err().map(|faults| faults.to_string());
         Some((object.meta().name.clone()?, faults))
     };
-    list(connection, named).await
+    connection.installed(Gvr::PROFILES, named).await
 }
 
 /// Reads the configuration in a ConfigMap once, as an edgeward in its namespace would take it.

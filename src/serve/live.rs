@@ -1,12 +1,13 @@
 //! What runs where a live cluster is watched.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anyhow::Context as _;
 use arc_swap::ArcSwap;
 use edgeward_core::cluster::cache::Kind;
 use edgeward_core::config::Config;
-use edgeward_core::engine::{Engine, SharedState};
+use edgeward_core::engine::{Effect, Engine, SharedState};
 use edgeward_core::placement::policy::Policies;
 
 use crate::admission::Phase;
@@ -19,8 +20,7 @@ use crate::instruments::logs::LogLimit;
 use crate::instruments::metrics::Metrics;
 use crate::platform::clock::Clock;
 use crate::platform::threads::Threads;
-use crate::serve::effects::EffectHandler;
-use crate::serve::{CERTIFICATE, Readiness, Task};
+use crate::serve::{CERTIFICATE, Readiness, Requirement, Task};
 use crate::sources::configuration::Versions;
 use crate::sources::{Cluster, Liqo, Observer, PerformanceProfiles, Sites, SloPolicies, probe, prometheus};
 use crate::tls::Service;
@@ -68,7 +68,8 @@ pub(super) async fn view(
     let (recorder, events) = Recorder::new(client.clone(), clock, metrics());
 
     // What must be there first, as `/readyz` lists it.
-    let listed = Kind::ALL.map(|kind| (kind, readiness.require(kind.as_str()))).into();
+    let listed = Kind::ALL.map(|kind| (kind, readiness.require(kind.as_str())));
+    let mut listed = BTreeMap::from(listed);
     let sites_known = readiness.require("sites");
     let liqo_known = readiness.require("liqo");
     let policies_listed = readiness.require("policies");
@@ -78,10 +79,17 @@ pub(super) async fn view(
     // Who has a whole view may lead: it is the leader who makes a certificate.
     let (viewing, draining) = (readiness.all_but(CERTIFICATE), enters(readiness, Phase::Draining));
 
-    let mut handler = EffectHandler {
-        listed,
-        events: events.clone(),
-        log_limit: LogLimit::new(clock),
+    let (told, log_limit) = (events.clone(), LogLimit::new(clock));
+    // The engine waits meanwhile: nothing in here blocks.
+    let carry_out = move |effect| match effect {
+        Effect::Listed(kind) => listed.remove(&kind).into_iter().for_each(Requirement::met),
+        Effect::Decided(decision) => told.decided(*decision),
+        Effect::NodeFault(fault) => {
+            // Whoever labels nodes can cause it again and again.
+            if let Some(held_back) = log_limit.due("node fault") {
+                tracing::warn!(node = &*fault.node, held_back, "{fault}");
+            }
+        }
     };
     let executor = Executor {
         client: client.clone(),
@@ -148,10 +156,7 @@ pub(super) async fn view(
             probe::follow(versions, clock, metrics(), changes, || first_round.met()),
         ),
         // The engine, which makes the view and the plan of it.
-        Task::endless("observer", async move {
-            observer.run(engine.await, |effect| handler.handle(effect)).await
-        })
-        .on(&thread),
+        Task::endless("observer", async move { observer.run(engine.await, carry_out).await }).on(&thread),
         // Controllers, which write to the API server where this replica leads.
         Task::graceful("Lease", election.run(viewing, draining)),
         Task::endless("Events on pods", recorder.run(leadership.clone())),

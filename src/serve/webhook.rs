@@ -1,5 +1,5 @@
-//! What `edgeward serve` runs: the configuration, the view that reviews read, the certificate, and the [`Server`](super::Server)
-//! with all their tasks.
+//! `edgeward serve`: the configuration, the view that reviews read, the certificate, and the [`Server`](super::Server) with all
+//! their tasks.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use arc_swap::ArcSwap;
+use clap::{ArgGroup, Args};
 use edgeward_core::config::Config;
 use tokio::sync::watch;
 
@@ -15,77 +16,152 @@ use crate::admission::review::Reviewer;
 use crate::controllers::certificates::Certificates;
 use crate::controllers::events;
 use crate::controllers::lease::Leadership;
-use crate::instruments::logs::LogLimit;
+use crate::inspect::installation::SELF_MANAGED;
+use crate::instruments::logs::{self, LogFormat, LogLimit};
 use crate::instruments::metrics::Metrics;
 use crate::platform::clock::Clock;
 use crate::serve::live::{self, View};
-use crate::serve::{Readiness, ServeOptions, Task};
+use crate::serve::{DEFAULT_SHUTDOWN_DELAY, Readiness, ServeOptions, Task, tokio_runtime};
 use crate::sources;
 use crate::sources::configuration::{self, Configuration, Versions};
 use crate::sources::namespaced_name::NamespacedName;
-use crate::sources::{Cluster, FleetFile, secret, webhook_configuration};
+use crate::sources::{Cluster, FleetFile, secret};
 use crate::tls::rotation::Lives;
 use crate::tls::{Service, Source};
 
-/// The webhook as it is to run.
+/// Run the admission webhook.
+///
+/// Takes AdmissionReviews at POST /mutate over TLS, and answers /livez, /readyz and /metrics in plain HTTP on a port of
+/// its own. SIGTERM drains: not ready at once, serving on for the shutdown delay, then exit 0. Log level:
+/// EDGEWARD_LOG (default info).
+#[derive(Debug, Args)]
 pub struct Webhook {
-    /// Where reviews are taken, over TLS. Port 0 picks one.
-    pub listen: SocketAddr,
-    /// Where health and metrics are, in plain HTTP. Port 0 picks one.
-    pub health_listen: SocketAddr,
-    /// Our own Service. Pods of its namespace are never mutated.
-    pub service: Service,
-    /// This fleet file instead of the live cluster.
-    pub fleet: Option<PathBuf>,
-    /// The configuration.
-    pub configuration: ConfigurationSource,
-    /// The serving certificate.
-    pub certificate: CertificateSource,
-    /// PEM file with the authorities of which clients must have a certificate.
-    pub client_ca: Option<PathBuf>,
-    /// How long to go on serving after being asked to stop.
-    pub shutdown_delay: Duration,
+    /// Fleet file (docs/reference/fleet-file.md) instead of the live cluster; read again when it changes. Without, the cluster of
+    /// the current context of the kubeconfig is watched, or that of the pod this runs in where there is none.
+    #[arg(long, value_name = "FILE")]
+    fleet: Option<PathBuf>,
+
+    /// Configuration (docs/reference/settings.md): a file, or a directory with the keys of a ConfigMap; read again when it
+    /// changes. Defaults without.
+    #[arg(long, value_name = "PATH")]
+    config: Option<PathBuf>,
+
+    /// Configuration from this ConfigMap, watched through the API of the cluster. Not ready until it is good. NAMESPACE
+    /// is our own by default.
+    #[arg(long, value_name = "[NAMESPACE/]NAME", conflicts_with = "config", value_parser = crate::cli::namespaced_name)]
+    config_map: Option<String>,
+
+    /// Address for admission reviews. Port 0 picks one.
+    #[arg(long, value_name = "ADDR", default_value = "0.0.0.0:8443", value_parser = address)]
+    listen: SocketAddr,
+
+    /// Address for health and metrics. Port 0 picks one.
+    #[arg(long, value_name = "ADDR", default_value = "0.0.0.0:8080", value_parser = address)]
+    health_listen: SocketAddr,
+
+    #[command(flatten)]
+    certificate: Certificate,
+
+    /// Let only clients connect that show a certificate of a CA in this file, PEM; read again when it changes. API servers
+    /// must be told to (docs/guide/operate.md).
+    #[arg(long, value_name = "FILE")]
+    client_ca: Option<PathBuf>,
+
+    /// Name of our Service: in a certificate that we make, and its EndpointSlices tell how many replicas decide.
+    #[arg(long, default_value = "edgeward")]
+    service: String,
+
+    /// Our own namespace: in a certificate that we make, and never mutated.
+    #[arg(long, env = "POD_NAMESPACE", default_value = "edgeward-system")]
+    namespace: String,
+
+    /// Seconds to go on serving after SIGTERM, until every API server has heard that we are leaving.
+    #[arg(long, value_name = "SECONDS", default_value_t = DEFAULT_SHUTDOWN_DELAY.as_secs())]
+    shutdown_delay: u64,
+
+    /// One JSON object per line, or text for a terminal.
+    #[arg(long, value_enum, default_value_t = LogFormat::Json)]
+    log_format: LogFormat,
 }
 
-/// Where the configuration comes from.
-pub enum ConfigurationSource {
-    /// The defaults, for ever.
-    Defaults,
-    /// A file, or a directory with the keys of a ConfigMap.
-    Files(PathBuf),
-    /// A ConfigMap, watched. Not ready until it is good.
-    ConfigMap(NamespacedName),
+fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse()
+        .map_err(|_| "not an IP address and a port, such as 0.0.0.0:8443 or [::]:8443".to_owned())
 }
 
-/// Where the serving certificate comes from.
-pub enum CertificateSource {
-    /// Files, or made at every start: nothing else has to keep it there.
-    Given(Source),
-    /// A Secret of our namespace, which the leader keeps up to date; needs a live cluster.
-    SelfManaged {
-        /// Its name.
-        secret: String,
-        /// Name of the MutatingWebhookConfiguration that calls us.
-        webhook: String,
-        /// How long certificates live.
-        lives: Lives,
-    },
+/// One of three ways to have a certificate.
+#[derive(Debug, Args)]
+#[command(group(ArgGroup::new("certificate").required(true).args(["tls_cert", "self_managed", "self_signed"])))]
+struct Certificate {
+    /// Serving certificate, PEM, chain allowed; read again when it changes.
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+
+    /// Its private key, PEM.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+
+    /// Keep a CA and a certificate of our own in this Secret of our namespace (without a name, edgeward-certificates), and
+    /// the CA in the caBundle of --webhook; the leader renews both. Not ready until there is a certificate.
+    #[arg(
+        long,
+        value_name = "SECRET",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = SELF_MANAGED,
+        conflicts_with_all = ["tls_key", "fleet"]
+    )]
+    self_managed: Option<String>,
+
+    /// The MutatingWebhookConfiguration that calls us.
+    #[arg(long, value_name = "NAME", default_value = "zz-edgeward", requires = "self_managed")]
+    webhook: String,
+
+    /// How long a CA of our own lives, at least three times as long as a certificate. The next one is made when two thirds
+    /// are over.
+    #[arg(long, value_name = "DURATION", default_value = "87600h", requires = "self_managed")]
+    ca_life: String,
+
+    /// How long a certificate of it lives, 15s to 9528h; renewed when two thirds are over.
+    #[arg(long, value_name = "DURATION", default_value = "2160h", requires = "self_managed")]
+    certificate_life: String,
+
+    /// Make a certificate of our own, and write the CA to DIR/ca.crt for a MutatingWebhookConfiguration. For trying out:
+    /// it changes with every start.
+    #[arg(long, value_name = "DIR", conflicts_with = "tls_key")]
+    self_signed: Option<PathBuf>,
 }
 
 impl Webhook {
+    pub(crate) fn run(self) -> anyhow::Result<()> {
+        let metrics = Arc::new(Metrics::new());
+        let _logs = logs::init_logging(self.log_format, "info", &metrics)?;
+        let runtime = tokio_runtime()?;
+        let ended = runtime.block_on(self.serve(metrics));
+        runtime.shutdown_background();
+        ended
+    }
+
     /// Serves until SIGTERM or SIGINT; see [`serve`](super::serve()).
     ///
     /// # Errors
     /// Something that it starts with cannot be had, or a task ended by itself.
-    pub async fn run(self, metrics: Arc<Metrics>) -> anyhow::Result<()> {
+    async fn serve(self, metrics: Arc<Metrics>) -> anyhow::Result<()> {
+        let lives = Lives::read(&self.certificate.ca_life, &self.certificate.certificate_life);
+        let lives = lives.map_err(|faults| anyhow::anyhow!(faults.join("; ")))?;
         let (clock, readiness) = (Clock::start(), Readiness::default());
         let (config, versions, configuration_tasks) = self.configuration(clock, &metrics, &readiness).await?;
+        let service = Service {
+            name: self.service,
+            namespace: self.namespace,
+        };
         let view = match self.fleet {
             Some(path) => view_of_fleet_file(path, &config, clock).await?,
-            None => live::view(&versions, &config, self.service.clone(), clock, &metrics, &readiness).await?,
+            None => live::view(&versions, &config, service.clone(), clock, &metrics, &readiness).await?,
         };
         metrics.follow(Arc::clone(&view.shared));
-        let (tls, certificate_tasks) = self.certificate.open(self.service, view.cluster, clock, &metrics)?;
+        let certificate = self.certificate.open(service, lives, view.cluster, clock, &metrics);
+        let (tls, certificate_tasks) = certificate?;
         let reviewer = Reviewer {
             config: view.config,
             policies: view.policies,
@@ -104,7 +180,7 @@ impl Webhook {
             metrics,
             readiness,
             clock,
-            shutdown_delay: self.shutdown_delay,
+            shutdown_delay: Duration::from_secs(self.shutdown_delay),
             tasks: tasks.into_iter().flatten().collect(),
         })
         .await
@@ -117,24 +193,25 @@ impl Webhook {
         metrics: &Arc<Metrics>,
         readiness: &Readiness,
     ) -> anyhow::Result<(Arc<ArcSwap<Config>>, Versions, Vec<Task>)> {
-        let configuration = Configuration::new(self.service.namespace.clone(), Arc::clone(metrics));
+        let configuration = Configuration::new(self.namespace.clone(), Arc::clone(metrics));
         let configuration = match self.fleet {
             // Nobody would release a pod.
             Some(_) => configuration.without_gating(),
             None => configuration,
         };
         let config = configuration.current();
-        let (versions, tasks) = match &self.configuration {
-            ConfigurationSource::Defaults => (configuration.versions(), vec![]),
-            ConfigurationSource::Files(path) => {
+        let (versions, tasks) = match (&self.config, &self.config_map) {
+            (None, None) => (configuration.versions(), vec![]),
+            (Some(path), _) => {
                 let files = configuration::Files::open(path.clone(), configuration).await?;
                 let versions = files.versions();
                 (versions, vec![Task::endless("configuration files", files.follow())])
             }
-            ConfigurationSource::ConfigMap(name) => {
+            (None, Some(name)) => {
+                let name = NamespacedName::parse(name, &self.namespace);
                 let client = sources::client().await?;
                 let (refusals, refused) = watch::channel(None);
-                let map = configuration::ConfigMap::new(name.clone(), client.clone(), configuration, refusals);
+                let map = configuration::ConfigMap::new(name, client.clone(), configuration, refusals);
                 let versions = map.versions();
                 let required = readiness.require("configuration");
                 let mut first = versions.clone();
@@ -156,44 +233,44 @@ impl Webhook {
     }
 }
 
-impl CertificateSource {
+impl Certificate {
     /// Where the server has the certificate from, and what keeps it there.
     fn open(
         self,
         service: Service,
+        lives: Lives,
         cluster: Option<(Cluster, Leadership)>,
         clock: Clock,
         metrics: &Arc<Metrics>,
     ) -> anyhow::Result<(Source, Vec<Task>)> {
-        let (secret, webhook, lives) = match self {
-            Self::Given(source) => return Ok((source, vec![])),
-            Self::SelfManaged { secret, webhook, lives } => (secret, webhook, lives),
+        let Some(secret) = self.self_managed else {
+            let source = match self.tls_cert.zip(self.tls_key) {
+                Some((cert, key)) => Source::Files { cert, key },
+                None => Source::SelfSigned {
+                    directory: self.self_signed,
+                    service,
+                },
+            };
+            return Ok((source, vec![]));
         };
         let (cluster, leadership) = cluster.context("a Secret of a live cluster")?;
         let (client, namespace) = (cluster.client(), service.namespace.clone());
         let (secret_sender, contents) = watch::channel(None);
-        let (webhook_sender, webhook_changed) = watch::channel(());
         let certificates = Certificates {
             client: client.clone(),
             service: service.clone(),
             secret: secret.clone(),
-            webhook: webhook.clone(),
+            webhook: self.webhook,
             lives,
             clock,
+            metrics: Arc::clone(metrics),
         };
         let tasks = vec![
             Task::endless(
                 "Secret",
-                secret::follow(client.clone(), namespace, secret, secret_sender, Arc::clone(metrics)),
+                secret::follow(client, namespace, secret, secret_sender, Arc::clone(metrics)),
             ),
-            Task::endless(
-                "webhook configuration",
-                webhook_configuration::follow(client, webhook, webhook_sender, Arc::clone(metrics)),
-            ),
-            Task::endless(
-                "certificates",
-                certificates.run(leadership, contents.clone(), webhook_changed),
-            ),
+            Task::endless("certificates", certificates.run(leadership, contents.clone())),
         ];
         let settle = lives.settle();
         let source = Source::Secret {

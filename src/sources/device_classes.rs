@@ -7,20 +7,26 @@ use serde_json::Value;
 use tokio::sync::watch::channel;
 
 use crate::instruments::metrics::Metrics;
-use crate::sources::kinds::DeviceClass;
 use crate::sources::objects::{self, Rights, Seen};
-use crate::sources::raw::Raw;
+use crate::sources::raw::{Gvr, Raw};
 use crate::sources::watch::Cluster;
 
 impl Cluster {
     /// Sends which extended resources DeviceClasses serve, for ever; what is known stays while they may not be read. Calls `known` once it is known.
     pub async fn follow_device_classes(self, metrics: Arc<Metrics>, known: impl FnOnce()) {
         let (seen, mut objects) = channel(Seen::default());
-        let read = |object: &_, _: Option<&_>| Some(served(object));
+        let read = |object: &Raw, _: Option<&_>| Some(served(object));
         let client = self.client();
-        let watched = objects::follow("deviceclasses", Rights::Optional, &client, &metrics, read, |change| {
-            seen.send_if_modified(change);
-        });
+        let watched = objects::follow(
+            Gvr::DEVICE_CLASSES,
+            Rights::Optional,
+            &client,
+            &metrics,
+            read,
+            |change| {
+                seen.send_if_modified(change);
+            },
+        );
         let told = async {
             let mut known = Some(known);
             while objects.changed().await.is_ok() {
@@ -39,7 +45,7 @@ impl Cluster {
 }
 
 /// The extended resource that a class serves, if it names one.
-pub(crate) fn served(object: &Raw<DeviceClass>) -> Option<Box<str>> {
+pub(crate) fn served(object: &Raw) -> Option<Box<str>> {
     let class: Value = serde_json::from_str(object.json()).ok()?;
     Some(class["spec"]["extendedResourceName"].as_str()?.into())
 }

@@ -13,7 +13,7 @@ use edgeward_core::model::site::SiteDefinition;
 use edgeward_core::units::Micros;
 use edgeward_core::wire::liqo::{self as wire, Latency};
 use edgeward_core::wire::liqo_objects::{LiqoObjects, MAX_DISCOVERED};
-use kube::{Client, Resource};
+use kube::Client;
 use tokio::sync::watch;
 
 use crate::instruments::metrics::Metrics;
@@ -21,9 +21,7 @@ use crate::platform::clock::Clock;
 use crate::sources::Changes;
 use crate::sources::configuration::Versions;
 use crate::sources::objects::{self, Key, Rights, Seen, Standing};
-use crate::sources::raw::Raw;
-
-pub(crate) use super::kinds::{Connection, ForeignCluster, NamespaceMap, NamespaceOffloading, VirtualNode};
+use crate::sources::raw::{Gvr, Raw};
 
 /// The sites that were discovered; `None` until it is known whether there are any.
 pub(crate) type Discovered = Option<Arc<Vec<Arc<SiteDefinition>>>>;
@@ -128,28 +126,27 @@ impl Liqo {
 
     async fn watch(&self, kinds: &watch::Sender<Kinds>) {
         tokio::join!(
-            self.watch_kind("foreignclusters", kinds, read_foreign_cluster, |kinds| &mut kinds
+            self.watch_kind(Gvr::FOREIGN_CLUSTERS, kinds, wire::foreign_cluster, |kinds| &mut kinds
                 .foreign_clusters),
-            self.watch_kind("virtualnodes", kinds, read_virtual_node, |kinds| &mut kinds
+            self.watch_kind(Gvr::VIRTUAL_NODES, kinds, wire::virtual_node, |kinds| &mut kinds
                 .virtual_nodes),
-            self.watch_kind("namespaceoffloadings", kinds, read_offloading, |kinds| &mut kinds
+            self.watch_kind(Gvr::OFFLOADINGS, kinds, wire::namespace_offloading, |kinds| &mut kinds
                 .offloadings),
-            self.watch_kind("namespacemaps", kinds, read_map, |kinds| &mut kinds.maps),
-            self.watch_kind("connections", kinds, read_connection, |kinds| &mut kinds.connections),
+            self.watch_kind(Gvr::NAMESPACE_MAPS, kinds, namespace_map, |kinds| &mut kinds.maps),
+            self.watch_kind(Gvr::CONNECTIONS, kinds, wire::connection, |kinds| &mut kinds
+                .connections),
         );
     }
 
     /// Watches a kind while its definition is installed. An object that cannot be read is there, and says nothing.
-    async fn watch_kind<K, T: PartialEq>(
+    async fn watch_kind<T: PartialEq>(
         &self,
-        name: &'static str,
+        name: Gvr,
         kinds: &watch::Sender<Kinds>,
-        read: impl Fn(&Raw<K>) -> Option<T>,
+        read: impl Fn(&str) -> Option<T>,
         kind: impl Fn(&mut Kinds) -> &mut Kind<T>,
-    ) where
-        K: Resource<DynamicType = ()> + Clone + 'static,
-    {
-        let read = |object: &Raw<K>, _: Option<&_>| Some(read(object));
+    ) {
+        let read = |object: &Raw, _: Option<&_>| Some(read(object.json()));
         objects::follow(name, Rights::Optional, &self.client, &self.metrics, read, |change| {
             kinds.send_if_modified(|kinds| change(kind(kinds)));
         })
@@ -216,26 +213,9 @@ fn readable<T: Clone>(kind: &Kind<T>) -> Vec<T> {
     kind.objects.values().flatten().cloned().collect()
 }
 
-// What an object says; nothing, where it cannot be read.
-
-pub(crate) fn read_foreign_cluster(object: &Raw<ForeignCluster>) -> Option<wire::ForeignCluster> {
-    wire::foreign_cluster(object.json())
-}
-
-pub(crate) fn read_virtual_node(object: &Raw<VirtualNode>) -> Option<wire::VirtualNode> {
-    wire::virtual_node(object.json())
-}
-
-pub(crate) fn read_offloading(object: &Raw<NamespaceOffloading>) -> Option<wire::NamespaceOffloading> {
-    wire::namespace_offloading(object.json())
-}
-
-pub(crate) fn read_map(object: &Raw<NamespaceMap>) -> Option<Arc<wire::NamespaceMap>> {
-    wire::namespace_map(object.json()).map(Arc::new)
-}
-
-pub(crate) fn read_connection(object: &Raw<Connection>) -> Option<(Box<str>, Latency)> {
-    wire::connection(object.json())
+/// The namespaces that are offloaded to a cluster, unless they cannot be read.
+pub(crate) fn namespace_map(json: &str) -> Option<Arc<wire::NamespaceMap>> {
+    wire::namespace_map(json).map(Arc::new)
 }
 
 #[cfg(test)]

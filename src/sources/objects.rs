@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use kube::runtime::watcher::{Config, Event};
-use kube::{Api, Client, Resource};
+use kube::{Client, Resource};
 
 use crate::instruments::metrics::Metrics;
-use crate::sources::raw::Raw;
+use crate::sources::raw::{Gvr, Raw};
 use crate::sources::watcher;
 
 /// How often it is asked whether a definition is installed.
@@ -116,18 +116,16 @@ pub(super) enum Rights {
     Optional,
 }
 
-/// Sees all objects of the kind `K`, by its plural, for ever: `change` is called with what changes what was seen and tells whether it did.
+/// Sees all objects of this kind for ever: `change` is called with what changes what was seen and tells whether it did.
 /// Of an object, `read` takes what is to be known beside what was known before. A failure is logged, counted and tried again after a pause.
-pub(super) async fn follow<K, T: PartialEq>(
-    kind: &'static str,
+pub(super) async fn follow<T: PartialEq>(
+    kind: Gvr,
     rights: Rights,
     client: &Client,
     metrics: &Metrics,
-    read: impl Fn(&Raw<K>, Option<&T>) -> Option<T>,
+    read: impl Fn(&Raw, Option<&T>) -> Option<T>,
     change: impl Fn(&mut dyn FnMut(&mut Seen<T>) -> bool),
-) where
-    K: Resource<DynamicType = ()> + Clone + 'static,
-{
+) {
     let mut last_error = String::new();
     loop {
         let mut pause = PERIOD;
@@ -141,7 +139,7 @@ pub(super) async fn follow<K, T: PartialEq>(
             }
             Err(error) => {
                 let words = "cannot tell whether the custom resource is installed";
-                watcher::count_and_log_as(words, kind, error, &mut last_error, metrics);
+                watcher::count_and_log_as(words, kind.plural, error, &mut last_error, metrics);
             }
         }
         tokio::time::sleep(pause).await;
@@ -149,13 +147,13 @@ pub(super) async fn follow<K, T: PartialEq>(
 }
 
 /// Whether the kind is served. Asks for the API groups first, as everybody who is known to the API server may.
-pub(crate) async fn is_installed<K: Resource<DynamicType = ()>>(client: &Client) -> kube::Result<bool> {
+pub(crate) async fn is_installed(kind: Gvr, client: &Client) -> kube::Result<bool> {
     let served = client.list_api_groups().await?.groups;
-    if !served.iter().any(|group| group.name == K::group(&())) {
+    if !served.iter().any(|group| group.name == kind.group) {
         return Ok(false);
     }
-    match client.list_api_group_resources(&K::api_version(&())).await {
-        Ok(list) => Ok(list.resources.iter().any(|resource| resource.name == K::plural(&()))),
+    match client.list_api_group_resources(&Raw::api_version(&kind)).await {
+        Ok(list) => Ok(list.resources.iter().any(|resource| resource.name == kind.plural)),
         Err(kube::Error::Api(status)) if status.code == NOT_FOUND => Ok(false),
         Err(error) => Err(error),
     }
@@ -170,21 +168,18 @@ pub(super) const FORBIDDEN: u16 = 403;
 ///
 /// # Errors
 /// It is not known whether the kind is served.
-async fn watch<K, T: PartialEq>(
-    kind: &'static str,
+async fn watch<T: PartialEq>(
+    kind: Gvr,
     rights: Rights,
     client: &Client,
     metrics: &Metrics,
-    read: impl Fn(&Raw<K>, Option<&T>) -> Option<T>,
+    read: impl Fn(&Raw, Option<&T>) -> Option<T>,
     change: impl Fn(&mut dyn FnMut(&mut Seen<T>) -> bool),
-) -> kube::Result<Standing>
-where
-    K: Resource<DynamicType = ()> + Clone + 'static,
-{
-    if !is_installed::<K>(client).await? {
+) -> kube::Result<Standing> {
+    if !is_installed(kind, client).await? {
         return Ok(Standing::NotInstalled);
     }
-    let mut events = watcher::events(Api::<Raw<K>>::all(client.clone()), Config::default());
+    let mut events = watcher::events(kind.all(client), Config::default());
     let mut listed = BTreeMap::new();
     while let Some(event) = events.next().await {
         match event {
@@ -195,7 +190,7 @@ where
             Err(error) => match watcher::code(&error) {
                 Some(FORBIDDEN) if rights == Rights::Optional => return Ok(Standing::Forbidden),
                 Some(NOT_FOUND) => break,
-                _ => watcher::count_and_log(kind, error, &mut String::new(), metrics),
+                _ => watcher::count_and_log(kind.plural, error, &mut String::new(), metrics),
             },
         }
     }

@@ -10,13 +10,12 @@ use kube::{Client, Resource as _};
 use serde_json::Value;
 use tokio::sync::watch;
 
-use crate::api::SloPolicy;
 use crate::instruments::logs::LogLimit;
 use crate::instruments::metrics::Metrics;
 use crate::platform::blocking::{at_leisure, blocking};
 use crate::platform::clock::Clock;
 use crate::sources::objects::{self, Rights};
-use crate::sources::raw::Raw;
+use crate::sources::raw::{Gvr, Raw};
 
 /// The shortest time between two publications: many policies that are applied one after another are few versions.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -43,8 +42,8 @@ impl SloPolicies {
     pub async fn follow(self, client: Client, metrics: Arc<Metrics>, clock: Clock, listed: impl FnOnce()) {
         let (seen, mut objects) = watch::channel(objects::Seen::default());
         let limit = LogLimit::new(clock);
-        let read = |object: &_, before: Option<&Arc<Seen>>| read_after(object, before, &limit);
-        let watched = objects::follow("slopolicies", Rights::Needed, &client, &metrics, read, |change| {
+        let read = |object: &Raw, before: Option<&Arc<Seen>>| read_after(object, before, &limit);
+        let watched = objects::follow(Gvr::POLICIES, Rights::Needed, &client, &metrics, read, |change| {
             seen.send_if_modified(change);
         });
         let published = async {
@@ -113,7 +112,7 @@ fn outdated(before: &Known, now: &Known) -> Vec<(Arc<str>, Vec<Arc<Seen>>)> {
 }
 
 /// An SloPolicy as it was read, beside the version that was known before.
-fn read_after(object: &Raw<SloPolicy>, before: Option<&Arc<Seen>>, limit: &LogLimit) -> Option<Arc<Seen>> {
+fn read_after(object: &Raw, before: Option<&Arc<Seen>>, limit: &LogLimit) -> Option<Arc<Seen>> {
     let now = read(object, limit)?;
     Some(match before {
         Some(before) => now.after(before),
@@ -122,7 +121,7 @@ fn read_after(object: &Raw<SloPolicy>, before: Option<&Arc<Seen>>, limit: &LogLi
 }
 
 /// An SloPolicy as it was read. One with faults is logged.
-pub(crate) fn read(object: &Raw<SloPolicy>, limit: &LogLimit) -> Option<Arc<Seen>> {
+pub(crate) fn read(object: &Raw, limit: &LogLimit) -> Option<Arc<Seen>> {
     let meta = object.meta();
     let (namespace, name) = (meta.namespace.clone()?, meta.name.clone()?);
     // The API server sends JSON.

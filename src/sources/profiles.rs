@@ -20,7 +20,7 @@ use kube::Resource as _;
 use serde_json::Value;
 use tokio::sync::watch;
 
-use crate::api::{PerformanceProfile, PerformanceProfileStatus, SiteScore};
+use crate::api::{PerformanceProfileStatus, SiteScore};
 use crate::instruments::metrics::Metrics;
 use crate::platform::blocking::blocking;
 use crate::platform::clock::Clock;
@@ -28,7 +28,7 @@ use crate::sources::Changes;
 use crate::sources::configuration::Versions;
 use crate::sources::objects::{self, Rights, Seen};
 use crate::sources::prometheus::{Connection, REOPEN};
-use crate::sources::raw::Raw;
+use crate::sources::raw::{Gvr, Raw};
 use answers::{Answers, Client};
 
 /// How many questions are put at a time.
@@ -64,9 +64,9 @@ impl PerformanceProfiles {
     /// listed, or are known not to exist.
     pub async fn follow(self, mut versions: Versions, shared: Arc<SharedState>, listed: impl FnOnce()) {
         let (seen, mut objects) = watch::channel(Seen::default());
-        let read = |object: &_, _: Option<&_>| read(object);
+        let read = |object: &Raw, _: Option<&_>| read(object);
         let watched = objects::follow(
-            "performanceprofiles",
+            Gvr::PROFILES,
             Rights::Needed,
             &self.client,
             &self.metrics,
@@ -282,7 +282,7 @@ impl Evaluator<'_> {
 }
 
 /// What a PerformanceProfile says of the sites by its own status, for those who do not evaluate it; `None` of one that is not accepted.
-pub(crate) fn scores_of(object: &Raw<PerformanceProfile>, now: Now) -> Option<(Box<str>, Arc<ProfileScores>)> {
+pub(crate) fn scores_of(object: &Raw, now: Now) -> Option<(Box<str>, Arc<ProfileScores>)> {
     let name = object.meta().name.as_deref()?;
     let value: Value = serde_json::from_str(object.json()).ok()?;
     let profile = Profile::read(&value["spec"]).ok()?;
@@ -321,7 +321,7 @@ pub(crate) fn scores_of(object: &Raw<PerformanceProfile>, now: Now) -> Option<(B
 }
 
 /// A PerformanceProfile as it was read.
-pub(crate) fn read(object: &Raw<PerformanceProfile>) -> Option<SeenProfile> {
+pub(crate) fn read(object: &Raw) -> Option<SeenProfile> {
     object.meta().name.as_ref()?;
     let mut value: Value = serde_json::from_str(object.json()).ok()?;
     // What we wrote ourselves; of anything else, nothing is known.

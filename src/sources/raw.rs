@@ -1,26 +1,60 @@
 //! An object as the API server sent it: what the watch itself needs, and the JSON text for the readers of the core.
 
 use std::borrow::Cow;
-use std::fmt::Debug;
-use std::marker::PhantomData;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
-use kube::api::ListParams;
-use kube::{Api, Resource};
-use serde::de::{self, DeserializeOwned};
+use kube::core::DynamicResourceScope;
+use kube::{Api, Client, Resource};
+use serde::de;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-/// An object of kind `K`, unread. Its metadata is name, namespace, uid, resource version and time of creation only: the rest would be most
-/// of the work and memory of a watch, for nothing.
-#[derive(Clone)]
-pub(crate) struct Raw<K> {
-    metadata: ObjectMeta,
-    json: Box<str>,
-    kind: PhantomData<fn() -> K>,
+/// Which objects: group, version and plural of their kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Gvr {
+    pub(crate) group: &'static str,
+    pub(crate) version: &'static str,
+    pub(crate) plural: &'static str,
 }
 
-impl<K> Raw<K> {
+impl Gvr {
+    pub(crate) const CLAIMS: Self = Self::of("", "v1", "persistentvolumeclaims");
+    pub(crate) const CLASSES: Self = Self::of("storage.k8s.io", "v1", "storageclasses");
+    pub(crate) const DEVICE_CLASSES: Self = Self::of("resource.k8s.io", "v1", "deviceclasses");
+    pub(crate) const NAMESPACES: Self = Self::of("", "v1", "namespaces");
+    pub(crate) const NODES: Self = Self::of("", "v1", "nodes");
+    pub(crate) const PODS: Self = Self::of("", "v1", "pods");
+    pub(crate) const PROFILES: Self = Self::of("edgeward.io", "v1alpha1", "performanceprofiles");
+    pub(crate) const SITES: Self = Self::of("edgeward.io", "v1alpha1", "sites");
+    pub(crate) const POLICIES: Self = Self::of("edgeward.io", "v1alpha1", "slopolicies");
+    pub(crate) const VOLUMES: Self = Self::of("", "v1", "persistentvolumes");
+
+    // Liqo's.
+    pub(crate) const CONNECTIONS: Self = Self::of("networking.liqo.io", "v1beta1", "connections");
+    pub(crate) const FOREIGN_CLUSTERS: Self = Self::of("core.liqo.io", "v1beta1", "foreignclusters");
+    pub(crate) const NAMESPACE_MAPS: Self = Self::of("offloading.liqo.io", "v1beta1", "namespacemaps");
+    pub(crate) const OFFLOADINGS: Self = Self::of("offloading.liqo.io", "v1beta1", "namespaceoffloadings");
+    pub(crate) const VIRTUAL_NODES: Self = Self::of("offloading.liqo.io", "v1beta1", "virtualnodes");
+
+    const fn of(group: &'static str, version: &'static str, plural: &'static str) -> Self {
+        Self { group, version, plural }
+    }
+
+    /// All of them, in every namespace.
+    pub(crate) fn all(self, client: &Client) -> Api<Raw> {
+        Api::all_with(client.clone(), &self)
+    }
+}
+
+/// An object, unread. Its metadata is name, namespace, uid, resource version and time of creation only: the rest would be most
+/// of the work and memory of a watch, for nothing.
+#[derive(Debug, Clone)]
+pub(crate) struct Raw {
+    metadata: ObjectMeta,
+    json: Box<str>,
+}
+
+impl Raw {
     /// The object's JSON text.
     pub(crate) fn json(&self) -> &str {
         &self.json
@@ -46,73 +80,43 @@ impl<K> Raw<K> {
         }
         let Object { metadata } = serde_json::from_str(&json)?;
         let created = metadata.creation_timestamp.and_then(|at| at.parse().ok());
-        Ok(Self {
-            metadata: ObjectMeta {
-                name: metadata.name,
-                namespace: metadata.namespace,
-                uid: metadata.uid,
-                resource_version: metadata.resource_version,
-                creation_timestamp: created.map(Time),
-                ..ObjectMeta::default()
-            },
-            json,
-            kind: PhantomData,
-        })
+        let metadata = ObjectMeta {
+            name: metadata.name,
+            namespace: metadata.namespace,
+            uid: metadata.uid,
+            resource_version: metadata.resource_version,
+            creation_timestamp: created.map(Time),
+            ..ObjectMeta::default()
+        };
+        Ok(Self { metadata, json })
     }
 }
 
-/// Lists these objects in pages, each of which is in memory as a whole.
-///
-/// # Errors
-/// The API server cannot be reached or does not allow it.
-pub(crate) async fn list<K: Clone + Debug + DeserializeOwned>(
-    api: &Api<K>,
-    mut params: ListParams,
-    mut each: impl FnMut(K),
-) -> kube::Result<()> {
-    loop {
-        let page = api.list(&params).await?;
-        page.items.into_iter().for_each(&mut each);
-        match page.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => params = params.continue_token(&token),
-            None => return Ok(()),
-        }
-    }
-}
-
-impl<K> Debug for Raw<K> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Raw")
-            .field("metadata", &self.metadata)
-            .finish_non_exhaustive()
-    }
-}
-
-impl<'de, K> Deserialize<'de> for Raw<K> {
+impl<'de> Deserialize<'de> for Raw {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let json = Box::<RawValue>::deserialize(deserializer)?;
         Self::from_json(json.into()).map_err(de::Error::custom)
     }
 }
 
-impl<K: Resource> Resource for Raw<K> {
-    type DynamicType = K::DynamicType;
-    type Scope = K::Scope;
+impl Resource for Raw {
+    type DynamicType = Gvr;
+    type Scope = DynamicResourceScope;
 
-    fn kind(dynamic: &Self::DynamicType) -> Cow<'_, str> {
-        K::kind(dynamic)
+    fn kind(gvr: &Gvr) -> Cow<'_, str> {
+        gvr.plural.into()
     }
 
-    fn group(dynamic: &Self::DynamicType) -> Cow<'_, str> {
-        K::group(dynamic)
+    fn group(gvr: &Gvr) -> Cow<'_, str> {
+        gvr.group.into()
     }
 
-    fn version(dynamic: &Self::DynamicType) -> Cow<'_, str> {
-        K::version(dynamic)
+    fn version(gvr: &Gvr) -> Cow<'_, str> {
+        gvr.version.into()
     }
 
-    fn plural(dynamic: &Self::DynamicType) -> Cow<'_, str> {
-        K::plural(dynamic)
+    fn plural(gvr: &Gvr) -> Cow<'_, str> {
+        gvr.plural.into()
     }
 
     fn meta(&self) -> &ObjectMeta {
@@ -126,7 +130,6 @@ impl<K: Resource> Resource for Raw<K> {
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::api::core::v1::Pod;
     use kube::core::WatchEvent;
 
     use super::*;
@@ -134,7 +137,7 @@ mod tests {
     #[test]
     fn an_event_keeps_the_text_of_its_object() {
         let line = r#"{"type":"ADDED","object":{"kind":"Pod","metadata":{"name":"a","uid":"u","resourceVersion":"7","managedFields":[{}]},"spec":{"x":1}}}"#;
-        let WatchEvent::Added(object) = serde_json::from_str::<WatchEvent<Raw<Pod>>>(line).unwrap() else {
+        let WatchEvent::Added(object) = serde_json::from_str::<WatchEvent<Raw>>(line).unwrap() else {
             panic!("another event");
         };
         assert_eq!(object.meta().name.as_deref(), Some("a"));

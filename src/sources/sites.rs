@@ -12,12 +12,11 @@ use kube::{Client, Resource as _};
 use serde_json::Value;
 use tokio::sync::watch;
 
-use crate::api::Site;
 use crate::instruments::metrics::Metrics;
 use crate::sources::configuration::Versions;
 use crate::sources::liqo::Discovered;
 use crate::sources::objects::{self, Key, Rights, Seen};
-use crate::sources::raw::Raw;
+use crate::sources::raw::{Gvr, Raw};
 
 /// How long to wait for more after a change: several Sites are applied one after another, and mean something together.
 const SETTLE: Duration = Duration::from_secs(1);
@@ -74,8 +73,8 @@ impl Sites {
     ) {
         let mut known = Some(known);
         let (sender, mut objects) = watch::channel(Seen::default());
-        let read = |object: &_, _: Option<&_>| read(object);
-        let watched = objects::follow("sites", Rights::Needed, &client, &metrics, read, |change| {
+        let read = |object: &Raw, _: Option<&_>| read(object);
+        let watched = objects::follow(Gvr::SITES, Rights::Needed, &client, &metrics, read, |change| {
             sender.send_if_modified(change);
         });
         let merged = async {
@@ -178,7 +177,7 @@ impl Sites {
 }
 
 /// Generation and `spec` of a Site.
-pub(crate) fn read(object: &Raw<Site>) -> Option<Object> {
+pub(crate) fn read(object: &Raw) -> Option<Object> {
     object.meta().name.as_ref()?;
     let mut value: Value = serde_json::from_str(object.json()).ok()?;
     let generation = value["metadata"]["generation"].as_i64();

@@ -5,9 +5,7 @@ use std::sync::Arc;
 use edgeward_core::cluster::volumes::{VolumeChange, VolumeKind};
 use edgeward_core::config::Config;
 use edgeward_core::wire::volumes::{read_affinity, read_claim, read_class};
-use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
-use k8s_openapi::api::storage::v1::StorageClass;
-use kube::Resource;
+use kube::Resource as _;
 
 use crate::instruments::logs::LogLimit;
 use crate::instruments::metrics::Metrics;
@@ -29,22 +27,22 @@ impl Cluster {
 
     async fn watch_claims(self, metrics: &Metrics) {
         let limit = LogLimit::new(self.changes.clock);
-        let read = |object: &_| claim(object, &limit);
-        let gone = |object: &Raw<PersistentVolumeClaim>| Some(VolumeChange::Claim(namespaced(object)?, None));
+        let read = |object: &Raw| claim(object, &limit);
+        let gone = |object: &Raw| Some(VolumeChange::Claim(namespaced(object)?, None));
         self.watch_kind(VolumeKind::Claims, metrics, read, gone).await;
     }
 
     async fn watch_volumes(self, metrics: &Metrics) {
         let limit = LogLimit::new(self.changes.clock);
-        let read = |object: &_| volume(object, &limit);
-        let gone = |object: &Raw<PersistentVolume>| Some(VolumeChange::Volume(name(object)?, None));
+        let read = |object: &Raw| volume(object, &limit);
+        let gone = |object: &Raw| Some(VolumeChange::Volume(name(object)?, None));
         self.watch_kind(VolumeKind::Volumes, metrics, read, gone).await;
     }
 
     async fn watch_classes(self, metrics: &Metrics) {
         let limit = LogLimit::new(self.changes.clock);
-        let read = |object: &_| class(object, &limit);
-        let gone = |object: &Raw<StorageClass>| Some(VolumeChange::Class(name(object)?, None));
+        let read = |object: &Raw| class(object, &limit);
+        let gone = |object: &Raw| Some(VolumeChange::Class(name(object)?, None));
         self.watch_kind(VolumeKind::Classes, metrics, read, gone).await;
     }
 }
@@ -55,13 +53,13 @@ pub(crate) fn can_have_data(config: &Config) -> bool {
 }
 
 /// A claim; one that cannot be read counts as not there.
-pub(crate) fn claim(object: &Raw<PersistentVolumeClaim>, limit: &LogLimit) -> Option<VolumeChange> {
+pub(crate) fn claim(object: &Raw, limit: &LogLimit) -> Option<VolumeChange> {
     let read = readable(VolumeKind::Claims.as_str(), object, read_claim(object.json()), limit);
     Some(VolumeChange::Claim(namespaced(object)?, read))
 }
 
 /// A volume; of one that cannot be read it is not known where it is.
-pub(crate) fn volume(object: &Raw<PersistentVolume>, limit: &LogLimit) -> Option<VolumeChange> {
+pub(crate) fn volume(object: &Raw, limit: &LogLimit) -> Option<VolumeChange> {
     let read = readable(
         VolumeKind::Volumes.as_str(),
         object,
@@ -72,15 +70,15 @@ pub(crate) fn volume(object: &Raw<PersistentVolume>, limit: &LogLimit) -> Option
 }
 
 /// A class; one that cannot be read counts as not there.
-pub(crate) fn class(object: &Raw<StorageClass>, limit: &LogLimit) -> Option<VolumeChange> {
+pub(crate) fn class(object: &Raw, limit: &LogLimit) -> Option<VolumeChange> {
     let read = readable(VolumeKind::Classes.as_str(), object, read_class(object.json()), limit);
     Some(VolumeChange::Class(name(object)?, read))
 }
 
-fn name(object: &impl Resource) -> Option<Box<str>> {
+fn name(object: &Raw) -> Option<Box<str>> {
     Some(object.meta().name.as_deref()?.into())
 }
 
-fn namespaced(object: &impl Resource) -> Option<[Box<str>; 2]> {
+fn namespaced(object: &Raw) -> Option<[Box<str>; 2]> {
     Some([object.meta().namespace.as_deref()?.into(), name(object)?])
 }

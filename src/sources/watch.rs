@@ -20,10 +20,9 @@ use edgeward_core::wire::{node, pod};
 use futures::future::BoxFuture;
 use futures::{FutureExt as _, StreamExt as _};
 use http::{HeaderMap, Request, Response, Uri, header};
-use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
 use kube::client::Body;
 use kube::runtime::watcher::{Config, Event};
-use kube::{Api, Client, Resource};
+use kube::{Client, Resource as _};
 use prometheus_client::metrics::gauge::Gauge;
 use serde_json::Value;
 use tokio::sync::watch;
@@ -35,7 +34,7 @@ use crate::sources::Changes;
 use crate::sources::configuration::Versions;
 use crate::sources::kubeconfig::{client_builder, client_config};
 use crate::sources::objects;
-use crate::sources::raw::Raw;
+use crate::sources::raw::{Gvr, Raw};
 use crate::sources::watcher;
 
 /// After how long without a byte an answer is given up, with its connection. The API server ends a watch before, however
@@ -111,9 +110,9 @@ impl Cluster {
     async fn watch_nodes(self, metrics: &Metrics) {
         let limit = LogLimit::new(self.changes.clock);
         let clock = self.changes.clock;
-        let gone = |object: &Raw<Node>| Some(Change::NodeGone(object.meta().name.as_deref()?.into()));
+        let gone = |object: &Raw| Some(Change::NodeGone(object.meta().name.as_deref()?.into()));
         // What was known of a node that cannot be read is not true any more.
-        let read = |object: &_| match read_node(object, clock.now(), &limit) {
+        let read = |object: &Raw| match read_node(object, clock.now(), &limit) {
             Some(node) => Some(Change::Node(Box::new(node))),
             None => gone(object),
         };
@@ -130,7 +129,7 @@ impl Cluster {
         let _ = self.listed.subscribe().wait_for(are_listed).await;
         let limit = LogLimit::new(self.changes.clock);
         let names = Arc::clone(&self.resource_names);
-        let read = |object: &_| {
+        let read = |object: &Raw| {
             let names = names.read().unwrap_or_else(PoisonError::into_inner);
             let pod = read_pod(object, &keys, &names, &limit)?;
             // Anybody who may create pods can invent gates.
@@ -146,18 +145,18 @@ impl Cluster {
             }
             Some(Change::Pod(Box::new(pod)))
         };
-        let gone = |object: &Raw<Pod>| Some(Change::PodGone(object.meta().uid.as_deref()?.into()));
+        let gone = |object: &Raw| Some(Change::PodGone(object.meta().uid.as_deref()?.into()));
         self.watch_kind(Kind::Pods, metrics, read, gone).await;
     }
 
     /// Watches namespaces, for ever, as [`Self::watch_nodes`] does.
     async fn watch_namespaces(self, metrics: &Metrics, keys: Keys) {
         let limit = LogLimit::new(self.changes.clock);
-        let read = |object: &_| {
+        let read = |object: &Raw| {
             let (name, is_managed) = read_namespace(object, &keys, &limit)?;
             Some(Change::Namespace(name, is_managed))
         };
-        let gone = |object: &Raw<Namespace>| Some(Change::Namespace(object.meta().name.as_deref()?.into(), false));
+        let gone = |object: &Raw| Some(Change::Namespace(object.meta().name.as_deref()?.into(), false));
         self.watch_kind(Kind::Namespaces, metrics, read, gone).await;
     }
 
@@ -174,17 +173,16 @@ impl Cluster {
     }
 
     /// Sends what is seen of a kind, for ever.
-    pub(super) async fn watch_kind<K, C: Into<Change>>(
+    pub(super) async fn watch_kind<C: Into<Change>>(
         self,
         kind: impl Into<Watched>,
         metrics: &Metrics,
-        read: impl Fn(&Raw<K>) -> Option<C>,
-        gone: impl Fn(&Raw<K>) -> Option<C>,
-    ) where
-        K: Resource<DynamicType = ()> + Clone + 'static,
-    {
+        read: impl Fn(&Raw) -> Option<C>,
+        gone: impl Fn(&Raw) -> Option<C>,
+    ) {
         let kind = kind.into();
-        let mut events = watcher::events(Api::<Raw<K>>::all(self.client()), Config::default().streaming_lists());
+        let name = kind.gvr.plural;
+        let mut events = watcher::events(kind.gvr.all(&self.client), Config::default().streaming_lists());
         let mut last_error = String::new();
         while let Some(event) = events.next().await {
             if matches!(event, Ok(Event::InitDone | Event::Apply(_) | Event::Delete(_))) {
@@ -192,7 +190,7 @@ impl Cluster {
             }
             let change = match event {
                 Ok(Event::Init) => {
-                    metrics.watch_lists.at([kind.name]).inc();
+                    metrics.watch_lists.at([name]).inc();
                     Some(kind.list_began.clone())
                 }
                 Ok(Event::InitDone) => Some(kind.list_ended.clone()),
@@ -200,7 +198,7 @@ impl Cluster {
                 Ok(Event::Delete(object)) => gone(&object).map(Into::into),
                 Err(error) => {
                     let is_forbidden = watcher::code(&error) == Some(objects::FORBIDDEN);
-                    watcher::count_and_log(kind.name, error, &mut last_error, metrics);
+                    watcher::count_and_log(name, error, &mut last_error, metrics);
                     // Rights that nobody waits for do not come by themselves.
                     if is_forbidden && kind.awaited.is_none() {
                         tokio::time::sleep(objects::FORBIDDEN_PERIOD).await;
@@ -222,8 +220,7 @@ impl Cluster {
 
 /// A kind of objects that is watched for the engine.
 pub(super) struct Watched {
-    /// Its plural.
-    name: &'static str,
+    gvr: Gvr,
     list_began: Change,
     list_ended: Change,
     /// It, if others wait until it is listed and want to know that its watch is interrupted.
@@ -233,7 +230,11 @@ pub(super) struct Watched {
 impl From<Kind> for Watched {
     fn from(kind: Kind) -> Self {
         Self {
-            name: kind.as_str(),
+            gvr: match kind {
+                Kind::Nodes => Gvr::NODES,
+                Kind::Pods => Gvr::PODS,
+                Kind::Namespaces => Gvr::NAMESPACES,
+            },
             list_began: Change::ListBegan(kind),
             list_ended: Change::ListEnded(kind),
             awaited: Some(kind),
@@ -244,7 +245,11 @@ impl From<Kind> for Watched {
 impl From<VolumeKind> for Watched {
     fn from(kind: VolumeKind) -> Self {
         Self {
-            name: kind.as_str(),
+            gvr: match kind {
+                VolumeKind::Claims => Gvr::CLAIMS,
+                VolumeKind::Volumes => Gvr::VOLUMES,
+                VolumeKind::Classes => Gvr::CLASSES,
+            },
             list_began: VolumeChange::ListBegan(kind).into(),
             list_ended: VolumeChange::ListEnded(kind).into(),
             awaited: None,
@@ -261,7 +266,7 @@ pub async fn client() -> anyhow::Result<Client> {
 }
 
 /// A node, unless it cannot be read.
-pub(crate) fn read_node(object: &Raw<Node>, now: Now, limit: &LogLimit) -> Option<model_node::Node> {
+pub(crate) fn read_node(object: &Raw, now: Now, limit: &LogLimit) -> Option<model_node::Node> {
     let mut node = readable(Kind::Nodes.as_str(), object, node::from_json(object.json()), limit)?;
     let created = object.meta().creation_timestamp.as_ref();
     node.young_until = created.and_then(|at| model_node::Node::young_until(at.0, now));
@@ -269,21 +274,21 @@ pub(crate) fn read_node(object: &Raw<Node>, now: Now, limit: &LogLimit) -> Optio
 }
 
 /// A pod, unless it cannot be read.
-pub(crate) fn read_pod(object: &Raw<Pod>, keys: &Keys, names: &ResourceNames, limit: &LogLimit) -> Option<PodRecord> {
+pub(crate) fn read_pod(object: &Raw, keys: &Keys, names: &ResourceNames, limit: &LogLimit) -> Option<PodRecord> {
     let read = pod::read_record(object.json(), keys, names);
     readable(Kind::Pods.as_str(), object, read, limit)?
 }
 
 /// The name of a namespace and whether it opted in, unless it cannot be read.
-pub(crate) fn read_namespace(object: &Raw<Namespace>, keys: &Keys, limit: &LogLimit) -> Option<(Box<str>, bool)> {
+pub(crate) fn read_namespace(object: &Raw, keys: &Keys, limit: &LogLimit) -> Option<(Box<str>, bool)> {
     let is_managed = readable(Kind::Namespaces.as_str(), object, opted_in(object.json(), keys), limit)?;
     Some((object.meta().name.as_deref()?.into(), is_managed))
 }
 
 /// What was read. What cannot be read is left out, which is said: a charge is missing then.
-pub(super) fn readable<K: Resource, T>(
+pub(super) fn readable<T>(
     kind: &'static str,
-    object: &Raw<K>,
+    object: &Raw,
     read: Result<T, serde_json::Error>,
     limit: &LogLimit,
 ) -> Option<T> {

@@ -146,7 +146,7 @@ pub(super) fn code(error: &Error) -> Option<u16> {
 }
 
 /// The object of this name whenever it is another, and `None` whenever it is known not to exist, as [`events`] tell it.
-pub(super) fn object<K>(api: Api<K>, name: &str) -> impl Stream<Item = Result<Option<K>, Error>> + Send + Unpin + use<K>
+pub(crate) fn object<K>(api: Api<K>, name: &str) -> impl Stream<Item = Result<Option<K>, Error>> + Send + Unpin + use<K>
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
@@ -171,7 +171,7 @@ where
 }
 
 /// Counts and logs a failure of [`events`], unless it is the one that was logged `last`.
-pub(super) fn count_and_log(kind: &'static str, error: Error, last: &mut String, metrics: &Metrics) {
+pub(crate) fn count_and_log(kind: &'static str, error: Error, last: &mut String, metrics: &Metrics) {
     count_and_log_as("watch failed; it is tried again", kind, error, last, metrics);
 }
 
@@ -213,6 +213,32 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_whose_place_is_gone_begins_with_a_list() {
+        let respond = |request: Request<Body>| async move {
+            let is_watch = request.uri().query().is_some_and(|query| query.contains("watch=true"));
+            let (code, body) = match is_watch {
+                true => (
+                    410,
+                    r#"{"kind": "Status", "status": "Failure", "reason": "Expired", "code": 410}"#,
+                ),
+                false => (
+                    200,
+                    r#"{"metadata": {"resourceVersion": "7"}, "items": [{"metadata": {"name": "a"}}]}"#,
+                ),
+            };
+            Response::builder()
+                .status(code)
+                .body(Body::from(body.as_bytes().to_vec()))
+        };
+        let client = Client::new(tower::service_fn(respond), "default");
+        let mut map = object(Api::<ConfigMap>::default_namespaced(client), "a");
+        let mut seen = 0;
+        while seen < 2 {
+            seen += usize::from(matches!(map.next().await, Some(Ok(Some(_)))));
+        }
+    }
 
     #[tokio::test(start_paused = true)]
     async fn watches_do_not_all_list_again_at_once() {

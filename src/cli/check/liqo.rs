@@ -223,7 +223,7 @@ mod tests {
         // Of what cannot be read nothing is said but that.
         let unreadable = ["foreignclusters", "namespacemaps"];
         facts.liqo.unreadable = unreadable
-            .map(|kind| (kind.to_owned(), anyhow::anyhow!("cannot list {kind}")))
+            .map(|kind| (kind, anyhow::anyhow!("cannot list {kind}")))
             .into();
         let found = judge(&facts);
         let said = |what: &str| found.iter().filter(|found| found.text.contains(what)).count();

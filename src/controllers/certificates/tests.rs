@@ -67,11 +67,3 @@ fn the_same_is_said_once() {
     }
     assert_eq!(said, ["a", "b", "a"]);
 }
-
-#[test]
-fn the_other_end_tells_its_time() {
-    let headers = |date: &str| HeaderMap::from_iter([(DATE, date.parse().unwrap())]);
-    let told = date(&headers("Sat, 21 Nov 2026 12:00:00 GMT"));
-    assert_eq!(told, Some("2026-11-21T12:00:00Z".parse().unwrap()));
-    assert_eq!((date(&headers("soon")), date(&HeaderMap::new())), (None, None));
-}
