@@ -1,4 +1,4 @@
-//! Where a pod goes: the decision, what it reads, and what it writes.
+//! The placement of a pod: the decision, its inputs, and the patch that it writes.
 
 mod act;
 pub mod decide;

@@ -1,29 +1,29 @@
-//! What is done about a pod, by the standings of the edge and of the clouds ("The table" in docs/guide/decide.md).
+//! Picks the action for a pod from the standings of the edge and the clouds ("The table" in docs/guide/decide.md).
 
 use crate::placement::verdict::Standing;
 
-/// What the table reads.
+/// Everything that the table reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Facts {
     pub(super) edge: Standing,
-    /// The best standing of a cloud; `Never` without clouds.
+    /// The best standing of any cloud; `Never` without clouds.
     pub(super) cloud: Standing,
     /// Whether more than one cloud is possible.
     pub(super) several_clouds: bool,
-    /// What matters where no site is possible.
+    /// Why no site is possible. Only row 1 reads it.
     pub(super) impossible: Impossible,
     pub(super) gate: Gate,
-    /// Whether the pod may be gated for want of room.
+    /// Whether the pod may be gated while no site has room.
     pub(super) may_gate: bool,
-    /// Whether the view of the cluster is too old.
+    /// Whether the view of the cluster is too old to choose between sites.
     pub(super) stale: bool,
-    /// Whether the edge is good once the pods terminating there are gone, and the pod may wait for that.
+    /// Whether the edge becomes good once pods terminating there are gone, and the pod may wait for that.
     pub(super) waits_for_terminating: bool,
-    /// Whether the pod's priority is high.
+    /// Whether the pod's SLO priority is high.
     pub(super) urgent: bool,
     /// Whether a late cloud has a lower ETA than the edge.
     pub(super) late_cloud_is_sooner: bool,
-    /// Whether waiting for the edge is not worth it beside the best late cloud, if the edge is possible.
+    /// Whether the best late cloud is better than waiting for the edge. It counts only if the edge is possible.
     pub(super) prefers_late_cloud: bool,
     /// Whether every possible cloud has been `Away` for longer than the pod can wait.
     pub(super) clouds_are_lost: bool,
@@ -32,41 +32,41 @@ pub(super) struct Facts {
 /// Why no site is possible.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Impossible {
-    /// Only its size keeps the pod from the edge.
+    /// The edge refuses the pod only because no node there is large enough.
     Size,
-    /// The pod states its sites, or its volume data is on no known node.
+    /// The pod states its sites, no known node can use its volume data, or a cloud lacks its required traits.
     Stated,
-    /// No site has the traits that it requires.
+    /// The edge lacks required traits.
     Traits,
     Other,
 }
 
-/// Whether the pod carries edgeward's gate already.
+/// Whether the pod already carries edgeward's gate, and its limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Gate {
-    /// It arrives.
+    /// The pod has no gate: it is being created.
     None,
-    /// It is gated, and within the limit of its class.
+    /// The pod is gated, and the limit of its class is not over.
     Within,
-    /// It is gated, and its limit is over.
+    /// The pod is gated, and its limit is over.
     Over,
 }
 
-/// What is done.
+/// The action for the pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Act {
     PlaceEdge,
-    /// On the best good site.
+    /// Place the pod on the best good site.
     PlaceGood,
-    /// On the best late cloud.
+    /// Place the pod on the best late cloud.
     PlaceLate,
-    /// On the best possible site.
+    /// Place the pod on the best possible site.
     PlaceBest,
     Gate,
     PassThrough,
 }
 
-/// The first row of the table that applies, and what it says.
+/// Returns the number of the first row that applies, and its action.
 pub(super) fn act(facts: &Facts) -> (u8, Act) {
     use Standing::{Away, Full, Good, Late, Never};
     let Facts { edge, cloud, gate, .. } = *facts;

@@ -1,4 +1,4 @@
-//! The decision: [`decide`] reads a workload and the room there is, and returns a [`Verdict`].
+//! The decision: [`decide`] reads a workload and the room for it, and returns a [`Verdict`].
 //!
 //! Pure: the same arguments give the same verdict. `docs/guide/decide.md` has the rules for users.
 
@@ -24,15 +24,15 @@ use crate::placement::wait;
 use crate::placement::warnings::warnings;
 use crate::units::{Micros, Now};
 
-/// The most comparisons of the pod's constraints and tolerations with the fleet's nodes that one decision may take: a
-/// few thousandths of a second, for which all other decisions may wait. An ordinary pod on five thousand nodes stays far
-/// below; one that was written to keep us busy does not.
+/// The most comparisons of the pod's constraints and tolerations with nodes that one decision may make. They take a few
+/// milliseconds, during which other decisions wait. An ordinary pod on 5,000 nodes stays far below. A pod that is built to
+/// overload edgeward does not.
 const MAX_COMPARISONS: usize = 500_000;
 
-/// How long a placement we wrote is recognised as our own.
+/// How long after its timestamp a placement counts as edgeward's own when a pod is reviewed again.
 const REINVOCATION: jiff::SignedDuration = jiff::SignedDuration::from_secs(30);
 
-/// Decides where the pod runs. Never fails, does no I/O; cost: a pass over the nodes of every site.
+/// Decides where the pod runs. It never fails and does no I/O. Cost: a pass over the nodes of every site.
 pub fn decide<'s>(workload: &Workload<'_>, room: &Room<'s, '_>, config: &Config, now: Now) -> Verdict<'s> {
     let workload = &*located_beside(workload, room.snapshot, room.ledger, now.moment);
     if let Some(reason) = bypass(workload, room, config, now) {
@@ -79,8 +79,8 @@ pub fn decide<'s>(workload: &Workload<'_>, room: &Room<'s, '_>, config: &Config,
     }
 }
 
-/// Refuses a pod whose SLO has faults, where the configuration says so; one whose sites or traits cannot be read always. A pod
-/// that exists cannot be refused any more.
+/// Denies a pod whose SLO has faults if `invalidSlo` is `deny`, or in any case if its sites or traits cannot be read. A
+/// gated pod already exists, so it is not denied.
 fn denial<'s>(workload: &Workload<'_>, intent: &Intent, snapshot: &Snapshot, config: &Config) -> Option<Verdict<'s>> {
     let is_unreadable = intent.sites.as_ref().is_some_and(SiteRestriction::is_unreadable)
         || intent.traits.as_ref().is_some_and(|traits| traits.is_unreadable());
@@ -96,8 +96,8 @@ fn denial<'s>(workload: &Workload<'_>, intent: &Intent, snapshot: &Snapshot, con
     })
 }
 
-/// Passes a pod through whose constraints would keep all others waiting. It is gated as long as it may be, and for good if it
-/// states its sites.
+/// The verdict for a pod whose constraints are so costly to compare that all other pods would wait. A pod that is gated
+/// within its limit stays gated. A pod that states its sites is gated without a limit. Any other pod passes through.
 fn too_many_comparisons<'s>(
     workload: &Workload<'_>,
     intent: &Intent,
@@ -123,7 +123,7 @@ fn too_many_comparisons<'s>(
     })
 }
 
-/// What is wrong with the SLO, or does not count.
+/// Warnings about the SLO: its faults, its unknown keys, and a priority above the maximum of the namespace.
 fn slo_warnings(workload: &Workload<'_>, intent: &Intent, snapshot: &Snapshot, config: &Config) -> Vec<String> {
     let mut warnings: Vec<String> = intent.faults.iter().map(ToString::to_string).collect();
     warnings.extend(intent.unknown_keys.iter().map(|key| slo::not_read(key)));
@@ -140,7 +140,7 @@ fn slo_warnings(workload: &Workload<'_>, intent: &Intent, snapshot: &Snapshot, c
     warnings
 }
 
-/// Filter, rank, act.
+/// Runs the three steps: filter, rank, act.
 fn decide_case<'s>(case: &Case<'_, 's>) -> Verdict<'s> {
     let sites = filters::assess(case);
     let (facts, terminating) = facts(case, &sites);
@@ -187,8 +187,9 @@ fn decide_case<'s>(case: &Case<'_, 's>) -> Verdict<'s> {
     }
 }
 
-/// Whether no node carries the edge's selector, and the pod neither excludes the edge nor states sites or traits, which it would
-/// lose. There is nothing then to compare a cloud with.
+/// Whether no node carries the edge's selector, so that there is nothing to compare a cloud with. False if the pod's own
+/// constraints exclude the edge. Also false if the pod states its sites or requires traits, which it would lose by passing
+/// through.
 fn lacks_edge(case: &Case<'_, '_>, sites: &[Assessment<'_>]) -> bool {
     let states_sites = case.intent.sites.is_some();
     let is_there = |site: &Assessment<'_>| {
@@ -199,8 +200,8 @@ fn lacks_edge(case: &Case<'_, '_>, sites: &[Assessment<'_>]) -> bool {
     !states_sites && !sites.iter().any(is_there)
 }
 
-/// The last RTT measured to the chosen cloud; at the edge the lowest of a cloud that was reached lately, if the pod may run there as
-/// far as its sites and traits go.
+/// The last RTT measured to the chosen cloud. Otherwise, the lowest recent RTT of a reachable cloud that the pod's sites
+/// and traits allow.
 fn rtt(case: &Case<'_, '_>, sites: &[Assessment<'_>], chosen: Option<&Assessment<'_>>) -> Option<Micros> {
     if let Some(link) = chosen.and_then(|chosen| chosen.site.link) {
         return link.rtt;
@@ -218,8 +219,8 @@ fn rtt(case: &Case<'_, '_>, sites: &[Assessment<'_>], chosen: Option<&Assessment
     links.filter(is_live).filter_map(|link| link.rtt).min()
 }
 
-/// Where a gated pod waits best: the node that comes closest to having room for it at the sites that lack nothing but room,
-/// unless it `is_claimed`; with its site. Cost: a pass over their usable nodes.
+/// The best node for a gated pod to wait for, and its site. Among sites that lack only room, it is the node that comes
+/// closest to having room and is not `is_claimed`. Cost: a pass over the usable nodes of these sites.
 pub fn nearest_room<'s>(
     workload: &Workload<'_>,
     verdict: &Verdict<'s>,
@@ -235,8 +236,8 @@ pub fn nearest_room<'s>(
     Some((site, node))
 }
 
-/// The node that kube-scheduler would take for the pod, if it is placed on this site already; `None` if it fits on none, or if
-/// finding out would take too long.
+/// The node that kube-scheduler would pick for a pod that is already placed on this site. `None` if the pod fits no node
+/// there, or if the search would take too many comparisons.
 pub(crate) fn node_at(workload: &Workload<'_>, site: &Site, room: &Room<'_, '_>) -> Option<NodeId> {
     if comparisons(workload, room.snapshot) > MAX_COMPARISONS {
         return None;
@@ -245,8 +246,8 @@ pub(crate) fn node_at(workload: &Workload<'_>, site: &Site, room: &Room<'_, '_>)
     room.best_node(&workload.request, &fitting).map(|node| node.id)
 }
 
-/// Whether so many pod slots, and so much of what the pod asks for, are at most half of what is free at the site, beside the pods of
-/// the snapshot, on those nodes that the pod fits.
+/// Whether `kept` is at most half of what is free at the site for this pod. Only pod slots and resources that the pod
+/// requests count, on nodes that the pod fits. Pods of the snapshot are subtracted; reservations and queue claims are not.
 pub(crate) fn is_within_share(
     kept: &Share,
     workload: &Workload<'_>,
@@ -294,12 +295,12 @@ fn bypass(workload: &Workload<'_>, room: &Room<'_, '_>, config: &Config, now: No
         .into_iter()
         .find(|(applies, _)| *applies)
         .map(|(_, reason)| reason);
-    // Also a pod that a later webhook has gated.
+    // Such a pod passes through even if a later webhook has gated it.
     let is_placed = || !is_ours(workload, config) && is_placed(workload, room, now);
     bypass.or_else(|| is_placed().then_some(Reason::Reinvocation))
 }
 
-/// What is wrong with an SLO that forbids to leave the edge in a namespace whose pods Liqo runs on virtual nodes only.
+/// The fault of `offloadAllowed: "false"` in a namespace whose pods Liqo runs only on virtual nodes (strategy `Remote`).
 fn against_strategy(
     workload: &Workload<'_>,
     intent: &Intent,
@@ -314,38 +315,39 @@ fn against_strategy(
     })
 }
 
-/// Whether the pod carries our gate.
+/// Whether the pod carries edgeward's gate.
 fn is_ours(workload: &Workload<'_>, config: &Config) -> bool {
     workload.gates.iter().any(|gate| **gate == *config.keys.gate)
 }
 
-/// Why a pod is not decided now: its gates keep it from being scheduled, whatever we say. One that is gated is decided by the
-/// release plan, once ours is its only gate, and where its data is may be known.
+/// Why the pod is not decided now; `None` if it is. Gates of others keep it from being scheduled whatever the verdict. The
+/// release plan decides a gated pod once edgeward's gate is its only one. If the pod has volume claims, they must have been
+/// listed.
 fn keeps_waiting(workload: &Workload<'_>, snapshot: &Snapshot, config: &Config) -> Option<Reason> {
     if config.gating.can_release && workload.has_other_gates(&config.keys) {
         Some(Reason::HeldForeignGate)
     } else if is_ours(workload, config) && workload.gated_for.is_none() {
         Some(Reason::HeldNoCapacity)
     } else if workload.gated_for.is_some() && snapshot.awaits_volumes && !workload.volume_claims.is_empty() {
-        // Its data may be in a cloud.
+        // Its data may be in a cloud, which only its claims tell.
         Some(Reason::HeldSiteAway)
     } else {
         None
     }
 }
 
-/// How many comparisons with nodes a decision about the pod takes at most: none where there would be too many, for it is made
-/// without.
+/// The most comparisons with nodes that a decision about the pod takes. Zero above `MAX_COMPARISONS`, because such a pod is
+/// decided without comparisons.
 pub(crate) fn cost(workload: &Workload<'_>, snapshot: &Snapshot) -> usize {
     let comparisons = comparisons(&located(workload, snapshot), snapshot);
     if comparisons > MAX_COMPARISONS { 0 } else { comparisons }
 }
 
-/// How many comparisons with a node take as long as a pass over the labels of a pod.
+/// The number of comparisons with a node that cost as much as one pass over the labels of a pod.
 const LABELS: usize = 8;
 
-/// How many comparisons the pod's constraints, tolerations and extended resources take on all nodes at most, and its affinity with
-/// other pods.
+/// The most comparisons that the pod takes: of its constraints, tolerations, extended resources and traits with all nodes,
+/// and of its affinity with other pods.
 fn comparisons(workload: &Workload<'_>, snapshot: &Snapshot) -> usize {
     let of_traits = workload.traits().map_or(0, Traits::comparisons);
     let per_node =
@@ -355,7 +357,7 @@ fn comparisons(workload: &Workload<'_>, snapshot: &Snapshot) -> usize {
         let pods = namespaces.flat_map(|name| snapshot.sites.iter().map(|site| site.labelled.of(name).count()));
         pods.sum::<usize>() * term.parts() * LABELS
     });
-    // The topology domains of each site are compared with those of each other.
+    // Affinity compares the topology domains of each site with those of every other site.
     let of_domains = workload
         .near
         .iter()
@@ -365,9 +367,9 @@ fn comparisons(workload: &Workload<'_>, snapshot: &Snapshot) -> usize {
     (per_node + of_domains).saturating_mul(snapshot.node_count()) + with_pods.sum::<usize>()
 }
 
-/// Whether the pod carries a complete and recent placement of ours: the annotations, and in its spec the whole
-/// selector and tolerations of the site they name. This needs no trust: whoever wrote them could have written the
-/// same selector without us.
+/// Whether the pod carries a complete and recent placement by edgeward: the annotations, and in its spec the full selector
+/// and tolerations of the site that they name. The annotations need no trust, because their author could also have written
+/// the selector directly.
 fn is_placed(workload: &Workload<'_>, room: &Room<'_, '_>, now: Now) -> bool {
     let Some(stated) = &workload.placement else {
         return false;

@@ -1,4 +1,4 @@
-//! How long the pod would take at a site ("Time" in docs/guide/decide.md).
+//! Estimates the pod's time at a site ("Time" in docs/guide/decide.md).
 
 use crate::config::Config;
 use crate::model::site::SiteKind;
@@ -8,8 +8,8 @@ use crate::model::workload::Workload;
 use crate::placement::verdict::Estimate;
 use crate::units::{Micros, Millicores, Permille};
 
-/// The pod's time at `site`, where it `fits` a node now or does not. `edge_speed` is the speed factor of the edge, which the
-/// pod's own `processingMs` is stated for.
+/// The pod's estimated time at `site`. `fits` says whether a node has room for the pod now. `edge_speed` is the speed
+/// factor of the edge, to which the pod's own `processingMs` refers.
 pub(super) fn estimate(
     workload: &Workload<'_>,
     slo: &Slo,
@@ -39,8 +39,9 @@ pub(super) fn estimate(
     }
 }
 
-/// The time that a pod of this class would have at `site` that asks for one core and stands behind all that wait there: what a
-/// performance profile may go by. It is of no namespace, so no Job's time counts. `None` where its RTT is not known.
+/// The ETA at `site` of a pod of this class that requests one core and queues behind all pods of the class there.
+/// Performance profiles read it. No job times count, because they belong to namespaces. `None` if the site's RTT is
+/// unknown.
 pub fn eta_of_class(class: Class, site: &Site, config: &Config) -> Option<Micros> {
     let mean = site.observed[class].unwrap_or_else(|| model(class, Millicores(1_000), site, config));
     let groups = site.queues.iter().filter(|group| group.class == class);
@@ -48,8 +49,9 @@ pub fn eta_of_class(class: Class, site: &Site, config: &Config) -> Option<Micros
     Some(mean.times(ahead) + mean + wan(class, site)?)
 }
 
-/// For how long the pod can be gated at most and still meet its deadline at any site that it may go to, in microseconds; below zero
-/// where it cannot at all. `None` without a deadline: then it is never late. Cost: a search for each site.
+/// The longest time, in microseconds, that the pod can be gated and still meet its deadline at a site where it may run.
+/// Negative if it misses the deadline in any case. `None` without a deadline or a known latency. Cost: a search for each
+/// site.
 pub(crate) fn slack(workload: &Workload<'_>, snapshot: &Snapshot, config: &Config) -> Option<i64> {
     let slo = &workload.intent.as_ref()?.slo;
     let deadline = slo.deadline?.signed();
@@ -64,20 +66,20 @@ pub(crate) fn slack(workload: &Workload<'_>, snapshot: &Snapshot, config: &Confi
     Some(deadline.saturating_sub(shortest.signed()))
 }
 
-/// Whether a pod that was gated for so long misses its deadline even if it starts now, wherever it does.
+/// Whether a pod that has been gated for `gated` misses its deadline even if it starts now at its fastest site.
 pub(crate) fn is_late(workload: &Workload<'_>, snapshot: &Snapshot, config: &Config, gated: Micros) -> bool {
     slack(workload, snapshot, config).is_some_and(|slack| gated.signed() > slack)
 }
 
-/// `alpha · cpu + beta`, at the site's speed.
+/// The processing time by the model `alpha · cpu + beta`, scaled to the site's speed.
 fn model(class: Class, cpu: Millicores, site: &Site, config: &Config) -> Micros {
     let model = config.models[class];
     let millicores = u64::try_from(cpu.0).unwrap_or(0);
     (Micros(model.alpha_us).times(millicores) + model.beta).rescaled(Permille::ONE, site.definition.speed)
 }
 
-/// Pods of the class that are served before this one. It is the youngest, so its equals are ahead; but kube-scheduler binds a pod
-/// at once that fits, whoever waits for more.
+/// The number of waiting pods of the class that start before this one. Zero if the pod fits, because kube-scheduler then
+/// binds it at once. This pod is the youngest, so pods with equal priorities are ahead of it.
 fn pods_ahead(workload: &Workload<'_>, slo: &Slo, site: &Site, fits: bool, config: &Config) -> u64 {
     if fits {
         return 0;
@@ -88,7 +90,8 @@ fn pods_ahead(workload: &Workload<'_>, slo: &Slo, site: &Site, fits: bool, confi
     ahead.map(|group| group.waiting).sum()
 }
 
-/// Interactive and steady work crosses the WAN both ways twice, batch once; at the edge there is none.
+/// Time on the WAN: two round trips for latency and throughput pods, one for batch pods, and zero at the edge. `None` if
+/// unknown.
 fn wan(class: Class, site: &Site) -> Option<Micros> {
     let round_trips = match (site.kind(), class) {
         (SiteKind::Edge, _) => return Some(Micros(0)),

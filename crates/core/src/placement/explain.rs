@@ -1,20 +1,21 @@
-//! The numbers behind a verdict as compact JSON, for the `explain` annotation and for people.
+//! The numbers behind a verdict as compact JSON, for the `explain` annotation and for users.
 
 use serde_json::{Map, Value, json};
 
 use crate::config::Explain;
 use crate::placement::verdict::{Assessment, Verdict};
 
-/// The most a short explanation takes on the pod.
+/// The most bytes of a short explanation.
 pub const SHORT_BYTES: usize = 256;
 
-/// The most that a full one takes.
+/// The most bytes of a full explanation.
 pub const FULL_BYTES: usize = 2048;
 
-/// The explanation of a verdict; `None` if it is switched off or there is nothing to explain. The short form names
-/// per site the ETA in milliseconds, the number of fitting nodes, of how many of them headroom is needed if of any, and the
-/// refusal codes; the full form has every number. The chosen site is first, and those are left out that no longer fit in
-/// [`SHORT_BYTES`] or [`FULL_BYTES`]. Neither names a node.
+/// The explanation of a verdict, by site; `None` if it is switched off or the verdict has no sites. It never names a node.
+///
+/// The short form has the ETA in milliseconds, the number of fitting nodes, how many of these need headroom, the score and
+/// the refusal codes. The full form has every number. Space goes to the chosen site first. Sites that do not fit in
+/// [`SHORT_BYTES`] or [`FULL_BYTES`] are left out.
 pub fn explain(verdict: &Verdict<'_>, how: Explain) -> Option<String> {
     if verdict.sites.is_empty() {
         return None;
@@ -30,7 +31,7 @@ pub fn explain(verdict: &Verdict<'_>, how: Explain) -> Option<String> {
     Some(format!("{{{}}}", entries.join(",")))
 }
 
-/// The entries of as many sites as fit in so many bytes: of the chosen one first, then of those at which the pod may run.
+/// The entries of the sites that fit in `bytes`: the chosen site first, then possible sites, then the rest.
 fn entries(verdict: &Verdict<'_>, entry: impl Fn(&Assessment<'_>) -> Value, bytes: usize) -> Vec<String> {
     let chosen = verdict.chosen().map(|chosen| chosen.site.name());
     let mut sites: Vec<_> = verdict.sites.iter().collect();
@@ -38,7 +39,7 @@ fn entries(verdict: &Verdict<'_>, entry: impl Fn(&Assessment<'_>) -> Value, byte
     let (mut entries, mut length) = (vec![], 1);
     for assessment in sites {
         let name = assessment.site.name();
-        // What cannot fit is not made: there may be hundreds.
+        // There may be hundreds of sites, so an entry that cannot fit is not built.
         if length + name.len() >= bytes {
             continue;
         }
@@ -90,8 +91,8 @@ fn full(assessment: &Assessment<'_>) -> Value {
     entry.into()
 }
 
-/// The refusals that one site's entry of an explanation has: the codes, and the numbers in the full form. Anybody may have written
-/// it.
+/// The refusals in one site's entry of an explanation: their codes, and in the full form their numbers. The entry is
+/// untrusted, because any user may have written it.
 pub fn refusals(entry: &Value) -> impl Iterator<Item = (&str, Map<String, Value>)> {
     let brief = entry["no"].as_array().into_iter().flatten().filter_map(Value::as_str);
     let full = entry["refusals"].as_object().into_iter().flatten();
@@ -99,7 +100,7 @@ pub fn refusals(entry: &Value) -> impl Iterator<Item = (&str, Map<String, Value>
     brief.map(|code| (code, Map::new())).chain(full)
 }
 
-/// `queueMs`, `procMs`, `wanMs`, `etaMs`; null where not known.
+/// The parts of the pod's time: `queueMs`, `procMs`, `wanMs` and `etaMs`; null if unknown.
 pub fn times(assessment: &Assessment<'_>) -> Map<String, Value> {
     let estimate = &assessment.estimate;
     let parts = [

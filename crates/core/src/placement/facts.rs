@@ -1,4 +1,4 @@
-//! What the table of actions reads of a pod and its sites.
+//! Collects what the action table reads about a pod and its sites.
 
 use crate::config::OnNoCapacity;
 use crate::model::node::Node;
@@ -10,7 +10,7 @@ use crate::placement::verdict::{Assessment, RefusalCode, Standing};
 use crate::placement::wait;
 use crate::units::Micros;
 
-/// The facts, and the edge node whose terminating pods the pod may wait for.
+/// Returns the facts, and the edge node whose terminating pods the pod may wait for.
 pub(super) fn facts<'s>(case: &Case<'_, 's>, sites: &[Assessment<'s>]) -> (Facts, Option<&'s Node>) {
     let edge = sites.iter().find(|site| rank::is_edge(site));
     let clouds = || sites.iter().filter(|site| !rank::is_edge(site) && site.is_possible());
@@ -19,7 +19,7 @@ pub(super) fn facts<'s>(case: &Case<'_, 's>, sites: &[Assessment<'s>]) -> (Facts
     let gate = gate(case);
     let terminating = edge.and_then(|edge| terminating(case, sites, edge));
     let late_cloud = rank::best_late_cloud(case, sites);
-    // Row 4 aside, a pod is gated only where no site is good, and finding out may take long.
+    // Except in row 4, a pod is gated only if no site is good. `may_gate` can be slow, so it is called only then.
     let asks_for_gate = terminating.is_some() || edge_standing != Standing::Good && cloud != Standing::Good;
     let facts = Facts {
         edge: edge_standing,
@@ -66,21 +66,21 @@ fn impossible(case: &Case<'_, '_>, sites: &[Assessment<'_>]) -> Impossible {
     } else if edge_is_refused(RefusalCode::TooLarge) {
         Impossible::Size
     } else if sites.iter().any(lacks_traits) {
-        // Passed through, the pod could run on a node without them.
+        // If the pod passed through, it could run on a node without the traits.
         Impossible::Stated
     } else {
         Impossible::Other
     }
 }
 
-/// Whether the configuration lets pods of this class be gated for want of room.
+/// Whether the configuration lets pods of this class be gated while no site has room.
 fn is_class_gated(case: &Case<'_, '_>) -> bool {
     let gating = &case.config.gating;
     gating.on_no_capacity == OnNoCapacity::Hold && gating.limits[case.slo().class] > Micros(0)
 }
 
-/// Whether the pod may be gated. A pod that a site would give a RuntimeClass may not, for it can have one only at its creation;
-/// nor one for which kube-scheduler could evict others at the edge.
+/// Whether the pod may be gated. It may not if a possible site would give it a RuntimeClass, which only a new pod can get.
+/// It may not if kube-scheduler could make room at the edge by evicting other pods.
 fn may_gate(case: &Case<'_, '_>, sites: &[Assessment<'_>]) -> bool {
     let gives_class = |site: &Assessment<'_>| site.is_possible() && site.site.definition.runtime_class.is_some();
     let gets_class = !case.workload.runtime_class && sites.iter().any(gives_class);
@@ -90,8 +90,8 @@ fn may_gate(case: &Case<'_, '_>, sites: &[Assessment<'_>]) -> bool {
     (is_class_gated(case) || case.intent.sites.is_some()) && !gets_class && !sites.iter().any(could_preempt)
 }
 
-/// The edge node that has room for the pod once the pods terminating there are gone, if room is all that the edge lacks and the
-/// pod has not waited too long.
+/// The edge node that fits the pod once pods terminating there are gone. `None` unless the edge lacks only room, the pod
+/// may still wait, and its profile prefers no good cloud.
 fn terminating<'s>(case: &Case<'_, 's>, sites: &[Assessment<'s>], edge: &Assessment<'s>) -> Option<&'s Node> {
     let wait = case.config.gating.wait_for_terminating[case.slo().class];
     let has_time = case.gated_for() < wait && gate(case) != Gate::Over;
@@ -106,7 +106,7 @@ fn terminating<'s>(case: &Case<'_, 's>, sites: &[Assessment<'s>], edge: &Assessm
     wait::node_after_terminating(case.workload, edge, case.room, wait, case.now)
 }
 
-/// Whether the pod misses its time at the edge even if it fits there now, behind nobody.
+/// Whether the pod misses its deadline or latency target at the edge even if it starts there now.
 fn misses_time_at(case: &Case<'_, '_>, edge: &Assessment<'_>) -> bool {
     let slo = case.slo();
     let processing = edge.estimate.processing;
@@ -114,9 +114,11 @@ fn misses_time_at(case: &Case<'_, '_>, edge: &Assessment<'_>) -> bool {
     misses(slo.deadline, case.gated_for() + processing) || misses(slo.latency_target, processing)
 }
 
-/// Whether waiting for the edge is not worth it beside a late cloud. A pod with a deadline loses by waiting if it is urgent, or
-/// misses a bound at the edge even if it starts there now. One with a latency target alone is served from its site for as long as
-/// it lives, so it goes to the cloud that serves it no slower than the edge.
+/// Whether a late cloud is better than waiting for the edge.
+///
+/// A pod with a deadline prefers the cloud if it is urgent, or if it would miss a bound at the edge even if it started
+/// there now. A pod with only a latency target serves from its site for as long as it lives, so it prefers a cloud that is
+/// no slower than the edge.
 fn prefers_late_cloud(case: &Case<'_, '_>, edge: &Assessment<'_>, cloud: &Assessment<'_>) -> bool {
     match case.slo().deadline {
         Some(_) => is_urgent(case) || misses_time_at(case, edge),
@@ -124,8 +126,8 @@ fn prefers_late_cloud(case: &Case<'_, '_>, edge: &Assessment<'_>, cloud: &Assess
     }
 }
 
-/// Whether the cloud has been away for longer than the pod can wait: the limit of its class, or what its deadline leaves for that
-/// cloud, if that is less.
+/// Whether the cloud has been `Away` for longer than the pod can wait. A pod can wait for the limit of its class, or for
+/// what its deadline leaves for that cloud, if that is less.
 fn is_lost(case: &Case<'_, '_>, cloud: &Assessment<'_>) -> bool {
     let limit = case.config.gating.limits[case.slo().class];
     let latency = cloud.estimate.latency().unwrap_or(cloud.estimate.processing);

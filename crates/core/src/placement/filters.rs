@@ -1,5 +1,5 @@
-//! Filters: each looks at one site and may refuse it. A refusal gives the site a [`Standing`](super::verdict::Standing), and the
-//! worst one counts.
+//! Filters. Each looks at one site and may refuse it for the pod. A refusal gives the site a
+//! [`Standing`](super::verdict::Standing), and the worst one counts.
 
 mod distance;
 pub(super) mod namespace;
@@ -25,22 +25,22 @@ use crate::placement::room::Room;
 use crate::placement::verdict::{Assessment, Refusal, Standing};
 use crate::units::{Micros, Now, Permille};
 
-/// A pod that is decided, and what it is decided by.
+/// One decision: the pod, and everything that the filters read about it.
 pub(super) struct Case<'c, 's> {
     pub(super) workload: &'c Workload<'c>,
     pub(super) intent: &'c Intent,
     pub(super) room: &'c Room<'s, 'c>,
-    /// The sites with pods that the pod must run with.
+    /// Sites with pods that the required pod affinity selects.
     pub(super) homes: Vec<&'s Site>,
     pub(super) config: &'c Config,
     pub(super) now: Now,
-    /// The scores of the pod's performance profile.
+    /// Scores of the pod's performance profile.
     pub(super) profile: Option<&'s ProfileScores>,
 }
 
 type Filter = fn(&Case<'_, '_>, &Assessment<'_>) -> Option<Refusal>;
 
-/// Every filter. After a refusal that is `Never`, no further filter is asked.
+/// Every filter, in the order in which they run. None runs after a `Never` refusal.
 const FILTERS: [Filter; 13] = [
     sites::not_in_sites,
     namespace::not_offloaded,
@@ -62,18 +62,18 @@ impl Case<'_, '_> {
         &self.intent.slo
     }
 
-    /// Whether the view of the cluster is too old to send a pod away.
+    /// Whether the view of the cluster is too old to send a pod to a cloud.
     pub(super) fn is_stale(&self) -> bool {
         self.room.snapshot.is_stale(self.config.telemetry_ttl, self.now.moment)
     }
 
-    /// How long the pod has been gated; zero for a pod that arrives.
+    /// How long the pod has been gated; zero for a pod that is being created.
     pub(super) fn gated_for(&self) -> Micros {
         self.workload.gated_for.unwrap_or_default()
     }
 }
 
-/// What each site would mean for the pod, in the order of the snapshot. Cost: a pass over all nodes.
+/// Assesses every site for the pod, in the order of the snapshot. Cost: a pass over all nodes.
 pub(super) fn assess<'s>(case: &Case<'_, 's>) -> Vec<Assessment<'s>> {
     let sites = &case.room.snapshot.sites;
     let edge = sites.iter().find(|site| site.kind() == SiteKind::Edge);
@@ -93,11 +93,11 @@ fn assess_site<'s>(case: &Case<'_, 's>, site: &'s Site, edge_speed: Permille) ->
     assessment
 }
 
-/// What the filters read of a site: its usable and fitting nodes, and the pod's time there.
+/// The assessment that the filters read: the site's usable and fitting nodes, and the pod's time there.
 fn unfiltered<'s>(case: &Case<'_, 's>, site: &'s Site, edge_speed: Permille) -> Assessment<'s> {
     let (workload, room) = (case.workload, case.room);
     let fitting = nodes::fitting_nodes(workload, site, room);
-    // Where the pod fits, nothing asks for the others.
+    // The other usable nodes are read only when the pod fits none.
     let usable = if fitting.is_empty() {
         nodes::usable_nodes(workload, site, room)
     } else {

@@ -1,5 +1,5 @@
-//! Headroom: room that placeholders keep for others ("Headroom" in docs/guide/decide.md). kube-scheduler evicts them for
-//! a pod of higher priority that fits nowhere else.
+//! Headroom: room that placeholder pods keep free for other pods ("Headroom" in docs/guide/decide.md). kube-scheduler evicts
+//! placeholders for a pod of higher priority that fits nowhere else.
 
 use crate::config::Config;
 use crate::model::node::{Node, Placeholder, Share};
@@ -7,17 +7,18 @@ use crate::model::snapshot::Snapshot;
 use crate::model::workload::Workload;
 use crate::units::Micros;
 
-/// Which placeholders make room for a pod.
+/// Selects the placeholders that make room for a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Headroom {
-    /// Those of a lower `spec.priority`...
+    /// Selects placeholders with a lower `spec.priority` than this.
     below: i32,
-    /// ...whose grace is not longer.
+    /// Selects placeholders whose termination grace period is at most this.
     grace: Micros,
 }
 
 impl Headroom {
-    /// Those that make room for this pod, if any do: they are gone within the time for which it may wait for terminating pods.
+    /// Selects the placeholders that make room for this pod; `None` if none can. They must be gone within the time that the
+    /// pod may wait for terminating pods.
     pub fn of(workload: &Workload<'_>, snapshot: &Snapshot, config: &Config) -> Option<Self> {
         if !snapshot.has_placeholders {
             return None;
@@ -30,12 +31,12 @@ impl Headroom {
         })
     }
 
-    /// Whether this is one of them.
+    /// Whether this placeholder makes room for the pod.
     pub fn covers(self, placeholder: Placeholder) -> bool {
         placeholder.priority < self.below && placeholder.grace <= self.grace
     }
 
-    /// What they take from `node`; `None` where there are none. Cost: nothing there.
+    /// The share of `node` that the selected placeholders take; `None` if there are none, which costs nothing to find out.
     pub fn on(self, node: &Node) -> Option<Share> {
         let mut covered = node.placeholders.iter().filter(|(kind, _)| self.covers(*kind));
         let (_, first) = covered.next()?;

@@ -1,15 +1,15 @@
-//! Reservations: room for pods that were decided and that the snapshot does not show yet. kube-scheduler's cache does the same
-//! with pods that it assumes: they are confirmed, forgotten, or expire.
+//! Reservations: room for pods that are decided but not in the snapshot yet. kube-scheduler's cache treats the pods that it
+//! assumes likewise: it confirms, forgets or expires them.
 //!
-//! A reservation ends in one of three ways. Its pod is seen: it is confirmed, marked with the revision whose snapshot
-//! shows the pod first, and from then on counts only for reviews that read an older one. No pod will come: it is forgotten.
-//! Or none comes in time: it expires. So a pod and its reservation never count together, and never neither.
+//! A reservation ends in one of three ways. It is confirmed when its pod is seen, forgotten when no pod will come, and
+//! expires when no pod comes in time. A confirmed reservation is marked with the first revision that shows the pod. It then
+//! counts only for reviews that read an older one. So exactly one of a pod and its reservation counts.
 //!
-//! Who asks need not create what was asked about. So what nobody has confirmed keeps room from other namespaces only within a
-//! share of what is free; beyond it, it counts for its own namespace alone.
+//! A user can ask for a decision without creating the pod. So an unconfirmed reservation keeps room from other namespaces
+//! only within a share of the free room. Beyond the share, it counts only for its own namespace.
 //!
-//! One [`Ledger`] lives under one lock. A review loads the snapshot, decides and reserves inside it; the one who
-//! publishes snapshots marks before and drops after.
+//! One [`Ledger`] lives under one lock. A review loads the snapshot, decides and reserves while it holds the lock. The
+//! engine confirms reservations before it publishes a snapshot, and drops them afterwards.
 
 mod assumed_volumes;
 
@@ -27,29 +27,29 @@ use crate::resources::Amounts;
 use crate::units::{Micros, Moment};
 pub(crate) use assumed_volumes::AssumedVolumes;
 
-/// Room reserved for one pod.
+/// Room that is reserved for one pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reservation {
-    /// The decision that reserved it; the pod carries it.
+    /// The id of the decision, which the pod carries in an annotation.
     pub id: DecisionId,
-    /// Who creates the pod.
+    /// Namespace and controller of the pod.
     pub owner: Owner,
-    /// The site it was placed on.
+    /// The site on which the pod is placed.
     pub site: Box<str>,
-    /// The node that is charged: the one kube-scheduler would take.
+    /// The charged node, which kube-scheduler would pick.
     pub node: NodeId,
-    /// The pod's effective request. A pod slot comes with it.
+    /// The pod's effective request. One pod slot is reserved too.
     pub amount: Amounts,
-    /// Its labels.
+    /// The pod's labels.
     pub labels: Arc<str>,
     /// The pod's `spec.priority`.
     pub priority: i32,
-    /// The uid of the gated pod that is being released; `None` for one that is being created.
+    /// The uid of the gated pod that is being released; `None` for a pod that is being created.
     pub releases: Option<Arc<str>>,
 }
 
 impl Reservation {
-    /// Room for a pod that is being created, on a node of a site.
+    /// Reserves room on a node of a site for a pod that is being created.
     pub fn new(id: DecisionId, workload: &Workload<'_>, site: &str, node: NodeId) -> Self {
         Self {
             id,
@@ -64,32 +64,32 @@ impl Reservation {
     }
 }
 
-/// What is taken from a node for one pod that the snapshot does not show there.
+/// The charge to a node for one pod that the snapshot does not show there.
 #[derive(Debug, Clone, Copy)]
 pub struct Charge<'l> {
     /// The pod's effective request.
     pub amount: &'l Amounts,
-    /// How many times over, and so how many pod slots.
+    /// The number of times that the request and its pod slot are charged.
     pub times: u32,
     /// The pod's `spec.priority`.
     pub priority: i32,
 }
 
-/// The open reservations. Equal after equal calls.
+/// The open reservations. Two ledgers are equal after the same calls.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ledger {
     ttl: Micros,
     replicas: u32,
     nodes: BTreeMap<NodeId, Vec<Entry>>,
-    /// Where the unconfirmed ones are.
+    /// The nodes of unconfirmed reservations.
     unconfirmed: BTreeMap<DecisionId, NodeId>,
-    /// The uids of gated pods that are being released, each with its reservation.
+    /// Gated pods that are being released, by uid, with the id of each reservation.
     releases: BTreeMap<Arc<str>, DecisionId>,
-    /// How many times reservations gave room back so far.
+    /// The number of times that reserved room became free since the start.
     freed: u64,
-    /// How many expired so far.
+    /// The number of reservations that have expired since the start.
     expired: u64,
-    /// Where pods were placed whose volumes are not made yet.
+    /// Sites of pods whose volumes are still to be made.
     pub(crate) assumed_volumes: AssumedVolumes,
 }
 
@@ -97,9 +97,9 @@ pub struct Ledger {
 struct Entry {
     reservation: Reservation,
     since: Moment,
-    /// Whether it is of a pod that need not come to be, and more than its namespace may keep from others by such.
+    /// Whether the reservation is beyond its namespace's share. False for a release, because its pod exists.
     is_beyond_share: bool,
-    /// The first revision that shows its pod; `None` until the pod is seen.
+    /// The first revision that shows the pod; `None` until the pod is seen.
     shown_in: Option<u64>,
 }
 
@@ -108,18 +108,18 @@ impl Entry {
         self.reservation.owner.namespace() == namespace
     }
 
-    /// Whether it is of a pod that need not come to be, and within the share of its namespace.
+    /// Whether the reservation counts towards its namespace's share: unconfirmed, within the share, and not for a release.
     fn is_in_share(&self) -> bool {
         self.shown_in.is_none() && !self.is_beyond_share && self.reservation.releases.is_none()
     }
 
-    /// Whether it is this one, unconfirmed.
+    /// Whether this is the unconfirmed reservation with this id.
     fn is_open(&self, id: DecisionId) -> bool {
         self.reservation.id == id && self.shown_in.is_none()
     }
 }
 
-/// Reserves nothing.
+/// A ledger that reserves nothing.
 impl Default for Ledger {
     fn default() -> Self {
         Self::new(Micros(0))
@@ -127,8 +127,8 @@ impl Default for Ledger {
 }
 
 impl Ledger {
-    /// An empty ledger whose reservations expire after `ttl`, unless they are confirmed. With a `ttl` of zero nothing is
-    /// ever reserved. We are the only replica until [`Ledger::set_replicas`] says otherwise.
+    /// An empty ledger. Reservations expire after `ttl` unless they are confirmed; with a `ttl` of zero, none is made. It
+    /// counts one replica until [`Ledger::set_replicas`] is called.
     pub fn new(ttl: Micros) -> Self {
         Self {
             ttl,
@@ -142,21 +142,22 @@ impl Ledger {
         }
     }
 
-    /// How long reservations last from now on, also those that are open. With zero nothing is reserved any more.
+    /// Sets how long reservations last, including open ones. With zero, no more are made.
     pub fn set_ttl(&mut self, ttl: Micros) {
         self.ttl = ttl;
     }
 
-    /// How many replicas decide, ours included; zero counts as one. What we reserve and nobody has seen yet is charged
-    /// so many times: the others may be reserving the same room.
+    /// Sets the number of replicas that decide, this one included; zero counts as one. An unconfirmed reservation is
+    /// charged once for each replica, because the others may be reserving the same room.
     pub fn set_replicas(&mut self, ready: u32) {
         let before = std::mem::replace(&mut self.replicas, ready.max(1));
         self.freed += u64::from(self.replicas < before && !self.unconfirmed.is_empty());
     }
 
-    /// Takes the room; gated as of `since`. False, and nothing is taken, while another one of this id is unconfirmed. `is_within_share`
-    /// is asked about what this one's namespace keeps from others at the site if this one counts for them, too; the pod of a release
-    /// is there, so nobody asks about it. Cost: a pass over the open reservations.
+    /// Reserves the room, as of `since`. Returns false and reserves nothing while a reservation with this id is
+    /// unconfirmed. `is_within_share` is called with everything that the namespace would keep from others at the site, this
+    /// reservation included. It is not called for a release, because that pod exists. Cost: a pass over the open
+    /// reservations.
     pub fn reserve(
         &mut self,
         mut reservation: Reservation,
@@ -185,16 +186,15 @@ impl Ledger {
         true
     }
 
-    /// The pod is under review again, or will not come: its room is free. Returns the moment as of which it was gated. `None`, and
-    /// nothing happens, if it has no unconfirmed reservation: the id and the namespace must be its own.
+    /// Forgets a reservation because its pod is reviewed again or will not come. Returns the time from which it counted.
+    /// `None` if no unconfirmed reservation has this id and namespace.
     pub fn forget(&mut self, id: DecisionId, namespace: &str) -> Option<Moment> {
         self.open_entry(id).filter(|entry| entry.is_of(namespace))?;
         self.freed += 1;
         Some(self.take_unconfirmed(id)?.since)
     }
 
-    /// The gated pod of this uid is gone, or released by another decision than the one that reserved its room. Cost: a
-    /// search.
+    /// Forgets the reservation of a gated pod that is gone, or that another decision has released. Cost: a search.
     pub fn forget_release(&mut self, uid: &str) {
         if let Some(id) = self.releases.get(uid).copied()
             && self.take_unconfirmed(id).is_some()
@@ -203,23 +203,23 @@ impl Ledger {
         }
     }
 
-    /// A pod of this namespace and site that carries this id is seen, and the snapshot of `revision`, which is yet to be
-    /// published, will be the first to show it. The first such pod gets the node that was charged for it; a second one, or
-    /// one of another namespace or site, has no reservation.
+    /// Confirms the reservation of a pod that is seen with this id, namespace and site, and returns its node. The snapshot
+    /// of `revision`, which is not published yet, will be the first to show the pod. Only the first such pod has a
+    /// reservation; any other gets `None`.
     pub fn confirm(&mut self, id: DecisionId, namespace: &str, site: &str, revision: u64) -> Option<NodeId> {
         let node = *self.unconfirmed.get(&id)?;
         let is_its = |entry: &&Entry| entry.is_of(namespace) && *entry.reservation.site == *site;
         self.open_entry(id).filter(is_its)?;
         let mut on_node = self.nodes.get_mut(&node)?.iter_mut();
         on_node.find(|entry| entry.is_open(id))?.shown_in = Some(revision);
-        // From now on it counts once, and for all.
+        // From now on it is charged once, and no longer once for each replica.
         self.freed += u64::from(self.replicas > 1);
         self.unconfirmed.remove(&id);
         Some(node)
     }
 
-    /// The snapshot of this revision is published: every review from now on reads it or a later one.
-    /// Cost: a pass over the open reservations.
+    /// Drops confirmed reservations whose pods the snapshot of this revision shows. That snapshot is published, so every
+    /// review from now on reads it or a later one. Cost: a pass over the open reservations.
     pub fn published(&mut self, revision: u64) {
         let releases = &mut self.releases;
         self.nodes.retain(|_, on_node| {
@@ -232,9 +232,9 @@ impl Ledger {
         });
     }
 
-    /// Moves what nobody has confirmed from nodes that other pods have filled meanwhile to the nodes of the site that kube-scheduler would
-    /// take instead, as far as they have room: else that room would be promised twice. Cost: a pass over the nodes and the open
-    /// reservations, and for each that is moved one over the nodes of its site.
+    /// Moves unconfirmed reservations off nodes that other pods have filled, because the room would be promised twice. Each
+    /// moves to the node of its site that kube-scheduler would pick, or stays if no node has room. Cost: a pass over the
+    /// nodes and the open reservations, and for each move a pass over the nodes of the site.
     pub fn move_displaced(&mut self, snapshot: &Snapshot) {
         let mut displaced = vec![];
         for node in snapshot.sites.iter().flat_map(Site::nodes) {
@@ -276,7 +276,8 @@ impl Ledger {
         node.map(|node| node.id)
     }
 
-    /// Drops what nobody has confirmed in time, and returns how many those were. Cost: a pass over the open reservations.
+    /// Drops reservations that were not confirmed in time, and returns their number. Cost: a pass over the open
+    /// reservations.
     pub fn expire(&mut self, now: Moment) -> u64 {
         self.freed += u64::from(self.assumed_volumes.expire(now));
         let limit = now.before(self.ttl);
@@ -291,15 +292,17 @@ impl Ledger {
         expired
     }
 
-    /// What takes from `node` as a pod of this namespace finds it in a review that reads the snapshot of `revision`: what nobody
-    /// has confirmed, once for every replica, if it is of the same namespace or within the share of its own; and, once, what that
-    /// snapshot does not show yet. Cost: a search if anything is reserved at all.
+    /// The charges on `node` for a pod of this namespace, in a review that reads the snapshot of `revision`.
+    ///
+    /// An unconfirmed reservation is charged once for each replica, if it is of this namespace or within the share of its
+    /// own. A release is charged once. A confirmed reservation is charged once if the snapshot does not show its pod yet.
+    /// Cost: a search if anything is reserved.
     pub fn charges<'l>(&'l self, node: NodeId, revision: u64, namespace: &'l str) -> impl Iterator<Item = Charge<'l>> {
         let entries = self.nodes.get(&node).into_iter().flatten();
         entries.filter_map(move |entry| self.charge(entry, revision, namespace))
     }
 
-    /// What takes from all nodes of a site, as [`Self::charges`] counts it. Cost: a pass over the open reservations.
+    /// The charges on all nodes of a site, counted as in [`Self::charges`]. Cost: a pass over the open reservations.
     pub fn reserved<'l>(
         &'l self,
         site: &'l str,
@@ -317,7 +320,8 @@ impl Ledger {
         hidden.filter(move |reservation| *reservation.site == *site)
     }
 
-    /// Whether the gated pod of this uid is being released: it has a reservation then, and no claim counts. Cost: a search.
+    /// Whether the gated pod of this uid is being released. It then has a reservation, and its queue claim does not count.
+    /// Cost: a search.
     pub fn releases(&self, uid: &str) -> bool {
         self.releases.contains_key(uid)
     }
@@ -327,17 +331,18 @@ impl Ledger {
         self.releases.keys().map(|uid| &**uid)
     }
 
-    /// How many times room that was reserved became free since the start: a reservation came to nothing, or counts fewer times.
+    /// The number of times that reserved room became free since the start, because a reservation was forgotten, expired, or
+    /// is charged fewer times.
     pub fn freed(&self) -> u64 {
         self.freed
     }
 
-    /// How many reservations nobody has confirmed in time since the start.
+    /// The number of reservations that have expired since the start.
     pub fn expired(&self) -> u64 {
         self.expired
     }
 
-    /// When the next reservation expires, unless it is confirmed, or where a pod was placed says no more where its volumes will be.
+    /// When the next unconfirmed reservation or assumed volume expires.
     pub fn next_expiry(&self) -> Option<Moment> {
         let oldest = self.unconfirmed().map(|entry| entry.since).min();
         let of_reservations = oldest.map(|since| since.after(self.ttl));
@@ -345,7 +350,7 @@ impl Ledger {
         [of_reservations, of_volumes].into_iter().flatten().min()
     }
 
-    /// How many reservations nobody has confirmed.
+    /// The number of unconfirmed reservations.
     pub fn open(&self) -> usize {
         self.unconfirmed.len()
     }
@@ -358,8 +363,8 @@ impl Ledger {
         self.entries().filter(|entry| entry.shown_in.is_none())
     }
 
-    /// What the namespace of this reservation would keep from others at its site if this one were within its share, too: once for
-    /// every replica.
+    /// The share that the namespace would keep from others at the site if this reservation were within its share.
+    /// Everything is charged once for each replica.
     fn kept_with(&self, reservation: &Reservation) -> Share {
         let namespace = reservation.owner.namespace();
         let is_kept = |entry: &&Entry| {
@@ -377,7 +382,7 @@ impl Ledger {
     fn charge<'l>(&self, entry: &'l Entry, revision: u64, namespace: &str) -> Option<Charge<'l>> {
         let times = match entry.shown_in {
             None if entry.is_beyond_share && !entry.is_of(namespace) => return None,
-            // Whoever else could reserve the room counts the claim of the pod, as long as it sees it gated.
+            // Other replicas count the pod's queue claim for as long as they see it gated.
             None if entry.reservation.releases.is_some() => 1,
             None => self.replicas,
             Some(shown_in) if shown_in > revision => 1,
@@ -390,13 +395,13 @@ impl Ledger {
         })
     }
 
-    /// The one under this id that nobody has confirmed.
+    /// The unconfirmed reservation with this id.
     fn open_entry(&self, id: DecisionId) -> Option<&Entry> {
         let on_node = self.nodes.get(self.unconfirmed.get(&id)?)?;
         on_node.iter().find(|entry| entry.is_open(id))
     }
 
-    /// Takes out the one under this id that nobody has confirmed.
+    /// Removes and returns the unconfirmed reservation with this id.
     fn take_unconfirmed(&mut self, id: DecisionId) -> Option<Entry> {
         let node = self.unconfirmed.remove(&id)?;
         let on_node = self.nodes.get_mut(&node)?;

@@ -1,4 +1,4 @@
-//! A pod with what is known of its claims ("Data" in docs/guide/decide.md).
+//! Adds to a pod what is known about its volume claims ("Data" in docs/guide/decide.md).
 
 use std::borrow::Cow;
 
@@ -8,9 +8,9 @@ use crate::model::workload::Workload;
 use crate::placement::ledger::Ledger;
 use crate::units::Moment;
 
-/// The workload with where each of its claims lets it run, and the nodes on which its volumes can be used. Unchanged where it has none,
-/// or nothing is known. Where a volume is stays true when the watches are behind; where one can be made, only a pod that is gated may
-/// still go by. Cost: a few searches for each claim, and a copy.
+/// The workload with the location of each volume claim, and the nodes that can use its volumes. Unchanged if the pod has no
+/// claims or nothing is known about volumes. While the watches are behind, existing volumes still count. Where a new volume
+/// can be made then counts only for a gated pod. Cost: a few searches for each claim, and a copy.
 pub(crate) fn located<'w, 'a>(workload: &'w Workload<'a>, snapshot: &Snapshot) -> Cow<'w, Workload<'a>> {
     let known = snapshot.volumes.as_deref();
     let Some(volumes) = known.filter(|_| !workload.volume_claims.is_empty()) else {
@@ -30,7 +30,7 @@ pub(crate) fn located<'w, 'a>(workload: &'w Workload<'a>, snapshot: &Snapshot) -
     Cow::Owned(located)
 }
 
-/// The workload with that, and with where the volumes of its claims are assumed to be made.
+/// The workload as [`located()`] returns it, with the nodes where volumes of its claims are assumed to be made.
 pub(crate) fn located_beside<'w, 'a>(
     workload: &'w Workload<'a>,
     snapshot: &Snapshot,

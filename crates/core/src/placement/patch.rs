@@ -1,7 +1,7 @@
-//! Verdict and pod to JSONPatch.
+//! Turns a verdict about a pod into a JSONPatch.
 //!
-//! For a pod that arrives only `add` operations, whose parents exist or are created first: a patch that does not apply
-//! rejects the pod even under `failurePolicy: Ignore`. The pod is never re-serialised, so fields unknown to us survive.
+//! A new pod gets only `add` operations, whose parents exist or are created first. A patch that does not apply would reject
+//! the pod even under `failurePolicy: Ignore`. The pod is never re-serialised, so unknown fields survive.
 
 mod release;
 
@@ -22,7 +22,7 @@ use crate::placement::explain::explain;
 use crate::placement::verdict::{Action, Reason, Verdict};
 use crate::wire::pod::{Pod, StringMap};
 
-/// What identifies one decision: when it was made, and its random id.
+/// Identifies one decision by its time and its random id.
 #[derive(Debug, Clone)]
 pub struct Stamp {
     /// Wall-clock time.
@@ -31,24 +31,28 @@ pub struct Stamp {
     pub id: String,
 }
 
-/// The most bytes that all keys and values of a pod's annotations may take; with more the API server refuses the pod.
-/// Source: `apimachinery/pkg/api/validation.TotalAnnotationSizeLimitB`.
+/// The most bytes in all keys and values of a pod's annotations; the API server refuses a pod with more. Source:
+/// `apimachinery/pkg/api/validation.TotalAnnotationSizeLimitB`.
 const ANNOTATIONS_LIMIT: usize = 256 * 1024;
 
-/// How long a gate we wrote is recognised as our own.
+/// How long after its timestamp a gate counts as edgeward's own when a pod is reviewed again.
 const RECENT: jiff::SignedDuration = jiff::SignedDuration::from_secs(30);
 
-/// The annotation by which a ReplicaSet chooses whom to delete first.
+/// The annotation by which a ReplicaSet chooses the pods to delete first.
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
-/// Its value on a pod in a cloud: a ReplicaSet deletes pods of a lower cost first, and others have 0.
+/// The deletion cost of a pod in a cloud. A ReplicaSet deletes pods with a lower cost first, and the default is 0.
 const CLOUD_DELETION_COST: &str = "-100";
 
-/// The operations that write the verdict on the pod. A placement: the site's selector, tolerations and RuntimeClass and
-/// the label of placed pods where they are missing, and our annotations, over whatever stood there under our keys. A
-/// hold: our gate, and since when and why. Either: the SLO that the pod has inherited. Empty for a pod that already
-/// carries all of it, and for any other verdict. Where the pod's own annotations leave no room for ours, the
-/// explanation is left out, then all of them but the sites and traits of a policy: the placement counts.
+/// The operations that write the verdict on the pod. Empty for a verdict that writes nothing, and for a pod that already
+/// carries all of it.
+///
+/// A placement adds the site's selector, tolerations and RuntimeClass, and the label of placed pods, each only if it is
+/// missing. It replaces existing annotations under edgeward's keys. A gate adds the scheduling gate, its time and its
+/// reason. Both add the SLO that the pod inherits from a policy.
+///
+/// If the pod's own annotations leave too little space, the explanation is dropped first. Then all other annotations are
+/// dropped except the sites and traits of a policy, because the placement is more important.
 pub fn patch(pod: &Pod<'_>, verdict: &Verdict<'_>, config: &Config, stamp: &Stamp) -> Vec<PatchOperation> {
     let explanation = explain(verdict, config.explain);
     let mut wanted = match verdict.action {
@@ -64,7 +68,7 @@ pub fn patch(pod: &Pod<'_>, verdict: &Verdict<'_>, config: &Config, stamp: &Stam
         wanted.retain(|(key, _)| *key != config.keys.explain);
     }
     if !fit(pod, &wanted, config) {
-        // Better refused than gated without the sites and traits of its policy.
+        // The pod must not be gated without the sites and traits of its policy, even if the API server refuses it.
         wanted.retain(|(key, _)| config.keys.is_of_policy(key));
     }
     annotate(pod, wanted, config, &mut operations);
@@ -86,10 +90,10 @@ fn add<const N: usize>(operations: &mut Vec<PatchOperation>, path: [&str; N], va
     operations.push(PatchOperation::Add(AddOperation { path, value }));
 }
 
-/// Annotations that are to be written.
+/// Annotations to write, by key.
 type Wanted<'a> = Vec<(&'a str, Cow<'a, str>)>;
 
-/// Whether the pod may carry these annotations beside its own.
+/// Whether the API server's limit leaves space for these annotations on the pod.
 fn fit(pod: &Pod<'_>, wanted: &Wanted<'_>, config: &Config) -> bool {
     let own = pod.annotations().into_iter().flat_map(StringMap::iter);
     let own = own.filter(|(key, _)| !config.keys.written().contains(key));
@@ -125,7 +129,7 @@ fn annotations<'a>(
     always.into_iter().chain(optional).collect()
 }
 
-/// Whether the pod carries a gate of ours, made a moment ago: it is under review again.
+/// Whether the pod carries a recent gate of edgeward's, because it is reviewed again.
 fn is_gated(pod: &Pod<'_>, config: &Config, stamp: &Stamp) -> bool {
     let keys = &config.keys;
     let is_recent = |text: &str| {
@@ -144,7 +148,7 @@ fn is_gated(pod: &Pod<'_>, config: &Config, stamp: &Stamp) -> bool {
         && of_placements.iter().all(|key| pod.annotation(key).is_none())
 }
 
-/// Since when and why a pod is gated.
+/// The annotations that say since when and why a pod is gated.
 fn gated<'a>(verdict: &Verdict<'_>, config: &'a Config, stamp: &Stamp, explanation: Option<String>) -> Wanted<'a> {
     let keys = &config.keys;
     let always = [
@@ -155,13 +159,13 @@ fn gated<'a>(verdict: &Verdict<'_>, config: &'a Config, stamp: &Stamp, explanati
     always.into_iter().chain(explanation).collect()
 }
 
-/// RFC 3339, to the second.
+/// The time of the decision in RFC 3339, to the second.
 fn time(stamp: &Stamp) -> String {
     stamp.at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// Writes `wanted`. A key of ours that the pod brought along and this decision does not write must go: then the map
-/// is added again as a whole, since a `remove` is not in our vocabulary.
+/// Writes `wanted`. If the pod brought an annotation of edgeward's that this decision does not write, the whole map is
+/// added again without it, because a new pod's patch contains no `remove`.
 fn annotate(pod: &Pod<'_>, wanted: Wanted<'_>, config: &Config, operations: &mut Vec<PatchOperation>) {
     let parents = pod.parents();
     let map = |pairs: Wanted<'_>| -> Map<String, Value> {
@@ -214,9 +218,9 @@ fn select(pod: &Pod<'_>, site: &Site, trait_labels: &[Box<str>], operations: &mu
     }
 }
 
-/// Keeps the pod from nodes that carry the edge's selector and are not of the edge: each term of its required node affinity excludes
-/// them by name. A term that requires nothing allows no node, and is left alone. The affinity is added again as a whole, with every
-/// field that it has.
+/// Keeps the pod off nodes that carry the site's selector but belong elsewhere: each term of its required node affinity
+/// excludes them by name. A term without requirements matches no node and stays as it is. The affinity is replaced as a
+/// whole, with all its fields.
 fn exclude(pod: &Pod<'_>, site: &Site, operations: &mut Vec<PatchOperation>) {
     let other_than = |name: &Arc<str>| json!({"key": "metadata.name", "operator": "NotIn", "values": [&**name]});
     let excluded: Vec<Value> = site.foreign.iter().take(MAX_EXCLUDED).map(other_than).collect();
@@ -248,10 +252,10 @@ fn exclude(pod: &Pod<'_>, site: &Site, operations: &mut Vec<PatchOperation>) {
 
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 
-/// The most nodes that a pod is kept from.
+/// The most nodes that a placement excludes.
 const MAX_EXCLUDED: usize = 64;
 
-/// A field of an object, which is made if it is missing; `None` of what is no object.
+/// A field of an object, created if it is missing; `None` if `value` is not an object. A null `value` becomes an object.
 fn child<'v>(value: &'v mut Value, field: &str) -> Option<&'v mut Value> {
     if value.is_null() {
         *value = json!({});
@@ -280,7 +284,7 @@ fn tolerate(pod: &Pod<'_>, site: &Site, operations: &mut Vec<PatchOperation>) {
     }
 }
 
-/// Adds the site's RuntimeClass. The API server takes none for a pod that exists, as one with our gate does.
+/// Adds the site's RuntimeClass. A gated pod gets none, because the API server accepts it only at creation.
 fn classify(pod: &Pod<'_>, site: &Site, config: &Config, operations: &mut Vec<PatchOperation>) {
     let is_missing = !pod.parents().runtime_class && pod.gate(&config.keys.gate).is_none();
     if let Some(class) = site.definition.runtime_class.as_deref().filter(|_| is_missing) {
@@ -288,7 +292,7 @@ fn classify(pod: &Pod<'_>, site: &Site, config: &Config, operations: &mut Vec<Pa
     }
 }
 
-/// Labels a pod that is placed. Whatever the pod brings along under this key stays: its controller may select by it.
+/// Labels a placed pod. An existing value of this label stays, because the pod's controller may select by it.
 fn label(pod: &Pod<'_>, config: &Config, operations: &mut Vec<PatchOperation>) {
     let key = &config.keys.placed;
     match pod.parents().labels {

@@ -1,7 +1,7 @@
-//! Which SLO applies to a pod: its own annotations, and where these are silent the one policy of its namespace that counts.
+//! Which SLO applies to a pod: its own annotations, and for anything that these do not state, one policy of its namespace.
 //!
-//! Of several policies that select a pod the one of the highest precedence counts, then the first by name, and it counts as
-//! a whole: an SLO made of pieces of several policies would be one that nobody wrote down.
+//! If several policies select the pod, the one with the highest precedence applies, then the first by name. A policy
+//! applies as a whole, because no user wrote an SLO that is pieced together from several policies.
 
 mod namespace;
 mod refused;
@@ -26,35 +26,35 @@ pub use refused::{Instead, Refused};
 use selector::LabelSelector;
 pub use selector::MAX_SELECTOR_BYTES;
 
-/// The annotation under the prefix of SLOs that has the sites of a policy.
+/// The annotation, without the SLO prefix, for the sites that a policy allows.
 const POLICY_SITES: &str = "policySites";
 
-/// The same for its traits.
+/// The annotation, without the SLO prefix, for the traits that a policy requires.
 const POLICY_TRAITS: &str = "policyTraits";
 
-/// The highest precedence, and the lowest but for its sign.
+/// The highest precedence. The lowest is its negative.
 const MAX_PRECEDENCE: i64 = 1_000_000;
 
-/// A policy: for which pods it speaks, and what it says.
+/// A policy: the pods that it selects, and the SLO that it gives them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
     precedence: i64,
     selector: Selector,
-    /// Annotations under the prefix of SLOs, by name.
+    /// SLO annotations, by name without the prefix.
     slo: Vec<(&'static str, String)>,
 }
 
 impl Policy {
-    /// Reads `spec` of an SloPolicy.
+    /// Reads the `spec` of an SloPolicy.
     ///
     /// # Errors
-    /// Every fault, and what counts all the same. The API server lets none through that has the newest definition.
+    /// All faults, and what applies in spite of them. With the newest CRD, the API server rejects such a policy.
     pub fn read(object: &Value) -> Result<Self, Refused> {
         let spec = &object["spec"];
         Self::read_whole(spec).map_err(|faults| Refused::of(faults, spec))
     }
 
-    /// The traits that it says.
+    /// The traits that the policy states.
     pub fn traits(&self) -> Option<Traits> {
         let text = self.slo.iter().find(|(name, _)| *name == POLICY_TRAITS);
         text.and_then(|(_, text)| Traits::parse(text))
@@ -72,7 +72,7 @@ impl Policy {
     }
 }
 
-/// `spec` of an SloPolicy.
+/// The `spec` of an SloPolicy.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Spec {
@@ -95,7 +95,7 @@ struct SloDefaults {
 }
 
 impl SloDefaults {
-    /// The annotations that say the same.
+    /// Converts the defaults to SLO annotations.
     fn annotations(self, checks: &mut Checks<'_>) -> Vec<(&'static str, String)> {
         if let Some(text) = self.sites.as_ref().filter(|text| Demand::parse(text).is_none()) {
             checks.fault(
@@ -118,7 +118,7 @@ impl SloDefaults {
                 "offloadAllowed",
                 self.offload_allowed.map(|allowed| allowed.to_string()),
             ),
-            // Beside what the pod says itself: both hold.
+            // Sites and traits have keys of their own, because they apply in addition to the pod's.
             (POLICY_SITES, self.sites),
             (POLICY_TRAITS, self.traits),
             ("profile", self.profile),
@@ -128,7 +128,7 @@ impl SloDefaults {
     }
 }
 
-/// An SloPolicy as it was seen.
+/// An SloPolicy as last seen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seen {
     /// Its namespace.
@@ -137,12 +137,12 @@ pub struct Seen {
     pub name: String,
     /// `metadata.generation`.
     pub generation: Option<i64>,
-    /// What it says, or why it does not count as it is.
+    /// The policy, or why it does not apply as written.
     pub policy: Result<Policy, Refused>,
 }
 
 impl Seen {
-    /// What counts of it.
+    /// The policy that applies, or the part that applies in spite of faults.
     pub fn in_force(&self) -> Option<&Policy> {
         match &self.policy {
             Ok(policy) => Some(policy),
@@ -150,8 +150,8 @@ impl Seen {
         }
     }
 
-    /// This version, where `before` is the one that was known until now: if this one has faults, the last one without goes on
-    /// counting.
+    /// This version as the successor of `before`. If this version has faults, the last one without faults continues to
+    /// apply.
     pub fn after(self: Arc<Self>, before: &Self) -> Arc<Self> {
         let Err(refused) = &self.policy else { return self };
         let Some(refused) = refused.after(before) else {
@@ -164,12 +164,12 @@ impl Seen {
     }
 }
 
-/// Every policy there is, as an immutable value: reviews read it without waiting.
+/// All policies, as an immutable value that reviews read without waiting.
 #[derive(Debug, Default, Clone)]
 pub struct Policies(BTreeMap<Arc<str>, Arc<NamespacePolicies>>);
 
 impl Policies {
-    /// These policies. Cost: as [`NamespacePolicies::of`], for each namespace.
+    /// Groups these policies by namespace. Cost: [`NamespacePolicies::of`] for each namespace.
     pub fn of(seen: impl IntoIterator<Item = Arc<Seen>>) -> Self {
         let mut by_namespace = BTreeMap::<Arc<str>, Vec<_>>::new();
         for seen in seen {
@@ -182,7 +182,7 @@ impl Policies {
         policies
     }
 
-    /// Other policies in this namespace.
+    /// Replaces the policies of this namespace.
     pub fn replace(&mut self, namespace: Arc<str>, policies: NamespacePolicies) {
         if policies.seen().next().is_some() {
             self.0.insert(namespace, Arc::new(policies));
@@ -191,24 +191,25 @@ impl Policies {
         }
     }
 
-    /// Those of each namespace, in order. Those of one are the same value for as long as none of them changes.
+    /// The policies of each namespace, sorted by namespace. The value of a namespace stays the same until one of its
+    /// policies changes.
     pub fn by_namespace(&self) -> &BTreeMap<Arc<str>, Arc<NamespacePolicies>> {
         &self.0
     }
 
-    /// How many count.
+    /// The number of policies in force.
     pub fn len(&self) -> usize {
         self.0.values().map(|policies| policies.len()).sum()
     }
 
-    /// Whether none counts.
+    /// Whether no policy is in force.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Gives the pod what the policy says that counts for it, where it does not say so itself; but for its sites, which hold
-    /// beside the pod's own. Without one the pod stays as
-    /// it is. Cost: a comparison with each policy of the namespace up to that one.
+    /// Gives the pod the SLO of the policy that applies to it, for everything that the pod does not state itself. The
+    /// policy's sites and traits apply in addition to the pod's own. Without a policy, the pod is unchanged. Cost: a
+    /// comparison with each policy of the namespace up to the match.
     pub fn apply(&self, pod: &mut Pod<'_>, namespace: &str, keys: &Keys) {
         let Some(policies) = self.0.get(namespace) else { return };
         if let Some(policy) = policies.select(pod.labels()) {

@@ -1,4 +1,4 @@
-//! The order of sites that have the same standing.
+//! The order of sites with the same standing.
 
 use crate::config::SitePolicy;
 use crate::model::site::SiteKind;
@@ -6,8 +6,8 @@ use crate::placement::filters::Case;
 use crate::placement::verdict::{Assessment, Standing};
 use crate::units::Micros;
 
-/// The best of the good sites: the one that the pod's profile ranks first, else the edge, else the cloud that `sitePolicy`
-/// prefers, then the one with the lowest ETA, then the first by name.
+/// The best good site. Sites that the pod's profile ranks first come first, then the edge, then the cloud that `sitePolicy`
+/// prefers, then the lowest ETA, then the first by name.
 pub(super) fn best_good<'a, 's>(case: &Case<'_, 's>, sites: &'a [Assessment<'s>]) -> Option<&'a Assessment<'s>> {
     let good = sites.iter().filter(|site| site.is_good()).collect();
     let leaders = profile_leaders(case, good);
@@ -19,7 +19,7 @@ pub(super) fn best_good<'a, 's>(case: &Case<'_, 's>, sites: &'a [Assessment<'s>]
     })
 }
 
-/// The late cloud with the lowest ETA, then the one that `sitePolicy` prefers, then the first by name.
+/// The late cloud with the lowest ETA; ties go by `sitePolicy`, then by name.
 pub(super) fn best_late_cloud<'a, 's>(case: &Case<'_, 's>, sites: &'a [Assessment<'s>]) -> Option<&'a Assessment<'s>> {
     let late = sites
         .iter()
@@ -27,7 +27,7 @@ pub(super) fn best_late_cloud<'a, 's>(case: &Case<'_, 's>, sites: &'a [Assessmen
     late.min_by_key(|site| (eta(site), policy_rank(case, site)))
 }
 
-/// The best possible site by standing, then ETA, then name.
+/// The possible site with the best standing; ties go to the lowest ETA, then the first by name.
 pub(super) fn best_possible<'a, 's>(sites: &'a [Assessment<'s>]) -> Option<&'a Assessment<'s>> {
     let possible = sites.iter().filter(|site| site.is_possible());
     possible.min_by_key(|site| (site.standing(), eta(site)))
@@ -39,15 +39,16 @@ pub(super) fn profile_decides(case: &Case<'_, '_>, sites: &[Assessment<'_>]) -> 
     good.len() > 1 && profile_leaders(case, good).len() == 1
 }
 
-/// Whether the pod's profile prefers a cloud that is good.
+/// Whether a cloud is good and the pod's profile prefers it.
 pub(super) fn prefers_good_cloud(case: &Case<'_, '_>, sites: &[Assessment<'_>]) -> bool {
     let Some(profile) = case.profile else { return false };
     let mut good = sites.iter().filter(|site| !is_edge(site) && site.is_good());
     good.any(|site| site.score.is_some() && profile.prefers(site.site.name()))
 }
 
-/// The sites that the profile ranks first: the one that it prefers, else those than which none is better by its margin. All of
-/// them without a profile, if the edge is one of them and has no score, or if fewer than two have a score.
+/// The good sites that the profile ranks first: its preferred site, or else every site that no other beats by the profile's
+/// margin. Returns all sites without a profile, if the edge is good but has no score, or if fewer than two sites have a
+/// score.
 fn profile_leaders<'a, 's>(case: &Case<'_, 's>, sites: Vec<&'a Assessment<'s>>) -> Vec<&'a Assessment<'s>> {
     let Some(profile) = case.profile else { return sites };
     let scored: Vec<_> = sites.iter().filter_map(|site| Some((*site, site.score?))).collect();
@@ -56,7 +57,7 @@ fn profile_leaders<'a, 's>(case: &Case<'_, 's>, sites: Vec<&'a Assessment<'s>>) 
         return sites;
     }
     let none_is_better = |score| !scored.iter().any(|(_, other)| profile.is_better(*other, score));
-    // The preference is for pods that miss no optional trait.
+    // The profile computes its preference for pods that miss no optional trait.
     let misses_nothing = scored.iter().all(|(site, _)| site.missing_optional == 0);
     let preferred = scored.iter().find(|(site, _)| profile.prefers(site.site.name()));
     if let Some((preferred, score)) = preferred
@@ -68,7 +69,7 @@ fn profile_leaders<'a, 's>(case: &Case<'_, 's>, sites: Vec<&'a Assessment<'s>>) 
     leaders.map(|(site, _)| *site).collect()
 }
 
-/// The lower, the better. Cost: for `spread` a pass over the open reservations.
+/// The rank by `sitePolicy`; lower is better. Cost: with `spread`, a pass over the open reservations.
 fn policy_rank(case: &Case<'_, '_>, site: &Assessment<'_>) -> u64 {
     match case.config.site_policy {
         SitePolicy::LowestEta => 0,
@@ -78,7 +79,7 @@ fn policy_rank(case: &Case<'_, '_>, site: &Assessment<'_>) -> u64 {
     }
 }
 
-/// Its ETA; the latest where it is not known.
+/// The site's ETA; the maximum if it is unknown.
 fn eta(site: &Assessment<'_>) -> Micros {
     site.estimate.eta().unwrap_or(Micros(u64::MAX))
 }

@@ -1,4 +1,4 @@
-//! Why a verdict is what it is.
+//! Picks the reason code of a verdict.
 
 use crate::model::slo::Slo;
 use crate::placement::act::{Act, Facts, Gate, Impossible};
@@ -7,7 +7,7 @@ use crate::placement::rank;
 use crate::placement::verdict::{Assessment, Reason, RefusalCode, Standing};
 use crate::placement::wait;
 
-/// Why this is done about the pod: `row` of the table, and the site that was chosen, if one was.
+/// The reason for the action of `row`, and for the chosen site if there is one.
 pub(super) fn reason(
     case: &Case<'_, '_>,
     sites: &[Assessment<'_>],
@@ -37,7 +37,7 @@ pub(super) fn reason(
     }
 }
 
-/// Whether the pod waits for a site that can run it, not for room.
+/// Whether the pod waits for a site that can run it, as opposed to room.
 fn waits_for_site(facts: &Facts, row: u8) -> bool {
     let is_stated = row == 1 && facts.impossible == Impossible::Stated;
     let all_are_away = row == 8 && facts.edge == Standing::Never && facts.cloud == Standing::Away;
@@ -62,7 +62,7 @@ fn cloud_reason(case: &Case<'_, '_>, sites: &[Assessment<'_>], chosen: &Assessme
     }
 }
 
-/// The first that holds.
+/// The first reason that holds.
 fn edge_reason(case: &Case<'_, '_>, sites: &[Assessment<'_>], edge: &Assessment<'_>, row: u8) -> Reason {
     let clouds = || sites.iter().filter(|site| !rank::is_edge(site));
     if !case.intent.faults.is_empty() {
@@ -95,7 +95,7 @@ fn edge_reason(case: &Case<'_, '_>, sites: &[Assessment<'_>], edge: &Assessment<
     }
 }
 
-/// Whether the pod's own constraints, sites, traits or volumes exclude the site.
+/// Whether the site is excluded by the pod's own constraints, sites, traits, volumes or pod affinity.
 fn is_excluded_by_pod(site: &Assessment<'_>) -> bool {
     let codes = [
         RefusalCode::NoMatchingNode,
@@ -107,7 +107,7 @@ fn is_excluded_by_pod(site: &Assessment<'_>) -> bool {
     codes.iter().any(|code| site.is_refused(*code))
 }
 
-/// Why no cloud can be used, if none can.
+/// Why no cloud can be used; `None` if one can.
 fn why_not_a_cloud(case: &Case<'_, '_>, sites: &[Assessment<'_>]) -> Option<Reason> {
     if !case.config.may_offload(case.slo()) {
         return Some(Reason::EdgeOffloadNotAllowed);
@@ -123,13 +123,13 @@ fn why_not_a_cloud(case: &Case<'_, '_>, sites: &[Assessment<'_>]) -> Option<Reas
             _ => None,
         };
     }
-    // The cloud that comes closest names the reason.
+    // Report the cloud that comes closest to being used.
     let causes: Option<Vec<_>> = possible().map(why_away).collect();
     let closest = causes?.into_iter().max();
     closest.map(|(_, reason)| reason)
 }
 
-/// Why the cloud is away, and how close it is to being used; `None` if it is not away.
+/// Why the cloud is `Away`, and how close it is to being used (higher is closer); `None` if it is not `Away`.
 fn why_away(cloud: &Assessment<'_>) -> Option<(u8, Reason)> {
     if cloud.standing() != Standing::Away {
         return None;
@@ -146,7 +146,7 @@ fn why_away(cloud: &Assessment<'_>) -> Option<(u8, Reason)> {
     }
 }
 
-/// Whether the pod's SLO priority is high, as far as its namespace may go.
+/// Whether the pod's SLO priority is high. Its namespace may cap the priority.
 pub(super) fn is_urgent(case: &Case<'_, '_>) -> bool {
     case.workload.slo_priority(&case.config.priority_caps) >= Slo::HIGH_PRIORITY
 }

@@ -1,4 +1,4 @@
-//! What one decision sees of the fleet, at one revision.
+//! The fleet as one decision sees it, at one revision.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -14,37 +14,37 @@ use crate::placement::ledger::{Charge, Ledger};
 use crate::placement::score::{SCORED, best_node};
 use crate::resources::Amounts;
 
-/// The snapshot together with everything reserved since, as it is to one pod. A verdict borrows from the snapshot alone, so
-/// the ledger's lock need not outlive the decision.
+/// The snapshot together with everything reserved or claimed since, as one pod finds it. A verdict borrows only from the
+/// snapshot, so the ledger's lock need not outlive the decision.
 #[derive(Debug, Clone)]
 pub struct Room<'s, 'l> {
-    /// All sites.
+    /// The snapshot with all sites.
     pub snapshot: &'s Snapshot,
-    /// What is reserved and not in that snapshot.
+    /// The reservations. The snapshot may show the pods of some already.
     pub ledger: &'l Ledger,
-    /// What gated pods claim.
+    /// The queue claims of gated pods.
     claims: &'l QueueClaims,
-    /// The pod's place in the queue: the claims of those behind it do not count.
+    /// The pod's place in the queue. Claims of pods behind it do not count.
     queue_key: QueueKey,
-    /// Its namespace: what others reserved beyond their share does not count.
+    /// The pod's namespace. Reservations of other namespaces beyond their share do not count.
     namespace: &'l str,
-    /// Queue claims of those ahead, by node, that do not count: these pods are being released, with a reservation each.
+    /// Queue claims of pods ahead that do not count, sorted by node. These pods are being released and have reservations.
     released: Vec<(NodeId, &'l QueueClaim)>,
-    /// Which placeholders make room for the pod.
+    /// The placeholders that make room for the pod.
     headroom: Option<Headroom>,
 }
 
-/// What is taken from a node.
+/// Resources and pod slots that are taken from a node.
 #[derive(Debug)]
 pub struct Taken<'n> {
-    /// Of its resources.
+    /// The resources, by name.
     pub amounts: Cow<'n, Amounts>,
-    /// Of its pod slots.
+    /// The pod slots.
     pub pods: i64,
 }
 
 impl Taken<'_> {
-    /// And so many pods that ask for this.
+    /// Adds `pods` pods with this request each.
     pub(super) fn add(&mut self, request: &Amounts, pods: u32) {
         self.amounts.to_mut().add(request, pods);
         self.pods = self.pods.saturating_add(pods.into());
@@ -55,13 +55,13 @@ impl Taken<'_> {
         self.pods = self.pods.saturating_add(share.pods);
     }
 
-    /// Less what so many pods take together.
+    /// Subtracts these amounts and `pods` pod slots.
     pub(super) fn remove(&mut self, amounts: &Amounts, pods: i64) {
         self.amounts = Cow::Owned(self.amounts.less(amounts));
         self.pods = self.pods.saturating_sub(pods);
     }
 
-    /// How much of one resource; `pods` are slots.
+    /// The amount taken of one resource; `pods` means pod slots.
     pub(super) fn get(&self, name: &str) -> i64 {
         match name {
             "pods" => self.pods,
@@ -69,7 +69,7 @@ impl Taken<'_> {
         }
     }
 
-    /// How much of one resource is left on the node.
+    /// The amount of one resource that is left on the node.
     pub(super) fn free(&self, name: &str, node: &Node) -> i64 {
         let all = match name {
             "pods" => node.slots,
@@ -82,7 +82,7 @@ impl Taken<'_> {
 static NO_CLAIMS: LazyLock<QueueClaims> = LazyLock::new(QueueClaims::default);
 
 impl<'s> Room<'s, 'static> {
-    /// A snapshot since which nothing was reserved.
+    /// Room in a snapshot without reservations and queue claims.
     pub fn of(snapshot: &'s Snapshot) -> Self {
         static NOTHING: LazyLock<Ledger> = LazyLock::new(Ledger::default);
         Self {
@@ -98,14 +98,14 @@ impl<'s> Room<'s, 'static> {
 }
 
 impl<'s: 'l, 'l> Room<'s, 'l> {
-    /// What a pod with this key finds, of this namespace. Cost: a search for each pod that is being released.
+    /// Room for a pod with this place in the queue and this namespace. Cost: a search for each pod that is being released.
     pub fn new(snapshot: &'s Snapshot, ledger: &'l Ledger, queue_key: QueueKey, namespace: &'l str) -> Self {
         Self::beside(snapshot, ledger, &snapshot.queue_claims, queue_key, namespace)
     }
 }
 
 impl<'s, 'l> Room<'s, 'l> {
-    /// The same beside other claims than those in the snapshot.
+    /// Room as [`Room::new`] returns it, with other queue claims than those of the snapshot.
     pub fn beside(
         snapshot: &'s Snapshot,
         ledger: &'l Ledger,
@@ -127,7 +127,7 @@ impl<'s, 'l> Room<'s, 'l> {
         }
     }
 
-    /// The same as it is to this pod: [`Headroom`] is room. Cost: a copy, where there is another than before.
+    /// Room for this workload, in which [`Headroom`] is free. Cost: a copy if the headroom differs.
     pub fn with_headroom(&self, workload: &Workload<'_>, config: &Config) -> Cow<'_, Self> {
         let headroom = Headroom::of(workload, self.snapshot, config);
         if headroom == self.headroom {
@@ -141,10 +141,10 @@ impl<'s, 'l> Room<'s, 'l> {
 }
 
 impl<'s> Room<'s, '_> {
-    /// Whether `request` fits on `node` now: a free pod slot, and enough of every resource it asks for. Taints,
-    /// labels and readiness are not the room's matter.
+    /// Whether `request` fits on `node` now: a free pod slot, and enough of every requested resource. Does not check
+    /// taints, labels or readiness.
     pub fn fits(&self, request: &Amounts, node: &Node) -> bool {
-        // Where most nodes are full, this is what a decision takes.
+        // If most nodes are full, a decision spends its time here.
         let is_full = node.pods >= node.slots || !request.fits(&node.allocatable, &node.used);
         if is_full && self.headroom.is_none() {
             return false;
@@ -155,13 +155,14 @@ impl<'s> Room<'s, '_> {
             && fits_beside(request, node, &self.with_promised(used, node))
     }
 
-    /// Whether `request`, which fits on `node`, does so only because placeholders make room.
+    /// Whether `request`, which fits on `node`, fits only because placeholders make room.
     pub fn needs_headroom(&self, request: &Amounts, node: &Node) -> bool {
         self.headroom_on(node).is_some() && !fits_beside(request, node, &self.with_promised(all_of(node), node))
     }
 
-    /// Of nodes on which `request` fits, the one that kube-scheduler would take, of the first hundred; of equals, the first
-    /// by name. It preempts nobody as long as there is another node. Cost: a score for each.
+    /// The node that kube-scheduler would pick among nodes on which `request` fits; ties go to the first by name. Only the
+    /// first [`SCORED`] nodes are scored. A node where placeholders must be evicted is picked only if there is no other.
+    /// Cost: one score per node.
     pub fn best_node<'n>(&self, request: &Amounts, fitting: &[&'n Node]) -> Option<&'n Node> {
         let taken = |node: &'n Node| (node, self.taken(node).amounts);
         let free = fitting.iter().filter(|node| !self.needs_headroom(request, node));
@@ -169,17 +170,16 @@ impl<'s> Room<'s, '_> {
             .or_else(|| best_node(request, fitting.iter().take(SCORED).copied().map(taken)))
     }
 
-    /// What placeholders on `node` take that make room for the pod. Cost: nothing where there are none.
+    /// The share of `node` that placeholders take and the pod may use. Cost: nothing if there are none.
     pub fn headroom_on(&self, node: &Node) -> Option<Share> {
         self.headroom.and_then(|headroom| headroom.on(node))
     }
 
-    /// Which placeholders make room for the pod.
     pub(super) fn headroom(&self) -> Option<Headroom> {
         self.headroom
     }
 
-    /// Whether `request` would fit on one of these nodes if nothing were claimed.
+    /// Whether `request` would fit on one of these nodes if there were no queue claims.
     pub(super) fn is_claimed<'n>(&self, request: &Amounts, mut nodes: impl Iterator<Item = &'n Node>) -> bool {
         let unclaimed = Self {
             claims: &NO_CLAIMS,
@@ -189,8 +189,9 @@ impl<'s> Room<'s, '_> {
         !self.claims.is_empty() && nodes.any(|node| unclaimed.fits(request, node))
     }
 
-    /// The topology domains of `site` that this request keeps apart from: labels of nodes that have pods with an equal term, or are promised
-    /// to some. Cost: a pass over the nodes for each term that is not of the hostname.
+    /// The topology domains of `site` that the request's anti-affinity excludes, as node labels. They have pods with an
+    /// equal term, or are promised to such pods. Cost: a pass over the nodes for each term with a key other than the
+    /// hostname.
     pub(super) fn domains_apart<'n>(&self, request: &'n Amounts, site: &'n Site) -> Vec<(&'n str, &'n str)> {
         let mut domains = vec![];
         for (apart, _) in &request.apart {
@@ -205,14 +206,14 @@ impl<'s> Room<'s, '_> {
         domains
     }
 
-    /// What is reserved on `node`, for this pod to find, for pods that the snapshot does not show. Cost: a search if anything is
-    /// reserved at all.
+    /// The reservations on `node` that count for this pod and that the snapshot does not show. Cost: a search if anything
+    /// is reserved.
     pub fn charges(&self, node: &Node) -> impl Iterator<Item = Charge<'_>> {
         self.ledger.charges(node.id, self.snapshot.revision, self.namespace)
     }
 
-    /// What gated pods ahead claim on `node`. Cost: two searches if anything is claimed; a copy where one of these pods is being
-    /// released.
+    /// The claims on `node` of gated pods ahead of this one. Cost: two searches if anything is claimed, and a copy if one
+    /// of these pods is being released.
     pub fn claimed_ahead(&self, node: &Node) -> Option<Cow<'_, Claimed>> {
         let ahead = self.claims.on(node.id, self.queue_key)?;
         let from = self.released.partition_point(|(id, _)| *id < node.id);
@@ -220,8 +221,8 @@ impl<'s> Room<'s, '_> {
         Some(without(ahead, released.map(|(_, claim)| *claim)))
     }
 
-    /// What is asked for by pods that have room reserved or claimed at `site` and are not in the snapshot. Cost: a pass over the
-    /// reservations.
+    /// Requests of pods outside the snapshot that have room reserved at `site`, or claimed there for a release. Cost: a
+    /// pass over the reservations.
     fn promised(&self, site: &Site) -> Amounts {
         let mut promised = Amounts::default();
         for charge in self
@@ -238,7 +239,8 @@ impl<'s> Room<'s, '_> {
         promised
     }
 
-    /// What pods take from `node` that do not make room for this one. Cost: a copy, where some do.
+    /// Resources and pod slots that pods take from `node`, without placeholders that make room for this pod. Cost: a copy
+    /// if there are such placeholders.
     pub(super) fn used<'n>(&self, node: &'n Node) -> Taken<'n> {
         let mut used = all_of(node);
         if let Some(headroom) = self.headroom_on(node) {
@@ -247,13 +249,13 @@ impl<'s> Room<'s, '_> {
         used
     }
 
-    /// What these pods, reservations and claims take from `node`. Cost: a search; copies only where something is reserved, or
-    /// placeholders make room.
+    /// Resources and pod slots that pods, reservations and queue claims take from `node`, as this pod finds it. Cost: a
+    /// search. It copies only if something is reserved or claimed, or placeholders make room.
     pub fn taken<'n>(&self, node: &'n Node) -> Taken<'n> {
         self.with_promised(self.used(node), node)
     }
 
-    /// So much, and what reservations and claims take from `node`.
+    /// Adds what reservations and queue claims take from `node`.
     fn with_promised<'n>(&self, mut taken: Taken<'n>, node: &Node) -> Taken<'n> {
         for charge in self.charges(node) {
             taken.add(charge.amount, charge.times);
@@ -264,8 +266,8 @@ impl<'s> Room<'s, '_> {
         taken
     }
 
-    /// What is free at `site` as a whole by measurement, less what is reserved there. Cost: a pass over the reservations, where
-    /// something was measured.
+    /// The measured free capacity of `site` as a whole, less what is reserved there. Cost: a pass over the reservations if
+    /// it is measured.
     pub fn free(&self, site: &Site) -> Free {
         if site.free == Free::default() {
             return site.free;
@@ -277,8 +279,8 @@ impl<'s> Room<'s, '_> {
         }
     }
 
-    /// How many pods of this one's controller are at `site` or are to be, where that is counted. Cost: a search, and a pass over
-    /// the reservations.
+    /// The number of pods of this pod's controller that are at `site` or have reservations there. Zero if they are not
+    /// counted. Cost: a search, and a pass over the reservations.
     pub(super) fn pods_of_controller(&self, workload: &Workload<'_>, site: &Site) -> u64 {
         let Some(uid) = workload.controller.as_deref() else {
             return 0;
@@ -289,8 +291,8 @@ impl<'s> Room<'s, '_> {
         there + coming.filter(|reservation| reservation.owner == owner).count() as u64
     }
 
-    /// The sites with pods that this one must run with, or to which such are to come. Cost: a comparison with each set of labels in
-    /// the namespaces of its affinity, and with each reservation.
+    /// The sites that have pods, or reservations for pods, that this pod's required affinity selects. Cost: a comparison
+    /// with each set of labels in the namespaces of the affinity, and with each reservation.
     pub(super) fn homes(&self, workload: &Workload<'_>) -> Vec<&'s Site> {
         let Some(first) = workload.near.first() else {
             return vec![];
@@ -306,12 +308,12 @@ impl<'s> Room<'s, '_> {
     }
 }
 
-/// Whether `request` fits on `node` beside so much: a free pod slot, and enough of every resource it asks for.
+/// Whether `request` fits on `node` if `taken` is in use: a free pod slot, and enough of every requested resource.
 pub(super) fn fits_beside(request: &Amounts, node: &Node, taken: &Taken<'_>) -> bool {
     taken.pods < node.slots && request.fits(&node.allocatable, &taken.amounts)
 }
 
-/// What all pods take from `node`.
+/// Resources and pod slots that all pods take from `node`, placeholders included.
 pub(super) fn all_of(node: &Node) -> Taken<'_> {
     Taken {
         amounts: Cow::Borrowed(&node.used),

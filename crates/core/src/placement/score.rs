@@ -1,8 +1,8 @@
-//! Which of several nodes kube-scheduler would take: the scores of its default plugins on CPU and memory.
+//! Scores nodes as kube-scheduler's default plugins score CPU and memory, to guess which node it would pick.
 //!
 //! Source: `noderesources.leastResourceScorer` and `balancedResourceScorer` of Kubernetes 1.36, each of weight 1. The other
-//! default plugins (image locality, spread, affinity, preferred taints) are not evaluated: a guess at the node is enough,
-//! since a pod charges the node it is bound to as soon as it is.
+//! default plugins (image locality, spread, affinity, preferred taints) are not evaluated. A guess is enough, because a
+//! bound pod charges its real node.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -13,31 +13,32 @@ use crate::resources::Amounts;
 /// The highest score of one plugin.
 const MAX: i64 = 100;
 
-/// How many of the nodes that a pod fits are scored for a guess. kube-scheduler scores as many at least, and of more only a
-/// share, which begins elsewhere each time. Source: `minFeasibleNodesToFind` and `numFeasibleNodesToFind`.
+/// The most fitting nodes that are scored for a guess. kube-scheduler scores at least as many. In a larger cluster it
+/// scores only a share of the nodes and starts at a different one each time. Source: `minFeasibleNodesToFind` and
+/// `numFeasibleNodesToFind`.
 pub const SCORED: usize = 100;
 
-/// Of these nodes, of each of which so much is taken, the one that kube-scheduler would take for `request`; of equals, the
-/// first by name. Cost: a score for each.
+/// The node that kube-scheduler would pick for `request`; ties go to the first by name. Each node comes with the amounts
+/// taken from it. Cost: one score per node.
 pub fn best_node<'n>(request: &Amounts, nodes: impl Iterator<Item = (&'n Node, Cow<'n, Amounts>)>) -> Option<&'n Node> {
     let best = nodes.min_by_key(|(node, used)| (Reverse(score(request, &node.allocatable, used)), &*node.name));
     best.map(|(node, _)| node)
 }
 
-/// How much kube-scheduler likes to place `request` on a node: from 0 to 200, the higher the better. The node has
-/// `allocatable`, of which `used` is taken. Cost: a few divisions.
+/// The score of a node for `request`, from 0 to 200; higher is better. The node has `allocatable`, and `used` of it is
+/// taken. Cost: a few divisions.
 pub fn score(request: &Amounts, allocatable: &Amounts, used: &Amounts) -> i64 {
     let [request, allocatable, used] = [request, allocatable, used].map(|amounts| [amounts.cpu.0, amounts.memory.0]);
     let least = least_allocated(request, allocatable, used);
-    // Skipped for pods that ask for neither.
+    // kube-scheduler skips balanced allocation for pods that request neither.
     match request {
         [0, 0] => least,
         _ => least + balanced_allocation(request, allocatable, used),
     }
 }
 
-/// What a pod without a request counts as, for scoring only. Source: `schedutil.DefaultMilliCPURequest` and
-/// `DefaultMemoryRequest`.
+/// Stand-ins for a request that is missing, in millicores and bytes, for scoring only. Source:
+/// `schedutil.DefaultMilliCPURequest` and `DefaultMemoryRequest`.
 const DEFAULTS: [i64; 2] = [100, 200 * 1024 * 1024];
 
 fn least_allocated(request: [i64; 2], allocatable: [i64; 2], used: [i64; 2]) -> i64 {
@@ -48,7 +49,7 @@ fn least_allocated(request: [i64; 2], allocatable: [i64; 2], used: [i64; 2]) -> 
         };
         let allocatable = allocatable[resource];
         let free = allocatable.saturating_sub(used[resource]).saturating_sub(request);
-        // It is less, as long as nothing negative is used.
+        // The score exceeds `MAX` only if `used` is negative.
         percentage(free.max(0), allocatable).min(MAX)
     };
     match allocatable.map(|amount| amount > 0) {
@@ -63,12 +64,12 @@ fn least_allocated(request: [i64; 2], allocatable: [i64; 2], used: [i64; 2]) -> 
 fn percentage(part: i64, whole: i64) -> i64 {
     match part.checked_mul(MAX) {
         Some(part) => part / whole,
-        // Far too much for the rounding to count.
+        // For amounts this large, the rounding does not matter.
         None => part / (whole / MAX).max(1),
     }
 }
 
-/// Rises when the pod brings the shares of CPU and memory closer to each other.
+/// Rises when the pod brings the taken shares of CPU and memory closer to each other.
 fn balanced_allocation(request: [i64; 2], allocatable: [i64; 2], used: [i64; 2]) -> i64 {
     let [request, whole, used] = [request, allocatable, used].map(|amounts| amounts.map(|amount| amount as f64));
     let is_whole = allocatable.iter().all(|amount| *amount > 0);
@@ -82,7 +83,7 @@ fn balanced_allocation(request: [i64; 2], allocatable: [i64; 2], used: [i64; 2])
     MAX / 2 + (MAX / 2 + after - before) / 2
 }
 
-/// How close the shares of CPU and memory that are taken are to each other.
+/// How close the taken shares of CPU and memory are to each other, from 0 to 100.
 fn balance(taken: [f64; 2], whole: [f64; 2]) -> i64 {
     let share = |resource: usize| (taken[resource] / whole[resource]).min(1.0);
     let deviation = ((share(0) - share(1)) / 2.0).abs();

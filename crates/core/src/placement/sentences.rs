@@ -1,4 +1,4 @@
-//! What a site means for a pod as sentences, for tables and Events. Other programs read the code and the numbers.
+//! Describes in sentences what a site means for a pod, for tables and Events. Programs read the code and the numbers.
 
 use serde_json::{Map, Value};
 
@@ -7,8 +7,8 @@ use crate::model::scores::ProfileScores;
 use crate::placement::verdict::{Assessment, RefusalCode};
 use crate::resources::quantity;
 
-/// A refusal as a sentence with its numbers, as far as they are there, and its code. What was read from an annotation may have
-/// no numbers, or anything in their place; a code that is not known is shown alone.
+/// A refusal as a sentence with its numbers and its code. If the refusal was read from an annotation, numbers may be
+/// missing or replaced by anything. An unknown code is returned alone.
 pub fn refusal(code: &str, numbers: &Map<String, Value>) -> String {
     let Some(known) = RefusalCode::of_word(code) else {
         return code.to_owned();
@@ -17,8 +17,8 @@ pub fn refusal(code: &str, numbers: &Map<String, Value>) -> String {
     format!("{} ({code})", sentence.unwrap_or_default())
 }
 
-/// What a profile says of the sites: `profile=greenness edge=0.412 cloud=0.388 margin=0.05 lower is better, cloud is preferred`. A site
-/// without a score has `?`.
+/// The scores that a profile gives to sites, such as `profile=greenness edge=0.412 cloud=0.388 margin=0.05 lower is better,
+/// cloud is preferred`. A site without a score shows `?`.
 pub fn profile(name: &str, profile: &ProfileScores, sites: &[Assessment<'_>]) -> String {
     let score = |site: &Assessment<'_>| {
         let score = site.score.map_or_else(|| "?".to_owned(), |score| score.to_string());
@@ -30,13 +30,13 @@ pub fn profile(name: &str, profile: &ProfileScores, sites: &[Assessment<'_>]) ->
     format!("profile={name} {scores}margin={margin}, {better} is better, {preferred} is preferred")
 }
 
-/// On how many nodes of a site the pod fits.
+/// Describes on how many nodes of a site the pod fits.
 pub fn fits(nodes: u64) -> String {
     let plural = if nodes == 1 { "" } else { "s" };
     format!("fits {nodes} node{plural}")
 }
 
-/// What a refusal says: the first sentence whose numbers are all there. The last one needs none.
+/// The sentences of a refusal. The first whose numbers are all present is used; the last needs none.
 const fn templates(code: RefusalCode) -> &'static [&'static str] {
     match code {
         RefusalCode::NotInSites => &["the pod may run only at {sites}", "the pod may not run at this site"],
@@ -117,7 +117,7 @@ const fn templates(code: RefusalCode) -> &'static [&'static str] {
     }
 }
 
-/// Puts the numbers into a template; `None` where one is missing.
+/// Fills the numbers into a template; `None` if one is missing.
 fn fill(template: &str, numbers: &Map<String, Value>) -> Option<String> {
     let Some((before, rest)) = template.split_once('{') else {
         return Some(template.to_owned());
@@ -132,10 +132,10 @@ fn fill(template: &str, numbers: &Map<String, Value>) -> Option<String> {
     Some(format!("{before}{shown}{}", fill(after, numbers)?))
 }
 
-/// The most bytes that are shown of a text, which anybody may have written.
+/// The most bytes that are shown of a text. Any user may have written it.
 const SHOWN_BYTES: usize = 200;
 
-/// A number with the unit that its name ends with; `None` for a value that a number of this name never has.
+/// A number with the unit that its name implies; `None` if the value cannot belong to this name.
 fn shown(name: &str, value: &Value) -> Option<String> {
     let is_text = matches!(
         name,
@@ -158,8 +158,8 @@ fn shown(name: &str, value: &Value) -> Option<String> {
     }
 }
 
-/// How much of which resource is asked for, free and reserved: of those that no node has enough of, or of all that are asked
-/// for, where none has enough of all of them.
+/// The requested, free and reserved amounts of the resources that no node has enough of. If some node has enough of each
+/// resource alone, the amounts of the whole request.
 fn lacking(numbers: &Map<String, Value>) -> Option<String> {
     let amounts = |name: &str| numbers.get(name).and_then(Value::as_object);
     let (asked, free) = (amounts("request")?, amounts("largestFree")?);

@@ -1,4 +1,4 @@
-//! The outcome of a decision: what to do, why, and the numbers.
+//! The outcome of a decision: the action, its reason and the numbers.
 
 use serde_json::{Map, Value};
 
@@ -10,23 +10,23 @@ use crate::units::Micros;
 use crate::words;
 
 words! {
-    /// Why a verdict is what it is. A closed set: the same string in annotation, metric label and log.
+    /// The reason of a verdict. The set is closed, and annotations, metric labels and logs use the same string.
     pub enum Reason {
-        /// The edge is good: it has room and meets the time.
+        /// The edge has room and meets the pod's time bounds.
         EdgeFeasibleSloMet = "edge_feasible_slo_met",
-        /// The edge has room, and the pod states no time.
+        /// The edge has room, and the pod states no time bounds.
         EdgeNoSloTarget = "edge_no_slo_target",
         /// The pod's own constraints, sites, traits or volume data leave only the edge.
         EdgePinnedByPod = "edge_pinned_by_pod",
         /// The SLO is invalid.
         EdgeInvalidSlo = "edge_invalid_slo",
-        /// The view of the cluster is too old to send a pod away.
+        /// The view of the cluster is too old to choose between sites.
         EdgeTelemetryStale = "edge_telemetry_stale",
-        /// No site is possible, and only its size keeps the pod from the edge.
+        /// No site is possible, and the edge refuses the pod only for its size.
         EdgeTooLarge = "edge_too_large",
         /// Offload is not allowed, by the pod or by `enableOffload`.
         EdgeOffloadNotAllowed = "edge_offload_not_allowed",
-        /// The pod uses what exists only here, or Liqo does not offload its namespace.
+        /// The pod is tied to the edge, or Liqo does not offload its namespace.
         EdgeNotOffloadable = "edge_not_offloadable",
         /// No cloud has a usable node.
         EdgeCloudSiteMissing = "edge_cloud_site_missing",
@@ -36,17 +36,17 @@ words! {
         EdgeWanDegraded = "edge_wan_degraded",
         /// The edge is full, but kube-scheduler could evict pods of lower priority for this one.
         EdgePreempts = "edge_preempts",
-        /// The edge is full and no cloud is good.
+        /// The edge is full, and no cloud is good.
         EdgeNoCapacity = "edge_no_capacity",
-        /// The edge misses the time and no cloud is better, for a pod of high priority.
+        /// The edge misses a time bound of an urgent pod, and no cloud is better.
         EdgeBestEffort = "edge_best_effort",
-        /// The edge misses the time, which a pod of this priority accepts.
+        /// The edge misses a time bound, which a pod of this priority accepts.
         EdgeFailSoft = "edge_fail_soft",
         /// Several sites are good, and the pod's performance profile ranks this cloud first.
         CloudProfile = "cloud_profile",
         /// The edge has no room for the pod, and this cloud is good.
         CloudEdgeNoCapacity = "cloud_edge_no_capacity",
-        /// The edge misses the time, and this cloud meets it.
+        /// The edge misses a time bound, and this cloud meets all.
         CloudEdgeDeadlineMissed = "cloud_edge_deadline_missed",
         /// No site is good, and this cloud comes closest.
         CloudBestEffort = "cloud_best_effort",
@@ -54,13 +54,13 @@ words! {
         CloudPinnedByPod = "cloud_pinned_by_pod",
         /// No site is good now, so the pod is gated until one is, or until its limit.
         HeldNoCapacity = "held_no_capacity",
-        /// No site can run the pod as they are now, so it is gated until one can.
+        /// No site can run the pod in its present state, so the pod is gated until one can.
         HeldSiteAway = "held_site_away",
-        /// The pod carries gates of others, and is decided when only edgeward's gate is left.
+        /// The pod carries gates of other controllers. It is decided once only edgeward's gate is left.
         HeldForeignGate = "held_foreign_gate",
-        /// The pod was gated, and placed although no site is good: its limit is over, or waiting longer does not help.
+        /// The pod was gated, and is placed although no site is good: its limit is over, or more waiting does not help.
         ReleasedTimeout = "released_timeout",
-        /// The SLO is invalid, and such pods are refused.
+        /// The SLO is invalid, and the configuration denies such pods.
         DeniedInvalidSlo = "denied_invalid_slo",
         /// The pod states no SLO.
         NotManaged = "passthrough_not_managed",
@@ -70,9 +70,9 @@ words! {
         NodeName = "passthrough_node_name",
         /// The pod belongs to a DaemonSet.
         DaemonSet = "passthrough_daemonset",
-        /// Mirror of a static pod.
+        /// The pod is the mirror of a static pod.
         Mirror = "passthrough_mirror",
-        /// Created here by Liqo for another cluster.
+        /// Liqo created the pod here for another cluster.
         ShadowPod = "passthrough_shadow_pod",
         /// The pod's namespace is excluded.
         ExcludedNamespace = "passthrough_excluded_namespace",
@@ -80,23 +80,23 @@ words! {
         EdgeSiteMissing = "passthrough_edge_site_missing",
         /// No site is possible.
         NoSiteMatches = "passthrough_no_site_matches",
-        /// The pod already carries a placement of ours, made a moment ago.
+        /// The pod already carries a recent placement by edgeward.
         Reinvocation = "passthrough_reinvocation",
-        /// Not the creation of a pod, or not a pod that can be read.
+        /// The request does not create a pod, or the pod cannot be read.
         NotAPodCreate = "passthrough_not_a_pod_create",
-        /// The pod has more in its lists and maps than is read of a pod.
+        /// The pod has longer lists and maps than edgeward reads.
         TooLarge = "passthrough_too_large",
-        /// There is no view of the sites yet.
+        /// No snapshot of the sites exists yet.
         NotReady = "passthrough_not_ready",
-        /// The decision would have come too late.
+        /// The decision came too late, or would take too long.
         Deadline = "passthrough_deadline",
-        /// The review failed by a bug.
+        /// The review panicked because of a bug.
         Panic = "passthrough_panic",
     }
 }
 
 impl Reason {
-    /// Whether it is why a pod waits behind our gate.
+    /// Whether a pod with this reason waits behind edgeward's gate.
     pub const fn is_gate(self) -> bool {
         matches!(
             self,
@@ -106,17 +106,17 @@ impl Reason {
 }
 
 words! {
-    /// What a site is to a pod, from best to worst. Each refusal gives one; the worst counts.
+    /// The standing of a site for a pod, from best to worst. Each refusal gives one, and the worst counts.
     pub enum Standing {
-        /// Nothing speaks against the site.
+        /// The site has no refusals.
         Good = "Good",
-        /// The site has room, but the pod misses its time there.
+        /// The site has room, but the pod misses a time bound there.
         Late = "Late",
         /// The pod could run there, but there is no room now.
         Full = "Full",
         /// The pod could run there, but the site cannot be used now.
         Away = "Away",
-        /// The pod can never run there as the pod and the site are defined.
+        /// The pod can never run there while the pod and the site are defined as they are.
         Never = "Never",
     }
 }
@@ -124,39 +124,39 @@ words! {
 words! {
     /// Why a site is refused.
     pub enum RefusalCode {
-        /// The site is not among those at which the pod, or its policy, lets it run.
+        /// The pod or its policy does not let it run at this site.
         NotInSites = "not_in_sites",
         /// No node there has the traits that the pod requires.
         MissingTrait = "missing_trait",
         /// The pod's constraints and tolerations allow no node there.
         NoMatchingNode = "no_matching_node",
-        /// The volumes of the pod's claims can be used on no node there.
+        /// No node there can use the volumes of the pod's claims.
         DataElsewhere = "data_elsewhere",
-        /// Pods that the pod must run with are at other sites.
+        /// Pods that the required pod affinity selects run at other sites.
         PodsElsewhere = "pods_elsewhere",
-        /// The pod is larger than every node there that it may use.
+        /// The pod is larger than every node that it may use there.
         TooLarge = "too_large",
-        /// Offload is not allowed, or the pod uses what the site does not support.
+        /// Offloading is not allowed, or the pod uses something that the site does not support.
         NotOffloadable = "not_offloadable",
         /// Liqo does not offload the pod's namespace to this site.
         NamespaceNotOffloaded = "namespace_not_offloaded",
         /// The site has no node.
         NoNode = "no_node",
-        /// A node was created less than a minute ago and lacks what the pod asks for.
+        /// A node lacks what the pod asks for, but is less than a minute old.
         NewNode = "new_node",
         /// The nodes that could run the pod are cordoned or not ready.
         NodeNotReady = "node_not_ready",
         /// Liqo has not offloaded the pod's namespace to this site yet.
         OffloadingInProgress = "offloading_in_progress",
-        /// Nothing answers there.
+        /// No endpoint there answers, or Liqo reports its API server as down.
         Unreachable = "unreachable",
-        /// RTT or loss is at its threshold or above.
+        /// RTT or loss is at or above its threshold, or the RTT is unknown.
         Degraded = "degraded",
-        /// The WAN was not measured lately.
+        /// The last measurement of the WAN is too old.
         Stale = "stale",
         /// The RTT is not below the pod's distance limit.
         DistanceLimit = "distance_limit",
-        /// No node has room, or the site as a whole has less by measurement.
+        /// No node has room, or the measured free capacity of the site is too low.
         NoRoom = "no_room",
         /// Nodes have room, but gated pods ahead claim it.
         Claimed = "claimed",
@@ -172,7 +172,7 @@ words! {
 }
 
 impl RefusalCode {
-    /// What a site refused for this is to the pod.
+    /// The standing of a site with this refusal.
     pub const fn standing(self) -> Standing {
         match self {
             Self::NotInSites
@@ -197,18 +197,18 @@ impl RefusalCode {
     }
 }
 
-/// A refusal of one site, with the numbers that made it one.
+/// Why one site is refused, with the numbers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Refusal {
-    /// Why.
+    /// The code of the refusal.
     pub code: RefusalCode,
-    /// The numbers by name, which carries the unit: `…Ms`, `…Pct`, counts without; resources in objects by
-    /// Kubernetes name, CPU in millicores and the rest in bytes or units.
+    /// The numbers by name. The name has the unit: `…Ms`, `…Pct`, counts without one. Resources are objects by Kubernetes
+    /// name, with CPU in millicores and others in bytes or units.
     pub numbers: Map<String, Value>,
 }
 
 impl Refusal {
-    /// A refusal without numbers yet.
+    /// A refusal without numbers.
     pub fn new(code: RefusalCode) -> Self {
         Self {
             code,
@@ -216,7 +216,7 @@ impl Refusal {
         }
     }
 
-    /// Adds a number, or an object of them.
+    /// Adds a number, or an object of numbers.
     pub fn with(mut self, name: &str, number: impl Into<Value>) -> Self {
         self.numbers.insert(name.to_owned(), number.into());
         self
@@ -226,55 +226,55 @@ impl Refusal {
 /// The parts of a pod's estimated time at a site.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Estimate {
-    /// Waiting behind the pods ahead.
+    /// Time in the queue behind the pods ahead.
     pub queue: Micros,
-    /// Processing.
+    /// Processing time.
     pub processing: Micros,
-    /// Crossing the WAN; `None` where the RTT is not known.
+    /// Time on the WAN; `None` if the RTT is unknown.
     pub wan: Option<Micros>,
 }
 
 impl Estimate {
-    /// The sum of all parts: what a deadline is held against.
+    /// The sum of all parts, which is compared with a deadline.
     pub fn eta(&self) -> Option<Micros> {
         Some(self.queue + self.latency()?)
     }
 
-    /// Processing and WAN: what a latency target is held against.
+    /// Processing and WAN time, which is compared with a latency target.
     pub fn latency(&self) -> Option<Micros> {
         Some(self.processing + self.wan?)
     }
 }
 
-/// What one site would mean for the pod.
+/// The assessment of one site for the pod.
 #[derive(Debug, Clone)]
 pub struct Assessment<'s> {
     /// The site.
     pub site: &'s Site,
-    /// Nodes that may run the pod if they have room: where it fits some, these alone.
+    /// Nodes that can run the pod once they have room. If the pod fits some nodes, only these.
     pub usable: Vec<&'s Node>,
-    /// Those on which the pod fits now.
+    /// Nodes on which the pod fits now.
     pub fitting: Vec<&'s Node>,
-    /// On how many of them only because placeholders make room.
+    /// The number of fitting nodes that fit only because placeholders make room.
     pub headroom: usize,
-    /// Its time there.
+    /// The pod's estimated time there.
     pub estimate: Estimate,
-    /// How many of the pod's optional traits it has not.
+    /// The number of the pod's optional traits that the site lacks.
     pub missing_optional: usize,
-    /// How good it is by the pod's performance profile; `None` without one, and where it has no score.
+    /// The score by the pod's performance profile; `None` without a profile or a score.
     pub score: Option<Score>,
-    /// Everything that speaks against the site, up to the first refusal for good.
+    /// All refusals, up to the first that is `Never`.
     pub refusals: Vec<Refusal>,
 }
 
 impl Assessment<'_> {
-    /// The worst standing that a refusal gives.
+    /// The worst standing of any refusal; `Good` without refusals.
     pub fn standing(&self) -> Standing {
         let standings = self.refusals.iter().map(|refusal| refusal.code.standing());
         standings.max().unwrap_or(Standing::Good)
     }
 
-    /// Whether it was refused for this reason.
+    /// Whether the site is refused with this code.
     pub fn is_refused(&self, code: RefusalCode) -> bool {
         self.refusals.iter().any(|refusal| refusal.code == code)
     }
@@ -284,12 +284,12 @@ impl Assessment<'_> {
         self.standing() != Standing::Never
     }
 
-    /// Whether nothing speaks against the site.
+    /// Whether the site has no refusals.
     pub fn is_good(&self) -> bool {
         self.refusals.is_empty()
     }
 
-    /// Whether it is full, and only for want of free resources on its nodes: not because a scheduler refuses the pod.
+    /// Whether the site is `Full` only because its nodes lack free resources, and not because a scheduler refuses the pod.
     pub fn lacks_room(&self) -> bool {
         let is_room_or_time = |refusal: &Refusal| {
             matches!(refusal.code, RefusalCode::NoRoom | RefusalCode::Claimed)
@@ -304,16 +304,16 @@ impl Assessment<'_> {
     }
 }
 
-/// What to do with the pod.
+/// The action for the pod.
 #[derive(Debug, Clone, Copy)]
 pub enum Action<'s> {
     /// Add this site's placement.
     Place(&'s Site),
-    /// Add our gate, or keep it.
+    /// Add edgeward's gate, or keep it.
     Gate,
     /// Leave the pod as it is.
     PassThrough,
-    /// Refuse the pod.
+    /// Deny the pod.
     Deny,
 }
 
@@ -329,33 +329,33 @@ impl Action<'_> {
     }
 }
 
-/// The outcome of a decision. Never an error, always explainable.
+/// The outcome of a decision. It is never an error, and the numbers explain it.
 #[derive(Debug, Clone)]
 pub struct Verdict<'s> {
-    /// What to do.
+    /// The action for the pod.
     pub action: Action<'s>,
-    /// Why.
+    /// The reason code.
     pub reason: Reason,
-    /// The node that kube-scheduler would take at the chosen site, or that is waited for while pods terminate there; `None`
-    /// if the pod fits on none, or goes nowhere.
+    /// The node that kube-scheduler would pick at the chosen site, or the node whose terminating pods the pod waits for.
+    /// `None` if there is neither.
     pub node: Option<NodeId>,
-    /// Every site in the order of the snapshot; empty for a pod that is not ours.
+    /// The assessments of all sites, in the order of the snapshot. Empty if edgeward does not decide about the pod.
     pub sites: Vec<Assessment<'s>>,
-    /// Labels of traits that a placement adds to the pod's nodeSelector, each with the value `true`: some nodes of the site have
-    /// them, and perhaps not all.
+    /// Trait labels that a placement adds to the pod's nodeSelector, each with the value `true`. Only some nodes of the
+    /// site may carry them.
     pub trait_labels: Vec<Box<str>>,
-    /// The pod's performance profile, by which the sites have scores; `None` without one, or where there is none of this name.
+    /// The pod's performance profile and its scores; `None` if the pod names none, or none with this name is in use.
     pub profile: Option<(&'s str, &'s ProfileScores)>,
-    /// The last RTT measured to the chosen cloud; at the edge the lowest of a cloud that was reached lately.
+    /// The last RTT measured to the chosen cloud. Otherwise, the lowest recent RTT of a reachable cloud.
     pub rtt: Option<Micros>,
-    /// For the person who created the pod.
+    /// Warnings for the user who creates the pod.
     pub warnings: Vec<String>,
-    /// What is wrong with the SLO.
+    /// The faults of the SLO.
     pub faults: Vec<SloFault>,
 }
 
 impl<'s> Verdict<'s> {
-    /// A verdict that leaves the pod alone.
+    /// A verdict that leaves the pod unchanged.
     pub fn pass_through(reason: Reason) -> Self {
         Self {
             action: Action::PassThrough,
@@ -378,7 +378,7 @@ impl<'s> Verdict<'s> {
         }
     }
 
-    /// What the chosen site means for the pod.
+    /// The assessment of the chosen site.
     pub fn chosen(&self) -> Option<&Assessment<'s>> {
         let site = self.site()?;
         self.sites.iter().find(|assessment| std::ptr::eq(assessment.site, site))

@@ -1,4 +1,4 @@
-//! What a pod without room may wait for: pods that terminate, pods that kube-scheduler could evict, and the node that comes
+//! What a pod without room may wait for: terminating pods, pods that kube-scheduler could evict, and the node that comes
 //! closest to having room.
 
 use crate::model::node::{Node, Terminating};
@@ -7,8 +7,8 @@ use crate::placement::room::{Room, all_of, fits_beside};
 use crate::placement::verdict::Assessment;
 use crate::units::{Micros, Now};
 
-/// Whether kube-scheduler could make room for the pod on a usable node by evicting pods of lower priority. A reserved pod of
-/// lower priority that is not there yet counts as evictable. Cost: a pass over the usable nodes, with copies.
+/// Whether kube-scheduler could make room for the pod on a usable node by evicting pods of lower priority. A reservation of
+/// lower priority counts as evictable. Cost: a pass over the usable nodes, with copies.
 pub(super) fn could_preempt(workload: &Workload<'_>, found: &Assessment<'_>, room: &Room<'_, '_>) -> bool {
     workload.may_preempt && !found.fits() && found.usable.iter().any(|node| could_preempt_on(workload, node, room))
 }
@@ -27,15 +27,16 @@ fn could_preempt_on(workload: &Workload<'_>, node: &Node, room: &Room<'_, '_>) -
             kept.add(charge.amount, charge.times);
         }
     }
-    // Pods ahead in the queue have no lower priority.
+    // Pods ahead in the queue have at least this pod's priority, so they stay.
     if let Some(ahead) = room.claimed_ahead(node) {
         kept.add_share(&ahead.taken);
     }
     evicts && fits_beside(&workload.request, node, &kept)
 }
 
-/// The first usable node by name on which the pod fits once the pods are gone that terminate there and may be gone within `wait`.
-/// Placeholders that make room for the pod are not counted as taken in the first place. Cost: a pass over the usable nodes.
+/// The first usable node by name on which the pod fits once pods terminating there are gone. Only pods that may be gone
+/// within `wait` count. Placeholders that make room for the pod are not charged, so their termination does not count again.
+/// Cost: a pass over the usable nodes.
 pub(super) fn node_after_terminating<'s>(
     workload: &Workload<'_>,
     found: &Assessment<'s>,
@@ -62,8 +63,8 @@ pub(super) fn node_after_terminating<'s>(
     found.usable.iter().copied().find(fits_after)
 }
 
-/// The usable node that comes closest to having room for the pod and is not `is_claimed`, with the largest share of any resource
-/// that is missing there, in millionths; of equals the first by name. Cost: a pass over the usable nodes.
+/// The usable node that comes closest to having room for the pod, among nodes that are not `is_claimed`. Returned with the
+/// largest missing share of any resource, in millionths. Ties go to the first by name. Cost: a pass over the usable nodes.
 pub(super) fn nearest_node<'s>(
     workload: &Workload<'_>,
     found: &Assessment<'s>,

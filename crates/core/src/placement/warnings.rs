@@ -1,4 +1,4 @@
-//! What the person who created the pod is warned of.
+//! Warnings for the user who creates the pod.
 
 use crate::excerpt::{LONGEST_NAME, excerpt};
 use crate::model::traits::LABEL_PREFIX;
@@ -6,7 +6,7 @@ use crate::placement::filters::Case;
 use crate::placement::rank;
 use crate::placement::verdict::{Assessment, Reason, RefusalCode, Standing};
 
-/// How many bytes of a trait list a warning shows.
+/// The most bytes of a trait list that a warning shows.
 const SHOWN: usize = 40;
 
 pub(super) fn warnings(
@@ -74,7 +74,7 @@ fn edge_missing(sites: &[Assessment<'_>]) -> String {
     format!("not placed: no node carries the edge label {}", labels.join(","))
 }
 
-/// That the chosen site is away, and what Liqo does not take along there.
+/// Warnings that the chosen site is `Away`, and that Liqo drops fields of the pod there.
 fn of_site(case: &Case<'_, '_>, chosen: &Assessment<'_>) -> Vec<String> {
     let mut warnings = vec![];
     if chosen.standing() == Standing::Away {

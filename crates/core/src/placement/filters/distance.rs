@@ -1,4 +1,4 @@
-//! The pod's limit on the RTT of its site. A cloud whose RTT is not known is too far; the edge never is.
+//! The pod's limit on the RTT of its site. A cloud with an unknown RTT is too far. The edge never is.
 
 use crate::model::site::SiteKind;
 use crate::placement::filters::Case;

@@ -1,4 +1,4 @@
-//! Where Liqo runs the pods of the namespace.
+//! Whether Liqo offloads the pod's namespace to the site.
 
 use crate::model::liqo::{OffloadingPhase, VIRTUAL_NODE};
 use crate::model::node::Node;

@@ -1,4 +1,4 @@
-//! The site's nodes: labels, taints, size, readiness, and where the pod's volumes are.
+//! The site's nodes: their labels, taints, size and readiness, and the volumes of the pod's claims.
 
 use crate::excerpt::{LONGEST_NAME, excerpt};
 use crate::model::constraints::{Toleration, VolumeAffinity};
@@ -12,15 +12,15 @@ use crate::placement::room::Room;
 use crate::placement::verdict::{Assessment, Refusal, RefusalCode};
 use crate::resources::Amounts;
 
-/// What keeps the pod from a node, whatever room there is; what is nearest to running the pod first.
+/// Why a node cannot run the pod even with free room. In order: the first variant comes closest to running the pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Obstacle {
-    /// Its topology domain has a pod that the pod keeps apart from.
+    /// The node's topology domain has a pod that required anti-affinity excludes.
     Apart,
     NotReady,
-    /// The node is young and may still change.
+    /// The node is young, so its labels and resources may still change.
     New,
-    /// The node lacks required traits, and nothing else.
+    /// The node lacks required traits and nothing else.
     Traits,
     Size,
     Taints,
@@ -28,12 +28,13 @@ pub(super) enum Obstacle {
     Constraints,
 }
 
-/// Nodes of the site that may run the pod if they have room. Cost: a pass over its nodes.
+/// Nodes of the site that can run the pod once they have room. Cost: a pass over the site's nodes.
 pub(super) fn usable_nodes<'s>(workload: &Workload<'_>, site: &'s Site, room: &Room<'_, '_>) -> Vec<&'s Node> {
     usable_among(site.nodes(), workload, site, room)
 }
 
-/// Nodes of the site on which the pod fits now. Cost: a pass over its nodes; resources are compared first, which is cheap.
+/// Nodes of the site on which the pod fits now. Resources are compared first, because that is cheap. Cost: a pass over the
+/// site's nodes.
 pub(crate) fn fitting_nodes<'s>(workload: &Workload<'_>, site: &'s Site, room: &Room<'_, '_>) -> Vec<&'s Node> {
     let fitting = site.nodes().filter(|node| room.fits(&workload.request, node));
     usable_among(fitting, workload, site, room)
@@ -89,8 +90,8 @@ pub(super) fn no_usable_node(case: &Case<'_, '_>, found: &Assessment<'_>) -> Opt
     })
 }
 
-/// A site without nodes may get some, unless the pod's nodeSelector contradicts the site's or names another site, or the pod's
-/// volumes are elsewhere.
+/// Refuses a site without nodes, which may still get some: `NoNode` is `Away`. It is `Never` if the pod's nodeSelector
+/// contradicts the site's or matches another site's, or if the pod's volumes are elsewhere.
 fn refuse_without_nodes(case: &Case<'_, '_>, site: &Site) -> Refusal {
     let constraints = &case.workload.constraints;
     if !constraints.volumes.is_empty() {
@@ -128,7 +129,8 @@ fn refuse_size(workload: &Workload<'_>, site: &Site) -> Refusal {
         .with("largestNode", asked(workload, largest))
 }
 
-/// Names the claim whose volume is not there, or the first one where they exclude each other.
+/// The refusal for volume data, with the first claim whose volume no node of the site can use. If each volume has a node,
+/// but no node can use them all, it names the first claim.
 fn refuse_data(workload: &Workload<'_>, site: &Site) -> Refusal {
     let volumes = &workload.constraints.volumes;
     let missing = volumes.iter().position(|volume| !is_at(volume, site));
@@ -136,7 +138,7 @@ fn refuse_data(workload: &Workload<'_>, site: &Site) -> Refusal {
     Refusal::new(RefusalCode::DataElsewhere).with("claim", claim.unwrap_or_default())
 }
 
-/// What keeps the pod from the node that is nearest to running it; `None` where a node is usable, or there is none.
+/// The obstacle of the node that comes closest to running the pod; `None` if a node is usable or the site has no nodes.
 pub(super) fn nearest_obstacle(case: &Case<'_, '_>, found: &Assessment<'_>) -> Option<Obstacle> {
     if !found.usable.is_empty() {
         return None;
@@ -144,8 +146,8 @@ pub(super) fn nearest_obstacle(case: &Case<'_, '_>, found: &Assessment<'_>) -> O
     obstacles(case.workload, found.site).min()
 }
 
-/// For each node of a site without usable nodes. A young node of a cloud may still change: a virtual node may be registered
-/// before it has its labels and resources.
+/// The obstacle of each node of a site without usable nodes. A young cloud node counts as `New`, because a virtual node may
+/// be registered before it has its labels and resources.
 fn obstacles(workload: &Workload<'_>, site: &Site) -> impl Iterator<Item = Obstacle> {
     site.nodes()
         .map(move |node| match lasting_obstacle(workload, site, node) {
@@ -157,7 +159,7 @@ fn obstacles(workload: &Workload<'_>, site: &Site) -> impl Iterator<Item = Obsta
         })
 }
 
-/// What keeps the pod from the node even when the node is empty, Ready and not cordoned.
+/// Why the node could not run the pod even if it were empty, Ready and not cordoned.
 fn lasting_obstacle(workload: &Workload<'_>, site: &Site, node: &Node) -> Option<Obstacle> {
     let constraints = &workload.constraints;
     if !constraints.allow_by_pod(&node.name, &node.labels) {
@@ -185,12 +187,12 @@ fn has_traits(workload: &Workload<'_>, site: &Site, node: &Node) -> bool {
     traits.is_none_or(|traits| traits.are_at(node, &site.definition))
 }
 
-/// The pod's own tolerations, and those of the site's placement.
+/// The pod's own tolerations and the tolerations that the site's placement adds.
 fn tolerations<'t>(workload: &'t Workload<'_>, site: &'t Site) -> impl Iterator<Item = &'t Toleration<'t>> + Clone {
     workload.tolerations.iter().chain(&site.definition.tolerations)
 }
 
-/// Whether the volume of one of the pod's claims can be used on no known node. Cost: a pass over the nodes for each claim.
+/// Whether no known node can use the volume of one of the pod's claims. Cost: a pass over the nodes for each claim.
 pub(in crate::placement) fn is_data_nowhere(workload: &Workload<'_>, snapshot: &Snapshot) -> bool {
     let is_nowhere = |volume: &VolumeAffinity| !snapshot.sites.iter().any(|site| is_at(volume, site));
     workload.constraints.volumes.iter().any(is_nowhere)

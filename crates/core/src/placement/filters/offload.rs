@@ -1,4 +1,4 @@
-//! Whether the pod may leave the edge: its SLO, the configuration, and what ties it to the cluster it is created in.
+//! Whether the pod may leave the edge: by its SLO, by the configuration, and by what ties it to its cluster.
 
 use crate::model::node::Node;
 use crate::model::site::SiteKind;
@@ -29,8 +29,9 @@ pub(super) fn not_offloadable(case: &Case<'_, '_>, found: &Assessment<'_>) -> Op
     Some(ties.iter().fold(refusal, |refusal, tie| refusal.with(tie.as_str(), 1)))
 }
 
-/// Whether the pod asks for an extended resource of which kube-scheduler makes a claim: a DeviceClass serves it, and no node of the site
-/// has it by a device plugin. Cost: for each, a pass over the nodes that have it so.
+/// Whether kube-scheduler would create a ResourceClaim for an extended resource of the pod. It does so if a DeviceClass
+/// serves the resource and no node of the site has it from a device plugin. Cost: for each resource, a pass over the nodes
+/// that have it from a device plugin.
 fn asks_for_devices(case: &Case<'_, '_>, site: &Site) -> bool {
     let nodes = || case.room.snapshot.sites.iter().flat_map(Site::nodes);
     let is_by_claim = |(name, amount): &(Box<str>, i64)| {

@@ -1,4 +1,4 @@
-//! Pods that the pod must run with, by its required affinity.
+//! Required pod affinity: the pod runs at the sites of the pods that it selects.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,8 @@ use crate::model::snapshot::Site;
 use crate::placement::filters::Case;
 use crate::placement::verdict::{Assessment, Refusal, RefusalCode};
 
-/// Without such pods anywhere, no site is refused: kube-scheduler lets the first pod of a group in, and any other waits wherever it is.
+/// If no site has such pods, refuses no site: kube-scheduler lets the first pod of a group in, and any other is Pending
+/// wherever it is placed.
 pub(super) fn pods_elsewhere(case: &Case<'_, '_>, found: &Assessment<'_>) -> Option<Refusal> {
     let is_home = case.homes.iter().any(|home| home.name() == found.site.name());
     let shares_domain = |key: &str| case.homes.iter().any(|home| has_domain_of(home, key, found.site));
@@ -19,7 +20,7 @@ pub(super) fn pods_elsewhere(case: &Case<'_, '_>, found: &Assessment<'_>) -> Opt
     Some(Refusal::new(RefusalCode::PodsElsewhere).with("sites", homes.join(", ")))
 }
 
-/// Whether a topology domain of this key reaches over both sites. Cost: a pass over their nodes.
+/// Whether a topology domain of this key has nodes of both sites. Cost: a pass over their nodes.
 fn has_domain_of(home: &Site, key: &str, site: &Site) -> bool {
     if key == HOSTNAME {
         return false;

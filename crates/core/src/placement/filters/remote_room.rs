@@ -1,4 +1,4 @@
-//! Room in the cluster behind the site, by what its scheduler says of pods that wait there.
+//! Room in the cluster behind the site, from what its scheduler reports about pods that are Pending there.
 
 use serde_json::{Map, Value};
 

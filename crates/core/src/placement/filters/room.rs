@@ -1,4 +1,4 @@
-//! Free resources on the site's nodes, and of the site as a whole where that is measured.
+//! Free resources on the site's nodes, and measured free resources of the site as a whole.
 
 use serde_json::{Map, Value};
 
@@ -7,7 +7,7 @@ use crate::placement::filters::Case;
 use crate::placement::room::Taken;
 use crate::placement::verdict::{Assessment, Refusal, RefusalCode};
 
-/// The most resources that a refusal names: a pod may ask for any number, and each costs a pass over the nodes.
+/// The most resources that a refusal names. A pod may request any number, and each costs a pass over the nodes.
 pub(super) const MAX_NAMED_RESOURCES: usize = 16;
 
 pub(super) fn no_room(case: &Case<'_, '_>, found: &Assessment<'_>) -> Option<Refusal> {
@@ -20,7 +20,7 @@ pub(super) fn no_room(case: &Case<'_, '_>, found: &Assessment<'_>) -> Option<Ref
     refuse_measured(case, found)
 }
 
-/// Cost: a pass over the usable nodes for each resource that the pod asks for.
+/// The refusal of a site where no usable node fits the pod. Cost: a pass over the usable nodes for each requested resource.
 fn refuse_nodes(case: &Case<'_, '_>, found: &Assessment<'_>) -> Refusal {
     let (workload, room) = (case.workload, case.room);
     let usable: Vec<_> = found.usable.iter().map(|node| (*node, room.taken(node))).collect();
@@ -55,7 +55,7 @@ fn refuse_nodes(case: &Case<'_, '_>, found: &Assessment<'_>) -> Refusal {
     }
 }
 
-/// Whether the pod asks for more than is free at the site as a whole by measurement.
+/// The refusal of a site whose measured free resources are less than the pod requests.
 fn refuse_measured(case: &Case<'_, '_>, found: &Assessment<'_>) -> Option<Refusal> {
     let free = case.room.free(found.site);
     let request = &case.workload.request;
@@ -79,7 +79,7 @@ fn refuse_measured(case: &Case<'_, '_>, found: &Assessment<'_>) -> Option<Refusa
     Some(refusal.with("measuredFree", measured))
 }
 
-/// What the pod asks for of one resource; `pods` is its slot.
+/// The pod's request for one resource; `pods` is its pod slot.
 pub(super) fn request(workload: &Workload<'_>, name: &str) -> i64 {
     match name {
         "pods" => 1,
@@ -87,7 +87,8 @@ pub(super) fn request(workload: &Workload<'_>, name: &str) -> i64 {
     }
 }
 
-/// A number for the pod's slot and for each resource that it asks for, as far as a refusal names them.
+/// Calls `number` for `pods`, the pod's slot, and for each resource that the pod requests, up to [`MAX_NAMED_RESOURCES`]
+/// names.
 pub(super) fn asked(workload: &Workload<'_>, number: impl Fn(&str) -> i64) -> Map<String, Value> {
     let resources = workload.request.named().map(|(name, _)| name);
     let names = std::iter::once("pods").chain(resources).take(MAX_NAMED_RESOURCES);

@@ -1,4 +1,4 @@
-//! Pods of the same controller that wait at the site although they fit a node.
+//! Sites where a pod of the same controller is Pending for something that edgeward does not evaluate.
 
 use crate::placement::filters::Case;
 use crate::placement::verdict::{Assessment, Refusal, RefusalCode};

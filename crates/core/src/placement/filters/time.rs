@@ -1,4 +1,4 @@
-//! The deadline and the latency target. A time that is not known misses neither: the refusal of the WAN says so already.
+//! The deadline and the latency target. An unknown time misses neither: the WAN filter has refused that site already.
 
 use crate::placement::filters::Case;
 use crate::placement::verdict::{Assessment, Refusal, RefusalCode};

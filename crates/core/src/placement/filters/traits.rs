@@ -1,4 +1,4 @@
-//! The traits that the pod requires of its site or node.
+//! Traits that the pod requires of its site or node.
 
 use crate::excerpt::excerpt;
 use crate::model::node::Node;
@@ -10,7 +10,7 @@ use crate::placement::filters::nodes::{self, Obstacle};
 use crate::placement::verdict::{Assessment, Refusal, RefusalCode};
 use crate::units::Micros;
 
-/// How many bytes of the missing traits a refusal shows.
+/// The most bytes of the missing traits that a refusal shows.
 const SHOWN: usize = 100;
 
 pub(super) fn missing_trait(case: &Case<'_, '_>, found: &Assessment<'_>) -> Option<Refusal> {

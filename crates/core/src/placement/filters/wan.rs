@@ -1,4 +1,4 @@
-//! The WAN to a cloud. A cloud of which nothing is known is unreachable; the edge has no WAN.
+//! The WAN to a cloud. A cloud without a measurement counts as unreachable. The edge has no WAN.
 
 use crate::model::link::{LinkState, Thresholds};
 use crate::model::liqo::ApiServerStatus;

@@ -1,4 +1,4 @@
-//! Where volumes will be made that are not made yet: with the pods that were placed a moment ago.
+//! Where volumes that do not exist yet will be made: at the sites of the pods that were just placed.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -10,14 +10,14 @@ use crate::model::workload::Workload;
 use crate::recent::Recent;
 use crate::units::Moment;
 
-/// Volume claims without a volume whose pods were placed, by namespace and name, each with the nodes of its site. After a minute
-/// kube-scheduler has chosen a node, and the claim says so, or no pod has followed.
+/// Unbound volume claims of placed pods, by namespace and name, with the nodes of the pod's site. An entry lasts a minute.
+/// By then, kube-scheduler has chosen a node, which the claim names, or no pod has come.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct AssumedVolumes(Recent<[Arc<str>; 2], VolumeAffinity, 60, 10_000>);
 
 impl AssumedVolumes {
-    /// A pod was placed at this site: the volumes of its claims that have none will be made there. One that is made for its pod alone
-    /// goes with it, and says nothing to another. Cost: a few searches for each claim.
+    /// Records that a pod is placed at this site, where the volumes of its unbound claims will be made. Skips ephemeral
+    /// claims, because no other pod can use them. Cost: a few searches for each claim.
     pub(crate) fn assume(&mut self, workload: &Workload<'_>, volumes: &Volumes, site: &SiteDefinition, now: Moment) {
         let is_unbound = |claim: &&VolumeClaim<'_>| {
             let (data, _) = volumes.locate(&workload.namespace, claim);
@@ -36,8 +36,8 @@ impl AssumedVolumes {
         }
     }
 
-    /// The workload with the nodes on which the volumes of its claims will be that have none; `None` where nothing is known beside
-    /// `located`. Cost: a search for each such claim, and a copy where something is.
+    /// The workload with the nodes where the volumes of its unbound claims will be made; `None` if nothing is recorded
+    /// about them. Cost: a search for each such claim, and a copy if anything is recorded.
     pub(in crate::placement) fn locate<'a>(&self, located: &Workload<'a>, now: Moment) -> Option<Workload<'a>> {
         let mut assumed: Option<Workload<'a>> = None;
         let mut volumes_before = 0;
@@ -51,7 +51,7 @@ impl AssumedVolumes {
             if let Some((class, nodes)) = nodes {
                 let workload = assumed.get_or_insert_with(|| located.clone());
                 workload.volume_claims[at].data = Whereabouts::AtVolume(Some(class.clone()));
-                // In the order of the claims, by which a volume is known again.
+                // Volumes have the order of the claims, which tells which is which.
                 workload.constraints.volumes.insert(volumes_before, nodes);
             }
             let claim = assumed.as_ref().map_or(claim, |workload| &workload.volume_claims[at]);
@@ -60,12 +60,12 @@ impl AssumedVolumes {
         assumed
     }
 
-    /// Forgets what is too old to count; whether there was any.
+    /// Drops entries that have expired, and returns whether there were any.
     pub(super) fn expire(&mut self, now: Moment) -> bool {
         std::iter::from_fn(|| self.0.take_ended(now)).count() > 0
     }
 
-    /// When the next is too old.
+    /// When the next entry expires.
     pub(super) fn next_expiry(&self) -> Option<Moment> {
         self.0.next_end()
     }
@@ -76,7 +76,7 @@ impl AssumedVolumes {
     }
 }
 
-/// What the nodes of the site carry.
+/// Matches the nodes of the site by its selector.
 fn nodes_of(site: &SiteDefinition) -> VolumeAffinity {
     let text = |text: &str| Cow::Owned(text.to_owned());
     let is = |(key, value): (&str, &str)| Requirement::on_label(text(key), Cow::Borrowed("In"), vec![text(value)]);

@@ -1,7 +1,6 @@
-//! What changes on a gated pod: its release, and why it goes on waiting.
+//! Patches of a gated pod: its release, and the reason why it keeps waiting.
 //!
-//! Such a patch speaks of one version of the pod: it begins by testing that it still is that one, so that whatever
-//! happened since is never overwritten.
+//! Each patch first tests the pod's resourceVersion, so it never overwrites a later change.
 
 use json_patch::jsonptr::PointerBuf;
 use json_patch::{PatchOperation, RemoveOperation, TestOperation};
@@ -12,13 +11,13 @@ use crate::placement::patch::{Stamp, Wanted, annotate, patch, time};
 use crate::placement::verdict::{Reason, Verdict};
 use crate::wire::pod::Pod;
 
-/// Releases a pod: adds what the verdict places it with, and removes our gate. `None` if it does not carry our gate, or does not
-/// say which version it is.
+/// Releases a pod: adds the placement of the verdict, and removes edgeward's gate. `None` if the pod has no such gate or no
+/// resourceVersion.
 pub fn release(pod: &Pod<'_>, verdict: &Verdict<'_>, config: &Config, stamp: &Stamp) -> Option<Vec<PatchOperation>> {
     without_gate(pod, patch(pod, verdict, config, stamp), &config.keys)
 }
 
-/// Removes our gate, and changes nothing else. `None` as for [`release`].
+/// Removes edgeward's gate and changes nothing else. `None` in the same cases as [`release`].
 pub fn remove_gate(pod: &Pod<'_>, keys: &Keys) -> Option<Vec<PatchOperation>> {
     without_gate(pod, Vec::new(), keys)
 }
@@ -33,7 +32,8 @@ fn without_gate(pod: &Pod<'_>, placement: Vec<PatchOperation>, keys: &Keys) -> O
     Some(operations)
 }
 
-/// Writes why a gated pod goes on waiting. Its time begins again when it was only others that gated it so far.
+/// Writes why a gated pod keeps waiting. Its time restarts if only gates of others held it so far. `None` if the pod has no
+/// resourceVersion.
 pub fn update_reason(pod: &Pod<'_>, reason: Reason, config: &Config, stamp: &Stamp) -> Option<Vec<PatchOperation>> {
     let keys = &config.keys;
     let mut wanted: Wanted<'_> = vec![(&keys.reason, reason.as_str().into())];

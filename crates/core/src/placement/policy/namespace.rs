@@ -1,6 +1,7 @@
-//! The policies of one namespace in the order in which they count, and which of them can select the same pods.
+//! The policies of one namespace, in the order in which they apply.
 //!
-//! A user who may create policies may create many, with long selectors. So only the first of a namespace count.
+//! A user who may create policies can create many of them with long selectors. So only the first [`MAX_POLICIES`] of a
+//! namespace are in force.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -8,22 +9,22 @@ use std::sync::Arc;
 
 use super::{Policy, Seen};
 
-/// How many policies of a namespace count.
+/// The most policies of a namespace that are in force.
 pub const MAX_POLICIES: usize = 100;
 
 /// The policies of one namespace.
 #[derive(Debug, Default)]
 pub struct NamespacePolicies {
-    /// Those that count: the first that selects a pod is the one.
+    /// Policies in force. The first that selects a pod applies to it.
     in_force: Vec<Arc<Seen>>,
-    /// Those behind [`MAX_POLICIES`] others.
+    /// Policies that are not in force because [`MAX_POLICIES`] others come first.
     beyond: Vec<Arc<Seen>>,
-    /// Those with faults of which nothing counts.
+    /// Policies with faults that have no part in force.
     refused: Vec<Arc<Seen>>,
 }
 
 impl NamespacePolicies {
-    /// These policies of one namespace, sorted.
+    /// Sorts the policies of one namespace.
     pub fn of(seen: impl IntoIterator<Item = Arc<Seen>>) -> Self {
         let (mut in_force, refused): (Vec<_>, Vec<_>) = seen.into_iter().partition(|seen| seen.in_force().is_some());
         let order = |seen: &Seen| Reverse(seen.in_force().map_or(0, |policy| policy.precedence));
@@ -36,30 +37,30 @@ impl NamespacePolicies {
         }
     }
 
-    /// How many count.
+    /// The number of policies in force.
     pub fn len(&self) -> usize {
         self.in_force.len()
     }
 
-    /// Whether none counts.
+    /// Whether no policy is in force.
     pub fn is_empty(&self) -> bool {
         self.in_force.is_empty()
     }
 
-    /// All of them, in no order that means anything.
+    /// All policies, in no particular order.
     pub fn seen(&self) -> impl Iterator<Item = &Arc<Seen>> {
         self.in_force.iter().chain(&self.beyond).chain(&self.refused)
     }
 
-    /// The policy that counts for a pod with these labels, the last of several of one key. Cost: a comparison with each
-    /// policy up to that one.
+    /// The policy that applies to a pod with these labels. If a key occurs several times, its last value counts. Cost: a
+    /// comparison with each policy up to the match.
     pub(super) fn select<'l>(&self, labels: impl Iterator<Item = (&'l str, &'l str)>) -> Option<&Policy> {
         let labels: BTreeMap<_, _> = labels.collect();
         let mut policies = self.in_force.iter().filter_map(|seen| seen.in_force());
         policies.find(|policy| policy.selector.matches(|key| labels.get(key).copied()))
     }
 
-    /// Those that do not count because [`MAX_POLICIES`] others come first.
+    /// Policies that are not in force because [`MAX_POLICIES`] others come first.
     pub fn beyond(&self) -> &[Arc<Seen>] {
         &self.beyond
     }

@@ -1,4 +1,5 @@
-//! Policies with faults: what counts of them all the same. Where pods may run is a promise, which a slip in a manifest does not end.
+//! Policies with faults, and what applies in spite of these. A policy promises where pods may run, and a slip in a manifest
+//! must not break that promise.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,14 +12,14 @@ use crate::model::site_restriction::Demand;
 use crate::model::traits::Traits;
 use crate::placement::policy::selector::LabelSelector;
 
-/// Why a policy does not count as it is, and what counts instead.
+/// Why a policy does not apply as written, and what applies instead.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refused {
     faults: Faults,
     instead: Option<Arc<Instead>>,
 }
 
-/// What counts while the newest version of a policy has faults.
+/// The part or version of a policy in force while its newest version has faults.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Instead {
     policy: Policy,
@@ -27,23 +28,23 @@ pub struct Instead {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum What {
-    /// The last version without faults that was known, of this generation.
+    /// The last known version without faults, of this generation.
     Last(Option<i64>),
-    /// Its sites and traits and nothing else.
+    /// Only the sites and traits of the policy.
     Restrictions,
-    /// That these cannot be read, so that its pods may run nowhere.
+    /// Sites, traits or a precedence that cannot be read, so the policy's pods may run nowhere.
     Nowhere,
 }
 
 impl Refused {
-    /// Nothing else is known than this version, which has these faults.
+    /// Records the faults of this version, without any earlier version.
     pub(super) fn of(faults: Faults, spec: &Value) -> Self {
         let instead = Instead::of_restrictions(spec).map(Arc::new);
         Self { faults, instead }
     }
 
-    /// The same with what counts of the version before, where that is a whole one; `None` where it changes nothing, also where an older
-    /// one was found already.
+    /// Adds the last version without faults, which `before` is or has recorded. `None` if there is none, or if this value
+    /// has one already.
     pub(super) fn after(&self, before: &Seen) -> Option<Self> {
         if self.has_last() {
             return None;
@@ -62,18 +63,18 @@ impl Refused {
         })
     }
 
-    /// Whether the last version without faults counts.
+    /// Whether the last version without faults applies.
     fn has_last(&self) -> bool {
         let instead = self.instead.as_ref();
         instead.is_some_and(|instead| matches!(instead.what, What::Last(_)))
     }
 
-    /// Every fault.
+    /// All faults.
     pub fn faults(&self) -> &Faults {
         &self.faults
     }
 
-    /// What counts meanwhile; `None` where the policy says nothing at all.
+    /// The part or version in force meanwhile; `None` if there is none.
     pub fn instead(&self) -> Option<&Instead> {
         self.instead.as_deref()
     }
@@ -84,8 +85,10 @@ impl Instead {
         &self.policy
     }
 
-    /// The sites and traits that a spec with faults states, or that they cannot be read; `None` where it states none, or it cannot be read
-    /// which pods it selects. Without a readable precedence nobody can say whether these count or those of another: it comes first,
+    /// The sites and traits that a spec with faults states, and whether they can be read. `None` if it states neither, or
+    /// if its selector cannot be read.
+    ///
+    /// If the precedence cannot be read, it is unknown whether this policy or another applies. The policy then comes first,
     /// and its pods may run nowhere.
     fn of_restrictions(spec: &Value) -> Option<Self> {
         let selector: LabelSelector = document::parse(&spec["selector"], "").ok()?;
@@ -111,7 +114,7 @@ impl Instead {
                     .as_str()
                     .filter(|text| is_readable(key, text) && precedence.is_some());
                 are_readable &= text.is_some();
-                // Without a text nothing can be read.
+                // An empty text counts as unreadable.
                 slo.push((key, text.unwrap_or_default().to_owned()));
             }
         }
@@ -131,7 +134,7 @@ impl Instead {
     }
 }
 
-/// What counts, in words.
+/// Describes what applies.
 impl fmt::Display for Instead {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.what {
@@ -148,7 +151,7 @@ impl fmt::Display for Instead {
     }
 }
 
-/// The faults.
+/// Lists the faults.
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.faults.fmt(f)

@@ -1,4 +1,4 @@
-//! Label selectors as objects have them.
+//! Label selectors of Kubernetes objects.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,10 @@ use crate::document::Checks;
 use crate::model::constraints::{is_label_key, is_label_value};
 use crate::model::selector::{Expression, Operator, Selector};
 
-/// How many bytes of keys and values a selector may name.
+/// The most bytes of keys and values in a selector.
 pub const MAX_SELECTOR_BYTES: usize = 4096;
 
-/// `matchLabels` and `matchExpressions`.
+/// A label selector with `matchLabels` and `matchExpressions`.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct LabelSelector {
@@ -28,7 +28,7 @@ struct Requirement {
 }
 
 impl LabelSelector {
-    /// The selector; what is wrong with it is said of this field.
+    /// Checks and converts the selector. Faults are reported for this field.
     pub(super) fn selector(self, field: &str, checks: &mut Checks<'_>) -> Selector {
         let labels = self.match_labels.into_iter().flatten();
         let labels = labels.map(|(key, value)| (key, Operator::In, vec![value]));
