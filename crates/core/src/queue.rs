@@ -1,8 +1,7 @@
-//! Gated pods: the order in which they are given room, what they claim, and which are released ("Gated pods" in
-//! docs/guide/decide.md).
+//! Gated pods: their order, their queue claims and their release ("Gated pods" in docs/guide/decide.md).
 //!
-//! Every replica keeps the list and makes the same plan of the same snapshot: its claims keep the room for those who are
-//! ahead. One replica carries the plan out.
+//! Every replica keeps this list and makes the same plan from the same snapshot. The plan's claims keep room for pods that
+//! are ahead. One replica carries the plan out.
 
 mod planning;
 
@@ -23,47 +22,48 @@ use crate::placement::verdict::{Action, Reason, Verdict};
 use crate::units::{Micros, Moment, Now};
 use planning::{Planning, Purse, purses};
 
-/// For how long a pod is gated for want of room before it claims the node that comes closest to having it.
+/// How long a pod waits for room before it claims the node that comes closest to having it.
 const WAIT_BEFORE_CLAIM: Micros = Micros::from_secs(60);
 
-/// How late the watch may show a namespace's label: it may have opted in a moment before its pod was created.
+/// How late the watch may show a namespace's label. The namespace may have been opted in just before its pod was created.
 const NAMESPACE_DELAY: Micros = Micros::from_secs(5);
 
-/// The most comparisons of pods' constraints and tolerations with nodes that one plan takes, some hundredths of a second, and one
-/// decision for each purse. The pause after it, and so the delay of a limit, is less than a second, if few namespaces have costly pods.
+/// The most comparisons of pods' constraints and tolerations with nodes in one plan, which take some tens of milliseconds.
+/// Each purse may exceed its part by one decision. The pause after the plan, and so the delay of a limit, is below a second
+/// if few namespaces have costly pods.
 const MAX_COMPARISONS: usize = 3_000_000;
 
-/// What a gated pod costs a plan beside the comparisons of its decision, in comparisons.
+/// The cost of a gated pod to a plan, in comparisons, in addition to its decision.
 const PER_POD: usize = 100;
 
-/// How long no plan is made after one, for each comparison of it: four times what that takes, on the safe side. The pace of plans
-/// counts comparisons, not time: the same plans are made of the same snapshots, however fast the machine is.
+/// The pause after a plan, for each of its comparisons: four times the time that a comparison takes, with a margin. The
+/// pace of plans depends on comparisons and not on time, so the same snapshots give the same plans on any machine.
 const PAUSE_NANOSECONDS: usize = 200;
 
 impl GatedPod {
-    /// Its place in the queue; `None` if what it asks for is not kept.
+    /// The pod's place in the queue; `None` if its workload is not kept.
     pub fn queue_key(&self, config: &Config) -> Option<QueueKey> {
         Some(self.queue_key_of(self.workload.as_ref()?, config))
     }
 
-    /// Its place in the queue with what it asks for.
+    /// The pod's place in the queue with this workload.
     pub fn queue_key_of(&self, workload: &Workload<'_>, config: &Config) -> QueueKey {
         let created = self.created.unwrap_or(jiff::Timestamp::MIN);
         workload.queue_key(&config.priority_caps, Some((created, &self.uid)))
     }
 
-    /// Whether it was for the gates of others that it waited so far, by its annotation.
+    /// Whether the pod has waited only for gates of others so far, by its annotation.
     fn waited_for_others(&self) -> bool {
         self.reason.as_deref() == Some(Reason::HeldForeignGate.as_str())
     }
 
-    /// Whether it is for a site that is away that it waits, by its annotation.
+    /// Whether the pod waits for a site that is `Away`, by its annotation.
     pub fn waits_for_site(&self) -> bool {
         self.reason.as_deref() == Some(Reason::HeldSiteAway.as_str())
     }
 
-    /// When it should have been released, by its annotations and at this time; `None` where nobody can know, as long as it waits
-    /// for others or for a site that is away.
+    /// When the pod should have been released, by its annotations, as of `now`. `None` while it waits for gates of others
+    /// or for a site that is `Away`, because the time is unknown then.
     pub fn limit(&self, config: &Config, now: jiff::Timestamp) -> Option<jiff::Timestamp> {
         if self.waited_for_others() || self.waits_for_site() || self.has_other_gates {
             return None;
@@ -73,49 +73,50 @@ impl GatedPod {
         since.checked_add(jiff::SignedDuration::from_micros(longest)).ok()
     }
 
-    /// For how long it may be gated.
+    /// The longest time that the pod may be gated.
     pub fn longest(&self, config: &Config) -> Micros {
         Age::ends(self, config)[2]
     }
 }
 
-/// What is to be done about a gated pod.
+/// One step of a plan.
 #[derive(Debug, Clone)]
 pub struct Step {
     /// The pod.
     pub pod: Arc<GatedPod>,
-    /// Since when it is gated.
+    /// Since when the pod is gated.
     pub since: Moment,
-    /// What.
+    /// The action for the pod.
     pub action: PlanAction,
 }
 
-/// What is to be done about a gated pod.
+/// The action of a plan for a gated pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PlanAction {
-    /// There is room for it: it is decided once more, and released.
+    /// Decide the pod once more and release it, because there is room.
     Release,
-    /// It is not ours: the gate is removed, and nothing else changes.
+    /// Remove the gate and change nothing else, for this reason.
     RemoveGate(Reason),
-    /// It goes on waiting; the annotation gets this reason, which it does not carry yet.
+    /// Keep the pod gated, and write this reason to its annotation.
     UpdateReason(Reason),
 }
 
-/// What one snapshot means for the gated pods.
+/// The plan for the gated pods, made from one snapshot.
 #[derive(Debug, Clone, Default)]
 pub struct Plan {
-    /// What is to be done, in the order of the queue.
+    /// The steps, in the order of the queue.
     pub steps: Vec<Step>,
-    /// Pods that are gated, those of other gates too.
+    /// The number of gated pods, including pods with gates of others.
     pub gated: usize,
-    /// Since when the pod is gated that is gated longest, of those that wait neither for others nor for a site that is away.
+    /// Since when the longest-gated pod is gated. Pods that wait for gates of others or for a site that is `Away` do not
+    /// count.
     pub oldest: Option<Moment>,
-    /// How many decisions it took.
+    /// The number of decisions that the plan took.
     pub decisions: usize,
 }
 
 impl PlanAction {
-    /// What a verdict about a gated pod means for it.
+    /// The action for a gated pod with this verdict.
     pub fn of(verdict: &Verdict<'_>) -> Self {
         match verdict.action {
             Action::Place(_) => PlanAction::Release,
@@ -125,26 +126,26 @@ impl PlanAction {
     }
 }
 
-/// The purses that ran out in a plan, by namespace and whether its pods are past their limit, each with the first pod that was not
-/// considered.
+/// The purses that ran out in a plan, each with the first pod that was not considered. The key is the namespace, and
+/// whether its pods are past their limit.
 type Unfinished = HashMap<(Box<str>, bool), QueueKey>;
 
-/// The gated pods.
+/// The gated pods, and the claims of the last plan.
 #[derive(Debug, Default)]
 pub struct Waitlist {
     pods: HashMap<Arc<str>, Entry>,
-    /// Whether a plan made before is out of date.
+    /// Whether the last plan is out of date.
     changed: bool,
-    /// When the passing of time changes the plan.
+    /// When the passing of time makes the plan out of date.
     due: Option<Moment>,
-    /// The claims of the plan made last.
+    /// The claims of the last plan.
     claims: Arc<QueueClaims>,
     unfinished: Unfinished,
-    /// Whether the snapshot was too old for it.
+    /// Whether the snapshot of the last plan was stale.
     stale: bool,
-    /// Until when no plan is made.
+    /// When the pause after the last plan ends.
     paused_until: Moment,
-    /// In the place of [`MAX_COMPARISONS`].
+    /// Overrides [`MAX_COMPARISONS`].
     budget: Option<usize>,
 }
 
@@ -153,13 +154,14 @@ struct Entry {
     pod: Arc<GatedPod>,
     first_seen: Moment,
     since: Moment,
-    /// Why it waits, if no site was possible since sites changed, and whether it was past its limit then.
+    /// Set if no site has been possible since sites last changed: whether the pod was past its limit, and why it waits.
     without_site: Option<(bool, Reason)>,
 }
 
 impl Waitlist {
-    /// A pod as it is now. Its time begins when it says, or with the pod, if that is in the future or before the pod existed; and
-    /// again when the last gate of others is gone. Otherwise it never begins later than it did: whoever may write annotations cannot stretch it.
+    /// Adds or updates a pod. Its time begins when its annotation says, or at its creation if that is later or the
+    /// annotation is in the future. It restarts when the last gate of others is gone. Otherwise it can only become earlier,
+    /// so a user who may write annotations cannot extend it.
     pub fn apply(&mut self, pod: Arc<GatedPod>, now: Now) {
         let old = self.pods.remove(&pod.uid);
         let unchanged = old.as_ref().filter(|old| old.pod.workload == pod.workload);
@@ -169,7 +171,8 @@ impl Waitlist {
             let age = u64::try_from(now.wall.duration_since(at).as_micros()).ok()?;
             Some(now.moment.before(Micros(age)))
         };
-        // The clock of the replica that gated it may differ from ours, and it was not gated before it existed.
+        // The clock of the replica that gated the pod may differ from this one's. A pod cannot have been gated before it
+        // existed.
         let created = pod.created.and_then(moment).unwrap_or(first_seen).min(first_seen);
         let stated = pod.stated.and_then(moment).map_or(created, |at| at.max(created));
         let same = old.filter(|old| old.pod.gates == pod.gates);
@@ -189,36 +192,36 @@ impl Waitlist {
         self.changed = true;
     }
 
-    /// A pod is gone, or carries our gate no more.
+    /// Removes a pod that is gone or no longer carries edgeward's gate.
     pub fn delete(&mut self, uid: &str) {
         self.changed |= self.pods.remove(uid).is_some();
     }
 
-    /// Keeps the pods that are still there.
+    /// Keeps the pods that still exist.
     pub fn retain(&mut self, is_there: impl Fn(&str) -> bool) {
         let before = self.pods.len();
         self.pods.retain(|uid, _| is_there(uid));
         self.changed |= self.pods.len() < before;
     }
 
-    /// Something else than the pods, the nodes or the time may have changed what is to be done.
+    /// Requests a plan because something other than the pods, the nodes or the time changed.
     pub fn reconsider(&mut self) {
         self.changed = true;
     }
 
-    /// Other sites may be possible for a pod.
+    /// Requests a plan because other sites may be possible for a pod.
     pub fn reconsider_sites(&mut self) {
         self.changed = true;
         self.pods.values_mut().for_each(|entry| entry.without_site = None);
     }
 
-    /// Whether any of them must run with other pods.
+    /// Whether any pod has required affinity to other pods.
     pub fn waits_for_pods(&self) -> bool {
         let workloads = self.pods.values().filter_map(|entry| entry.pod.workload.as_ref());
         workloads.into_iter().any(|workload| !workload.near.is_empty())
     }
 
-    /// Nothing of the plan holds any more: other nodes, or another order. The next one is made without a pause.
+    /// Discards the last plan because nodes or the order of pods may be different. The next plan is made without a pause.
     pub fn reset(&mut self) {
         self.reconsider_sites();
         self.claims = Arc::default();
@@ -226,8 +229,8 @@ impl Waitlist {
         self.paused_until = Moment::default();
     }
 
-    /// The nodes whose room changed in this snapshot. Until the next plan, those that `gained` room are for the pods that the
-    /// last one left waiting, and for those ahead of them. Cost: a search for each node.
+    /// Applies the nodes whose room changed in this snapshot. Until the next plan, nodes that `gained` room are closed to
+    /// pods behind the first that waits. Cost: a search for each node.
     pub fn apply_delta(
         &mut self,
         gained: &BTreeSet<NodeId>,
@@ -246,19 +249,19 @@ impl Waitlist {
         }
     }
 
-    /// Whether nobody is gated.
+    /// Whether no pod is gated.
     pub fn is_empty(&self) -> bool {
         self.pods.is_empty()
     }
 
-    /// When the plan must be made again.
+    /// When the next plan is due.
     pub fn next_change(&self) -> Option<Moment> {
         let is_due = self.changed || !self.unfinished.is_empty();
         let at = if is_due { Some(self.paused_until) } else { self.due };
         at.map(|at| at.max(self.paused_until))
     }
 
-    /// The place of this pod in the order of a plan, and how many are before it; `None` for one that has none.
+    /// The pod's place in the order of a plan, and the number of pods before it; `None` if it has no place.
     pub fn place(&self, uid: &str, snapshot: &Snapshot, config: &Config, now: Moment) -> Option<(QueueKey, usize)> {
         let key = |entry: &Entry| {
             let is_late = entry.is_late(snapshot, config, now);
@@ -269,21 +272,24 @@ impl Waitlist {
         Some((own, keys.filter(|other| *other < own).count()))
     }
 
-    /// The claims of the plan made last.
+    /// The claims of the last plan.
     pub fn claims(&self) -> Arc<QueueClaims> {
         Arc::clone(&self.claims)
     }
 
-    /// Whether a plan is to be made: the last one is out of date or did not come to its end, and the pause after it is over.
+    /// Whether a plan is due: the last one is out of date or did not finish, and the pause after it is over.
     pub fn wants_plan(&self, now: Moment) -> bool {
         self.next_change().is_some_and(|at| at <= now)
     }
 
-    /// Decides about every gated pod whose only gate is ours, in the order of the queue, each on the room that the earlier ones
-    /// left; what the placed ones will take is claimed. Each purse goes on where it ran out in the plan before, if it did.
-    /// Cost: a decision for each pod, but only one for those that differ in nothing but their age and find no room, for each of
-    /// their ages: as long as terminating pods are waited for, before and after `WAIT_BEFORE_CLAIM`, late or not; none where no
-    /// site is possible, after the first. And `MAX_COMPARISONS`, at most.
+    /// Decides about every gated pod that has no other gate than edgeward's, in the order of the queue. Each pod gets the
+    /// room that earlier pods left, and room for placed pods is claimed. A purse that ran out in the last plan continues
+    /// where it stopped.
+    ///
+    /// Cost: a decision for each pod, with at most `MAX_COMPARISONS` comparisons in total. Pods that differ only in age and
+    /// find no room share one decision for each stage of their age. The stages are: waiting for terminating pods, before
+    /// and after `WAIT_BEFORE_CLAIM`, late, and past the limit. A pod for which no site is possible takes one decision
+    /// until sites change.
     pub fn plan(
         &mut self,
         snapshot: &Snapshot,
@@ -292,7 +298,7 @@ impl Waitlist {
         is_managed: impl Fn(&str) -> bool,
         now: Now,
     ) -> Plan {
-        // Pods before those that the plan goes on from do not see what changed.
+        // Pods before the point where this plan continues do not see what changed, so another plan must follow.
         self.changed = !self.unfinished.is_empty() && (self.changed || self.due.is_some_and(|due| due <= now.moment));
         let (in_order, alone) = self.in_order(&is_managed, snapshot, config, now.moment);
         let mut planning = Planning {
@@ -346,8 +352,8 @@ impl Waitlist {
         }
     }
 
-    /// The pods that are planned, in the order of the queue; and those that are not, by creation: their constraints are not kept,
-    /// or their namespace has not opted in. The label of a namespace may be seen later than its pods.
+    /// Returns the planned pods in the order of the queue, and the other pods by creation. The constraints of the other
+    /// pods are not kept, or their namespace has not opted in. A namespace's label may be seen later than its pods.
     fn in_order(
         &self,
         is_managed: impl Fn(&str) -> bool,
@@ -382,21 +388,21 @@ impl Waitlist {
     }
 }
 
-/// A gated pod that has a place in the plan.
+/// A gated pod with a place in the plan.
 struct Planned<'p> {
     queue_key: QueueKey,
     entry: &'p Entry,
     workload: &'p Workload<'static>,
     age: Age,
-    /// Whose purse pays for it: its namespace, and whether it is past its limit.
+    /// The purse that pays for the pod: its namespace, and whether the pod is past its limit.
     purse: (&'p str, bool),
-    /// Why it waits, where that takes no decision.
+    /// Why the pod waits, if that is known without a decision.
     known: Option<Reason>,
-    /// How many comparisons a decision takes at most.
+    /// The most comparisons that a decision takes.
     cost: usize,
 }
 
-/// How far the age of a gated pod decides about it.
+/// The stages of a gated pod's age that matter to its decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Age {
     waits_for_terminating: bool,
@@ -406,7 +412,7 @@ struct Age {
 }
 
 impl Age {
-    /// The ages at which this changes.
+    /// The ages at which the pod stops waiting for terminating pods, may claim a node, and reaches its limit.
     fn ends(pod: &GatedPod, config: &Config) -> [Micros; 3] {
         let class = pod.class.unwrap_or(Class::Batch);
         let gating = &config.gating;
@@ -426,7 +432,7 @@ impl Age {
 }
 
 impl Entry {
-    /// Why it waits: for the gates of others, or for sites to change.
+    /// Why the pod waits, if it waits for gates of others or for sites to change.
     fn known_reason(&self, age: Age) -> Option<Reason> {
         if self.pod.has_other_gates {
             return Some(Reason::HeldForeignGate);
@@ -435,7 +441,7 @@ impl Entry {
         (was_overdue == age.is_overdue).then_some(reason)
     }
 
-    /// For how long it may be gated and still meet its deadline, in microseconds.
+    /// How long the pod may be gated and still meet its deadline, in microseconds.
     fn slack(&self, snapshot: &Snapshot, config: &Config) -> Option<i64> {
         slack(self.pod.workload.as_ref()?, snapshot, config)
     }
@@ -445,8 +451,8 @@ impl Entry {
         self.slack(snapshot, config).is_some_and(|slack| gated > slack)
     }
 
-    /// The next full seconds after its age, or the outage of a cloud, changes what is to be done: with many gated pods there is
-    /// such a moment all the time.
+    /// The moments at which the pod's age or the outage of a cloud may change the plan, rounded up to full seconds. With
+    /// many gated pods, there would otherwise be such a moment all the time.
     fn moments(&self, snapshot: &Snapshot, config: &Config, is_managed: bool) -> impl Iterator<Item = Moment> {
         let slack = self.slack(snapshot, config);
         let slack = slack.map(|slack| Micros(slack.max(0).unsigned_abs()));

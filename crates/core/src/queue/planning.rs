@@ -1,4 +1,4 @@
-//! A plan in the making: gated pods are decided one after the other, each on the room that the earlier ones left.
+//! Makes a plan: decides gated pods one after the other, each on the room that earlier pods left.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -16,18 +16,18 @@ use crate::placement::room::Room;
 use crate::placement::verdict::{Action, Assessment, Reason, Standing, Verdict};
 use crate::units::{Micros, Now};
 
-/// What a plan may spend on the pods of one namespace that are within their limit, or on those past it. A namespace that spends it
-/// holds up its own pods alone.
+/// The budget of a plan for the pods of one namespace, either within their limit or past it. A namespace that exhausts it
+/// delays only its own pods.
 pub(super) struct Purse {
-    /// The pod that it ran out at in the plan before: it goes on from there.
+    /// The pod at which the budget ran out in the last plan, where this plan continues.
     from: Option<QueueKey>,
-    /// How many comparisons are left. The last decision may take more.
+    /// The comparisons that are left. The last decision may take more.
     left: usize,
-    /// The pod that it ran out at.
+    /// The pod at which the budget ran out.
     pub(super) next: Option<QueueKey>,
 }
 
-/// The purses of these pods: equal parts of the budget, and what one does not need is for the others.
+/// Divides the budget into equal parts, one for each purse. A remainder that a purse does not need goes to the others.
 pub(super) fn purses<'p>(
     in_order: &[Planned<'p>],
     unfinished: &Unfinished,
@@ -54,32 +54,32 @@ pub(super) fn purses<'p>(
     parts.zip(needs).map(purse).collect()
 }
 
-/// A plan in the making.
+/// A plan that is being made.
 pub(super) struct Planning<'p> {
     pub(super) snapshot: &'p Snapshot,
     pub(super) ledger: &'p Ledger,
     pub(super) config: &'p Config,
     pub(super) now: Now,
-    /// The claims of the plan before.
+    /// The claims of the last plan.
     pub(super) before: &'p QueueClaims,
     pub(super) purses: BTreeMap<(&'p str, bool), Purse>,
     pub(super) claims: QueueClaims,
-    /// Nodes that are claimed by a pod which does not fit there yet.
+    /// Nodes that are claimed by a pod that does not fit there yet.
     pub(super) claimed_nodes: BTreeSet<NodeId>,
-    /// Pods for which there is no room, nor a node to claim, each on behalf of all that are like it: there is only less for
-    /// those that come later. And why it waits, and whether no site is possible.
+    /// Pods without room and without a node to claim, with the reason, and whether no site is possible. Each stands for all
+    /// pods like it, because later pods find even less room.
     pub(super) unplaceable: HashMap<(Workload<'static>, Age), (Reason, bool)>,
-    /// Pods for which no site is possible, by uid.
+    /// Pods for which no site is possible, by uid, with whether they are past their limit, and the reason.
     pub(super) without_site: Vec<(Arc<str>, (bool, Reason))>,
     pub(super) steps: Vec<Step>,
     pub(super) decisions: usize,
-    /// What all of it took so far.
+    /// The comparisons that the plan took so far.
     pub(super) comparisons: usize,
 }
 
 impl<'p> Planning<'p> {
-    /// Pods that are not in the queue. One whose constraints are not kept is decided when its time is over, and keeps no room until
-    /// then. One in a namespace that has not opted in loses the gate.
+    /// Handles the pods outside the queue. A pod whose constraints are not kept is released at its limit, and claims no
+    /// room until then. A pod in a namespace that has not opted in loses the gate.
     pub(super) fn consider_alone(&mut self, entries: &[&Entry], is_managed: impl Fn(&str) -> bool) {
         for entry in entries {
             if is_managed(&entry.pod.namespace) {
@@ -94,7 +94,7 @@ impl<'p> Planning<'p> {
         }
     }
 
-    /// Decides about this pod, as far as its purse goes.
+    /// Decides about this pod if its purse is not exhausted.
     pub(super) fn consider(&mut self, planned: &Planned<'p>) {
         let (entry, age, queue_key) = (planned.entry, planned.age, planned.queue_key);
         self.comparisons = self.comparisons.saturating_add(PER_POD);
@@ -102,7 +102,7 @@ impl<'p> Planning<'p> {
             self.update_reason(entry, reason);
             return;
         }
-        // It is being released already.
+        // The pod is being released already.
         if self.ledger.releases(&entry.pod.uid) {
             return;
         }
@@ -110,7 +110,7 @@ impl<'p> Planning<'p> {
             return;
         };
         if purse.from.is_some_and(|from| queue_key < from) {
-            // It keeps what the plan before found, until those behind it were considered.
+            // The pod keeps the result of the last plan until the pods behind it have been considered.
             if let Some((node, claim)) = self.before.of(&entry.pod.uid) {
                 self.claims.add(node, claim.clone());
                 if claim.has_room {
@@ -162,7 +162,7 @@ impl<'p> Planning<'p> {
             Action::Gate => {
                 let is_possible = verdict.sites.is_empty() || verdict.sites.iter().any(Assessment::is_possible);
                 let wants_room = is_possible && verdict.reason != Reason::HeldSiteAway;
-                // Where the volumes of its claims and other pods are changes without a site.
+                // Where volumes and other pods are can change while the sites stay the same.
                 let has_no_site = !is_possible && workload.volume_claims.is_empty() && workload.near.is_empty();
                 let claimed = wants_room.then(|| self.node_to_claim(&workload, &verdict, &room, gated_for));
                 if wants_room {
@@ -172,7 +172,7 @@ impl<'p> Planning<'p> {
                     self.claimed_nodes.insert(node);
                     self.claims.add(node, claim(site, false));
                 } else if !verdict.sites.iter().any(|site| site.standing() == Standing::Late) {
-                    // A younger one has more time left, and may go where this one would be late.
+                    // A younger pod has more time left, so it may go to a site where this one would be late.
                     self.unplaceable.insert(kind, (verdict.reason, has_no_site));
                 }
                 self.go_on_waiting(entry, age, verdict.reason, has_no_site);
@@ -181,7 +181,7 @@ impl<'p> Planning<'p> {
         }
     }
 
-    /// The pod waits for this reason. If no site is possible for it, that stays so until sites change.
+    /// Keeps the pod gated for this reason. If no site is possible for it, that holds until sites change.
     fn go_on_waiting(&mut self, entry: &Entry, age: Age, reason: Reason, has_no_site: bool) {
         if has_no_site {
             let uid = Arc::clone(&entry.pod.uid);
@@ -190,8 +190,8 @@ impl<'p> Planning<'p> {
         self.update_reason(entry, reason);
     }
 
-    /// The node that a pod claims which does not fit yet, and its site: the one that it waits for while pods terminate there;
-    /// or, once it has waited for long, the one that comes closest.
+    /// The node, with its site, that a pod claims although it does not fit there yet. It is the node whose terminating pods
+    /// the pod waits for. After a long wait, it is the node that comes closest to having room.
     fn node_to_claim<'s>(
         &self,
         workload: &Workload<'_>,
@@ -211,7 +211,7 @@ impl<'p> Planning<'p> {
     }
 
     fn update_reason(&mut self, entry: &Entry, reason: Reason) {
-        // A stale view says nothing new of why a pod waits.
+        // A stale view says nothing new about why a pod waits.
         let is_stale = self.snapshot.is_stale(self.config.telemetry_ttl, self.now.moment);
         if !is_stale && entry.pod.reason.as_deref() != Some(reason.as_str()) {
             self.step(entry, PlanAction::UpdateReason(reason));
@@ -227,8 +227,8 @@ impl<'p> Planning<'p> {
     }
 }
 
-/// What a decision reads of a pod: not its labels, and nothing of its controller, where nothing is known of that. The pods of many Jobs
-/// are alike.
+/// The part of a pod that a decision reads. It leaves out the labels, and the controller if nothing is known about it. So
+/// the pods of many Jobs are equal.
 fn kind_of(workload: &Workload<'static>, snapshot: &Snapshot) -> Workload<'static> {
     let is_known = |uid: &Cow<'_, str>| snapshot.knows_controller(&workload.namespace, uid);
     Workload {
