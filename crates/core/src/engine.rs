@@ -1,8 +1,8 @@
-//! The whole as one state machine: changes in; snapshot, plan, report and effects out.
+//! The engine: one state machine from changes to snapshots, plans, reports and effects.
 //!
-//! The [`Engine`] folds what sources have seen into the cache and publishes a snapshot with the plan for gated pods. Reviews
-//! and releases are decided on what it published last, in the [`SharedState`]. Times and ids are arguments: the same calls
-//! in the same order give the same results, in a process, in a test and in a simulation.
+//! The [`Engine`] folds the changes that sources report into the cache, and publishes snapshots with the plan for gated
+//! pods. Reviews and releases are decided on the last publication, in the [`SharedState`]. Times and ids are arguments. So
+//! the same calls in the same order give the same results in a process, a test and a simulation.
 
 mod change;
 mod shared_state;
@@ -27,48 +27,48 @@ use crate::wire::pod::ObservedDecision;
 pub use change::Change;
 pub use shared_state::{DecisionContext, SharedState};
 
-/// How long ago a decision may have been made to be reported by a process that has just started; longer than it takes until
-/// another replica leads. And how much older than its pod a decision may seem, or later than now.
+/// The greatest age of a decision that a new process reports, which is longer than a change of the leader takes. Also the
+/// most that a decision may be older than its pod or lie in the future.
 const RECENT: jiff::SignedDuration = jiff::SignedDuration::from_secs(60);
 
-/// What is to be done, logged or reported because of changes.
+/// Something to do, log or report because of changes.
 #[derive(Debug, Clone)]
 pub enum Effect {
-    /// Everything of this kind was listed for the first time, and what is published shows it.
+    /// All objects of this kind are listed for the first time, and the published snapshot shows them.
     Listed(Kind),
-    /// A decision is seen on a pod for the first time.
+    /// A decision was seen on a pod for the first time.
     Decided(Box<ObservedDecision>),
-    /// A node whose labels do not say of which site it is.
+    /// The labels of a node do not assign it to one site.
     NodeFault(NodeFault),
 }
 
-/// What a publication has brought.
+/// The results of a publication.
 #[derive(Debug)]
 pub struct Publication {
-    /// What is to be done about gated pods, if there is a new plan.
+    /// The actions for gated pods, if a new plan was made.
     pub plan: Option<Plan>,
-    /// The candidates of the backstop, if it was time for that.
+    /// The candidates of the backstop, if a report was due.
     pub report: Option<BackstopReport>,
-    /// What is to be done, logged or reported, in the order in which it was found.
+    /// The effects, in the order in which they were found.
     pub effects: Vec<Effect>,
 }
 
-/// Folds changes into the cache and publishes snapshots of it. The only writer of the snapshot of a cluster.
+/// Folds changes into the cache and publishes snapshots of it. No other code writes the snapshot of a cluster.
 #[derive(Debug)]
 pub struct Engine {
     shared: Arc<SharedState>,
-    /// What the gated pods are decided by.
+    /// The configuration by which gated pods are decided.
     config: Arc<Config>,
     cache: Cache,
     waitlist: Waitlist,
-    /// How many reservations had come to nothing when the last plan was made.
+    /// The value of [`Ledger::freed`] when it was last read.
     freed: u64,
     backstop: Backstop,
     volumes: VolumeCache,
     profiles: Arc<Profiles>,
     /// The kinds that were reported as listed.
     listed: BTreeSet<Kind>,
-    /// The faults of nodes that were reported last.
+    /// The node faults that were last reported.
     faults: Vec<NodeFault>,
     effects: Vec<Effect>,
 }
@@ -91,17 +91,17 @@ impl Engine {
         }
     }
 
-    /// Nodes and pods as they are known.
+    /// The known nodes and pods.
     pub fn cache(&self) -> &Cache {
         &self.cache
     }
 
-    /// Claims, volumes and classes as they are known.
+    /// The known claims, volumes and classes.
     pub fn volumes(&self) -> &VolumeCache {
         &self.volumes
     }
 
-    /// When something changes by the mere passing of time: then [`Self::publish`] is due without a change.
+    /// The next time at which [`Self::publish`] is due without a change.
     pub fn next_change(&self) -> Option<Moment> {
         let of_waitlist = self.cache.is_complete().then(|| self.waitlist.next_change()).flatten();
         let of_ledger = (!self.waitlist.is_empty()).then(|| self.shared.ledger().next_expiry());
@@ -110,7 +110,7 @@ impl Engine {
         all.into_iter().flatten().min()
     }
 
-    /// Something was seen at this time. Cost: as much as it changes.
+    /// Applies a change that was seen at this time. Cost: proportional to what it changes.
     pub fn apply(&mut self, change: &Change, at: Now) {
         let reserved_node = self.update_ledger(change);
         if let Some(kind) = change.kind() {
@@ -157,8 +157,8 @@ impl Engine {
         }
     }
 
-    /// What a change means for reservations, in one step: no decision is made in the middle of it. Returns the node of the one
-    /// that a pod confirms.
+    /// Applies a change to the reservations in one step, so no decision falls in between. Returns the node of the
+    /// reservation that a pod confirms.
     fn update_ledger(&mut self, change: &Change) -> Option<NodeId> {
         let is_about_pods = matches!(change, Change::Pod(_) | Change::PodGone(_));
         if !is_about_pods && !matches!(change, Change::Settings(_) | Change::Replicas(_)) {
@@ -184,8 +184,8 @@ impl Engine {
         }
     }
 
-    /// The first event of a pod that was decided, or of one that was released, confirms its reservation, and gives it the node
-    /// that was charged.
+    /// Confirms the reservation of a decided pod at its first event, or of a released pod at its first event without a
+    /// gate. Returns the node that was charged.
     fn confirm(&self, ledger: &mut Ledger, pod: &PodRecord) -> Option<NodeId> {
         if self.cache.has_seen(&pod.uid) && (pod.gated || !self.cache.is_gated(&pod.uid)) {
             return None;
@@ -201,9 +201,9 @@ impl Engine {
         confirmed
     }
 
-    /// The pod's decision, if it is seen for the first time in a namespace that opted in. Of what the first list shows, which was
-    /// there before us, only what was decided lately; and nothing of what was copied with a manifest, or says a time that has not
-    /// come.
+    /// The effect that reports a pod's decision, if it is seen for the first time in an opted-in namespace. From the first
+    /// list, only recent decisions count, because others were made before this process started. A decision that is copied
+    /// with a manifest or lies in the future does not count.
     fn first_seen(&self, pod: &PodRecord, at: Now) -> Option<Effect> {
         let decided = pod.decided.as_ref()?;
         let is_recent = |by: jiff::Timestamp| by.duration_since(decided.at) <= RECENT;
@@ -225,12 +225,12 @@ impl Engine {
         })))
     }
 
-    /// Publishes a snapshot as of now, with the claims of the plan that is made on it where one is due; until then, decisions
-    /// are made on the one before. Confirmed reservations are marked with the revision that shows their pods, so that a review
-    /// never counts both and never neither; they are dropped here.
+    /// Publishes a snapshot as of now, with the claims of a new plan if one is due. Until then, decisions read the previous
+    /// snapshot. Confirmed reservations are marked with the revision that shows their pods, and are dropped here. So a
+    /// review counts either the reservation or the pod.
     pub fn publish(&mut self, now: Now) -> Publication {
         let mut snapshot = self.cache.publish(now.moment);
-        // They rank sites that would do, and a gated pod has none: no plan is made for them.
+        // Profiles rank good sites, and a gated pod has none, so they do not make a plan necessary.
         snapshot.profiles = Arc::clone(&self.profiles);
         let (volumes, are_others) = self.volumes.publish(self.config.telemetry_ttl, now.moment);
         snapshot.volumes = volumes;
@@ -245,13 +245,13 @@ impl Engine {
             .then(|| self.backstop.report(&self.cache, now.moment));
         let plan = self.plan(&mut snapshot, now);
         let snapshot = Arc::new(snapshot);
-        // No review comes between: it decides and reserves under this lock.
+        // A review decides and reserves under this lock, so none comes in between.
         let mut ledger = self.shared.ledger();
         let before = self.shared.set_snapshot(Arc::clone(&snapshot));
         ledger.published(snapshot.revision);
         ledger.move_displaced(&snapshot);
         drop(ledger);
-        // Freed when nobody waits for the lock.
+        // The old snapshot is freed after the lock is released, so nothing waits for that.
         drop(before);
         self.find_faults();
         let listed = Kind::ALL.into_iter().filter(|kind| self.cache.is_listed(*kind));
@@ -264,8 +264,8 @@ impl Engine {
         }
     }
 
-    /// Puts the claims of gated pods into this snapshot, and says what is to be done about them, if that may have changed. Not
-    /// before everything was listed: a namespace that is not known yet is not known to have opted out.
+    /// Puts the claims of gated pods into this snapshot, and returns a new plan if one is due. No plan is made until
+    /// everything is listed, because a namespace that is not known yet would count as not opted in.
     fn plan(&mut self, snapshot: &mut Snapshot, now: Now) -> Option<Plan> {
         let ledger = {
             let mut ledger = self.shared.ledger();
@@ -293,7 +293,7 @@ impl Engine {
         plan
     }
 
-    /// Reports each fault of a node once.
+    /// Reports each node fault once.
     fn find_faults(&mut self) {
         if self.cache.faults().eq(&self.faults) {
             return;

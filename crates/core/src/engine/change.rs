@@ -13,40 +13,40 @@ use crate::model::node::Node;
 use crate::model::pod_record::PodRecord;
 use crate::model::scores::Profiles;
 
-/// Something that a source has seen.
+/// A change that a source has seen.
 #[derive(Debug, Clone)]
 pub enum Change {
-    /// A node is there, or is another now.
+    /// A node was added or changed.
     Node(Box<Node>),
-    /// A node is gone.
+    /// A node was deleted.
     NodeGone(Box<str>),
-    /// A pod is there, or is another now.
+    /// A pod was added or changed.
     Pod(Box<PodRecord>),
-    /// The pod of this uid is gone.
+    /// The pod of this uid was deleted.
     PodGone(Box<str>),
-    /// A namespace is there, and whether it is opted in.
+    /// A namespace, and whether it is opted in.
     Namespace(Box<str>, bool),
-    /// The WAN towards a site, as probes have it.
+    /// The WAN towards a site, as probes measure it.
     Link(String, Option<Link>),
-    /// What Liqo says; nothing while it is not in use.
+    /// The state of Liqo; `None` while it is not in use.
     Liqo(Option<Arc<Liqo>>),
     /// The extended resources that DeviceClasses serve.
     ByClaim(BTreeSet<Box<str>>),
-    /// Something was seen of claims, volumes or classes.
+    /// A change of claims, volumes or classes.
     Volumes(VolumeChange),
-    /// What performance profiles say of the sites.
+    /// The scores of performance profiles.
     Profiles(Arc<Profiles>),
-    /// What a Prometheus server says.
+    /// The measurements of a Prometheus server.
     Telemetry(Box<Telemetry>),
     /// A newer configuration.
     Settings(Arc<Config>),
-    /// How many replicas of us are ready.
+    /// The number of ready replicas.
     Replicas(u32),
-    /// A list of everything of this kind begins.
+    /// A list of all objects of this kind begins.
     ListBegan(Kind),
-    /// That list is complete.
+    /// The list of this kind is complete.
     ListEnded(Kind),
-    /// A watch of this kind is alive, though there was no event: the API server opened it again.
+    /// A watch of this kind is alive without an event, because the API server has opened it again.
     WatchAlive(Kind),
     /// A watch of this kind is interrupted.
     WatchLost(Kind),
@@ -59,7 +59,7 @@ impl From<VolumeChange> for Change {
 }
 
 impl Change {
-    /// The kind whose watch is alive by this.
+    /// The kind whose watch this change shows to be alive.
     pub(super) fn kind(&self) -> Option<Kind> {
         Some(match self {
             Change::Node(_) | Change::NodeGone(_) => Kind::Nodes,

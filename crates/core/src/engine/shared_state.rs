@@ -1,4 +1,4 @@
-//! What reviews, releases and the engine share.
+//! The state that reviews, releases and the engine share.
 
 use std::cell::OnceCell;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -16,29 +16,29 @@ use crate::placement::room::Room;
 use crate::placement::verdict::{Reason, Verdict};
 use crate::units::{Micros, Now};
 
-/// The snapshot published last, and the reservations that it does not show.
+/// The last published snapshot, and the reservations that it does not show.
 ///
-/// A decision and its reservation are one step under the ledger's lock, so that the same room is not given twice
-/// in a burst. Whoever reads the snapshot alone waits for no decision.
+/// A decision and its reservation are one step under the ledger's lock, so a burst does not get the same room twice.
+/// Reading only the snapshot never waits for a decision.
 #[derive(Debug, Default)]
 pub struct SharedState {
     snapshot: RwLock<Arc<Snapshot>>,
     ledger: Mutex<Ledger>,
 }
 
-/// By what a pod is decided, and under which id its room is reserved.
+/// The configuration, id and time of one decision.
 #[derive(Debug, Clone, Copy)]
 pub struct DecisionContext<'t> {
-    /// Settings.
+    /// The configuration.
     pub config: &'t Config,
-    /// The id of the decision.
+    /// The id of the decision, under which room is reserved.
     pub id: DecisionId,
-    /// The time.
+    /// The time of the decision.
     pub now: Now,
 }
 
 impl SharedState {
-    /// A first snapshot, and reservations that expire after `reservation_ttl`; none are made where that is zero.
+    /// Starts with this snapshot. Reservations expire after `reservation_ttl`; with zero, none are made.
     pub fn new(snapshot: Arc<Snapshot>, reservation_ttl: Micros) -> Self {
         Self {
             snapshot: RwLock::new(snapshot),
@@ -46,12 +46,12 @@ impl SharedState {
         }
     }
 
-    /// The snapshot published last. Cost: a lock that is held for the copy of a pointer.
+    /// The last published snapshot. Cost: a lock that is held while a pointer is copied.
     pub fn snapshot(&self) -> Arc<Snapshot> {
         Arc::clone(&self.snapshot.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Puts a snapshot in the place of the one published last, and returns that.
+    /// Publishes a snapshot and returns the previous one.
     pub fn set_snapshot(&self, snapshot: Arc<Snapshot>) -> Arc<Snapshot> {
         std::mem::replace(
             &mut *self.snapshot.write().unwrap_or_else(PoisonError::into_inner),
@@ -61,13 +61,13 @@ impl SharedState {
 
     /// The reservations. While this lock is held, no pod is decided.
     pub fn ledger(&self) -> MutexGuard<'_, Ledger> {
-        // A decision that panicked has left no half a reservation behind.
+        // A decision that panicked has not left a partial reservation.
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Decides about a pod that is created, and reserves its room if the verdict `is_wanted`, which is asked once, after the
-    /// decision: an answer that nobody waits for is followed by no pod. A pod that is reviewed again gets its own room again.
-    /// The verdict borrows from the snapshot that is put into `read`, which is empty before.
+    /// Decides about a pod that is being created, and reserves its room if the verdict `is_wanted`. That is called once,
+    /// after the decision: if the API server no longer waits for the answer, no pod will follow. A pod that is reviewed
+    /// again keeps its own room. The verdict borrows from the snapshot that is put into `read`, which must be empty.
     pub fn review<'s>(
         &self,
         read: &'s OnceCell<Arc<Snapshot>>,
@@ -98,7 +98,8 @@ impl SharedState {
         verdict
     }
 
-    /// Decides once more about a gated pod that asks for this, and reserves its room, if it is placed; with whether it was reserved.
+    /// Decides once more about a gated pod, and reserves its room if it is placed. Returns the verdict, and whether room
+    /// was reserved.
     pub fn release<'s>(
         &self,
         read: &'s OnceCell<Arc<Snapshot>>,
@@ -114,7 +115,7 @@ impl SharedState {
         };
         let mut ledger = self.ledger();
         let snapshot = self.read_into(read);
-        // Its place is that of the plan, which claims room for it, also where it is late by now.
+        // The plan claimed room for the pod at this place, so the place holds even if the pod is late by now.
         let queue_key = match snapshot.queue_claims.of(&gated.uid) {
             Some((_, claim)) => claim.queue_key,
             None => {
@@ -133,20 +134,20 @@ impl SharedState {
         (verdict, is_reserved)
     }
 
-    /// Forgets what was reserved under this id: no pod will follow.
+    /// Forgets the reservation with this id, because no pod will follow.
     pub fn forget(&self, id: DecisionId, namespace: &str) {
         self.ledger().forget(id, namespace);
     }
 
-    /// The snapshot published last. While the ledger's lock is held, it stays that: a reservation that is dropped with a newer one
-    /// would be in neither.
+    /// Reads the last published snapshot into `read`. No other is published while the ledger's lock is held. Otherwise a
+    /// reservation that a newer snapshot confirms would be missing from both.
     fn read_into<'s>(&self, read: &'s OnceCell<Arc<Snapshot>>) -> &'s Snapshot {
         debug_assert!(read.get().is_none(), "of another decision");
         read.get_or_init(|| self.snapshot())
     }
 }
 
-/// The volumes of its claims that have none will be made where the pod is placed.
+/// Records that the volumes of the pod's unbound claims will be made at its site.
 fn assume_volumes(ledger: &mut Ledger, workload: &Workload<'_>, verdict: &Verdict<'_>, snapshot: &Snapshot, now: Now) {
     if let (Some(site), Some(volumes)) = (verdict.site(), &snapshot.volumes) {
         ledger
@@ -155,9 +156,9 @@ fn assume_volumes(ledger: &mut Ledger, workload: &Workload<'_>, verdict: &Verdic
     }
 }
 
-/// Reserves room again for a pod that is reviewed again, for it may have grown or shrunk: where it was placed, if there is
-/// any, and for no longer than before. A reservation that has expired meanwhile is a new one. A pod that was gated meanwhile
-/// gets none: it is not scheduled now.
+/// Reserves room again for a pod that is reviewed again, because its request may have changed. The room is at the site of
+/// its placement, if there is any, and lasts no longer than before. If the reservation has expired, a new one is made. A
+/// pod that was gated meanwhile gets none, because it is not scheduled now.
 fn reserve_again(
     ledger: &mut Ledger,
     snapshot: &Snapshot,
@@ -185,7 +186,8 @@ fn reserve_again(
     }
 }
 
-/// The place of a pod that does not exist yet. Whether it is late matters beside claims only, and takes estimates.
+/// The queue place of a pod that does not exist yet. Whether it is late takes estimates, and matters only if there are
+/// queue claims.
 fn arriving_key(workload: &Workload<'_>, snapshot: &Snapshot, config: &Config) -> QueueKey {
     let is_late = !snapshot.queue_claims.is_empty() && is_late(workload, snapshot, config, Micros(0));
     workload.queue_key(&config.priority_caps, None).late(is_late)
