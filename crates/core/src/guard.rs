@@ -1,3 +1,3 @@
-//! What becomes of pods after they were created.
+//! Checks on pods after they are created.
 
 pub mod backstop;

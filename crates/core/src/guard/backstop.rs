@@ -1,4 +1,4 @@
-//! Pods that were created while the webhook was away, and pods that kube-scheduler cannot place where they were sent.
+//! Finds pods that were created without the webhook, and pods that kube-scheduler cannot place where they were sent.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -16,64 +16,65 @@ use crate::placement::room::Room;
 use crate::placement::verdict::{Action, Reason, Standing};
 use crate::units::{Micros, Moment, Now};
 
-/// For how long kube-scheduler must have found no node for a pod, as far as we have seen, for it to be a candidate.
+/// How long kube-scheduler must have found no node for a pod, as seen by this replica, before the pod is a candidate.
 pub const STUCK_AFTER: Micros = Micros::from_secs(30);
 
-/// How many kinds of pods are evaluated, at the cost of a decision each; pods of further kinds are not reported.
+/// The most kinds of pods that are evaluated, at the cost of a decision each. Pods of further kinds are not reported.
 const MAX_KINDS: usize = 1_000;
 
 /// The shortest time between two reports.
 const PERIOD: Micros = Micros::from_secs(5);
 
-/// Keeps the pods that the backstop is for.
+/// Keeps the pods that the backstop checks.
 #[derive(Debug, Default)]
 pub struct Backstop {
-    /// Pods that find no node, by uid, and since when they were seen like that.
+    /// Pods for which kube-scheduler finds no node, by uid, and since when that is seen.
     stuck: HashMap<Arc<str>, (Arc<StuckPod>, Moment)>,
-    /// Pods that are bound without a decision, by uid: namespace and time of creation.
+    /// Pods that are bound without a decision, by uid: namespace and creation time.
     bound: HashMap<Box<str>, (Box<str>, jiff::Timestamp)>,
-    /// When the oldest pod was created that was seen with a decision, by namespace; of those that have not opted out since.
+    /// The earliest creation time of a pod that was seen with a decision, by namespace. Forgotten when the namespace opts
+    /// out.
     decided_since: BTreeMap<Box<str>, jiff::Timestamp>,
     reported_at: Option<Moment>,
-    /// When the next report is to be made.
+    /// When the next report is due.
     due: Option<Moment>,
 }
 
-/// The candidates, and what else the backstop counts.
+/// The candidates, and the number of pods that run without a decision.
 #[derive(Debug, Clone, Default)]
 pub struct BackstopReport {
-    /// Pods that are stuck for [`STUCK_AFTER`] and more, those first that are stuck longest.
+    /// Pods that have been stuck for at least [`STUCK_AFTER`], the longest first.
     pub candidates: Vec<Candidate>,
-    /// How many pods of opted-in namespaces run without a decision, although others there were decided before them.
+    /// The number of pods in opted-in namespaces that run without a decision, although an earlier pod there has one.
     pub bound: usize,
 }
 
-/// A pod that kube-scheduler has found no node for, for long: perhaps there is one at another site.
+/// A pod for which kube-scheduler has long found no node. Another site may have one.
 #[derive(Debug, Clone)]
 pub struct Candidate {
     /// The pod.
     pub pod: Arc<StuckPod>,
-    /// Since when it was seen like that.
+    /// Since when the pod is seen without a node.
     pub since: Moment,
-    /// What it adds to the snapshot.
+    /// The part of the snapshot that comes from the pod.
     pub contribution: Contribution,
 }
 
-/// A candidate that would be sent to another site now, where it fits.
+/// A candidate that would now be placed at another site, where it fits or misses only a time bound.
 #[derive(Debug, Clone)]
 pub struct Finding {
-    /// The pod.
+    /// The candidate.
     pub candidate: Candidate,
-    /// The site it would be sent to.
+    /// The site where it would be placed.
     pub site: String,
-    /// Why.
+    /// The reason of that placement.
     pub reason: Reason,
-    /// On how many nodes it fits there.
+    /// The number of nodes there that it fits.
     pub fitting: usize,
 }
 
 impl Backstop {
-    /// A pod as it is now.
+    /// Applies a pod as it is now.
     pub fn apply(&mut self, record: &PodRecord, now: Moment) {
         let is_decided = record.decision.as_deref().and_then(DecisionId::parse).is_some();
         if let (true, Some(created)) = (is_decided, record.created) {
@@ -101,31 +102,31 @@ impl Backstop {
         }
     }
 
-    /// A pod is gone.
+    /// Removes a pod that is gone.
     pub fn delete(&mut self, uid: &str) {
         if self.stuck.remove(uid).is_some() | self.bound.remove(uid).is_some() {
             self.wake();
         }
     }
 
-    /// Keeps the pods that are still there.
+    /// Keeps the pods that still exist.
     pub fn retain(&mut self, is_there: impl Fn(&str) -> bool) {
         self.stuck.retain(|uid, _| is_there(uid));
         self.bound.retain(|uid, _| is_there(uid));
         self.wake();
     }
 
-    /// A namespace is gone, or not opted in: whether the webhook is called for its pods is not known any more.
+    /// Handles a namespace that is gone or not opted in. It is then unknown whether the webhook is called for its pods.
     pub fn opted_out(&mut self, namespace: &str) {
         self.decided_since.remove(namespace);
     }
 
-    /// When the next report is to be made.
+    /// When the next report is due.
     pub fn next_change(&self) -> Option<Moment> {
         self.due
     }
 
-    /// The report, if it is time for that. Cost: a pass over the pods that are kept.
+    /// The report, if it is due. Cost: a pass over the kept pods.
     pub fn report(&mut self, cache: &Cache, now: Moment) -> Option<BackstopReport> {
         self.due.filter(|due| *due <= now)?;
         self.reported_at = Some(now);
@@ -160,9 +161,8 @@ impl Backstop {
 }
 
 impl BackstopReport {
-    /// The candidates that would be sent to another site now, each by itself. None in a snapshot that is too old to send a
-    /// pod away on. Cost: a decision and a copy of the snapshot, without its nodes, for each candidate that differs from
-    /// those before it.
+    /// The candidates that would now be placed at another site, each on its own. Empty if the snapshot is too old to choose
+    /// between sites. Cost: for each kind of candidate, a decision and a copy of the snapshot without its nodes.
     pub fn evaluate(&self, snapshot: &Snapshot, ledger: &Ledger, config: &Config, now: Now) -> Vec<Finding> {
         if snapshot.is_stale(config.telemetry_ttl, now.moment) {
             return vec![];
@@ -193,8 +193,8 @@ impl BackstopReport {
 }
 
 impl Candidate {
-    /// Whether it is at this site. A pod without a placement that kube-scheduler refuses although it fits a node is at the edge,
-    /// where pods go that nobody sends away.
+    /// Whether the candidate is at this site. A pod without a placement is taken to be at the edge if it fits a node,
+    /// because kube-scheduler puts such pods there.
     fn is_at(&self, name: &str, kind: SiteKind) -> bool {
         match &self.contribution.site {
             Some(site) => **site == *name,
@@ -202,8 +202,8 @@ impl Candidate {
         }
     }
 
-    /// Where it would be sent if it were created again, why, and on how many nodes it fits there; `None` if that is where it
-    /// is, or has no room for it.
+    /// The site where the pod would be placed if it were created again, the reason, and the number of nodes there that it
+    /// fits. `None` if it is there already, or if the site has no room.
     fn destination(
         &self,
         snapshot: &Snapshot,
@@ -224,7 +224,7 @@ impl Candidate {
         moves.then(|| (site.name().to_owned(), verdict.reason, chosen.fitting.len()))
     }
 
-    /// The pod as its owner would create it.
+    /// The pod as its owner would create it, without the placement.
     fn pod_without_placement(&self, snapshot: &Snapshot) -> Workload<'static> {
         let of_site = |name: &str| snapshot.sites.iter().find(|site| site.name() == name);
         let site = self.contribution.site.as_deref().and_then(of_site);
