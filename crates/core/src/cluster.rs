@@ -1,4 +1,4 @@
-//! What is known of the cluster: events in, snapshot out.
+//! The state of the cluster: events in, snapshots out.
 
 pub mod cache;
 pub mod processing;

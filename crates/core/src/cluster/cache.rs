@@ -1,8 +1,7 @@
-//! The cache of nodes and pods, as kube-scheduler has one: what each node has left, who waits in a queue, which sites are
-//! closed.
+//! The cache of nodes and pods, as kube-scheduler has one: free room by node, queues of waiting pods, and closed sites.
 //!
-//! A plain struct, fed with what was decoded from watches and published as [`Snapshot`]s. What a pod takes is in
-//! `docs/design/room.md`; `unbound` decides it for a pod that has no node yet.
+//! It is a plain struct that takes in decoded watch events and publishes [`Snapshot`]s. `docs/guide/decide.md` says what a pod
+//! charges. `unbound` decides that for a pod that has no node yet.
 
 mod contribution;
 mod delta;
@@ -41,7 +40,7 @@ use terminations::Terminations;
 use unbound::UnboundPods;
 
 words! {
-    /// What is watched.
+    /// The kinds of objects that are watched.
     pub enum Kind {
         /// Nodes.
         Nodes = "nodes",
@@ -52,13 +51,13 @@ words! {
     }
 }
 
-/// A node that carries the selectors of several sites, or a virtual node that carries the edge's: it counts to the first of them that is
-/// a cloud, and never to the edge.
+/// A node that carries the selectors of several sites, or a virtual node that carries the edge's. It belongs to the first
+/// cloud of these sites, and never to the edge.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NodeFault {
-    /// The node.
+    /// The name of the node.
     pub node: Arc<str>,
-    /// The sites, in the order of the fleet.
+    /// The sites whose selectors it carries, in the order of the fleet.
     pub sites: Vec<String>,
 }
 
@@ -74,8 +73,8 @@ impl fmt::Display for NodeFault {
     }
 }
 
-/// Nodes and pods as the watches show them. Every change costs as much as it changes; a [`publication`](Self::publish)
-/// costs a pointer for each node of a site in which something changed.
+/// Nodes and pods as the watches show them. The cost of a change is proportional to what it changes. A
+/// [`publication`](Self::publish) costs a pointer for each node of a site in which something changed.
 #[derive(Debug, Default)]
 pub struct Cache {
     sites: Vec<SiteEntry>,
@@ -88,28 +87,28 @@ pub struct Cache {
     full_clouds: FullClouds,
     measured: Measured,
     unbound_pods: UnboundPods,
-    /// Namespaces and controllers that many pods share.
+    /// Texts that many pods share, such as namespaces and the uids of controllers.
     names_seen: HashSet<Arc<str>>,
     lists: BTreeMap<Kind, List>,
     faults: BTreeSet<NodeFault>,
-    /// Until when each node counts as young that does so now.
+    /// The nodes that count as young, and until when.
     young: BTreeSet<(Moment, NodeId)>,
     priority_caps: PriorityCaps,
     /// The extended resources that DeviceClasses serve.
     by_claim: BTreeSet<Box<str>>,
-    /// Placeholders have a lower priority than this.
+    /// Placeholders have a lower `spec.priority` than this.
     headroom_below: i32,
     terminations: Terminations,
     delta: RoomDelta,
-    /// Nodes that were touched, as they were when the delta was last asked for.
+    /// Nodes that were touched since the delta was last taken, as they were then.
     before: BTreeMap<NodeId, Arc<Node>>,
     revision: u64,
 }
 
-/// How far everything of one kind is known.
+/// How much is known about the objects of one kind.
 #[derive(Debug, Clone, Copy, Default)]
 struct List {
-    /// Counts lists; what was last seen before the newest began and not since is gone when it ends.
+    /// Counts lists. An object that was not seen since the newest list began is gone when that list ends.
     began: u32,
     complete: bool,
     is_under_way: bool,
@@ -118,25 +117,25 @@ struct List {
 
 #[derive(Debug)]
 struct SiteEntry {
-    /// As published last; its nodes are brought up to date by [`Cache::publish`].
+    /// The site as last published. [`Cache::publish`] brings its nodes up to date.
     site: Site,
-    /// Its nodes by name, which is the order in which they are published.
+    /// The site's nodes by name, in the order in which they are published.
     members: BTreeMap<Arc<str>, NodeId>,
-    /// Whether placeholders are on any of these, as published.
+    /// Whether any of the site's published nodes has placeholders.
     has_placeholders: bool,
-    /// Whether nodes came, went or changed since.
+    /// Whether the site's nodes have changed since the last publication.
     is_outdated: bool,
 }
 
 impl Cache {
-    /// An empty cache of the sites of this configuration.
+    /// An empty cache with the sites of this configuration.
     pub fn new(config: &Config) -> Self {
         let mut cache = Self::default();
         cache.configure(config);
         cache
     }
 
-    /// A newer configuration. Cost: a pass over all nodes and pods, if it has other sites.
+    /// Applies a newer configuration. Cost: a pass over all nodes and pods if its sites are different.
     pub fn configure(&mut self, config: &Config) {
         self.measured.configure(config);
         self.priority_caps = config.priority_caps.clone();
@@ -149,11 +148,11 @@ impl Cache {
         }
     }
 
-    /// Finds again of which site each node and pod is.
+    /// Replaces the sites, and assigns each node and pod to them.
     fn set_sites(&mut self, definitions: &[Arc<SiteDefinition>]) {
         let mut pods = std::mem::take(&mut self.pods);
         pods.iter().for_each(|(uid, pod)| self.uncount(uid, pod));
-        // What pods said that are gone holds at a site that stays as it was.
+        // Reports of pods that are gone still hold at a site that stays the same.
         let place = |old: &SiteEntry| {
             definitions
                 .iter()
@@ -169,7 +168,7 @@ impl Cache {
             let known = self.nodes.get(&id).filter(|entry| entry.known);
             let (site, fault) = known.map(|entry| self.claimants(&entry.node)).unwrap_or_default();
             self.faults.extend(fault);
-            // What it was of is another site now, or none.
+            // The index of its old site now belongs to another site, or to none.
             self.nodes.entry(id).and_modify(|entry| entry.site = None);
             self.move_to(id, site);
         }
@@ -187,7 +186,7 @@ impl Cache {
         self.pods = pods;
     }
 
-    /// A node as it is now; its pods are known from themselves.
+    /// Applies a node as it is now. Its charges come from its pods.
     pub fn apply_node(&mut self, node: Node) {
         let id = self.node_id(&node.name);
         let listed = self.list(Kind::Nodes).began;
@@ -195,7 +194,7 @@ impl Cache {
         self.change_node(id, node);
     }
 
-    /// DeviceClasses serve these extended resources now. Cost: a copy of every node.
+    /// Sets the extended resources that DeviceClasses serve. Cost: a copy of every node.
     pub fn set_by_claim(&mut self, names: &BTreeSet<Box<str>>) {
         self.by_claim.clone_from(names);
         let known = self.nodes.iter().filter(|(_, entry)| entry.known);
@@ -214,7 +213,7 @@ impl Cache {
                 && (old.slots, old.cordoned, old.ready) == (node.slots, node.cordoned, node.ready)
         };
         if entry.known && is_same(&entry.node) {
-            // Nobody is placed by these.
+            // Placement does not depend on annotations and addresses.
             if (&entry.node.annotations, &entry.node.addresses) != (&node.annotations, &node.addresses) {
                 let known = Arc::make_mut(&mut entry.node);
                 known.annotations = node.annotations;
@@ -245,7 +244,7 @@ impl Cache {
         self.delta.sites = true;
     }
 
-    /// A node is gone. Its pods stay until they are gone themselves.
+    /// Removes a node that is gone. Its pods stay until they are gone themselves.
     pub fn delete_node(&mut self, name: &str) {
         let Some(&id) = self.names.get(name) else { return };
         self.faults.retain(|fault| *fault.node != *name);
@@ -260,14 +259,14 @@ impl Cache {
         self.forget_unused(id);
     }
 
-    /// A list of everything begins: what it does not name is gone when it ends.
+    /// Begins a list of all objects of this kind. Objects that it does not contain are gone when it ends.
     pub fn list_began(&mut self, kind: Kind) {
         let list = self.lists.entry(kind).or_default();
         list.began = list.began.wrapping_add(1);
         list.is_under_way = true;
     }
 
-    /// A list of everything is complete.
+    /// Ends a list of all objects of this kind, and removes objects that it did not contain.
     pub fn list_ended(&mut self, kind: Kind) {
         let list = self.lists.entry(kind).or_default();
         list.complete = true;
@@ -284,38 +283,38 @@ impl Cache {
                 let gone: Vec<_> = gone.map(|(uid, _)| Arc::clone(uid)).collect();
                 gone.iter().for_each(|uid| self.delete_pod(uid));
             }
-            // Few and small: a list states them all.
+            // Namespaces are few and small, so an entry may outlive its namespace.
             Kind::Namespaces => {}
         }
     }
 
-    /// Whether everything of this kind was listed once.
+    /// Whether all objects of this kind were listed once.
     pub fn is_listed(&self, kind: Kind) -> bool {
         self.list(kind).complete
     }
 
-    /// Whether everything of every kind was listed once.
+    /// Whether all objects of every kind were listed once.
     pub fn is_complete(&self) -> bool {
         Kind::ALL.into_iter().all(|kind| self.is_listed(kind))
     }
 
-    /// The watch of this kind is alive: there was an event, or the API server opened it again.
+    /// Records that the watch of this kind is alive, because of an event or because the API server opened it again.
     pub fn record_event(&mut self, kind: Kind, at: Moment) {
         let list = self.lists.entry(kind).or_default();
         list.as_of = list.as_of.max(Some(at));
     }
 
-    /// When that was last so.
+    /// When the watch of this kind was last seen alive.
     pub fn last_event(&self, kind: Kind) -> Option<Moment> {
         self.list(kind).as_of
     }
 
-    /// Nodes whose labels do not say of which site they are.
+    /// Nodes whose labels do not assign them to one site.
     pub fn faults(&self) -> impl Iterator<Item = &NodeFault> {
         self.faults.iter()
     }
 
-    /// How many pods are cached, finished ones included.
+    /// The number of cached pods, including finished ones.
     pub fn pods(&self) -> usize {
         self.pods.len()
     }
@@ -325,7 +324,7 @@ impl Cache {
         self.managed.contains(namespace)
     }
 
-    /// When something changes by the mere passing of time.
+    /// The next time at which something changes without an event.
     pub fn next_change(&self) -> Option<Moment> {
         let all = [
             self.unbound_pods.next_change(),
@@ -336,12 +335,12 @@ impl Cache {
         all.into_iter().flatten().min()
     }
 
-    /// The revision that [`Self::publish`] publishes next.
+    /// The revision of the next [publication](Self::publish).
     pub fn next_revision(&self) -> u64 {
         self.revision + 1
     }
 
-    /// Updates the pods that have no node yet, and returns a snapshot as of now under a new revision.
+    /// Updates the pods that have no node yet, and returns a snapshot as of now with a new revision.
     pub fn publish(&mut self, now: Moment) -> Snapshot {
         self.update_unbound(now);
         self.recount();
@@ -389,7 +388,7 @@ impl Cache {
         }
     }
 
-    /// Nodes that are young no more lack for good what they lack.
+    /// Ends the youth of nodes. From then on, anything that such a node lacks counts as lacking for good.
     fn end_youth(&mut self, now: Moment) {
         while let Some(&(until, id)) = self.young.first().filter(|(until, _)| *until <= now) {
             self.young.pop_first();
@@ -409,7 +408,7 @@ impl Cache {
         self.lists.get(&kind).copied().unwrap_or_default()
     }
 
-    /// The id of the node of this name, which need not have been seen yet.
+    /// The id of the node with this name, which may not have been seen yet.
     fn node_id(&mut self, name: &str) -> NodeId {
         if let Some(id) = self.names.get(name) {
             return *id;
@@ -430,7 +429,7 @@ impl Cache {
         id
     }
 
-    /// Drops what is known of a node that is gone and that no pod names any more.
+    /// Drops a node that is gone if no pod names it any more.
     fn forget_unused(&mut self, id: NodeId) {
         let unused = |entry: &NodeEntry| !entry.known && entry.used.pods() == 0;
         if self.nodes.get(&id).is_some_and(unused)
@@ -440,7 +439,8 @@ impl Cache {
         }
     }
 
-    /// The site a node is of, and what is wrong with its labels. A cloud's label makes it that cloud's, and no virtual node is of the edge.
+    /// The site of a node, and the fault in its labels. A cloud's selector assigns the node to that cloud. No virtual node
+    /// belongs to the edge.
     fn claimants(&self, node: &Node) -> (Option<usize>, Option<NodeFault>) {
         let carries = |entry: &SiteEntry| node.labels.contain(entry.site.definition.selector());
         let claims: Vec<usize> = (0..self.sites.len()).filter(|&at| carries(&self.sites[at])).collect();
@@ -475,7 +475,7 @@ impl Cache {
         self.queues.outdated = true;
     }
 
-    /// The published form of the node is out of date.
+    /// Marks the published form of the node as out of date.
     fn touch(&mut self, id: NodeId) {
         let site = self.nodes.get(&id).and_then(|entry| entry.site);
         if let Some(site) = site.and_then(|at| self.sites.get_mut(at)) {
@@ -483,7 +483,7 @@ impl Cache {
         }
     }
 
-    /// Pods below this priority that state no SLO are placeholders from now on. Cost: a pass over all pods, if it changed.
+    /// Sets the priority below which pods without an SLO are placeholders. Cost: a pass over all pods if it changed.
     fn set_headroom_below(&mut self, headroom_below: i32) {
         if std::mem::replace(&mut self.headroom_below, headroom_below) == headroom_below {
             return;
@@ -506,12 +506,12 @@ impl Cache {
         self.sites.iter_mut().for_each(|site| site.is_outdated = true);
     }
 
-    /// The one copy of a string that many pods share.
+    /// The shared copy of a text that many pods have.
     fn shared(&mut self, text: &str) -> Arc<str> {
         if let Some(shared) = self.names_seen.get(text) {
             return Arc::clone(shared);
         }
-        // Once in a while, drop those that nobody shares any more.
+        // Once in a while, drop texts that no pod shares any more.
         if self.names_seen.len() == self.names_seen.capacity() {
             self.names_seen.retain(|text| Arc::strong_count(text) > 1);
         }

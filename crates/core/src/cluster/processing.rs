@@ -1,7 +1,7 @@
-//! How long work took, by the finished pods of Jobs in namespaces that opted in: at each site a mean per namespace and class, and
-//! one per controller.
+//! Processing times, measured on finished pods of Jobs in opted-in namespaces. Each site has a mean for each namespace and
+//! class, and for each controller.
 //!
-//! [`Processing`] remembers a few numbers for each mean, and no pod.
+//! [`Processing`] keeps a few numbers for each mean, and no pod.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,21 +10,22 @@ use crate::model::slo::{Class, PerClass};
 use crate::model::snapshot::{ByNamespace, JobTimes};
 use crate::units::{Micros, Moment};
 
-/// The part of a new observation in a mean is one in so many (alpha = 0.2); the first ones are averaged plainly, so
-/// that none of them weighs more than the others.
+/// The weight of a new observation in a mean is one divided by this (alpha = 0.2). The first observations are averaged
+/// equally, so none of them weighs more than the others.
 const WEIGHT: u64 = 5;
 
-/// A mean below this is none. Kubernetes writes the start and the end of a container in whole seconds: the mean of many
-/// differences is right all the same, but one of less than a second is mostly rounding.
+/// The smallest mean that counts. Kubernetes writes the start and the end of a container in whole seconds. The mean of many
+/// differences is still right, but a mean below a second is mostly rounding.
 pub const RESOLUTION: Micros = Micros::from_secs(1);
 
-/// Observations from which on a mean replaces the model.
+/// The number of observations from which a mean replaces the model.
 const ENOUGH: u32 = 5;
 
-/// For how long after its last observation a mean counts.
+/// How long a mean counts after its last observation.
 const MEMORY: Micros = Micros::from_secs(3_600);
 
-/// Controllers remembered at a site; beyond, the one observed longest ago is forgotten.
+/// The most controllers that are remembered at a site. Beyond that, the controller with the oldest observation is
+/// forgotten.
 pub const MAX_CONTROLLERS: usize = 4_096;
 
 /// Observed processing times at all sites.
@@ -33,14 +34,14 @@ pub struct Processing(BTreeMap<Box<str>, Site>);
 
 #[derive(Debug, Default)]
 struct Site {
-    /// By namespace.
+    /// Means by namespace.
     classes: BTreeMap<Box<str>, PerClass<Mean>>,
     controllers: ByNamespace<Mean>,
-    /// What [`Processing::times`] answered last, and until when that holds; `None` once it is outdated.
+    /// The last result of [`Processing::times`], and until when it holds; `None` once it is outdated.
     answer: Option<(Arc<JobTimes>, Moment)>,
 }
 
-/// An exponentially weighted mean, the number of observations in it, and when the last was made.
+/// An exponentially weighted mean, its number of observations, and the time of the last one.
 #[derive(Debug, Clone, Copy, Default)]
 struct Mean {
     value: Micros,
@@ -49,7 +50,8 @@ struct Mean {
 }
 
 impl Mean {
-    /// Stays between the least and the greatest that was observed. Begins again after a time without observations.
+    /// Adds an observation. The mean stays between the smallest and the largest observation. It restarts after a time
+    /// without observations.
     fn observe(&mut self, time: Micros, now: Moment) {
         if self.is_old(now) {
             *self = Self::default();
@@ -65,7 +67,7 @@ impl Mean {
         };
     }
 
-    /// The mean, if there are enough observations, the last of them recent.
+    /// The mean, if it has enough observations, the last one is recent, and it is at least [`RESOLUTION`].
     fn known(self, now: Moment) -> Option<Micros> {
         (self.count >= ENOUGH && self.value >= RESOLUTION && !self.is_old(now)).then_some(self.value)
     }
@@ -76,8 +78,8 @@ impl Mean {
 }
 
 impl Processing {
-    /// Folds in one pod that finished after `duration` at `site`. `controller` is the uid of its controller in
-    /// `namespace`. Cost: a few searches; for a new controller a pass over those of the site.
+    /// Adds a pod that finished at `site` after `duration`. `controller` is the uid of its controller in `namespace`. Cost:
+    /// a few searches; for a new controller, a pass over the site's controllers.
     pub fn observe(
         &mut self,
         site: &str,
@@ -98,8 +100,8 @@ impl Processing {
         }
     }
 
-    /// The means at the site that have enough observations, the last of them recent, and are at least [`RESOLUTION`]. Cost: nothing
-    /// until one is observed or too old, else a pass over the means of the site, of which those that are not recent are forgotten.
+    /// The site's means with enough observations, a recent last one, and a value of at least [`RESOLUTION`]. Cost: nothing
+    /// until a mean changes or ends. Then a pass over the site's means, which also forgets old ones.
     pub fn times(&mut self, site: &str, now: Moment) -> Arc<JobTimes> {
         let Some(site) = self.0.get_mut(site) else {
             return Arc::default();
@@ -130,7 +132,7 @@ impl Processing {
 }
 
 impl Site {
-    /// Makes room for this controller, if it is new and there are too many.
+    /// Makes room for this controller if it is new and the limit is reached.
     fn make_room(&mut self, namespace: &str, uid: &str) {
         if self.controllers.get(namespace, uid).is_some() || self.controllers.iter().count() < MAX_CONTROLLERS {
             return;

@@ -1,7 +1,7 @@
-//! What was measured elsewhere and asked from a Prometheus server: values with the time for which they hold.
+//! Measurements from a Prometheus server: values with the time for which they hold.
 //!
-//! `sources::prometheus` fills a [`Telemetry`] in; how it becomes part of a snapshot is here. `docs/guide/clouds.md`
-//! is for operators.
+//! `sources::prometheus` fills a [`Telemetry`]. This module makes it part of a snapshot. `docs/guide/clouds.md` is for
+//! operators.
 
 use std::collections::BTreeMap;
 
@@ -13,30 +13,30 @@ use crate::units::{Micros, Moment, Permille};
 /// A value, and when it holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sample {
-    /// Millicores, bytes, microseconds or thousandths, by its input.
+    /// Millicores, bytes, microseconds or thousandths, depending on the input.
     pub value: u64,
-    /// When it was true.
+    /// When the value was true.
     pub as_of: Moment,
-    /// Until when it counts.
+    /// Until when the value counts.
     pub until: Moment,
-    /// Whether it is over its threshold: from the threshold on, until it is well below.
+    /// Whether the value is over its threshold: from the threshold on, until it is well below.
     is_over: bool,
 }
 
-/// One measured value and the place that it is about.
+/// One measured value and its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Measurement {
-    /// What was asked for.
+    /// The input that was queried.
     pub input: Input,
     /// The site; empty for the edge as a whole.
     pub site: String,
     /// The class, for [`Input::Processing`].
     pub class: Option<Class>,
-    /// Millicores, bytes, microseconds or thousandths, by the input.
+    /// Millicores, bytes, microseconds or thousandths, depending on the input.
     pub value: u64,
 }
 
-/// Everything measured elsewhere. A value stays until a newer one replaces it or it is stale.
+/// All measurements. A value stays until a newer one replaces it or it is stale.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Telemetry {
     required: Vec<Input>,
@@ -44,7 +44,7 @@ pub struct Telemetry {
 }
 
 impl Telemetry {
-    /// Nothing measured yet. `required` are the inputs without which the view of the cluster counts as stale.
+    /// Starts without measurements. The view of the cluster counts as stale without the `required` inputs.
     pub fn new(required: Vec<Input>) -> Self {
         Self {
             required,
@@ -52,9 +52,9 @@ impl Telemetry {
         }
     }
 
-    /// Takes in a value that was true at `as_of` and counts until `until`. RTT and loss are judged by the thresholds that
-    /// `config` has for the site, with the margins that the probes have: over from the threshold, no longer below 90 % of it for RTT and
-    /// half of it for loss.
+    /// Records a value that was true at `as_of` and counts until `until`. RTT and loss are judged by the thresholds that
+    /// `config` has for the site, with the margins of the probes. A value is over from the threshold on, until it is below
+    /// 90 % of the RTT threshold or half of the loss threshold.
     pub fn record(&mut self, measurement: Measurement, as_of: Moment, until: Moment, config: &Config) {
         let Measurement {
             input,
@@ -86,22 +86,23 @@ impl Telemetry {
         (now <= sample.until).then_some(sample)
     }
 
-    /// CPU or memory that was free at the edge as a whole: an upper bound on what the nodes' free amounts add up to, less everything
-    /// bound or reserved after its `as_of`.
+    /// CPU or memory that was free at the edge as a whole. Less everything bound or reserved after its `as_of`, it is an
+    /// upper bound on the sum of the nodes' free amounts.
     pub fn edge_free(&self, input: Input, now: Moment) -> Option<&Sample> {
         self.fresh(input, "", None, now)
     }
 
-    /// Mean processing times at the site, of the classes for which one was measured.
+    /// Mean processing times at the site, for each class with a measurement.
     pub fn processing(&self, site: &str, now: Moment) -> PerClass<Option<Micros>> {
         let mean = |class| self.fresh(Input::Processing, site, Some(class), now);
         PerClass(Class::ALL.map(|class| Some(Micros(mean(class)?.value))))
     }
 
-    /// The link to a cloud site, by probes and measurements together: of each number and of the state the worse
-    /// counts. What is not measured, or is stale, is ignored, and the age is that of the probes; but where a site is not
-    /// probed, the link is what was measured, and a number that is missing makes it degraded. Where everything is lost,
-    /// nothing answers.
+    /// The link to a cloud site, from probes and measurements together.
+    ///
+    /// The worse of both counts, for the state and for each number. Missing or stale measurements are ignored, and the age
+    /// is the age of the probes. A site without probes has the measured link, which is degraded if a number is missing. A
+    /// loss of 100 % makes the link unreachable.
     pub fn link(&self, site: &str, probed: Option<Link>, now: Moment) -> Option<Link> {
         let of_wan = |input| self.fresh(input, site, None, now);
         let measured = [Input::WanRtt, Input::WanLoss].map(of_wan);
@@ -137,14 +138,14 @@ impl Telemetry {
         })
     }
 
-    /// When the view of the cluster was true, where what was seen of it was at `seen`. A required input that is stale
-    /// makes the view stale: it is then older than `ttl`, from the moment on at which the input stopped to count.
+    /// When the view of the cluster was true, if its events were seen at `seen`. A stale required input makes the view
+    /// stale: it is older than `ttl` from the moment at which the input stopped counting.
     pub fn kubernetes_as_of(&self, seen: Moment, ttl: Micros) -> Moment {
         let required = self.required.iter().map(|input| self.until(*input).before(ttl));
         required.fold(seen, Moment::min)
     }
 
-    /// Until when there is a value of this input for some place; the start of the process if there is none.
+    /// Until when this input has a value for any place; the start of the process if it has none.
     fn until(&self, input: Input) -> Moment {
         let samples = self.samples.iter().filter(|((of, ..), _)| *of == input);
         samples.map(|(_, sample)| sample.until).max().unwrap_or_default()

@@ -1,4 +1,4 @@
-//! Claims, volumes and classes as their watches show them, where a cloud can have data.
+//! Claims, volumes and classes as their watches show them. They are watched if a cloud can have data.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use crate::units::{Micros, Moment};
 use crate::words;
 
 words! {
-    /// What is watched of them, by its plural.
+    /// The kinds that are watched, by plural.
     pub enum VolumeKind {
         /// PersistentVolumeClaims.
         Claims = "persistentvolumeclaims",
@@ -20,25 +20,25 @@ words! {
     }
 }
 
-/// Something that was seen of them.
+/// A change that a watch has seen.
 #[derive(Debug, Clone)]
 pub enum VolumeChange {
-    /// The claim of this namespace and name is this, or gone.
+    /// The claim with this namespace and name; `None` if it is gone.
     Claim([Box<str>; 2], Option<ClaimRecord>),
-    /// The volume of this name has this affinity; `None` where it has none that is kept, or is gone.
+    /// The affinity of the volume with this name; `None` if none is kept, or the volume is gone.
     Volume(Box<str>, Option<VolumeAffinity>),
-    /// The class of this name is this, or gone.
+    /// The class with this name; `None` if it is gone.
     Class(Box<str>, Option<ClassRecord>),
-    /// A list of everything of this kind begins.
+    /// A list of all objects of this kind begins.
     ListBegan(VolumeKind),
-    /// That list is complete.
+    /// The list of this kind is complete.
     ListEnded(VolumeKind),
-    /// A watch of this kind is alive, though there was no event.
+    /// A watch of this kind is alive without an event.
     Alive(VolumeKind),
 }
 
 impl VolumeChange {
-    /// The kind whose watch is alive by this.
+    /// The kind whose watch this change shows to be alive.
     pub fn kind(&self) -> VolumeKind {
         match self {
             VolumeChange::Claim(..) => VolumeKind::Claims,
@@ -49,14 +49,15 @@ impl VolumeChange {
     }
 }
 
-/// What is known of them. What is seen costs a search, and the first after a publication a copy of the tables: pointers, not texts.
+/// The known claims, volumes and classes. A change costs a search. The first change after a publication also copies the
+/// tables, as pointers.
 #[derive(Debug, Default)]
 pub struct VolumeCache {
     known: Arc<Volumes>,
     lists: BTreeMap<VolumeKind, List>,
-    /// Whether anything is another since it was published.
+    /// Whether anything has changed since the last publication.
     is_changed: bool,
-    /// Since when the lists are awaited, or were.
+    /// When waiting for the lists began.
     began: Option<Moment>,
 }
 
@@ -64,12 +65,12 @@ pub struct VolumeCache {
 struct List {
     is_complete: bool,
     as_of: Option<Moment>,
-    /// What the list that is under way has shown, or was seen since it began.
+    /// Objects that the current list has shown, or that were seen since it began.
     seen: Option<BTreeSet<[Arc<str>; 2]>>,
 }
 
 impl VolumeCache {
-    /// Something was seen at this moment.
+    /// Applies a change that was seen at this moment.
     pub fn apply(&mut self, change: &VolumeChange, at: Moment) {
         let list = self.lists.entry(change.kind()).or_default();
         list.as_of = list.as_of.max(Some(at));
@@ -97,7 +98,7 @@ impl VolumeCache {
         }
     }
 
-    /// What the list did not name is gone.
+    /// Removes objects that the list did not contain.
     fn list_ended(&mut self, kind: VolumeKind) {
         let list = self.lists.entry(kind).or_default();
         self.is_changed |= !std::mem::replace(&mut list.is_complete, true);
@@ -118,8 +119,8 @@ impl VolumeCache {
         self.is_changed = true;
     }
 
-    /// What is known as of now, once everything was listed; whether it is another than at the last call. Watches that were not
-    /// heard for longer than `ttl` are behind.
+    /// Returns what is known once everything is listed, and whether it has changed since the last call. Watches without a
+    /// sign of life for longer than `ttl` are behind.
     pub fn publish(&mut self, ttl: Micros, now: Moment) -> (Option<Arc<Volumes>>, bool) {
         let lists = VolumeKind::ALL.map(|kind| self.lists.get(&kind).filter(|list| list.is_complete)?.as_of);
         let as_of = lists.into_iter().collect::<Option<Vec<_>>>();
@@ -134,21 +135,21 @@ impl VolumeCache {
         (published, std::mem::take(&mut self.is_changed))
     }
 
-    /// Whether the lists may still be on their way: for `ttl` from the first call on. After that they are not waited for.
+    /// Whether the lists may still arrive. They are awaited for `ttl` from the first call on.
     pub fn is_awaited(&mut self, ttl: Micros, now: Moment) -> bool {
         let began = *self.began.get_or_insert(now);
         let is_listed = |kind: &VolumeKind| self.lists.get(kind).is_some_and(|list| list.is_complete);
         !VolumeKind::ALL.iter().all(is_listed) && now.since(began) <= ttl
     }
 
-    /// When the watch of this kind was last heard.
+    /// When the watch of this kind was last seen alive.
     pub fn last_event(&self, kind: VolumeKind) -> Option<Moment> {
         self.lists.get(&kind)?.as_of
     }
 }
 
 impl List {
-    /// An object of this namespace and name is there, or gone.
+    /// Records that the object with this namespace and name exists or is gone.
     fn sees(&mut self, key: [&str; 2], is_there: bool) {
         let (Some(seen), key) = (&mut self.seen, key.map(Arc::from)) else {
             return;
@@ -161,7 +162,7 @@ impl List {
     }
 }
 
-/// Whether that is another than before.
+/// Sets or removes a value, and returns whether that changed anything.
 fn put<T: Clone + PartialEq>(table: &mut BTreeMap<Arc<str>, T>, name: &str, value: &Option<T>) -> bool {
     let before = match value {
         Some(value) => table.insert(name.into(), value.clone()),

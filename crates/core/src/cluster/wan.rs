@@ -1,6 +1,6 @@
-//! The WAN towards a cloud site: what is probed and when, what the outcomes say, and when a link changes its state.
+//! The WAN towards a cloud site: the outcomes of probes, and when a link changes its state.
 //!
-//! `sources::probe` sends the probes; here is everything that needs no network. `docs/guide/clouds.md` is for operators.
+//! `sources::probe` sends the probes. This module needs no network. `docs/guide/clouds.md` is for operators.
 
 mod health;
 mod window;
@@ -13,8 +13,8 @@ pub use window::{JUDGED_FROM, WINDOW, Window};
 use crate::model::link::Link;
 use crate::words;
 
-/// So many outcomes in a row make a link unreachable or reachable again, and so many answers make the RTT of a
-/// decision.
+/// The number of equal outcomes in a row that make an endpoint silent, or answering again. Also the number of answers whose
+/// mean is the RTT of a decision.
 pub const RUN: usize = 5;
 
 /// The link to each probed site; `None` until its first round of probes is over.
@@ -25,15 +25,15 @@ words! {
     pub enum Cause {
         /// No answer in time.
         Timeout = "timeout",
-        /// The host answers that nobody listens on the port.
+        /// The host refused the connection.
         Refused = "refused",
-        /// The network says that the host cannot be reached, or has no route to it.
+        /// The network reports that it cannot reach the host or has no route to it.
         NoRoute = "no_route",
-        /// The host name has no address, and never had one.
+        /// The host name has no address and never had one.
         Resolve = "resolve",
         /// The TLS handshake failed.
         Tls = "tls",
-        /// The HTTP answer is 500 or above, or none.
+        /// The HTTP status is 500 or above, or there is no HTTP answer.
         Http = "http",
         /// This process may not open an ICMP socket.
         Permission = "permission",

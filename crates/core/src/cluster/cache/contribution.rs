@@ -1,4 +1,4 @@
-//! What one pod without a node adds to a snapshot, so that it can be left out.
+//! The part of a snapshot that comes from one pod without a node, so that the pod can be left out.
 
 use std::sync::Arc;
 
@@ -7,19 +7,19 @@ use crate::model::slo::Class;
 use crate::model::snapshot::{QueueGroup, Snapshot};
 use crate::model::workload::Workload;
 
-/// What a pod that charges nothing, because kube-scheduler has refused it, adds to the queues of its site.
+/// The part of a site's queues that comes from a pod that kube-scheduler has refused. Such a pod charges no node.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Contribution {
-    /// The site whose selector it carries.
+    /// The site whose selector the pod carries.
     pub site: Option<Box<str>>,
-    /// Whether it fits a node by our arithmetic, so that it waits for something that we do not evaluate.
+    /// Whether the pod fits a node by edgeward's arithmetic. If so, it waits for something that edgeward does not evaluate.
     pub fits: bool,
-    /// Where it is counted: class, pod priority and SLO priority; `None` where it is not.
+    /// The queue group that counts the pod: class, pod priority and SLO priority; `None` if there is none.
     group: Option<(Class, i32, u8)>,
 }
 
 impl Contribution {
-    /// The same snapshot without this pod. Cost: does not copy nodes.
+    /// Returns the snapshot without this pod. Cost: a copy, without the nodes.
     pub fn removed_from(&self, snapshot: &Snapshot, workload: &Workload<'_>) -> Snapshot {
         let mut snapshot = snapshot.clone();
         let is_its = |name: &str| self.site.as_deref() == Some(name);
@@ -39,7 +39,8 @@ impl Contribution {
 }
 
 impl Cache {
-    /// What this pod adds to a snapshot; `None` unless kube-scheduler has refused it, and makes no room for it.
+    /// The part of a snapshot that comes from this pod. `None` unless kube-scheduler has refused the pod and makes no room
+    /// for it.
     pub fn contribution(&self, uid: &str) -> Option<Contribution> {
         let pod = self.pods.get(uid)?;
         let unbound = pod.unbound.as_deref().filter(|unbound| unbound.is_refused())?;

@@ -1,4 +1,4 @@
-//! The delta for pods that wait: where there may be room that there was not.
+//! Changes that matter to waiting pods, such as new room.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -6,34 +6,34 @@ use std::sync::Arc;
 use crate::cluster::cache::Cache;
 use crate::model::node::NodeId;
 
-/// What changed for pods that wait, since it was last asked.
+/// Changes since the last call that matter to waiting pods.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RoomDelta {
-    /// Nodes that have room for more: they gained some, or something that keeps pods away from them changed.
+    /// Nodes that gained room, or where something that keeps pods away changed.
     pub gained: BTreeSet<NodeId>,
-    /// Nodes that have less room.
+    /// Nodes that lost room.
     pub lost: BTreeSet<NodeId>,
-    /// Whether other sites may be possible for a pod: a node came, changed or went, or a setting, a namespace or Liqo changed.
+    /// Whether other sites may be possible for a pod: a node, a setting, a namespace or Liqo changed.
     pub sites: bool,
     /// Whether pods came to a site or left it.
     pub pods: bool,
 }
 
 impl Cache {
-    /// What changed for pods that wait, since this was last asked: of nodes, what became of all changes together. Cost: a few
-    /// comparisons for each node that was touched.
+    /// Takes the changes since the last call. All changes of a node count as one. Cost: a few comparisons for each node
+    /// that was touched.
     pub fn take_delta(&mut self) -> RoomDelta {
         let mut delta = std::mem::take(&mut self.delta);
         for (id, before) in std::mem::take(&mut self.before) {
             match self.nodes.get(&id) {
                 None => drop(delta.lost.insert(id)),
-                // Nobody is sent there.
+                // Pods are not placed on a node without a site.
                 Some(entry) if entry.site.is_none() => {}
                 Some(entry) => {
                     let now = &entry.node;
-                    // In the place of others they are headroom; others in their place are not.
+                    // Placeholders that replace other pods are headroom. Other pods that replace placeholders are not.
                     let is_headroom_other = before.placeholders != now.placeholders;
-                    // Whoever waits may wait for those that are leaving.
+                    // A waiting pod may be waiting for pods that terminate.
                     let are_others_leaving = before.terminating != now.terminating;
                     if before.has_less_than(now) || are_others_leaving || is_headroom_other {
                         delta.gained.insert(id);
@@ -47,14 +47,14 @@ impl Cache {
         delta
     }
 
-    /// The room of the node is about to change.
+    /// Saves the node as it is, because its room is about to change.
     pub(super) fn save_before(&mut self, id: NodeId) {
         if let Some(entry) = self.nodes.get(&id) {
             self.before.entry(id).or_insert_with(|| Arc::clone(&entry.node));
         }
     }
 
-    /// Something changed that concerns all nodes of this site: it may help, or makes it worse, or both.
+    /// Records a change that matters on all nodes of this site: for the better, for the worse, or both.
     pub(super) fn site_changed(&mut self, site: usize, has_gained: bool, has_lost: bool) {
         let members = || self.sites[site].members.values();
         self.delta.gained.extend(members().filter(|_| has_gained));

@@ -1,7 +1,8 @@
-//! Clouds that are full, by what their own scheduler says (docs/design/room.md).
+//! Clouds that are full according to their own scheduler ("Room behind virtual nodes" in docs/guide/decide.md).
 //!
-//! A virtual node promises room. The status of a pod that is bound to it shows what the cluster behind it says: a pod that it has no
-//! room for is a witness for a bound. The site is full from that bound on while there is a witness, and some time longer.
+//! A virtual node promises room. The status of a pod that is bound to it shows what the cluster behind it reports. A pod
+//! that finds no room there is a witness for a bound. From that bound on, the site is full while it has a witness and for
+//! some time longer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,23 +15,23 @@ use crate::units::{Micros, Moment};
 /// How long a site stays full after the last witness is gone.
 const FULL_TIME: Micros = Micros::from_secs(60);
 
-/// How long nothing may be said of the containers of a pod with a node, until it closes its site to its controller.
+/// How long a bound pod may have no container status before it closes its site to its controller.
 pub(super) const LONGEST_SILENCE: Micros = Micros::from_secs(15);
 
-/// Bounds by site, and the pods of which nothing is said.
+/// Bounds by site, and bound pods without a container status.
 #[derive(Debug, Default)]
 pub(super) struct FullClouds {
     sites: BTreeMap<usize, BTreeMap<Arc<Bound>, Witnesses>>,
-    /// Sites whose bounds may differ from what is published.
+    /// Sites whose bounds may differ from the published ones.
     outdated: BTreeSet<usize>,
-    /// Pods of which nothing is said yet, and for how long that may be.
+    /// Bound pods without a container status, and until when that is accepted.
     silent: BTreeSet<(Moment, Arc<str>)>,
 }
 
 #[derive(Debug, Default)]
 struct Witnesses {
     pods: u64,
-    /// When the site is full no more, where there is no witness; set by the next publication.
+    /// When the site is no longer full, if there is no witness left. The next publication sets it.
     until: Option<Moment>,
 }
 
@@ -61,7 +62,8 @@ impl FullClouds {
         }
     }
 
-    /// The sites are at other places now, or gone; no pod counts.
+    /// Moves the bounds to the new indexes of the sites, and drops the bounds of removed sites. No pod is counted
+    /// meanwhile.
     pub(super) fn move_sites(&mut self, places: &[Option<usize>]) {
         let sites = std::mem::take(&mut self.sites).into_iter();
         self.sites = sites
@@ -70,7 +72,7 @@ impl FullClouds {
         self.outdated = self.sites.keys().copied().collect();
     }
 
-    /// When something changes by the mere passing of time.
+    /// The next time at which something changes without an event.
     pub(super) fn next_change(&self) -> Option<Moment> {
         let bounds = self.sites.values().flat_map(BTreeMap::values);
         let of_bounds = bounds.filter_map(|witnesses| witnesses.until);
@@ -78,7 +80,7 @@ impl FullClouds {
     }
 }
 
-/// The bounds that decisions compare with: none of them covers another. One that covers another is before it.
+/// The bounds that decisions compare with. None covers another, because a bound comes before all bounds that it covers.
 fn published(bounds: &BTreeMap<Arc<Bound>, Witnesses>) -> Vec<FullFrom> {
     let mut published: Vec<FullFrom> = vec![];
     for (bound, witnesses) in bounds {
@@ -94,7 +96,8 @@ fn published(bounds: &BTreeMap<Arc<Bound>, Witnesses>) -> Vec<FullFrom> {
 }
 
 impl Cache {
-    /// A pod has begun on its node: the site is open to its controller, and a cloud without witnesses has room for as much again.
+    /// Handles a pod that has begun on its node: opens the site to its controller, and drops bounds without a witness that
+    /// refuse its request.
     pub(super) fn observe_begun(&mut self, entry: &PodEntry) {
         let site = entry.node.and_then(|node| self.nodes.get(&node)?.site);
         self.queues.closed.runs(site, entry);
@@ -104,8 +107,8 @@ impl Cache {
         }
     }
 
-    /// Brings what is known of the clusters behind clouds' nodes into their sites. Cost: a pass over the bounds, and a comparison
-    /// with those published for each bound of a site where they changed.
+    /// Publishes what is known about the clusters behind clouds' nodes. Cost: a pass over the bounds. If the bounds of a
+    /// site changed, each is also compared with the published ones.
     pub(super) fn publish_full_clouds(&mut self, now: Moment) {
         while self.full_clouds.silent.first().is_some_and(|(until, _)| *until <= now) {
             let silent = self.full_clouds.silent.pop_first();

@@ -1,4 +1,4 @@
-//! What was measured rather than counted: the WAN, free capacity as somebody else sees it, and how long work took.
+//! Measured values, as opposed to counted ones: the WAN, free capacity and processing times.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -16,21 +16,21 @@ use crate::model::snapshot::Free;
 use crate::resources::Amounts;
 use crate::units::{Bytes, Micros, Millicores, Moment};
 
-/// Measurements, and what it takes to read them.
+/// The measurements, and the settings by which they are read.
 #[derive(Debug, Default)]
 pub(super) struct Measured {
     telemetry: Telemetry,
     /// The WAN as probed, by site.
     pub(super) probed: BTreeMap<Box<str>, Link>,
-    /// What Liqo says; `None` while it is not in use.
+    /// The state of Liqo; `None` while it is not in use.
     liqo: Option<Arc<Liqo>>,
     thresholds: Option<Thresholds>,
     pub(super) processing: Processing,
     telemetry_ttl: Micros,
-    /// How old a sample of free capacity can be.
+    /// The greatest age of a sample of free capacity.
     oldest_sample: Micros,
-    /// Pods by the moment at which they first charged any node, the youngest last: as many as a sample of free capacity,
-    /// also one that is yet to come, may not know of.
+    /// Pods by the moment at which they first charged a node, the youngest last. A pod is kept for as long as a sample of
+    /// free capacity, also a future one, may not include it.
     first_charged: VecDeque<(Moment, Arc<str>)>,
 }
 
@@ -48,24 +48,24 @@ impl Measured {
 }
 
 impl Cache {
-    /// What a Prometheus server says.
+    /// Sets the measurements of a Prometheus server.
     pub fn set_telemetry(&mut self, telemetry: Telemetry) {
         self.measured.telemetry = telemetry;
     }
 
-    /// What Liqo says; `None` while it is not in use. Where pods may run concerns whoever waits.
+    /// Sets the state of Liqo; `None` while it is not in use. A change of offloadings matters to waiting pods.
     pub fn set_liqo(&mut self, liqo: Option<Arc<Liqo>>) {
         let offloadings = |liqo: &Option<Arc<Liqo>>| liqo.as_ref().map(|liqo| Arc::clone(&liqo.offloadings));
         self.delta.sites |= offloadings(&self.measured.liqo) != offloadings(&liqo);
         self.measured.liqo = liqo;
     }
 
-    /// What it said last.
+    /// The last known state of Liqo.
     pub(super) fn liqo(&self) -> Option<&Arc<Liqo>> {
         self.measured.liqo.as_ref()
     }
 
-    /// The WAN towards a site, as probed. The site may be one of a configuration that is yet to come.
+    /// Sets the probed WAN towards a site. The site may belong to a configuration that is yet to come.
     pub fn set_link(&mut self, site: &str, link: Option<Link>) {
         match link {
             Some(link) => drop(self.measured.probed.insert(site.into(), link)),
@@ -73,20 +73,20 @@ impl Cache {
         }
     }
 
-    /// When the view of the cluster was true, required measurements included.
+    /// When the view of the cluster was true, including required measurements.
     pub(super) fn kubernetes_as_of(&self, seen: Moment) -> Moment {
         self.measured
             .telemetry
             .kubernetes_as_of(seen, self.measured.telemetry_ttl)
     }
 
-    /// A pod charges a node for the first time.
+    /// Records that a pod charges a node for the first time.
     pub(super) fn record_first_charge(&mut self, uid: &Arc<str>, entry: &mut PodEntry, now: Moment) {
         if entry.first_charged.is_some() || entry.charged.is_none() {
             return;
         }
         entry.first_charged = Some(now);
-        // What the first list names was there before.
+        // Pods in the first list existed before.
         if self.is_listed(Kind::Pods) {
             let first_charged = &mut self.measured.first_charged;
             let at = first_charged.back().map_or(now, |(youngest, _)| now.max(*youngest));
@@ -94,7 +94,7 @@ impl Cache {
         }
     }
 
-    /// Counts how long the work of this pod took, if it has just succeeded in a namespace that opted in.
+    /// Records the processing time of a Job's pod that has just succeeded in an opted-in namespace.
     pub(super) fn observe_finished(&mut self, record: &PodRecord, before: Option<Phase>, now: Moment) {
         if before == Some(Phase::Finished) || !self.is_managed(&record.namespace) {
             return;
@@ -107,8 +107,8 @@ impl Cache {
         }
     }
 
-    /// Brings what was measured into the sites. A link of another state is another site, also where its measurement was too old,
-    /// and more that is free is room; how long something takes is neither.
+    /// Writes the measurements into the sites. A link with a new state or with fresh measurements again may help waiting
+    /// pods. So may more free capacity. Processing times do not.
     pub(super) fn measure(&mut self, now: Moment) {
         let limit = now.before(self.measured.oldest_sample);
         let first_charged = &mut self.measured.first_charged;
@@ -145,7 +145,7 @@ impl Cache {
         }
     }
 
-    /// What a sample says is free at a site, less what began to charge it since.
+    /// The sampled free capacity of a site, less the requests of pods that began to charge it since.
     fn free(&self, site: usize, now: Moment) -> Free {
         let since = |as_of: Moment| {
             let first_charged = &self.measured.first_charged;
@@ -173,8 +173,9 @@ impl Cache {
     }
 }
 
-/// The link with what Liqo says of the cluster behind it. Where its API server is not reached, nothing is. Its RTT counts where
-/// nobody else has one that is fresh; it measures no loss, and a loss that is not known is no good one.
+/// Combines the link with Liqo's report on the cluster behind it. If its API server is not reached, the link is
+/// unreachable. Liqo's RTT counts only if no other fresh RTT is known. Liqo measures no loss, and without a loss the link
+/// is degraded.
 fn beside(
     link: Option<Link>,
     cluster: &RemoteCluster,

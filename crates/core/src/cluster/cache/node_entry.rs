@@ -1,4 +1,4 @@
-//! What is kept of a node.
+//! The record of a node in the cache.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,23 +10,23 @@ use crate::resources::Amounts;
 
 #[derive(Debug, Default)]
 pub(super) struct NodeEntry {
-    /// As it would be published now.
+    /// The node as it would be published now.
     pub(super) node: Arc<Node>,
-    /// Whether the node itself was seen, not just pods that name it.
+    /// Whether the node itself was seen, and not only pods that name it.
     pub(super) known: bool,
     pub(super) listed: u32,
     pub(super) site: Option<usize>,
     pub(super) used: RequestSum,
     pub(super) by_priority: BTreeMap<i32, RequestSum>,
-    /// What goes with the pods that are terminating, by what is known of them.
+    /// The charges of terminating pods, by what is known about their termination.
     pub(super) terminating: BTreeMap<Termination, RequestSum>,
     pub(super) placeholders: BTreeMap<Placeholder, RequestSum>,
-    /// Pods that are assumed on it: they charge it without being bound or nominated to it.
+    /// Pods that charge the node as a guess, without being bound or nominated to it.
     pub(super) assumed: BTreeSet<SchedulerKey>,
 }
 
 impl NodeEntry {
-    /// Counts what a pod takes once more or, `by` -1, once less.
+    /// Adds the charge of a pod, or removes it if `by` is -1.
     pub(super) fn change(&mut self, pod: &PodEntry, headroom_below: i32, by: i64) {
         self.used.change(&pod.request, by);
         change(&mut self.by_priority, pod.priority, &pod.request, by);
@@ -34,7 +34,7 @@ impl NodeEntry {
         self.refresh();
     }
 
-    /// What the pod takes as one that terminates, and as a placeholder.
+    /// Changes the charge of the pod among terminating pods and placeholders.
     pub(super) fn change_parts(&mut self, pod: &PodEntry, headroom_below: i32, by: i64) {
         let placeholder = pod.placeholder(headroom_below);
         if let Some(termination) = pod.terminating {
@@ -69,7 +69,7 @@ impl NodeEntry {
     }
 }
 
-/// Changes one of several sums, which is dropped with its last pod.
+/// Changes the sum of this key, and drops it with its last pod.
 fn change<K: Ord + Copy>(sums: &mut BTreeMap<K, RequestSum>, key: K, request: &Amounts, by: i64) {
     let sum = sums.entry(key).or_default();
     sum.change(request, by);

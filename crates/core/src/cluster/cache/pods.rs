@@ -1,4 +1,4 @@
-//! Pods that exist.
+//! Pods in the cache.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::model::site::SiteDefinition;
 use crate::resources::Amounts;
 use crate::units::{Micros, Moment, Now};
 
-/// When it was created, in seconds since the epoch.
+/// The pod's creation time in seconds since the epoch.
 fn created(record: &PodRecord) -> i64 {
     record.created.map_or(0, jiff::Timestamp::as_second)
 }
@@ -31,7 +31,8 @@ fn fingerprint(decided: Option<&Decided>) -> u64 {
 }
 
 impl Cache {
-    /// A pod as it is now. `reserved_node` is the node of the reservation that this pod, seen for the first time, confirms.
+    /// Applies a pod as it is now. `reserved_node` is the node of the reservation that a pod confirms when it is first
+    /// seen.
     pub fn apply_pod(&mut self, record: &PodRecord, reserved_node: Option<NodeId>, at: Now) {
         let now = at.moment;
         let before = self.pods.get(&*record.uid).map(|pod| pod.phase);
@@ -56,7 +57,7 @@ impl Cache {
         let terminating = record
             .terminating
             .map(|by| self.termination(record, by, old.as_deref(), now));
-        // One that is over charges nothing, and makes no node known.
+        // A finished pod charges nothing, and adds no entry for its node.
         let node = record.node.as_deref().and_then(|name| match record.phase {
             Phase::Finished => self.names.get(name).copied(),
             _ => Some(self.node_id(name)),
@@ -66,13 +67,13 @@ impl Cache {
         let has_begun = entry.node.is_some() && entry.start == Start::Begun && !record.failed;
         let was_waiting = match &old {
             Some(old) => old.node.is_none() || old.start != Start::Begun,
-            // What a list shows has been there for nobody knows how long.
+            // A pod in a list may have been there for any time.
             None => !self.is_listing_pods(),
         };
         if has_begun && was_waiting {
             self.observe_begun(&entry);
         }
-        // kube-scheduler leaves a pod alone that is being deleted before it has a node.
+        // kube-scheduler ignores a pod that is deleted before it has a node.
         let is_terminating = record.terminating.is_some() && node.is_none();
         let is_active = entry.phase != Phase::Finished && !entry.gated && !is_terminating;
         if let (true, None, Some(placement)) = (is_active, node, &record.placement) {
@@ -91,9 +92,9 @@ impl Cache {
         self.insert_pod(uid, entry);
     }
 
-    /// What is kept of a pod, without what it charges.
+    /// The record of a pod, without the node that it charges.
     fn new_entry(&mut self, record: &PodRecord, old: Option<&PodEntry>, node: Option<NodeId>, now: Moment) -> PodEntry {
-        // A pod that was not started for too long stays so until its status says something.
+        // A pod that was silent for too long stays refused until its status says something.
         let silence = old
             .filter(|old| record.start == Start::Silent && matches!(old.start, Start::Silent | Start::Refused(None)));
         let (start, silent_until) = match silence {
@@ -131,13 +132,13 @@ impl Cache {
         }
     }
 
-    /// Whether what is seen of pods may have been there for long: a list shows it.
+    /// Whether pods seen now may be old, because a list shows them.
     fn is_listing_pods(&self) -> bool {
         let list = self.list(Kind::Pods);
         !list.complete || list.is_under_way
     }
 
-    /// What became of a pod without a node, as it is seen now.
+    /// The state of a pod without a node, as seen now.
     fn unbound_as_seen(
         &self,
         record: &PodRecord,
@@ -159,7 +160,7 @@ impl Cache {
             scheduler,
             nominated,
             refusal,
-            // One that is gone is forgotten with the last pod that charged it.
+            // A node that is gone is forgotten with the last pod that charged it.
             node: before
                 .map_or(reserved_node, |before| before.node)
                 .filter(|id| self.nodes.contains_key(id)),
@@ -169,15 +170,16 @@ impl Cache {
                 (None, None) if self.is_listing_pods() => end.before(age(record, at)),
                 (None, None) => end,
                 (Some(old), None) if old.gated => end,
-                // Its constraints were not kept, so it was refused.
+                // The time of any other known pod to charge a guess is over.
                 (Some(_), None) => at.moment,
             },
             is_expired: lost_nomination || before.is_some_and(|before| before.is_expired),
         }
     }
 
-    /// Whether the scheduler has bound the pod since it was last seen, or refused it in other words. Of a pod that was not seen
-    /// before, its author may have named the node, and a list may show a refusal of any age.
+    /// Records that the scheduler bound the pod since it was last seen, or refused it with another message. For a new pod,
+    /// a node does not count, because its author may have named it. A refusal in a list does not count, because it may be
+    /// old.
     fn observe_scheduler(&mut self, scheduler: &Arc<str>, record: &PodRecord, old: Option<&PodEntry>, now: Moment) {
         let refusal = |old: &PodEntry| old.unbound.as_ref()?.refusal;
         let is_handled = match old {
@@ -190,30 +192,30 @@ impl Cache {
         }
     }
 
-    /// A pod is gone.
+    /// Removes a pod that is gone.
     pub fn delete_pod(&mut self, uid: &str) {
         if let Some((uid, old)) = self.pods.remove_entry(uid) {
             self.remove_pod(&uid, &old);
         }
     }
 
-    /// Whether this pod was seen before with a gate.
+    /// Whether the pod was gated when it was last seen.
     pub fn is_gated(&self, uid: &str) -> bool {
         self.pods.get(uid).is_some_and(|pod| pod.gated)
     }
 
-    /// Whether this pod was seen before.
+    /// Whether the pod is known.
     pub fn has_seen(&self, uid: &str) -> bool {
         self.pods.contains_key(uid)
     }
 
-    /// Whether this pod carries a decision that it was not seen with before.
+    /// Whether the pod carries a decision that was not seen on it before.
     pub fn has_new_decision(&self, record: &PodRecord) -> bool {
         let before = self.pods.get(&*record.uid).map_or(0, |pod| pod.decision);
         record.decided.is_some() && fingerprint(record.decided.as_deref()) != before
     }
 
-    /// The site that a pod is of by its spec: that of its node, or the one whose whole selector it carries.
+    /// The site of a pod by its spec: the site of its node, or the site whose whole selector it carries.
     pub fn site_of(&self, record: &PodRecord) -> Option<&SiteDefinition> {
         let of_node = |name: &str| self.nodes.get(self.names.get(name)?)?.site;
         let at = match (&record.node, &record.placement) {
@@ -224,7 +226,7 @@ impl Cache {
         Some(&self.sites[at?].site.definition)
     }
 
-    /// A namespace, and whether it is opted in: only its pods count in our queues.
+    /// Sets whether a namespace is opted in. The queues count only pods of opted-in namespaces.
     pub fn apply_namespace(&mut self, name: &str, is_managed: bool) {
         let name = self.shared(name);
         let changed = if is_managed {
@@ -244,7 +246,7 @@ impl Cache {
             .position(|entry| entry.site.definition.selector().all(carries))
     }
 
-    /// Takes back everything that this pod adds.
+    /// Removes the pod's charge and counts.
     fn remove_pod(&mut self, uid: &Arc<str>, entry: &PodEntry) {
         self.uncount(uid, entry);
         if let Some(unbound) = &entry.unbound {
@@ -253,14 +255,14 @@ impl Cache {
         self.change_charge(uid, entry, -1);
     }
 
-    /// Adds everything that this pod adds.
+    /// Adds the pod with its charge and counts.
     fn insert_pod(&mut self, uid: Arc<str>, mut entry: PodEntry) {
         self.change_charge(&uid, &entry, 1);
         self.count(&uid, &mut entry);
         self.pods.insert(uid, Box::new(entry));
     }
 
-    /// Charges its node with the pod or, `by` -1, takes that back.
+    /// Charges the pod to its node, or removes the charge if `by` is -1.
     pub(super) fn change_charge(&mut self, uid: &Arc<str>, pod: &PodEntry, by: i64) {
         let Some(id) = pod.charged else { return };
         self.save_before(id);

@@ -1,4 +1,4 @@
-//! Who waits for a site, and who keeps it closed.
+//! Pods that wait for a site, and pods that keep it closed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,14 +23,14 @@ pub(super) struct Queues {
     pub(super) closed: BySite,
     pub(super) stay: BySite,
     pub(super) labelled: BySite,
-    /// Whether anybody asks for these.
+    /// Whether `sitePolicy` needs the count of pods by controller.
     pub(super) counts_pods: bool,
-    /// Whether nodes or namespaces changed so that pods count elsewhere.
+    /// Whether nodes or namespaces changed, so that pods may count elsewhere.
     pub(super) outdated: bool,
 }
 
 impl Queues {
-    /// Counts a pod once more or, `by` -1, once less.
+    /// Counts a pod, or takes it back if `by` is -1.
     fn change(&mut self, counted: Counted, entry: &PodEntry, by: i64) {
         if let Some(group) = counted.group {
             let pods = self.waiting.entry(group).or_default();
@@ -45,7 +45,7 @@ impl Queues {
         self.labelled.change(counted.lives, namespace, &entry.labels, by);
     }
 
-    /// The queues of each of so many sites.
+    /// The queues of each site; `sites` is the number of sites.
     pub(super) fn by_site(&self, sites: usize) -> Vec<Vec<QueueGroup>> {
         let mut queues = vec![vec![]; sites];
         for (&(site, class, priority, slo_priority), &waiting) in &self.waiting {
@@ -60,14 +60,15 @@ impl Queues {
     }
 }
 
-/// Pods by site and controller, or labels.
+/// Pods by site and controller, or by site and labels.
 #[derive(Debug, Default)]
 pub(super) struct BySite {
     pods: BTreeMap<usize, ByNamespace<u64>>,
     changed: BTreeSet<usize>,
-    /// Controllers that count at a site for ten minutes though their refused pod is gone, unless a pod of theirs runs there.
+    /// Controllers that count at a site for ten more minutes after their refused pod is gone, unless one of their pods runs
+    /// there.
     lasting: Recent<AtSite, (), 600, 1_000>,
-    /// When the youngest pod was created that began at a site while its controller counts there, in seconds.
+    /// The creation time, in seconds, of the youngest pod that began at a site while its controller counts there.
     begun: BTreeMap<AtSite, i64>,
 }
 
@@ -80,7 +81,7 @@ impl BySite {
         }
     }
 
-    /// A pod is gone; its controller goes on to count where it did, unless a younger pod of it began there.
+    /// Keeps counting the controller of a pod that is gone at its site, unless a younger pod of it began there.
     pub(super) fn outlast(&mut self, entry: &PodEntry, now: Moment) {
         let (Some(site), Some(uid)) = (entry.counted.closes, &entry.controller) else {
             return;
@@ -92,7 +93,8 @@ impl BySite {
         }
     }
 
-    /// A pod of this controller runs there. Cost: a pass over the controllers that count somewhere, where this one does.
+    /// Handles a pod that runs at the site. Cost: if its controller counts there, a pass over all controllers that count
+    /// anywhere.
     pub(super) fn runs(&mut self, site: Option<usize>, entry: &PodEntry) {
         let (Some(site), Some(uid)) = (site, &entry.controller) else {
             return;
@@ -110,7 +112,8 @@ impl BySite {
         }
     }
 
-    /// The sites are at other places now, or gone; no pod counts.
+    /// Moves the counts to the new indexes of the sites, and drops the counts of removed sites. No pod is counted
+    /// meanwhile.
     pub(super) fn move_sites(&mut self, places: &[Option<usize>]) {
         self.begun.clear();
         self.lasting
@@ -124,12 +127,12 @@ impl BySite {
         }
     }
 
-    /// When the next controller counts no more.
+    /// When the next controller stops counting.
     pub(super) fn next_change(&self) -> Option<Moment> {
         self.lasting.next_end()
     }
 
-    /// The pods at a site, if they changed since this was last asked. Cost: a copy of them.
+    /// The pods at a site, if they changed since the last call. Cost: a copy of them.
     pub(super) fn take_changed(&mut self, site: usize) -> Option<ByNamespace<u64>> {
         if !self.changed.remove(&site) {
             return None;
@@ -156,7 +159,7 @@ impl Cache {
         self.full_clouds.uncount(uid, entry);
     }
 
-    /// Counts every pod again, if nodes or namespaces changed what they count as. Cost: a pass over all pods.
+    /// Counts every pod again if a change of nodes or namespaces may count it elsewhere. Cost: a pass over all pods.
     pub(super) fn recount(&mut self) {
         if !std::mem::take(&mut self.queues.outdated) {
             return;

@@ -1,4 +1,4 @@
-//! Exact sums of what pods take.
+//! Exact sums of the requests of pods.
 
 use std::collections::BTreeMap;
 
@@ -6,8 +6,8 @@ use crate::model::node::Share;
 use crate::resources::{Amounts, Apart};
 use crate::units::{Bytes, Millicores};
 
-/// A sum of requests to which pods are added and from which they are taken again. Wider than an amount, so that no order
-/// of the two ever loses a unit, whatever a pod asks for.
+/// A sum of requests, to which pods are added and from which they are removed. It is wider than an amount, so no order of
+/// additions and removals loses a unit.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct RequestSum {
     cpu: i128,
@@ -27,7 +27,7 @@ impl RequestSum {
         self.change(request, -1);
     }
 
-    /// What they take.
+    /// The sum and the number of pods.
     pub(super) fn share(&self) -> Share {
         Share {
             amounts: self.amounts(),
@@ -35,7 +35,7 @@ impl RequestSum {
         }
     }
 
-    /// Adds a pod or, `by` -1, takes it again.
+    /// Adds a pod, or removes it if `by` is -1.
     pub(super) fn change(&mut self, request: &Amounts, by: i64) {
         let sign = i128::from(by);
         self.cpu += sign * i128::from(request.cpu.0);
@@ -62,7 +62,7 @@ impl RequestSum {
         self.pods
     }
 
-    /// The sum as an amount; the largest one where it is larger.
+    /// The sum as amounts, each limited to the largest possible one.
     pub(super) fn amounts(&self) -> Amounts {
         let clamp = |sum: i128| i64::try_from(sum).unwrap_or(i64::MAX);
         Amounts {

@@ -1,5 +1,5 @@
-//! How long pods take to terminate, by controller: whether it is worth waiting for them ("Terminating pods" in
-//! docs/guide/decide.md).
+//! How long pods take to terminate, by controller. This decides whether a pod waits for them ("Waiting for terminating
+//! pods" in docs/guide/decide.md).
 
 use std::sync::Arc;
 
@@ -10,15 +10,15 @@ use crate::model::pod_record::{Phase, PodRecord};
 use crate::recent::Recent;
 use crate::units::{Micros, Moment};
 
-/// So many pods of a controller in a row tell how long its pods take.
+/// The number of a controller's last pods that show how long its pods take.
 const ENOUGH: usize = 3;
 
-/// How long the last pods of each controller took to terminate, at most [`ENOUGH`], by namespace and uid; for an hour.
+/// How long the last pods of each controller took to terminate, at most [`ENOUGH`], by namespace and uid. Kept for an hour.
 #[derive(Debug, Default)]
 pub(super) struct Terminations(Recent<[Arc<str>; 2], Vec<Micros>, 3_600, 1_000>);
 
 impl Terminations {
-    /// A pod of this controller is gone that took so long.
+    /// Records how long a pod of this controller took.
     fn observe(&mut self, namespace: &Arc<str>, controller: &Arc<str>, took: Micros, now: Moment) {
         let key = [Arc::clone(namespace), Arc::clone(controller)];
         let mut times = self.0.remove(&key).unwrap_or_default();
@@ -29,7 +29,7 @@ impl Terminations {
         self.0.insert(key, times, now);
     }
 
-    /// How long each of the last pods of this controller took, at least; `None` where too few were seen lately.
+    /// The shortest time that the last pods of this controller took; `None` if fewer than [`ENOUGH`] were seen lately.
     fn shortest(&self, namespace: &Arc<str>, controller: &Arc<str>, now: Moment) -> Option<Micros> {
         let times = self.0.get(&[Arc::clone(namespace), Arc::clone(controller)], now)?;
         times.iter().min().copied().filter(|_| times.len() == ENOUGH)
@@ -37,7 +37,7 @@ impl Terminations {
 }
 
 impl Cache {
-    /// What is known of the termination of this pod, which is to be gone by then.
+    /// The termination of this pod, whose grace period ends at `by`.
     pub(super) fn termination(
         &mut self,
         record: &PodRecord,
@@ -57,8 +57,8 @@ impl Cache {
         }
     }
 
-    /// A pod is about to be deleted from the cache because it is gone: how long it took to terminate, if that was seen, and whether it
-    /// keeps a site closed to its controller.
+    /// Handles a pod that is gone, before it is removed: records how long it took to terminate, if that was seen, and keeps
+    /// its site closed if the pod had closed it.
     pub fn observe_gone(&mut self, uid: &str, now: Moment) {
         if let Some((uid, pod)) = self.pods.remove_entry(uid) {
             self.observe_terminated(&pod, now);
@@ -67,7 +67,7 @@ impl Cache {
         }
     }
 
-    /// This pod has left its node.
+    /// Records that this pod has left its node.
     pub(super) fn observe_terminated(&mut self, pod: &PodEntry, now: Moment) {
         let since = pod
             .terminating

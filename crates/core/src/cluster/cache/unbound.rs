@@ -1,7 +1,7 @@
 //! Pods without a node: which node each of them charges, and for how long (docs/design/room.md).
 //!
-//! kube-scheduler does not say where it is going to put a pod. So a new pod charges a guess, until its scheduler refuses it or
-//! its time is over. kube-scheduler reports a refusal once, so a refused pod is judged by our own arithmetic.
+//! kube-scheduler does not announce where it will place a pod. So a new pod charges a guess until its scheduler refuses it
+//! or its time is over. kube-scheduler reports a refusal once, so edgeward judges a refused pod by its own arithmetic.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -19,27 +19,28 @@ use crate::units::{Micros, Moment};
 /// How long a pod charges a guess after it was created or lost its last gate.
 pub(super) const CHARGE_TIME: Micros = Micros::from_secs(30);
 
-/// A scheduler that has handled no pod for this long does not work through a backlog.
+/// A scheduler that has handled no pod for this long has no backlog.
 const BACKLOG_SECONDS: u64 = 5;
 
-/// The pods without a node, and which must be checked before the next publication.
+/// The pods without a node, and what must be checked before the next publication.
 #[derive(Debug, Default)]
 pub(super) struct UnboundPods {
-    /// Pods to be checked whatever has changed.
+    /// Pods that are checked regardless of what changed.
     pub(super) due: BTreeSet<SchedulerKey>,
-    /// Pods that charge nothing, or a node without room for them, and would change if nodes did.
+    /// Pods that charge no node, or a node without room for them, and that a change of nodes may affect.
     pub(super) idle: BTreeSet<SchedulerKey>,
-    /// Nodes that have more room than before, or changed.
+    /// Nodes that gained room or changed.
     pub(super) gained: BTreeSet<NodeId>,
-    /// Nodes that have less.
+    /// Nodes that lost room.
     pub(super) lost: BTreeSet<NodeId>,
-    /// When each pod that charges is to be checked next.
+    /// When each charging pod is checked next.
     timers: BTreeSet<(Moment, SchedulerKey)>,
-    /// When each scheduler last bound or refused a pod, and when the youngest of those pods was created, in seconds since the epoch.
+    /// When each scheduler last bound or refused a pod, and the creation time of the youngest of these pods, in seconds
+    /// since the epoch.
     pub(super) schedulers: Recent<Arc<str>, (Moment, i64), BACKLOG_SECONDS, 32>,
 }
 
-/// What the placeholders on it take together.
+/// The sum of all placeholders on the node.
 fn placeholders_on(node: &Node) -> Share {
     let mut all = Share::default();
     node.placeholders.iter().for_each(|(_, share)| all.add(share));
@@ -57,14 +58,14 @@ impl UnboundPods {
         self.timers.first().map(|(at, _)| *at)
     }
 
-    /// A scheduler bound or refused a pod that was created then.
+    /// Records that a scheduler bound or refused a pod with this creation time.
     pub(super) fn handled(&mut self, scheduler: &Arc<str>, created: i64, now: Moment) {
         let before = self.schedulers.remove(scheduler);
         let youngest = before.map_or(created, |(_, youngest)| youngest.max(created));
         self.schedulers.insert(Arc::clone(scheduler), (now, youngest), now);
     }
 
-    /// When the pod is to be checked next; `None` once its time is over. It is longer than [`CHARGE_TIME`] only while its
+    /// When the pod is checked next; `None` once its time is over. The time is longer than [`CHARGE_TIME`] only while its
     /// scheduler handles other pods, none of them younger.
     fn next_check(&self, pod: &PodEntry, unbound: &Unbound, now: Moment) -> Option<Moment> {
         if now < unbound.until {
@@ -76,14 +77,14 @@ impl UnboundPods {
 }
 
 impl Unbound {
-    /// The node it charges.
+    /// The node that the pod charges.
     pub(super) fn charges(&self) -> Option<NodeId> {
         let guess = self.node.filter(|_| self.may_charge());
         self.nominated.or(guess)
     }
 
-    /// Whether the node is one of its site's that kube-scheduler's filters on resources, labels, taints and cordon allow,
-    /// beside so much that is taken of it.
+    /// Whether the node is at the pod's site, has room in addition to `used` and `pods`, and passes kube-scheduler's
+    /// filters for labels, taints and cordon.
     fn fits(&self, request: &Amounts, entry: &NodeEntry, used: &Amounts, pods: i64) -> bool {
         let node = &entry.node;
         entry.known
@@ -95,8 +96,8 @@ impl Unbound {
 }
 
 impl Cache {
-    /// Brings every pod without a node to its state of now. Cost: proportional to the nodes of a site times the pods
-    /// that changed, and to the nodes that changed times the pods that charge nothing and may again.
+    /// Updates every pod without a node. Cost: the nodes of a site times the pods that changed, and the nodes that changed
+    /// times the idle pods.
     pub(super) fn update_unbound(&mut self, now: Moment) {
         let UnboundPods { due, timers, .. } = &mut self.unbound_pods;
         while timers.first().is_some_and(|(at, _)| *at <= now) {
@@ -118,14 +119,14 @@ impl Cache {
             }
             for key in due {
                 let among = (!everywhere.contains(&key)).then_some(&gained);
-                // One that stays on a node without room for it is displaced all along.
+                // A pod that stays on a node without room for it remains displaced.
                 let is_displaced = displaced.contains(&key) || self.unbound_pods.idle.contains(&key);
                 self.update_unbound_pod(&key, among, is_displaced, now);
             }
         }
     }
 
-    /// Pods that charge a guess on a node that no longer takes all of them: the last ones in kube-scheduler's order.
+    /// Pods that charge a guess on a node that no longer has room for all of them: the last ones in kube-scheduler's order.
     fn displaced(&self, id: NodeId) -> Vec<SchedulerKey> {
         let Some(entry) = self.nodes.get(&id).filter(|entry| !entry.assumed.is_empty()) else {
             return vec![];
@@ -157,7 +158,7 @@ impl Cache {
         displaced
     }
 
-    /// Whether a pod that charges nothing may do otherwise since these nodes changed.
+    /// Whether the change of these nodes may affect an idle pod.
     fn is_affected(&self, key: &SchedulerKey, gained: &BTreeSet<NodeId>, lost: &BTreeSet<NodeId>) -> bool {
         let Some((pod, unbound)) = self.unbound(&key.uid) else {
             return false;
@@ -179,8 +180,8 @@ impl Cache {
             }
     }
 
-    /// Decides the state of one pod, and moves its charge. It keeps its node unless it is displaced there, and another takes it:
-    /// one `among` some nodes, or any.
+    /// Decides the state of one pod, and moves its charge. The pod keeps its node unless it is displaced there and another
+    /// node takes it. That is a node in `among`, or any node of its site if `among` is `None`.
     fn update_unbound_pod(
         &mut self,
         key: &SchedulerKey,
@@ -205,7 +206,7 @@ impl Cache {
             let kept = unbound.node.filter(keeps);
             kept.or_else(|| self.best_node(pod, unbound, among))
         };
-        // It is on its way all the same, and its room is promised to nobody else.
+        // The pod may still arrive there, so its room is not promised to another pod.
         let may_stay = !is_refused && !is_expired && pod.placeholder(self.headroom_below).is_none();
         let stays = pod.charged.filter(|_| node.is_none() && is_displaced && may_stay);
         let stays = stays.filter(|id| self.is_held_by(*id, pod, unbound));
@@ -244,7 +245,8 @@ impl Cache {
         Some((pod, pod.unbound.as_deref()?))
     }
 
-    /// Whether the node takes the pod beside all that charge it, or beside those of them that are no placeholders.
+    /// Whether the node has room for the pod in addition to all pods that charge it. With `evicts`, placeholders do not
+    /// count.
     fn takes(&self, id: NodeId, pod: &PodEntry, unbound: &Unbound, evicts: bool) -> bool {
         let Some(entry) = self.nodes.get(&id) else { return false };
         let node = &*entry.node;
@@ -256,7 +258,7 @@ impl Cache {
         unbound.fits(&pod.request, entry, &used, node.pods - evicted.pods)
     }
 
-    /// Whether the node is one of the pod's site that could hold it if it were empty, Ready and not cordoned.
+    /// Whether the node is at the pod's site and could hold the pod if it were empty, Ready and not cordoned.
     fn is_held_by(&self, id: NodeId, pod: &PodEntry, unbound: &Unbound) -> bool {
         let Some(entry) = self.nodes.get(&id) else { return false };
         let (node, placement) = (&*entry.node, &unbound.placement);
@@ -269,16 +271,16 @@ impl Cache {
             && node.lasting_taints(placement.tolerations.iter()).next().is_none()
     }
 
-    /// A node of its site that could hold the pod if it were empty: the one known already, if it still could. Cost: else a pass
-    /// over the nodes of the site, until one is found.
+    /// A node of the pod's site that could hold the pod if it were empty. The known one stays if it still could. Otherwise,
+    /// the cost is a pass over the nodes of the site until one is found.
     fn holder(&self, pod: &PodEntry, unbound: &Unbound) -> Option<NodeId> {
         let holds = |id: &NodeId| self.is_held_by(*id, pod, unbound);
         let known = unbound.holder.filter(holds);
         known.or_else(|| self.sites[unbound.site?].members.values().copied().find(holds))
     }
 
-    /// The node that kube-scheduler would take, of those the pod fits; ties by name. It evicts placeholders only if there is no
-    /// other. Cost: a pass over these nodes, or over those of its site.
+    /// The node that kube-scheduler would pick among nodes that the pod fits; ties go by name. A node where placeholders
+    /// must be evicted is picked only if there is no other. Cost: a pass over `among`, or over the nodes of the pod's site.
     fn best_node(&self, pod: &PodEntry, unbound: &Unbound, among: Option<&BTreeSet<NodeId>>) -> Option<NodeId> {
         let best = |evicts: bool| {
             let taking = |id: &NodeId| {

@@ -1,35 +1,36 @@
-//! Whether a link is good enough, without flapping.
+//! The state of a link, without flapping.
 
 use crate::cluster::wan::RUN;
 use crate::cluster::wan::window::{JUDGED_FROM, Window};
 use crate::model::link::{Link, LinkState, Thresholds};
 use crate::units::{Micros, Moment};
 
-/// How long a link stays healthy or degraded at least. Becoming unreachable waits for nothing.
+/// The shortest time for which a link stays healthy or degraded. It becomes unreachable at once.
 pub const DWELL: Micros = Micros::from_secs(30);
 
 /// The link towards one site, by the probes of its endpoints.
 ///
-/// Each endpoint has a window of its own. [`RUN`] losses in a row make it silent; [`RUN`] answers in a row end that, and
-/// they are the first outcomes of a new window. Before its first [`RUN`] outcomes nothing is said about it.
+/// Each endpoint has its own window of outcomes. [`RUN`] losses in a row make it silent. [`RUN`] answers in a row end that,
+/// and are the first outcomes of a new window. Before its first [`RUN`] outcomes, nothing is known about it.
 ///
-/// The link is as good as its best endpoint, for an endpoint is one more way to the same site. It is unreachable when
-/// every endpoint is silent; healthy while one that answers is within the thresholds; otherwise degraded. From degraded
-/// it returns when one is below 90 % of the RTT threshold and not above half of the loss threshold. Loss is judged from
-/// [`JUDGED_FROM`] outcomes on, and counts as above the threshold where it is beyond chance. A link that was unreachable is
-/// judged as one that is new.
+/// The link is as good as its best endpoint, because each endpoint is another way to the site. The link is unreachable if
+/// every endpoint is silent, healthy if an answering endpoint is within the thresholds, and otherwise degraded. It recovers
+/// when an endpoint is below 90 % of the RTT threshold and not above half of the loss threshold. A link that was
+/// unreachable is judged like a new one.
+///
+/// Loss counts from [`JUDGED_FROM`] outcomes on. It exceeds the threshold if it does so by more than chance.
 #[derive(Debug, Clone)]
 pub struct LinkHealth {
     paths: Vec<Path>,
     state: Option<LinkState>,
-    /// When `state` became what it is.
+    /// When `state` last changed.
     since: Moment,
     /// The endpoint whose numbers count for the link.
     best: usize,
 }
 
 impl LinkHealth {
-    /// A link with so many endpoints, of which nothing is known.
+    /// A link with this number of endpoints, without outcomes.
     pub fn new(endpoints: usize) -> Self {
         Self {
             paths: vec![Path::default(); endpoints],
@@ -39,8 +40,8 @@ impl LinkHealth {
         }
     }
 
-    /// Folds in the outcome of a probe of this endpoint, which was answered after `outcome` or lost (`None`) at `at`.
-    /// Outcomes come in the order of their moments. An endpoint that the link does not have is ignored.
+    /// Adds the outcome of a probe of this endpoint: answered after `outcome`, or lost if `None`. Outcomes come in the
+    /// order of their times. An endpoint that the link does not have is ignored.
     pub fn record(&mut self, endpoint: usize, outcome: Option<Micros>, at: Moment, thresholds: Thresholds) {
         let Some(path) = self.paths.get_mut(endpoint) else {
             return;
@@ -76,9 +77,9 @@ impl LinkHealth {
         }
     }
 
-    /// What a decision reads: the state, and the numbers of the best endpoint that answers, or of the one that was the
-    /// best when the last fell silent. `as_of` is that endpoint's last outcome, answered or lost: a loss is a
-    /// measurement. `None` before an endpoint has had [`RUN`] outcomes.
+    /// The link as decisions read it: its state, and the numbers of the best answering endpoint. If none answers, the
+    /// numbers are those of the last best endpoint. `as_of` is the last outcome of that endpoint, answered or lost, because
+    /// a loss is a measurement too. `None` until the link has a state.
     pub fn link(&self) -> Option<Link> {
         let best = self.paths.get(self.best)?;
         Some(Link {
@@ -89,16 +90,16 @@ impl LinkHealth {
         })
     }
 
-    /// Whether so many probes of this endpoint were lost in a row that it counts as silent.
+    /// Whether the endpoint is silent after a run of lost probes.
     pub fn is_silent(&self, endpoint: usize) -> bool {
         self.paths.get(endpoint).is_some_and(|path| path.reach == Reach::Silent)
     }
 }
 
-/// When an endpoint is good enough.
+/// The limits within which an endpoint is good enough.
 struct Limits {
     thresholds: Thresholds,
-    /// The link is degraded, and its return takes more.
+    /// Whether the link is degraded, so its recovery needs better numbers.
     recovering: bool,
 }
 
@@ -119,8 +120,8 @@ impl Limits {
     }
 }
 
-/// Whether more is lost than a link that loses `expected` on average loses by chance: more than two standard deviations of a
-/// Poisson distribution. Both in thousandths of a probe.
+/// Whether more probes are lost than by chance on a link that loses `expected` on average. The limit is two standard
+/// deviations of a Poisson distribution. Both numbers are in thousandths of a probe.
 fn is_beyond_chance(lost: u64, expected: u64) -> bool {
     lost > expected && (lost - expected).pow(2) > 4 * 1_000 * expected
 }
@@ -135,7 +136,7 @@ enum Reach {
     Silent,
 }
 
-/// What is known of one endpoint.
+/// The state of one endpoint.
 #[derive(Debug, Clone, Default)]
 struct Path {
     window: Window,
@@ -144,7 +145,7 @@ struct Path {
     answers: usize,
     /// Losses since the last answer.
     losses: usize,
-    /// Of the window, or of the last window that had an answer.
+    /// The RTT of the window, or of the last window with an answer.
     rtt: Option<Micros>,
     /// When the last probe was answered or lost.
     last_outcome: Option<Moment>,

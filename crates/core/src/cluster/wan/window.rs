@@ -1,14 +1,14 @@
-//! The last outcomes of one endpoint, with their loss and round-trip time.
+//! The last outcomes of one endpoint, with their loss and RTT.
 
 use std::collections::VecDeque;
 
 use crate::cluster::wan::RUN;
 use crate::units::{Micros, Permille};
 
-/// Outcomes that a window holds at most.
+/// The most outcomes in a window.
 pub const WINDOW: usize = 100;
 
-/// Outcomes from which loss is judged. Fewer make a single loss look like a bad link.
+/// The number of outcomes from which loss is judged. With fewer, a single loss looks like a bad link.
 pub const JUDGED_FROM: usize = 50;
 
 /// The last [`WINDOW`] outcomes of one endpoint, oldest first; `None` is a lost probe.
@@ -18,7 +18,7 @@ pub struct Window {
 }
 
 impl Window {
-    /// Appends an outcome; the oldest leaves a full window.
+    /// Adds an outcome. A full window drops its oldest one.
     pub fn push(&mut self, outcome: Option<Micros>) {
         if self.outcomes.len() == WINDOW {
             self.outcomes.pop_front();
@@ -26,28 +26,28 @@ impl Window {
         self.outcomes.push_back(outcome);
     }
 
-    /// Forgets all but the newest `count`.
+    /// Drops all but the newest `count` outcomes.
     pub fn keep(&mut self, count: usize) {
         self.outcomes.drain(..self.outcomes.len().saturating_sub(count));
     }
 
-    /// How many outcomes it holds.
+    /// The number of outcomes.
     pub fn probes(&self) -> usize {
         self.outcomes.len()
     }
 
-    /// How many of them are lost.
+    /// The number of lost probes.
     pub fn lost(&self) -> usize {
         self.outcomes.iter().filter(|outcome| outcome.is_none()).count()
     }
 
-    /// Lost ones in a thousand, rounded down; `None` while empty.
+    /// Lost probes in a thousand, rounded down; `None` if the window is empty.
     pub fn loss(&self) -> Option<Permille> {
         let permille = (self.lost() * 1_000).checked_div(self.outcomes.len())?;
         u32::try_from(permille).ok().map(Permille)
     }
 
-    /// The RTT that a decision reads: the mean of the last [`RUN`] answered probes.
+    /// The RTT for decisions: the mean of the last [`RUN`] answered probes.
     pub fn rtt(&self) -> Option<Micros> {
         mean(self.answered().rev().take(RUN))
     }
