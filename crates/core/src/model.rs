@@ -1,4 +1,4 @@
-//! What is asked and what exists: plain data that everything else is about.
+//! Plain data that decisions read: pods, sites, nodes and the snapshot that holds them.
 
 pub mod constraints;
 pub mod decision_id;

@@ -1,8 +1,8 @@
-//! Where a pod may run by its own spec: nodeSelector, required node affinity, tolerations; and the match against
-//! a node, as kube-scheduler does it.
+//! Constraints of a pod on its node, and the match against a node as kube-scheduler does it. The constraints are the
+//! nodeSelector, the required node affinity and the tolerations.
 //!
-//! Source: `k8s.io/component-helpers/scheduling/corev1/nodeaffinity`, `apimachinery/pkg/labels` (a requirement that
-//! does not validate makes its term match nothing), `core/v1.Toleration.ToleratesTaint`.
+//! Source: `k8s.io/component-helpers/scheduling/corev1/nodeaffinity`, `apimachinery/pkg/labels`,
+//! `core/v1.Toleration.ToleratesTaint`. A requirement that fails validation makes its term match nothing.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,27 +10,27 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// Before the name of a feature that a node declares: it is kept as a label of a key that no other label has, and a pod that needs the
-/// feature as one that selects this label.
+/// Prefix of the label that stands for a declared feature of a node. No real label key has this prefix. A pod that
+/// needs the feature gets a nodeSelector entry for the label.
 pub const DECLARED: &str = "declaredFeatures:";
 
-/// Labels of a node, sorted by key. Clones share them.
+/// Labels of a node, sorted by key. Clones share the data.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Labels(Arc<[(Box<str>, Box<str>)]>);
 
 impl Labels {
-    /// The value of `key`. Cost: a binary search.
+    /// Returns the value of `key`. Cost: a binary search.
     pub fn get(&self, key: &str) -> Option<&str> {
         let at = self.0.binary_search_by(|(k, _)| (**k).cmp(key)).ok()?;
         Some(&self.0[at].1)
     }
 
-    /// Keys and values, sorted.
+    /// Iterates over keys and values, sorted by key.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(key, value)| (&**key, &**value))
     }
 
-    /// Whether every pair of `selector` is among these labels.
+    /// Whether these labels include every pair of `selector`.
     pub fn contain<'s>(&self, selector: impl IntoIterator<Item = (&'s str, &'s str)>) -> bool {
         selector.into_iter().all(|(key, value)| self.get(key) == Some(value))
     }
@@ -44,20 +44,21 @@ impl<K: Into<Box<str>>, V: Into<Box<str>>> FromIterator<(K, V)> for Labels {
     }
 }
 
-/// A pod's nodeSelector and required node affinity.
+/// A pod's nodeSelector and required node affinity, and the node affinity of its volumes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct NodeConstraints<'a> {
     /// `spec.nodeSelector`.
     pub selector: Vec<(Cow<'a, str>, Cow<'a, str>)>,
-    /// `requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms`; `None` where there is no required
-    /// affinity, which allows every node, while an empty list allows none.
+    /// `requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms`. `None` means no required affinity: every
+    /// node is allowed. An empty list allows no node.
     pub affinity: Option<Vec<Term<'a>>>,
-    /// Required node affinity of the volumes that hold its data, each of which must allow a node; nothing of it is in the pod.
+    /// Required node affinity of the volumes that hold the pod's data. Each volume must allow the node. The affinity is
+    /// looked up; the pod does not contain it.
     pub volumes: Vec<VolumeAffinity>,
 }
 
 impl NodeConstraints<'_> {
-    /// The same, independent of the document it was read from.
+    /// Converts the constraints to a form that does not borrow from the parsed document.
     pub fn into_owned(self) -> NodeConstraints<'static> {
         NodeConstraints {
             selector: self
@@ -72,7 +73,7 @@ impl NodeConstraints<'_> {
         }
     }
 
-    /// How many comparisons a match against one node takes at most.
+    /// Upper bound on the comparisons of a match against one node.
     pub fn comparisons(&self) -> usize {
         let of_volumes = self.volumes.iter().flat_map(|terms| terms.iter());
         let terms = self.affinity.iter().flatten().chain(of_volumes);
@@ -83,23 +84,23 @@ impl NodeConstraints<'_> {
                 .sum::<usize>()
     }
 
-    /// Whether the nodeSelector has all of these labels.
+    /// Whether the nodeSelector contains all of these labels.
     pub fn selects<'l>(&self, mut labels: impl Iterator<Item = (&'l str, &'l str)>) -> bool {
         labels.all(|(key, value)| self.selector.iter().any(|(k, v)| k == key && v == value))
     }
 
-    /// Whether a node of this name and these labels is allowed. Cost: a label search per requirement.
+    /// Whether the constraints allow a node with this name and these labels. Cost: a label search per requirement.
     pub fn allow(&self, name: &str, labels: &Labels) -> bool {
         self.allow_by_pod(name, labels) && self.allow_by_volumes(name, labels)
     }
 
-    /// Whether the pod's own part of them allows it.
+    /// Whether the pod's own nodeSelector and affinity allow the node.
     pub fn allow_by_pod(&self, name: &str, labels: &Labels) -> bool {
         let is_matched = |terms: &Vec<Term<'_>>| terms.iter().any(|term| term.matches(name, labels));
         labels.contain(self.selector.iter().map(|(k, v)| (&**k, &**v))) && self.affinity.as_ref().is_none_or(is_matched)
     }
 
-    /// Whether all volumes that hold its data can be used there.
+    /// Whether every volume that holds the pod's data can be used on the node.
     fn allow_by_volumes(&self, name: &str, labels: &Labels) -> bool {
         let is_matched = |terms: &VolumeAffinity| terms.iter().any(|term| term.matches(name, labels));
         self.volumes.iter().all(is_matched)
@@ -109,19 +110,19 @@ impl NodeConstraints<'_> {
 /// The required node affinity of a PersistentVolume.
 pub type VolumeAffinity = Arc<Vec<Term<'static>>>;
 
-/// One node selector term: all its requirements must hold.
+/// One node selector term. All of its requirements must hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Term<'a> {
-    /// On labels.
+    /// Requirements on labels.
     pub expressions: Vec<Requirement<'a>>,
-    /// On node fields; only `metadata.name` exists.
+    /// Requirements on node fields. Only `metadata.name` exists.
     pub fields: Vec<Requirement<'a>>,
 }
 
-/// The label that every node has with a value of its own.
+/// The label that identifies a node: each node has its own value.
 pub const HOSTNAME: &str = "kubernetes.io/hostname";
 
-/// Words of constraints that are in most pods: they are not copied.
+/// Strings that occur in the constraints of most pods. They are borrowed, not copied.
 const WORDS: [&str; 20] = [
     "",
     "Equal",
@@ -153,7 +154,7 @@ fn owned(text: Cow<'_, str>) -> Cow<'static, str> {
 }
 
 impl Term<'_> {
-    /// The same, independent of the document it was read from.
+    /// Converts the term to a form that does not borrow from the parsed document.
     pub fn into_owned(self) -> Term<'static> {
         Term {
             expressions: self.expressions.into_iter().map(Requirement::into_owned).collect(),
@@ -161,7 +162,7 @@ impl Term<'_> {
         }
     }
 
-    /// Whether a node of this name and these labels matches.
+    /// Whether the term matches a node with this name and these labels. An empty term matches no node.
     pub fn matches(&self, name: &str, labels: &Labels) -> bool {
         let empty = self.expressions.is_empty() && self.fields.is_empty();
         !empty
@@ -182,7 +183,7 @@ pub struct Requirement<'a> {
 /// The operator as the pod spells it, for messages.
 type OperatorText<'a> = Cow<'a, str>;
 
-/// What a requirement asks. `Never` stands for one that kube-scheduler's parser refuses.
+/// The test that a requirement applies. `Never` stands for a requirement that kube-scheduler's parser refuses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Operator {
     In,
@@ -195,12 +196,12 @@ enum Operator {
 }
 
 impl<'a> Requirement<'a> {
-    /// Key, operator as it was spelled, and values.
+    /// Returns the key, the operator as the pod spells it, and the values.
     pub fn parts(&self) -> (&str, &str, &[Cow<'a, str>]) {
         (&self.key, &self.text, &self.values)
     }
 
-    /// A requirement on a label. One that kube-scheduler could not parse matches nothing.
+    /// Builds a requirement on a label. A requirement that kube-scheduler cannot parse matches nothing.
     pub fn on_label(key: Cow<'a, str>, operator: Cow<'a, str>, values: Vec<Cow<'a, str>>) -> Self {
         let bound = match &values[..] {
             [value] => value.parse::<i64>().ok(),
@@ -224,7 +225,8 @@ impl<'a> Requirement<'a> {
         }
     }
 
-    /// A requirement on a node field: `In` or `NotIn` with exactly one value, as kube-scheduler takes it.
+    /// Builds a requirement on a node field. kube-scheduler accepts only `In` or `NotIn` with exactly one value.
+    /// Anything else matches nothing.
     pub fn on_field(key: Cow<'a, str>, operator: Cow<'a, str>, values: Vec<Cow<'a, str>>) -> Self {
         let parsed = match (&*operator, values.len()) {
             ("In", 1) => Operator::In,
@@ -273,7 +275,8 @@ impl<'a> Requirement<'a> {
     }
 }
 
-/// Whether this is a key of labels and taints, `[prefix/]name`. Source: `apimachinery/pkg/util/validation.IsQualifiedName`.
+/// Whether `key` is a valid key of a label or taint, `[prefix/]name`. Source:
+/// `apimachinery/pkg/util/validation.IsQualifiedName`.
 pub fn is_label_key(key: &str) -> bool {
     let (prefix, name) = match key.split_once('/') {
         Some((prefix, name)) => (Some(prefix), name),
@@ -282,7 +285,8 @@ pub fn is_label_key(key: &str) -> bool {
     !name.is_empty() && is_label_value(name) && prefix.is_none_or(is_subdomain)
 }
 
-/// Whether this is a DNS subdomain, as most objects' names are. Source: `apimachinery/pkg/util/validation.IsDNS1123Subdomain`.
+/// Whether `name` is a DNS subdomain, the form of most object names. Source:
+/// `apimachinery/pkg/util/validation.IsDNS1123Subdomain`.
 pub fn is_subdomain(name: &str) -> bool {
     name.len() <= 253
         && name.split('.').all(|part| {
@@ -293,8 +297,8 @@ pub fn is_subdomain(name: &str) -> bool {
         })
 }
 
-/// Whether this is a value of labels and taints: at most 63 of `[A-Za-z0-9_.-]`, alphanumeric at both ends; empty is allowed.
-/// Source: `apimachinery/pkg/util/validation.IsValidLabelValue`.
+/// Whether `value` is a valid value of a label or taint: at most 63 of `[A-Za-z0-9_.-]`, alphanumeric at both ends. An
+/// empty value is valid. Source: `apimachinery/pkg/util/validation.IsValidLabelValue`.
 pub fn is_label_value(value: &str) -> bool {
     let bytes = value.as_bytes();
     let ends = [bytes.first(), bytes.last()];
@@ -318,7 +322,7 @@ pub struct Taint {
     pub effect: Box<str>,
 }
 
-/// As kubectl writes it: `key=value:effect`.
+/// Formats the taint as kubectl does: `key=value:effect`.
 impl fmt::Display for Taint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let equals = if self.value.is_empty() { "" } else { "=" };
@@ -326,17 +330,17 @@ impl fmt::Display for Taint {
     }
 }
 
-/// What a taint may do.
+/// The effects that a taint can have.
 pub const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
 impl Taint {
-    /// Whether an untolerated taint of this effect keeps a pod from the node.
+    /// Whether the taint keeps a pod off the node if the pod does not tolerate it.
     pub fn is_hard(&self) -> bool {
         matches!(&*self.effect, "NoSchedule" | "NoExecute")
     }
 
-    /// Whether Kubernetes sets it with a condition of the node, and takes it away again. Source: `k8s.io/api/core/v1`,
-    /// `well_known_taints.go`; `k8s.io/cloud-provider/api`.
+    /// Whether this is one of the taints that Kubernetes sets for a condition of the node and removes afterwards.
+    /// Source: `k8s.io/api/core/v1`, `well_known_taints.go`; `k8s.io/cloud-provider/api`.
     pub fn is_condition(&self) -> bool {
         const CONDITIONS: [&str; 10] = [
             "node.kubernetes.io/not-ready",
@@ -353,7 +357,7 @@ impl Taint {
         CONDITIONS.contains(&&*self.key)
     }
 
-    /// The taint that a cordoned node stands for. Source: `nodeunschedulable.Filter`.
+    /// The taint that kube-scheduler assumes on a cordoned node. Source: `nodeunschedulable.Filter`.
     pub fn unschedulable() -> Taint {
         Taint {
             key: "node.kubernetes.io/unschedulable".into(),
@@ -363,23 +367,23 @@ impl Taint {
     }
 }
 
-/// A toleration, of a pod or added with a site's placement.
+/// A toleration: stated by a pod, or added by a site's placement.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Toleration<'a> {
-    /// Key; empty with `Exists` tolerates every taint.
+    /// Key. An empty key with `Exists` tolerates every taint.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub key: Cow<'a, str>,
-    /// `Equal` (also when empty) or `Exists`; `Lt` and `Gt` are alpha in Kubernetes and tolerate nothing here.
+    /// `Equal` (also when empty) or `Exists`. `Lt` and `Gt` are alpha in Kubernetes; here they tolerate nothing.
     #[serde(default = "equal", skip_serializing_if = "str::is_empty")]
     pub operator: Cow<'a, str>,
-    /// Value for `Equal`.
+    /// Value that `Equal` compares.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub value: Cow<'a, str>,
-    /// Effect; empty means every effect.
+    /// Effect. An empty effect means every effect.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub effect: Cow<'a, str>,
-    /// How long a `NoExecute` taint is tolerated; `None` means for ever. A site states none.
+    /// How long a `NoExecute` taint is tolerated, in seconds. `None` means forever. Tolerations of a site never set it.
     #[serde(skip)]
     pub seconds: Option<i64>,
 }
@@ -389,7 +393,7 @@ fn equal() -> Cow<'static, str> {
 }
 
 impl Toleration<'_> {
-    /// The same, independent of the document it was read from.
+    /// Converts the toleration to a form that does not borrow from the parsed document.
     pub fn into_owned(self) -> Toleration<'static> {
         Toleration {
             key: owned(self.key),
@@ -400,7 +404,7 @@ impl Toleration<'_> {
         }
     }
 
-    /// Whether it tolerates `taint`.
+    /// Whether the toleration tolerates `taint`.
     pub fn tolerates(&self, taint: &Taint) -> bool {
         (self.effect.is_empty() || *self.effect == *taint.effect)
             && (self.key.is_empty() || *self.key == *taint.key)
@@ -411,7 +415,7 @@ impl Toleration<'_> {
             }
     }
 
-    /// Whether whatever `other` tolerates, this one tolerates too and at least as long.
+    /// Whether this toleration tolerates everything that `other` tolerates, for at least as long.
     pub fn covers(&self, other: &Toleration<'_>) -> bool {
         let any_value = self.operator == "Exists";
         let equal = |operator: &str| matches!(operator, "" | "Equal");

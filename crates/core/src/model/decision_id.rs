@@ -1,15 +1,15 @@
-//! The name of a decision.
+//! Ids of decisions.
 
 use std::fmt;
 
 use uuid::Uuid;
 
-/// Names one decision, on its pod and here: a random UUID.
+/// Identifies one decision, on its pod and in edgeward. A random UUID.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DecisionId(pub u128);
 
 impl DecisionId {
-    /// Reads what [`Display`](fmt::Display) writes, and nothing else.
+    /// Parses the exact form that [`Display`](fmt::Display) writes. Returns `None` for any other text.
     pub fn parse(text: &str) -> Option<Self> {
         let id = Self(Uuid::try_parse(text).ok()?.as_u128());
         (id.to_string() == text).then_some(id)

@@ -1,9 +1,9 @@
-//! What is probed, as the configuration writes it.
+//! Targets of WAN probes, as the configuration writes them.
 
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// One end of a link that answers probes. Its [`Display`](fmt::Display) is the string it was parsed from.
+/// A target that answers probes. Its [`Display`](fmt::Display) is the string it was parsed from.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Endpoint {
     /// Answers ICMP echo requests.
@@ -15,21 +15,21 @@ pub enum Endpoint {
     Tcp {
         /// Name or address, without brackets.
         host: String,
-        /// Port, not 0.
+        /// Port, never 0.
         port: u16,
     },
     /// Answers HTTP over TLS.
     Https {
         /// Name or address, without brackets.
         host: String,
-        /// Port as written; 443 where it is not.
+        /// Port as written. `None` stands for 443.
         port: Option<u16>,
-        /// Path and query as written; empty stands for `/`.
+        /// Path and query as written. Empty stands for `/`.
         path: String,
     },
 }
 
-/// Why a string is not an [`Endpoint`].
+/// Error for a string that is not an [`Endpoint`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{:?} is not a WAN endpoint; allowed are icmp://host, tcp://host:port and https://host[:port][/path], an IPv6 address in \
@@ -39,10 +39,10 @@ pub enum Endpoint {
 pub struct BadEndpoint(pub String);
 
 impl Endpoint {
-    /// Parses `icmp://host`, `tcp://host:port` or `https://host[:port][/path]`, where an IPv6 host stands in brackets.
+    /// Parses `icmp://host`, `tcp://host:port` or `https://host[:port][/path]`. An IPv6 host must be in brackets.
     ///
     /// # Errors
-    /// [`BadEndpoint`] names the value and what is allowed.
+    /// [`BadEndpoint`] names the value and the allowed forms.
     pub fn parse(text: &str) -> Result<Self, BadEndpoint> {
         Self::try_parse(text).ok_or_else(|| BadEndpoint(text.to_owned()))
     }
@@ -71,7 +71,7 @@ impl Endpoint {
         }
     }
 
-    /// The port that is connected to; 0 for ICMP, which has none.
+    /// Port to connect to. 0 for ICMP, which has no ports.
     pub fn port(&self) -> u16 {
         match self {
             Self::Icmp { .. } => 0,
@@ -81,7 +81,7 @@ impl Endpoint {
     }
 }
 
-/// An address as a message shows it: whatever stands before an `@` may be a password, and messages are logged.
+/// Hides the part of an address before an `@`. It may be a password, and messages are logged.
 pub(crate) fn without_user(address: &str) -> String {
     match address.rsplit_once('@') {
         None => address.to_owned(),
@@ -92,7 +92,7 @@ pub(crate) fn without_user(address: &str) -> String {
     }
 }
 
-/// Host and port; an IPv6 address is in brackets.
+/// Splits a text into host and port. An IPv6 address must be in brackets.
 fn authority(text: &str) -> Option<(String, Option<u16>)> {
     let (host, rest) = match text.strip_prefix('[') {
         Some(bracketed) => bracketed.split_once(']')?,
@@ -109,13 +109,14 @@ fn authority(text: &str) -> Option<(String, Option<u16>)> {
     is_valid.then(|| (host.to_owned(), port))
 }
 
-/// A port as it is printed.
+/// Parses a port that has no sign and no leading zeros.
 fn parse_port(text: &str) -> Option<u16> {
     let port = text.parse::<u16>().ok()?;
     (port > 0 && port.to_string() == text).then_some(port)
 }
 
-/// A DNS name, a dot at its end allowed, or an IPv4 address. What ends in a number is an address or a mistake.
+/// Whether this is an IPv4 address or a DNS name; a trailing dot is allowed. A name that ends in a number must be an
+/// IPv4 address.
 fn is_host(host: &str) -> bool {
     let name = host.strip_suffix('.').unwrap_or(host);
     let label = |label: &str| {

@@ -1,27 +1,27 @@
-//! The WAN towards a cloud site, as it is and as it should be.
+//! The WAN to a cloud site: its measured state and its thresholds.
 
 use crate::units::{Micros, Moment, Permille};
 use crate::words;
 
-/// The WAN towards a cloud site.
+/// Measured state of the WAN to a cloud site.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Link {
-    /// Health, hysteresis included.
+    /// Health, with hysteresis applied.
     pub state: LinkState,
-    /// Round-trip time; `None` where nothing was ever answered.
+    /// Round-trip time. `None` if no probe was ever answered.
     pub rtt: Option<Micros>,
-    /// Loss.
+    /// Packet loss.
     pub loss: Option<Permille>,
-    /// When this was measured.
+    /// Time of the measurement.
     pub as_of: Moment,
 }
 
 words! {
     /// Health of a link, best first.
     pub enum LinkState {
-        /// Reachable, RTT and loss below their thresholds.
+        /// Reachable, with RTT and loss below their thresholds.
         Healthy = "healthy",
-        /// Reachable, but RTT or loss is not.
+        /// Reachable, but RTT or loss is not below its threshold.
         Degraded = "degraded",
         /// Nothing answers.
         Unreachable = "unreachable",
@@ -29,8 +29,7 @@ words! {
 }
 
 impl LinkState {
-    /// The state that these numbers stand for by the thresholds alone, without history. A number that is missing is
-    /// never a good one.
+    /// Judges these numbers by the thresholds alone, without history. A missing number counts as bad.
     pub fn judge(reachable: bool, rtt: Option<Micros>, loss: Option<Permille>, thresholds: Thresholds) -> Self {
         let over_rtt = rtt.is_none_or(|rtt| rtt >= thresholds.rtt);
         let over_loss = loss.is_none_or(|loss| loss >= thresholds.loss);
@@ -42,26 +41,26 @@ impl LinkState {
     }
 }
 
-/// From which numbers on a link is degraded.
+/// The thresholds at which a link is degraded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Thresholds {
-    /// RTT from which it is degraded; healthy again below 90 % of it.
+    /// A link with an RTT at or above this is degraded. It is healthy again below 90 % of this.
     pub rtt: Micros,
-    /// Loss from which it is degraded; healthy again below half of it.
+    /// A link with a loss at or above this is degraded. It is healthy again below half of this.
     pub loss: Permille,
 }
 
-/// The thresholds that one site has of its own, instead of those of the configuration.
+/// Thresholds of one site that replace the configured thresholds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct OwnThresholds {
-    /// As [`Thresholds::rtt`].
+    /// Replaces [`Thresholds::rtt`] if set.
     pub rtt: Option<Micros>,
-    /// As [`Thresholds::loss`].
+    /// Replaces [`Thresholds::loss`] if set.
     pub loss: Option<Permille>,
 }
 
 impl Thresholds {
-    /// These, but for what a site has of its own.
+    /// Returns these thresholds with a site's own thresholds applied.
     pub fn with(self, own: OwnThresholds) -> Self {
         Self {
             rtt: own.rtt.unwrap_or(self.rtt),

@@ -1,4 +1,4 @@
-//! What Liqo says: where the pods of a namespace may run, and how the remote clusters are.
+//! State read from Liqo: where the pods of a namespace may run, and the condition of the remote clusters.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,54 +9,54 @@ use super::site::SiteDefinition;
 use crate::units::{Micros, Moment};
 use crate::words;
 
-/// The label by which a node says that it is a virtual one, and its value.
+/// Label and value that mark a node as virtual.
 pub const VIRTUAL_NODE: (&str, &str) = ("liqo.io/type", "virtual-node");
 
-/// The label with the id of the cluster behind a virtual node.
+/// Label with the id of the cluster behind a virtual node.
 pub const REMOTE_CLUSTER_ID: &str = "liqo.io/remote-cluster-id";
 
-/// The key of the taint of virtual nodes.
+/// Key of the taint on virtual nodes.
 pub const NOT_ALLOWED: &str = "virtual-node.liqo.io/not-allowed";
 
 words! {
-    /// `podOffloadingStrategy` of a NamespaceOffloading: what Liqo's own webhook makes of pods.
+    /// `podOffloadingStrategy` of a NamespaceOffloading: how Liqo's own webhook changes pods.
     pub enum Strategy {
-        /// Nothing.
+        /// Pods stay as they are.
         Local = "Local",
-        /// They may run on virtual nodes only.
+        /// Pods may run on virtual nodes only.
         Remote = "Remote",
-        /// They tolerate virtual nodes.
+        /// Pods tolerate virtual nodes.
         LocalAndRemote = "LocalAndRemote",
     }
 }
 
 words! {
-    /// How far the offloading of a namespace to one cluster has come; the worst last.
+    /// Progress of offloading a namespace to one cluster, from best to worst.
     pub enum OffloadingPhase {
-        /// The namespace is there, and pods run.
+        /// The namespace exists there and pods can run.
         Accepted = "Accepted",
-        /// It is being made there.
+        /// The namespace is being created there.
         InProgress = "InProgress",
-        /// Nobody has said yet.
+        /// The state is not known yet.
         Unknown = "Unknown",
-        /// It could not be made there, and Liqo tries again.
+        /// The namespace could not be created there; Liqo tries again.
         CreationLoopBackOff = "CreationLoopBackOff",
-        /// It could not be made at some clusters.
+        /// The namespace could not be created at some clusters.
         SomeFailed = "SomeFailed",
-        /// It could not be made at any cluster.
+        /// The namespace could not be created at any cluster.
         AllFailed = "AllFailed",
-        /// It is being deleted.
+        /// The offloading is being deleted.
         Terminating = "Terminating",
-        /// It is offloaded to other clusters, and not to this one.
+        /// The namespace is offloaded to other clusters, but not to this one.
         NotSelected = "NotSelected",
-        /// Its NamespaceOffloading selects no cluster.
+        /// The NamespaceOffloading selects no cluster.
         NoClusterSelected = "NoClusterSelected",
-        /// It has no NamespaceOffloading.
+        /// The namespace has no NamespaceOffloading.
         None = "None",
     }
 }
 
-/// Of one that is stated, if nothing else is said.
+/// An offloading that states no phase counts as accepted.
 impl Default for OffloadingPhase {
     fn default() -> Self {
         Self::Accepted
@@ -64,22 +64,22 @@ impl Default for OffloadingPhase {
 }
 
 impl OffloadingPhase {
-    /// Whether nothing has to be done for it to pass.
+    /// Whether the phase ends without a change by a user.
     pub const fn is_passing(self) -> bool {
         matches!(self, OffloadingPhase::InProgress | OffloadingPhase::Unknown)
     }
 }
 
 words! {
-    /// What a ForeignCluster says of its API server (condition `APIServerStatus`).
+    /// State of the API server of a ForeignCluster (condition `APIServerStatus`).
     pub enum ApiServerStatus {
-        /// It answers.
+        /// The API server answers.
         Established = "Established",
-        /// It is not known yet.
+        /// The state is not known yet.
         Pending = "Pending",
-        /// It does not answer.
+        /// The API server does not answer.
         Error = "Error",
-        /// It is not there.
+        /// There is no API server.
         None = "None",
     }
 }
@@ -88,16 +88,16 @@ words! {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Offloading {
-    /// What its NamespaceOffloading states; `None` where there is none.
+    /// Strategy of the NamespaceOffloading. `None` if there is no such object.
     pub strategy: Option<Strategy>,
-    /// How far it has come as a whole, where one is stated.
+    /// Overall phase. It counts only if a strategy is set.
     pub phase: OffloadingPhase,
-    /// How far it has come at each cluster that it is mapped to, by cluster id.
+    /// Phase at each cluster that the namespace is mapped to, by cluster id.
     pub clusters: BTreeMap<Box<str>, OffloadingPhase>,
 }
 
 impl Offloading {
-    /// How far it has come at this cluster.
+    /// Phase of the offloading to this cluster.
     fn phase(&self, cluster: &str) -> OffloadingPhase {
         let stated = self.strategy.map_or(OffloadingPhase::None, |_| self.phase);
         match self.clusters.get(cluster) {
@@ -113,10 +113,10 @@ impl Offloading {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Offloadings {
-    /// Whether all was listed; until then, and where it may not be, nothing is known of any.
+    /// Whether all objects are listed. Until then, or if edgeward may not list them, every phase is unknown.
     #[serde(rename = "known", default = "yes")]
     pub is_known: bool,
-    /// That of each that has any, by name.
+    /// Offloading by namespace. A namespace without an entry has none.
     #[serde(default)]
     pub namespaces: BTreeMap<Box<str>, Offloading>,
 }
@@ -126,7 +126,7 @@ fn yes() -> bool {
 }
 
 impl Offloadings {
-    /// How far the offloading of this namespace to this cluster has come. Cost: two searches.
+    /// Returns the phase of offloading this namespace to this cluster. Cost: two searches.
     pub fn phase(&self, namespace: &str, cluster: &str) -> OffloadingPhase {
         match self.namespaces.get(namespace) {
             _ if !self.is_known => OffloadingPhase::Unknown,
@@ -135,8 +135,8 @@ impl Offloadings {
         }
     }
 
-    /// Whether the pods of this namespace may run on virtual nodes only. Once the offloading is being deleted, Liqo's webhook leaves
-    /// them alone.
+    /// Whether the pods of this namespace may run on virtual nodes only (strategy Remote). Liqo's webhook stops
+    /// changing pods once the offloading is being deleted, so the answer is then no.
     pub fn is_remote(&self, namespace: &str) -> bool {
         let is_remote = |offloading: &Offloading| {
             offloading.strategy == Some(Strategy::Remote) && offloading.phase != OffloadingPhase::Terminating
@@ -145,37 +145,37 @@ impl Offloadings {
     }
 }
 
-/// What is known of a remote cluster.
+/// State of a remote cluster.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RemoteCluster {
-    /// What its ForeignCluster says of its API server; `None` where it says nothing.
+    /// State of the API server from the ForeignCluster. `None` if it reports none.
     pub api_server: Option<ApiServerStatus>,
-    /// RTT between the gateways, and when that was measured, where the Connection between them is up.
+    /// RTT between the gateways, with the time of its measurement. `None` unless the Connection between them is up.
     pub latency: Option<(Micros, Moment)>,
 }
 
-/// What Liqo says, while it is in use.
+/// State read from Liqo, while Liqo is in use.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Liqo {
-    /// Of namespaces.
+    /// Offloading by namespace.
     pub offloadings: Arc<Offloadings>,
-    /// Of clusters, by id.
+    /// Remote clusters by id.
     pub clusters: BTreeMap<Box<str>, RemoteCluster>,
 }
 
 impl SiteDefinition {
-    /// The id of the cluster whose virtual nodes alone are of this site, by its selector.
+    /// The id of the remote cluster that the selector names. Only virtual nodes of that cluster belong to the site.
     pub fn remote_cluster(&self) -> Option<&str> {
         let mut selector = self.selector();
         selector.find_map(|(key, value)| (key == REMOTE_CLUSTER_ID).then_some(value))
     }
 
-    /// Whether the virtual nodes of every cluster are of this site.
+    /// Whether the virtual nodes of every cluster belong to this site.
     pub fn is_of_all_virtual_nodes(&self) -> bool {
         matches!(&self.selector[..], [(key, value)] if (&**key, &**value) == VIRTUAL_NODE)
     }
 
-    /// Whether it is for virtual nodes of Liqo: it selects them, or tolerates their taint.
+    /// Whether the site consists of Liqo's virtual nodes: its selector names them, or it tolerates their taint.
     pub fn is_of_liqo(&self) -> bool {
         let selects = |(key, value)| key == REMOTE_CLUSTER_ID || (key, value) == VIRTUAL_NODE;
         self.selector().any(selects) || self.tolerations.iter().any(|toleration| toleration.key == NOT_ALLOWED)

@@ -1,4 +1,4 @@
-//! A node, as far as fitting a pod on it goes.
+//! A node, reduced to the fields that decide whether a pod fits on it.
 
 use std::sync::{Arc, LazyLock};
 
@@ -6,55 +6,55 @@ use super::constraints::{Labels, NodeConstraints, Taint, Toleration};
 use crate::resources::Amounts;
 use crate::units::{Micros, Moment, Now};
 
-/// Names a node in this process, also beyond the life of the snapshot it was read in. Never used again for another node.
+/// Identifies a node in this process, even beyond the snapshot it was read in. An id is never reused for another node.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(pub u32);
 
-/// A node, as far as fitting a pod on it goes.
+/// A node, reduced to the fields that decide whether a pod fits on it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Node {
-    /// What reservations name it by.
+    /// Id that reservations use.
     pub id: NodeId,
     /// Name.
     pub name: Arc<str>,
     /// Labels.
     pub labels: Labels,
-    /// Annotations that are numbers, for performance profiles.
+    /// Annotations with numeric values, for performance profiles.
     pub annotations: Labels,
-    /// Its addresses of the types InternalIP and Hostname.
+    /// Addresses of type InternalIP or Hostname.
     pub addresses: Vec<Box<str>>,
     /// Taints.
     pub taints: Vec<Taint>,
-    /// `status.allocatable` without pods.
+    /// `status.allocatable`, without pod slots.
     pub allocatable: Amounts,
     /// Pod slots: `status.allocatable.pods`.
     pub slots: i64,
-    /// What charges have taken.
+    /// Sum of all charges.
     pub used: Amounts,
-    /// Pods charged to it.
+    /// Number of pods charged to the node.
     pub pods: i64,
-    /// The part of `used` and `pods` that goes when the pods that are terminating are gone.
+    /// The part of `used` and `pods` that becomes free when terminating pods are gone.
     pub terminating: Vec<Terminating>,
-    /// The part of `used` and `pods` that placeholders take, those that are terminating included.
+    /// The part of `used` and `pods` that placeholders take, including terminating ones.
     pub placeholders: Vec<(Placeholder, Share)>,
-    /// The part of `used` and `pods` held by pods of a known priority, which preemption could free.
+    /// The part of `used` and `pods` held by pods of a known priority. Preemption could free it.
     pub by_priority: Vec<PriorityUse>,
     /// `spec.unschedulable`.
     pub cordoned: bool,
-    /// Condition Ready.
+    /// Whether condition Ready is True.
     pub ready: bool,
-    /// Until when it is [young](YOUNG); `None` if it is older.
+    /// When the node stops being [young](YOUNG). `None` if it already has.
     pub young_until: Option<Moment>,
 }
 
-/// A node younger than this may still get its labels and resources, and lose taints that it starts with.
+/// Age below which a node is young: it may still get labels and resources, and lose its startup taints.
 pub const YOUNG: Micros = Micros::from_secs(60);
 
 static UNSCHEDULABLE: LazyLock<Taint> = LazyLock::new(Taint::unschedulable);
 
 impl Node {
-    /// Whether less of any resource is free than on `other`, the same node at another time, or it has more pods that others keep apart
-    /// from.
+    /// Whether more is used on this node than on `other`, the same node at another time. Compares resources, pods, and
+    /// the pods that other pods keep apart from.
     pub fn has_less_than(&self, other: &Node) -> bool {
         let (mut used, mut apart) = (self.used.named(), self.used.apart.iter());
         self.pods > other.pods
@@ -62,8 +62,8 @@ impl Node {
             || apart.any(|(apart, pods)| *pods > other.used.pods_apart(apart))
     }
 
-    /// Whether kube-scheduler's filters on readiness, cordon, taints, labels and name let a pod with these constraints
-    /// and tolerations onto the node, if it has room.
+    /// Whether kube-scheduler's filters on readiness, cordon, taints, labels and name admit a pod with these
+    /// constraints and tolerations. Room is not checked.
     pub fn admits<'t>(
         &self,
         constraints: &NodeConstraints<'_>,
@@ -75,13 +75,13 @@ impl Node {
             && constraints.allow(&self.name, &self.labels)
     }
 
-    /// Whether these tolerations cover every taint that keeps pods away.
+    /// Whether these tolerations cover every taint that keeps pods off the node.
     pub fn is_tolerated<'t>(&self, tolerations: impl Iterator<Item = &'t Toleration<'t>> + Clone) -> bool {
         let mut hard = self.taints.iter().filter(|taint| taint.is_hard());
         hard.all(|taint| is_tolerated(taint, tolerations.clone()))
     }
 
-    /// The taints that keep pods with these tolerations away, but those that pass with a condition of the node.
+    /// The taints that keep pods with these tolerations off the node, without the taints for a condition of the node.
     pub fn lasting_taints<'t>(
         &self,
         tolerations: impl Iterator<Item = &'t Toleration<'t>> + Clone,
@@ -93,7 +93,7 @@ impl Node {
         lasting.filter(move |taint| !is_tolerated(taint, tolerations.clone()))
     }
 
-    /// Until when a node is [young](YOUNG) that was created at this time; `None` if it is not.
+    /// When a node created at this time stops being [young](YOUNG). `None` if it is not young.
     pub fn young_until(created: jiff::Timestamp, now: Now) -> Option<Moment> {
         let age = u64::try_from(now.wall.duration_since(created).as_micros()).unwrap_or(0);
         (age < YOUNG.0).then(|| now.moment.after(Micros(YOUNG.0 - age)))
@@ -104,61 +104,65 @@ fn is_tolerated<'t>(taint: &Taint, mut tolerations: impl Iterator<Item = &'t Tol
     tolerations.any(|toleration| toleration.tolerates(taint))
 }
 
-/// What some pods take from a node.
+/// Resources and pod slots that some pods take from a node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Share {
     /// Sum of their requests.
     pub amounts: Amounts,
-    /// Their number.
+    /// Number of the pods.
     pub pods: i64,
 }
 
 impl Share {
-    /// And these.
+    /// Adds another share to this one.
     pub fn add(&mut self, other: &Share) {
         self.amounts.add(&other.amounts, 1);
         self.pods = self.pods.saturating_add(other.pods);
     }
 }
 
-/// A pod that keeps a node warm for others: it states no SLO, and its `spec.priority` is below `headroomBelow`.
+/// A pod that keeps room for others, such as an overprovisioning pod. It states no SLO, and its `spec.priority` is
+/// below `headroomBelow`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Placeholder {
-    /// Its `spec.priority`.
+    /// `spec.priority` of the pod.
     pub priority: i32,
-    /// Its `spec.terminationGracePeriodSeconds`.
+    /// `spec.terminationGracePeriodSeconds` of the pod.
     pub grace: Micros,
 }
 
-/// What is known of pods that are terminating on a node.
+/// Facts about pods that are terminating on a node.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Termination {
-    /// When this was seen first. `None`: just now.
+    /// When the termination was first seen. `None` means just now.
     pub since: Option<Moment>,
-    /// When they are to be gone: `metadata.deletionTimestamp`, which is when the grace ends. `None`: in time.
+    /// `metadata.deletionTimestamp`: the end of the grace period. `None` counts as an end in time.
     pub by: Option<jiff::Timestamp>,
-    /// How long pods of their controller took lately, at least; `None` where too few were seen.
+    /// The shortest time that recent pods of the same controller took to terminate. `None` if too few were seen.
     pub takes: Option<Micros>,
-    /// What they are, if they are placeholders.
+    /// Priority and grace period, if the pods are placeholders.
     pub placeholder: Option<Placeholder>,
 }
 
-/// What goes with pods that are terminating on a node, and of which the same is known.
+/// The share of the terminating pods on a node that have equal facts about their termination.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Terminating {
-    /// What is known of them.
+    /// Facts about the termination.
     pub termination: Termination,
-    /// What they take.
+    /// The part of the node that the pods take.
     pub share: Share,
 }
 
-/// For how long after its grace a pod may still be terminating: it is killed then, and its volumes are taken away.
+/// How long after its grace period a pod may still be terminating. It is killed then, and its volumes are removed.
 const AFTER_GRACE: jiff::SignedDuration = jiff::SignedDuration::from_secs(10);
 
 impl Termination {
-    /// Whether these pods may be gone within `wait`. They may as soon as they terminate: their time is only the most that they can
-    /// take. Not if pods of their controller take longer, nor in the middle of a grace that they seem to use, nor once they are
-    /// stuck.
+    /// Whether these pods may be gone within `wait`. The grace period is only an upper limit: pods may be gone as soon
+    /// as they start to terminate.
+    ///
+    /// Returns false in three cases. Recent pods of their controller all took longer than `wait`. Or the pods started
+    /// to terminate more than `wait` ago, and their grace period ends later than `wait` from now. Or their grace period
+    /// ended more than 10 s ago, so they are stuck.
     pub fn is_soon(&self, wait: Micros, now: Now) -> bool {
         let limit = jiff::SignedDuration::from_micros(i64::try_from(wait.0).unwrap_or(i64::MAX));
         let left = self.by.map(|by| by.duration_since(now.wall));
@@ -170,14 +174,14 @@ impl Termination {
     }
 }
 
-/// What pods of one priority take from a node.
+/// Resources and pod slots that pods of one priority take from a node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PriorityUse {
     /// `spec.priority`.
     pub priority: i32,
     /// Sum of their requests.
     pub used: Amounts,
-    /// Their number.
+    /// Number of the pods.
     pub pods: i64,
 }
 

@@ -1,9 +1,9 @@
-//! Who creates pods.
+//! The owner of pods: a controller or a namespace.
 
-/// The longest uid that is kept, with a revision; those of the API server have 36 bytes.
+/// Maximum length in bytes of a uid with its revision. A uid from the API server has 36 bytes.
 const MAX_UID_BYTES: usize = 81;
 
-/// Who creates pods: a controller, within the namespace that names it; else the namespace.
+/// The creator of pods: a controller within its namespace, or a namespace as a whole.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Owner {
     namespace: Box<str>,
@@ -11,8 +11,8 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// The owner of a pod with this controller's uid. A pod can name any text as one: what is too long for a uid counts
-    /// as none.
+    /// Builds the owner of a pod with this controller uid. A pod can state any text as the uid; a text that is too long
+    /// counts as no controller.
     pub fn new(namespace: &str, controller: Option<&str>) -> Self {
         Self {
             namespace: namespace.into(),
@@ -25,7 +25,7 @@ impl Owner {
         &self.namespace
     }
 
-    /// The uid of the controller; `None` for the namespace as a whole.
+    /// Uid of the controller. `None` for the namespace as a whole.
     pub fn controller(&self) -> Option<&str> {
         self.controller.as_deref()
     }

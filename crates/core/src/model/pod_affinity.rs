@@ -5,17 +5,17 @@ use crate::model::selector::Selector;
 /// A term of a pod's required affinity to other pods.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct AffinityTerm {
-    /// The namespaces of these pods.
+    /// Namespaces of the selected pods.
     pub namespaces: Vec<Box<str>>,
-    /// Their labels.
+    /// Selector on the labels of these pods.
     pub selector: Selector,
-    /// The label whose value names a topology domain.
+    /// Key of the node label whose value names a topology domain.
     pub topology_key: Box<str>,
 }
 
 impl AffinityTerm {
-    /// Whether it selects pods of this namespace that have these labels, as `key=value,key=value`. Cost: a pass over the text for
-    /// each expression.
+    /// Whether the term selects pods of this namespace with these labels, given as `key=value,key=value`. Cost: a pass
+    /// over the text for each expression.
     pub fn selects(&self, namespace: &str, labels: &str) -> bool {
         let label = |key: &str| {
             labels
@@ -25,7 +25,7 @@ impl AffinityTerm {
         self.namespaces.iter().any(|stated| **stated == *namespace) && self.selector.matches(label)
     }
 
-    /// How many namespaces, expressions and values it has.
+    /// Total number of namespaces, expressions and values.
     pub fn parts(&self) -> usize {
         let expressions = self.selector.0.iter();
         self.namespaces.len() + expressions.map(|(_, _, values)| 1 + values.len()).sum::<usize>()

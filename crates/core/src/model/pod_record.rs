@@ -13,10 +13,10 @@ use super::workload::Workload;
 use crate::resources::Amounts;
 use crate::units::Micros;
 
-/// `spec.schedulerName` where a pod leaves it out: the scheduler that every cluster comes with.
+/// `spec.schedulerName` of a pod that states none. Every cluster comes with this scheduler.
 pub const DEFAULT_SCHEDULER: &str = "default-scheduler";
 
-/// A pod that exists, reduced to what charges and queues are made of. Read by [`crate::wire::pod::Pod::record`].
+/// A pod that exists, reduced to what charges and queues need. [`crate::wire::pod::Pod::record`] reads it.
 #[derive(Debug, Clone)]
 pub struct PodRecord {
     /// `metadata.uid`.
@@ -25,72 +25,73 @@ pub struct PodRecord {
     pub name: Box<str>,
     /// Namespace.
     pub namespace: Box<str>,
-    /// Uid of its controller.
+    /// Uid of the controller, followed by its revision if it has one.
     pub controller: Option<Box<str>>,
-    /// Its labels, as `key=value,key=value`; empty where these are too long.
+    /// Labels, as `key=value,key=value`. Empty if that is too long.
     pub labels: Box<str>,
-    /// When it was created, to the second.
+    /// Creation time, to the second.
     pub created: Option<jiff::Timestamp>,
-    /// `spec.schedulerName`; `None` where it is not the name of a scheduler.
+    /// `spec.schedulerName`. `None` if it is not a valid scheduler name.
     pub scheduler: Option<Box<str>>,
     /// `spec.nodeName`.
     pub node: Option<Box<str>>,
     /// `status.nominatedNodeName`.
     pub nominated: Option<Box<str>>,
-    /// What it takes from its node, a resize in place included.
+    /// Resources that the pod takes from its node, including a resize in place.
     pub request: Amounts,
     /// `spec.priority`.
     pub priority: i32,
-    /// Whether kube-scheduler may evict pods of lower priority for it (`preemptionPolicy` is not `Never`).
+    /// Whether kube-scheduler may evict pods of lower priority for this pod (`preemptionPolicy` is not `Never`).
     pub may_preempt: bool,
-    /// `spec.terminationGracePeriodSeconds`, if it states no SLO: then it may be a placeholder.
+    /// `spec.terminationGracePeriodSeconds` of a pod without an SLO. Such a pod may be a placeholder.
     pub placeholder_grace: Option<Micros>,
-    /// Its class and SLO priority, where it states a class.
+    /// Class and SLO priority, if the pod states a class.
     pub slo: Option<(Class, u8)>,
-    /// Where it is in its life.
+    /// Phase of the pod's life.
     pub phase: Phase,
-    /// Whether it is over, and not well.
+    /// Whether the pod has failed.
     pub failed: bool,
-    /// How long its work took, if it is a Job's and succeeded: the run of the container that ran longest, in whole seconds as
-    /// Kubernetes writes them. Start and end are both cut off, so the mean of many is right. Waiting for a node, pulling images, init
-    /// containers and earlier runs of a restarted container do not count.
+    /// Run time of a succeeded pod of a Job: that of the container that ran longest, in whole seconds as Kubernetes
+    /// writes them. Start and end are both truncated, so the mean over many pods is right. The time does not include
+    /// waiting for a node, image pulls, init containers, or earlier runs of a restarted container.
     pub job_time: Option<Micros>,
-    /// Whether it is being deleted, and by when it is to be gone, to the second, if that can be read.
+    /// Set if the pod is being deleted. The inner value is its deletion timestamp, to the second, if it can be parsed.
     pub terminating: Option<Option<jiff::Timestamp>>,
-    /// Whether a scheduling gate keeps it from kube-scheduler.
+    /// Whether a scheduling gate keeps the pod from kube-scheduler.
     pub gated: bool,
-    /// Whether it has begun on its node.
+    /// Whether the pod has started on its node.
     pub start: Start,
-    /// That its scheduler found no node for it, or failed: a number that differs when it says so in other words.
+    /// Set if kube-scheduler found no node for the pod. The number differs when the message differs.
     pub unschedulable: Option<u64>,
-    /// The id of the decision it carries.
+    /// Id of the decision that the pod carries.
     pub decision: Option<Box<str>>,
-    /// What it says of that decision, for Events.
+    /// The annotations of that decision, for Events.
     pub decided: Option<Box<Decided>>,
-    /// Where it may run; kept as long as it has no node.
+    /// Where the pod may run. Kept while the pod has no node.
     pub placement: Option<Arc<Placement>>,
-    /// The pod as the waitlist keeps it, if it carries our gate.
+    /// The pod as the waitlist keeps it, if it has our gate.
     pub gated_pod: Option<Arc<GatedPod>>,
-    /// The domain under which a gate that it carries would be ours, if that is another.
+    /// The domain under which a gate of the pod would be ours, if edgeward uses another domain.
     pub other_domain: Option<Box<str>>,
-    /// The pod as the backstop keeps it, if it states an SLO, did not lose our gate undecided, and kube-scheduler has found no
-    /// node for it.
+    /// The pod as the backstop keeps it. Set if the pod states an SLO, kube-scheduler found no node for it, and it did
+    /// not lose our gate without a decision.
     pub stuck: Option<Arc<StuckPod>>,
-    /// Whether it states an SLO and no decision, and nothing in it says why.
+    /// Whether the pod states an SLO but carries no decision, and nothing in the pod explains that.
     pub undecided: bool,
 }
 
-/// The most bytes that the JSON text of nodeSelector, affinity and tolerations may have together in a pod that is kept whole. Of a
-/// pod with more, its request and its nodeSelector are kept.
+/// Maximum total length, in bytes, of the JSON text of nodeSelector, affinity and tolerations in a pod that is kept
+/// whole. A pod above it is kept with its request and nodeSelector only.
 pub const MAX_CONSTRAINTS: usize = 4096;
 
-/// The most terms, requirements, values and tolerations of a pod that is kept whole: each takes more memory than text.
+/// Maximum number of terms, requirements, values and tolerations of a pod that is kept whole. Each takes more memory
+/// than its text.
 pub const MAX_ELEMENTS: usize = 128;
 
-/// The most extended resources that are kept of a pod without a node.
+/// Maximum number of extended resources that are kept of a pod without a node.
 pub const MAX_RESOURCES: usize = 16;
 
-/// Where a pod may run by its spec, our own placement included.
+/// Where a pod may run by its spec, which includes our placement.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Placement {
     /// nodeSelector and required node affinity.
@@ -99,14 +100,14 @@ pub struct Placement {
     pub tolerations: Vec<Toleration<'static>>,
 }
 
-/// Where a pod is in its life, as far as charges go.
+/// Phase of a pod's life, as far as charges need it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
-    /// Not running yet.
+    /// Not running yet, or in an unknown phase.
     Pending,
-    /// Running, or of a phase that we do not know.
+    /// Running.
     Running,
-    /// Succeeded or failed: charges nothing.
+    /// Succeeded or failed. The pod charges nothing.
     Finished,
 }
 
@@ -117,18 +118,18 @@ pub struct StuckPod {
     pub uid: Arc<str>,
     /// `metadata.name`.
     pub name: Box<str>,
-    /// What it asks for, but for constraints and tolerations.
+    /// The pod as a workload, without constraints and tolerations.
     pub workload: Workload<'static>,
-    /// These, the placement that it carries included.
+    /// The constraints and tolerations, including our placement.
     pub placement: Arc<Placement>,
-    /// The decision that it carries.
+    /// Id of the decision that the pod carries.
     pub decision: Option<DecisionId>,
-    /// Why it was decided like that, by its annotation.
+    /// Reason code of the decision, by its annotation.
     pub reason: Option<Box<str>>,
 }
 
 impl StuckPod {
-    /// What it asks for, the placement that it carries included.
+    /// Returns the pod as a workload, including the placement that it carries.
     pub fn workload(&self) -> Workload<'static> {
         Workload {
             constraints: self.placement.constraints.clone(),
@@ -138,7 +139,7 @@ impl StuckPod {
     }
 }
 
-/// A pod that carries our gate, as it was seen.
+/// A pod that has our gate, as it was seen.
 #[derive(Debug, Clone)]
 pub struct GatedPod {
     /// `metadata.uid`.
@@ -147,51 +148,52 @@ pub struct GatedPod {
     pub namespace: Box<str>,
     /// `metadata.name`.
     pub name: Box<str>,
-    /// `metadata.resourceVersion`: what is decided holds for this version.
+    /// `metadata.resourceVersion`. Decisions hold for this version of the pod.
     pub resource_version: Box<str>,
-    /// What it asks for, with [`Workload::gated_for`] not set. `None` if its constraints are longer than
-    /// [`MAX_CONSTRAINTS`]: then it has no place in the release plan, and is read and decided alone when its time is over.
+    /// The pod as a workload; [`Workload::gated_for`] is not set. `None` if the pod is not kept whole (see
+    /// [`MAX_CONSTRAINTS`]). Such a pod has no place in the release plan: it is read and decided alone when its limit
+    /// is over.
     pub workload: Option<Workload<'static>>,
-    /// Its class, where it states an SLO.
+    /// Class, if the pod states an SLO.
     pub class: Option<Class>,
-    /// Whether it may run at some sites alone: it never loses our gate without one of them.
+    /// Whether the pod is restricted to certain sites. Such a pod loses our gate only when it is placed at one of them.
     pub is_restricted: bool,
-    /// A number that differs when its scheduling gates do.
+    /// A number that differs when the scheduling gates differ.
     pub gates: u64,
-    /// Whether one of them is somebody else's.
+    /// Whether the pod also has a gate that is not ours.
     pub has_other_gates: bool,
-    /// When it was created.
+    /// Creation time.
     pub created: Option<jiff::Timestamp>,
-    /// Since when it is gated, by its annotation.
+    /// Since when the pod is gated, by its annotation.
     pub stated: Option<jiff::Timestamp>,
-    /// Why it is gated, by its annotation.
+    /// Why the pod is gated, by its annotation.
     pub reason: Option<Box<str>>,
 }
 
-/// The annotations of a decision, and the SLO it was made for. Anybody may write annotations, so where the pod runs is not
-/// among them: that is in its spec.
+/// The annotations of a decision, and the SLO it was made for. Any user can write annotations, so the pod's site is not
+/// read from them, but from its spec.
 #[derive(Debug, Clone)]
 pub struct Decided {
     /// `metadata.name`.
     pub name: Box<str>,
-    /// Id of the decision. A gated pod has none, and gets a number that differs when the reason does.
+    /// Id of the decision. A gated pod has none; it gets a number that differs when the reason differs.
     pub id: DecisionId,
     /// Reason code, as found.
     pub reason: Box<str>,
-    /// When it was decided.
+    /// Time of the decision.
     pub at: Timestamp,
-    /// RTT behind it in milliseconds, as found.
+    /// WAN RTT of the decision in milliseconds, as found.
     pub rtt_ms: Option<Box<str>>,
-    /// The numbers behind it, as found; `None` also where they are too long to be ours.
+    /// Explanation of the decision, as found. `None` if it is missing or too long to be ours.
     pub explain: Option<Box<str>>,
-    /// What the pod asks for, where it states an SLO.
+    /// SLO of the pod, if it states one.
     pub slo: Option<Slo>,
-    /// What is wrong with its SLO.
+    /// Faults of the SLO.
     pub faults: Vec<SloFault>,
 }
 
 impl Decided {
-    /// A number that differs when the pod says something else: another decision, or another reason for it.
+    /// A number that differs when the decision id or the reason differs.
     pub fn fingerprint(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         (self.id.0, &self.reason).hash(&mut hasher);

@@ -1,25 +1,25 @@
-//! How high SLO priorities count, by namespace.
+//! Caps on the SLO priority of pods, by namespace.
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-/// The key of the namespaces that are not listed: no namespace can be called so.
+/// Key of the cap for all namespaces without an entry. It is not a valid namespace name.
 pub const OTHERS: &str = "*";
 
-/// The highest SLO priority that counts in a namespace, where it is capped.
+/// The highest SLO priority that counts in each namespace. A namespace without a cap is not limited.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 pub struct PriorityCaps(BTreeMap<Box<str>, u8>);
 
 impl PriorityCaps {
-    /// As much of an SLO priority as counts in this namespace.
+    /// Returns `priority`, lowered to the cap of the namespace if there is one.
     pub fn cap(&self, namespace: &str, priority: u8) -> u8 {
         let cap = self.0.get(namespace).or_else(|| self.0.get(OTHERS));
         cap.map_or(priority, |cap| priority.min(*cap))
     }
 }
 
-/// The caps by namespace, or by [`OTHERS`].
+/// Builds the caps from pairs of a namespace, or [`OTHERS`], and its cap.
 impl<T: Into<Box<str>>, const N: usize> From<[(T, u8); N]> for PriorityCaps {
     fn from(caps: [(T, u8); N]) -> Self {
         Self(

@@ -1,4 +1,4 @@
-//! Room that is claimed for gated pods.
+//! Queue claims: room that the release plan sets aside for gated pods.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -7,29 +7,30 @@ use crate::model::node::{NodeId, Share};
 use crate::model::workload::QueueKey;
 use crate::resources::Amounts;
 
-/// Room on a node that one gated pod claims, against those behind it in the queue.
+/// Room on a node that one gated pod claims. Pods behind it in the queue may not use this room.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueueClaim {
-    /// The pod's uid.
+    /// Uid of the pod.
     pub uid: Arc<str>,
-    /// Its place in the queue.
+    /// Position of the pod in the queue.
     pub queue_key: QueueKey,
     /// The site of the node.
     pub site: Arc<str>,
-    /// The pod's effective request. A pod slot comes with it.
+    /// Effective request of the pod. The claim also takes one pod slot.
     pub amount: Amounts,
-    /// Whether there is room for it now, so that it is about to be released; else it waits for the rest.
+    /// Whether the room is free now, so that the pod is about to be released. Otherwise the pod waits for the rest.
     pub has_room: bool,
 }
 
-/// The claims of a release plan, one for each pod, in the order of the queue; and the nodes that pods behind those left waiting may
-/// not use yet. Equal after equal calls. A copy shares the claims.
+/// The queue claims of a release plan, one per pod, in the order of the queue. It also holds the nodes that gained room
+/// since: pods behind the first waiting pod may not use them yet. Equal calls give equal values. Clones share the
+/// claims.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct QueueClaims {
     table: Arc<ClaimTable>,
     /// The first pod that the plan left waiting.
     first_waiting: Option<QueueKey>,
-    /// Nodes that gained room since it was considered.
+    /// Nodes that gained room since the plan considered that pod.
     gained: BTreeSet<NodeId>,
 }
 
@@ -40,20 +41,20 @@ struct ClaimTable {
     sites: BTreeMap<Arc<str>, ClaimSums>,
 }
 
-/// The claims in one place, on a node or at a site.
+/// The queue claims in one place: on a node or at a site.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct ClaimSums {
     keys: Vec<QueueKey>,
-    /// What the first of them claims, the first two together, and so on.
+    /// Running totals in the order of `keys`: the first claim, the first two together, and so on.
     sums: Vec<Claimed>,
 }
 
-/// What several gated pods claim together.
+/// Total of several queue claims.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Claimed {
-    /// All of it.
+    /// Everything that the claims take.
     pub taken: Share,
-    /// What those that are about to be released ask for.
+    /// The part claimed by pods that are about to be released.
     pub coming: Amounts,
 }
 
@@ -66,7 +67,7 @@ impl Claimed {
         }
     }
 
-    /// Takes back what [`Self::add`] added.
+    /// Subtracts what [`Self::add`] added.
     pub(crate) fn take(&mut self, claim: &QueueClaim) {
         self.taken.amounts = self.taken.amounts.less(&claim.amount);
         self.taken.pods -= 1;
@@ -92,7 +93,8 @@ impl ClaimSums {
 }
 
 impl QueueClaims {
-    /// Adds a claim on this node. Cost: a search, and a pass over the claims of those behind, of which a plan has none.
+    /// Adds a claim on this node. Cost: a search, and a pass over the later claims in that place. A plan adds its
+    /// claims in queue order, so there are no later ones.
     pub fn add(&mut self, node: NodeId, claim: QueueClaim) {
         let table = Arc::make_mut(&mut self.table);
         table.nodes.entry(node).or_default().add(&claim);
@@ -100,38 +102,39 @@ impl QueueClaims {
         table.by_uid.insert(Arc::clone(&claim.uid), (node, claim));
     }
 
-    /// The pod with this key goes on waiting, and all that come later do so behind it.
+    /// Notes that the pod with this key keeps waiting. All later pods wait behind the first such pod.
     pub fn leave_waiting(&mut self, queue_key: QueueKey) {
         self.first_waiting.get_or_insert(queue_key);
     }
 
-    /// These nodes have more room than the plan knew. Those that it left waiting are considered for it before those behind them.
+    /// Closes nodes that gained room after the plan was made. Pods that the plan left waiting come first there; pods
+    /// behind the first of them may not use these nodes.
     pub fn close_gained(&mut self, nodes: &BTreeSet<NodeId>) {
         self.gained.extend(nodes);
     }
 
-    /// Whether nothing is claimed, and every node is open to every pod.
+    /// Whether nothing is claimed and every node is open to every pod.
     pub fn is_empty(&self) -> bool {
         self.table.by_uid.is_empty() && self.gained.is_empty()
     }
 
-    /// Whether a pod with this key may go to this node at all. Cost: a search.
+    /// Whether a pod with this key may use this node at all. Cost: a search.
     pub fn is_open(&self, node: NodeId, queue_key: QueueKey) -> bool {
         self.first_waiting.is_none_or(|first| queue_key <= first) || !self.gained.contains(&node)
     }
 
-    /// The claim of the pod of this uid, and its node. Cost: a search.
+    /// Returns the claim of the pod with this uid, and its node. Cost: a search.
     pub fn of(&self, uid: &str) -> Option<(NodeId, &QueueClaim)> {
         self.table.by_uid.get(uid).map(|(node, claim)| (*node, claim))
     }
 
-    /// What those ahead of `queue_key` claim on this node; `None` where nobody does. Cost: two searches if anything is claimed
-    /// there.
+    /// Total that pods ahead of `queue_key` claim on this node. `None` if they claim nothing there. Cost: two searches
+    /// if anything is claimed there.
     pub fn on(&self, node: NodeId, queue_key: QueueKey) -> Option<&Claimed> {
         self.table.nodes.get(&node)?.ahead(queue_key)
     }
 
-    /// The same at a site.
+    /// Total that pods ahead of `queue_key` claim at this site. `None` if they claim nothing there.
     pub fn at(&self, site: &str, queue_key: QueueKey) -> Option<&Claimed> {
         self.table.sites.get(site)?.ahead(queue_key)
     }
@@ -141,7 +144,7 @@ impl QueueClaims {
         self.table.nodes.contains_key(&node)
     }
 
-    /// Every claim and its node.
+    /// Iterates over all claims and their nodes.
     pub fn iter(&self) -> impl Iterator<Item = (NodeId, &QueueClaim)> {
         self.table.by_uid.values().map(|(node, claim)| (*node, claim))
     }

@@ -1,4 +1,4 @@
-//! What pods that are bound to a cloud's node say of the room in the cluster behind it.
+//! Room in the cluster behind a cloud's node, as far as the pods bound to that node reveal it.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -6,32 +6,35 @@ use std::sync::Arc;
 
 use crate::resources::{Amounts, quantity};
 
-/// How the slot that every pod takes is named among resources.
+/// Name of the pod slot among resources. Every pod takes one slot.
 pub const POD_SLOT: &str = "pods";
 
-/// The most bounds of a site that decisions compare with: those of the fewest resources.
+/// Maximum number of bounds per site that decisions compare with. Bounds on the fewest resources are kept.
 pub const MAX_BOUNDS: usize = 16;
 
-/// Whether a pod with a node has begun there.
+/// Whether a pod that has a node has started there.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Start {
-    /// Something is said of its containers, or it is over. Or it has no node.
+    /// The pod has a container status, is no longer Pending, or has no node.
     #[default]
     Begun,
-    /// Nothing is said of its containers yet.
+    /// The pod has no container status yet.
     Silent,
-    /// Its condition PodScheduled is False although it has a node: the scheduler of the cluster behind that finds none for it. For
-    /// want of room alone, if there is a bound; else for another reason, or for more than it states.
+    /// Condition PodScheduled is False although the pod has a node: the scheduler of the cluster behind the node cannot
+    /// place it. The bound is set if lack of room is the only cause. It is `None` for any other cause, or if the pod
+    /// may request more in that cluster than it states here.
     Refused(Option<Arc<Bound>>),
 }
 
-/// Amounts of resources, one at least: who asks for as much of each of them, or more, asks for too much.
+/// Amounts of one or more resources that a site has no room for. A pod that requests at least these amounts of all of
+/// them is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bound(Vec<(Box<str>, i64)>);
 
 impl Bound {
-    /// What such a request takes of these resources, of which `pods` is its slot. `None` where there are none, or it takes nothing of one:
-    /// then the pod that was refused asks for more than is known.
+    /// Builds the bound of this request over the named resources; `pods` names the pod slot. Returns `None` if there
+    /// are no names, or if the request has none of a named resource. In that case the refused pod requests more than is
+    /// known.
     pub fn new<'r>(request: &Amounts, resources: impl IntoIterator<Item = &'r str>) -> Option<Self> {
         let amount = |name: &str| if name == POD_SLOT { 1 } else { request.get(name) };
         let amounts = resources.into_iter().map(|name| (name.into(), amount(name)));
@@ -43,7 +46,8 @@ impl Bound {
         is_bound.then_some(Self(amounts))
     }
 
-    /// A bound that says so; `None` where it names nothing, or an amount that is not positive.
+    /// Builds a bound from stated amounts. Positive `slots` add the pod slot. Returns `None` if there are no amounts,
+    /// or if one is not positive.
     pub fn of(amounts: &Amounts, slots: Option<i64>) -> Option<Self> {
         let names = amounts.named().map(|(name, _)| name);
         let names: Vec<_> = names
@@ -57,13 +61,13 @@ impl Bound {
         self.0.iter().map(|(name, amount)| (&**name, *amount))
     }
 
-    /// Whether a pod that asks for this asks for too much. Cost: a search for each resource.
+    /// Whether a pod with this request is refused. Cost: a search per resource.
     pub fn refuses(&self, request: &Amounts) -> bool {
         let asked = |name: &str| if name == POD_SLOT { 1 } else { request.get(name) };
         self.amounts().all(|(name, amount)| asked(name) >= amount)
     }
 
-    /// Whether each pod that asks for too much by `other` does so by this one, too.
+    /// Whether this bound refuses every pod that `other` refuses.
     pub fn covers(&self, other: &Bound) -> bool {
         let of_other = |name: &str| other.0.iter().find(|(known, _)| **known == *name);
         self.0.len() <= other.0.len()
@@ -73,7 +77,7 @@ impl Bound {
     }
 }
 
-/// One that covers another is before it.
+/// Orders a bound before every bound that it covers.
 impl Ord for Bound {
     fn cmp(&self, other: &Self) -> Ordering {
         (self.0.len(), &self.0).cmp(&(other.0.len(), &other.0))
@@ -86,7 +90,7 @@ impl PartialOrd for Bound {
     }
 }
 
-/// `cpu 500m and memory 64Mi`.
+/// Formats the bound as in `cpu 500m and memory 64Mi`.
 impl fmt::Display for Bound {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, (name, amount)) in self.amounts().enumerate() {
@@ -100,16 +104,16 @@ impl fmt::Display for Bound {
     }
 }
 
-/// From where on a site is full, by what was said in the cluster behind it.
+/// A bound from which on a site is full, as pods in the cluster behind it report.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FullFrom {
-    /// Who asks for so much is refused.
+    /// Requests at or above this bound are refused.
     pub bound: Arc<Bound>,
-    /// How many pods wait there for as much or more; 0 for a while after they are gone.
+    /// Number of pods that wait there for this much or more. It is 0 for a while after the last one is gone.
     pub pods: u64,
 }
 
-/// `cpu 500m or more (3 wait)`.
+/// Formats the bound and its pods as in `cpu 500m or more (3 wait)`.
 impl fmt::Display for FullFrom {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} or more ", self.bound)?;

@@ -1,4 +1,4 @@
-//! How good sites are by performance profiles: what operators prefer among the sites that would do.
+//! Scores of sites by performance profiles: what operators prefer among the feasible sites.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,32 +9,32 @@ use crate::units::{Micros, Moment};
 use crate::words;
 
 words! {
-    /// Which of two scores is the better one.
+    /// Which of two scores is better.
     pub enum Better {
-        /// The lower: scores are costs.
+        /// The lower score, because scores are costs.
         Lower = "lower",
-        /// The higher.
+        /// The higher score.
         Higher = "higher",
     }
 }
 
-/// A score in millionths, so that every replica and every build compares alike.
+/// A score in millionths. As an integer it compares alike in every replica and every build.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "f64", into = "f64")]
 pub struct Score(pub i64);
 
 impl Score {
-    /// The largest amount that a score may have, of either sign: a 64-bit float is exact to its millionths.
+    /// Largest absolute value of a score. A 64-bit float is exact to a millionth up to here.
     pub const MAX: f64 = 1e9;
 
-    /// Rounded to millionths; `None` for what is not finite, or beyond [`Self::MAX`].
+    /// Rounds a number to millionths. Returns `None` if the number is not finite, or beyond [`Self::MAX`].
     pub fn of(number: f64) -> Option<Self> {
-        // NaN is in no range.
+        // NaN is outside of every range.
         let is_usable = (-Self::MAX..=Self::MAX).contains(&number);
         is_usable.then(|| Self((number * 1e6).round() as i64))
     }
 
-    /// As a number.
+    /// The score as a floating-point number.
     pub fn as_f64(self) -> f64 {
         self.0 as f64 / 1e6
     }
@@ -55,7 +55,7 @@ impl TryFrom<f64> for Score {
     }
 }
 
-/// With the decimals that it has, three of them at most unless all of it is behind them: `0.412`, `0.00002`.
+/// Prints at most three decimals, as in `0.412`. A score that would round to 0 is printed in full, as in `0.00002`.
 impl std::fmt::Display for Score {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let rounded = (self.as_f64() * 1e3).round() / 1e3;
@@ -64,35 +64,37 @@ impl std::fmt::Display for Score {
     }
 }
 
-/// The scores of each profile, by its name.
+/// Scores by profile name.
 pub type Profiles = BTreeMap<Box<str>, Arc<ProfileScores>>;
 
-/// What one profile says of the sites.
+/// Scores of the sites by one profile.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProfileScores {
-    /// Which of two scores is the better one.
+    /// Which of two scores is better.
     pub better: Better,
-    /// By how much another site must be better to be preferred; never negative.
+    /// By how much another site must be better to be preferred. Never negative.
     pub margin: Score,
-    /// How old a score may be to count.
+    /// Maximum age of a score that counts.
     pub staleness: Micros,
-    /// The site that all replicas prefer.
+    /// The site that all replicas prefer, if any.
     pub preferred: Option<Box<str>>,
-    /// The scores there are, by site. One that is missing is no score.
+    /// Scores by site. A site without an entry has no score.
     pub sites: BTreeMap<Box<str>, SiteScore>,
 }
 
-/// How good a site is by a profile.
+/// Scores of a site by one profile.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SiteScore {
-    /// Of pods that miss no, one, two … of their optional traits there; the last one also of those that miss more. Never empty.
+    /// Scores for pods that lack 0, 1, 2, … of their optional traits at the site. The last score also covers higher
+    /// numbers. Never empty.
     pub by_missing: Arc<[Score]>,
-    /// When the oldest of what it is made of was true.
+    /// Time of the oldest value that the scores are computed from.
     pub as_of: Moment,
 }
 
 impl ProfileScores {
-    /// The score of this site for a pod that misses so many of its optional traits there; none where it is too old.
+    /// Score of this site for a pod that lacks `missing` of its optional traits there. `None` if there is no score, or
+    /// if it is too old.
     pub fn score(&self, site: &str, missing: usize, now: Moment) -> Option<Score> {
         let site = self.sites.get(site)?;
         let is_fresh = now.since(site.as_of) <= self.staleness;
@@ -100,12 +102,12 @@ impl ProfileScores {
         is_fresh.then(|| site.by_missing[at])
     }
 
-    /// Whether this is the site that all replicas prefer.
+    /// Whether all replicas prefer this site.
     pub fn prefers(&self, site: &str) -> bool {
         self.preferred.as_deref() == Some(site)
     }
 
-    /// By how much the first is better than the second; negative where it is worse.
+    /// By how much `score` is better than `over`. Negative if it is worse.
     pub fn gain(&self, score: Score, over: Score) -> i64 {
         match self.better {
             Better::Lower => over.0.saturating_sub(score.0),
@@ -113,7 +115,7 @@ impl ProfileScores {
         }
     }
 
-    /// Whether the first is better than the second by more than noise: by the margin, and at all.
+    /// Whether `score` is better than `than` by at least the margin. Equal scores are never better.
     pub fn is_better(&self, score: Score, than: Score) -> bool {
         self.gain(score, than) >= self.margin.0.max(1)
     }

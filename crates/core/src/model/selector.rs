@@ -6,28 +6,28 @@ use crate::model::constraints::{is_label_key, is_label_value};
 use crate::words;
 
 words! {
-    /// How an expression relates a label to values.
+    /// Operator of an expression.
     pub enum Operator {
-        /// It has one of them.
+        /// The label has one of the values.
         In = "In",
-        /// It has none of them, or is not there.
+        /// The label has none of the values, or does not exist.
         NotIn = "NotIn",
-        /// It is there.
+        /// The label exists.
         Exists = "Exists",
-        /// It is not there.
+        /// The label does not exist.
         DoesNotExist = "DoesNotExist",
     }
 }
 
-/// What is asked of a label: its key, the operator and the values.
+/// One expression of a selector: key, operator and values.
 pub(crate) type Expression = (Box<str>, Operator, Vec<Box<str>>);
 
-/// A label selector: all of its expressions must hold. Source: `apimachinery/pkg/labels`.
+/// A label selector. All of its expressions must hold. Source: `apimachinery/pkg/labels`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Selector(pub(crate) Vec<Expression>);
 
 impl Selector {
-    /// Whether an object with these labels is selected.
+    /// Whether the selector matches an object with these labels.
     pub(crate) fn matches<'l>(&self, label: impl Fn(&str) -> Option<&'l str>) -> bool {
         self.0.iter().all(|(key, operator, values)| {
             let label = label(key);
@@ -41,8 +41,8 @@ impl Selector {
         })
     }
 
-    /// Reads what kubectl takes behind `-l`, without `<` and `>`: `region in (eu),tier!=spot,gpu,!lent`. `None` if it is not
-    /// that. Cost: a pass over the text. Source: `apimachinery/pkg/labels.Parse`.
+    /// Parses the syntax of `kubectl -l`, without `<` and `>`: `region in (eu),tier!=spot,gpu,!lent`. Returns `None`
+    /// for any other text. Cost: a pass over the text. Source: `apimachinery/pkg/labels.Parse`.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let mut depth = 0_u32;
         let expressions = text.split(|character| {
@@ -85,8 +85,7 @@ fn parse_expression(text: &str) -> Option<Expression> {
     Some((key(name)?, operator, values?))
 }
 
-/// As it is parsed.
-/// As kubectl takes it.
+/// Formats the selector so that `Selector::parse` and kubectl accept it.
 impl fmt::Display for Selector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, (key, operator, values)) in self.0.iter().enumerate() {

@@ -15,60 +15,61 @@ words! {
     pub enum SiteKind {
         /// The nodes of the local cluster.
         Edge = "edge",
-        /// A remote cluster behind virtual nodes.
+        /// A remote cluster behind one or more nodes.
         Cloud = "cloud",
     }
 }
 
 words! {
-    /// How a site became known.
+    /// Where a site definition comes from.
     pub enum SiteSource {
-        /// It stands in the configuration, or in a fleet file.
+        /// The configuration, or a fleet file.
         Config = "config",
-        /// It is a Site object.
+        /// A Site object.
         Object = "object",
-        /// Liqo has a VirtualNode of its cluster.
+        /// A VirtualNode of Liqo for the cluster of the site.
         Liqo = "liqo",
     }
 }
 
-/// A place where pods can run, as an operator defines it. What is seen of it is a [`Site`](super::snapshot::Site).
+/// A place where pods can run, as an operator defines it. [`Site`](super::snapshot::Site) holds its observed state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SiteDefinition {
     /// Name, unique in the fleet.
     pub name: String,
     /// Edge or cloud.
     pub kind: SiteKind,
-    /// What pods ask for that may run at some sites alone: region, tier and the like. No node carries them for it.
+    /// Labels that the `sites` of a pod can select, such as region or tier. They are not labels of nodes.
     pub labels: BTreeMap<Box<str>, Box<str>>,
-    /// What an hour there costs; `None` where nobody says.
+    /// Cost of an hour at the site. `None` if it is not stated.
     pub cost: Option<CostPerHour>,
-    /// Where it stands among clouds that are taken in an order, the lowest first; those of the same by name.
+    /// Position among clouds that are taken in order, lowest first. Clouds with equal positions are ordered by name.
     pub order: u32,
-    /// What a placement adds to the pod's nodeSelector; never empty. A node is of this site when it carries all.
+    /// Labels that a placement adds to the pod's nodeSelector. Never empty. A node belongs to the site if it has all
+    /// of them.
     pub selector: Vec<(String, String)>,
-    /// What a placement adds to the pod's tolerations.
+    /// Tolerations that a placement adds to the pod.
     pub tolerations: Vec<Toleration<'static>>,
-    /// How fast its CPUs are: 1000 is the speed the models are stated for.
+    /// Speed of the CPUs. 1000 is the speed for which the models are stated.
     pub speed: Permille,
     /// Ties to the local cluster that this cloud site can serve.
     pub supports: Ties,
-    /// Traits that all of its nodes have.
+    /// Traits that all nodes of the site have.
     pub traits: Vec<String>,
-    /// StorageClasses of which a volume can be made at this cloud site.
+    /// StorageClasses from which a volume can be created at this cloud site.
     pub storage_classes: Vec<String>,
-    /// The RuntimeClass that a placement gives a pod that names none.
+    /// RuntimeClass that a placement gives to a pod without a RuntimeClass.
     pub runtime_class: Option<String>,
-    /// From which numbers on its WAN is degraded, where it is not as the configuration says.
+    /// WAN thresholds of this site that differ from the configuration.
     pub thresholds: OwnThresholds,
-    /// What the WAN towards a cloud site is measured by; none of a site in a fleet file, which states its link.
+    /// Probe targets that measure the WAN to a cloud site. Empty for a site in a fleet file, which states its link.
     pub probes: Vec<Endpoint>,
-    /// How it became known.
+    /// Where this definition comes from.
     pub source: SiteSource,
 }
 
 impl SiteDefinition {
-    /// Whether both define the same, however the WAN towards it is measured.
+    /// Whether both definitions are equal, apart from how the WAN is measured.
     pub fn is_same_place(&self, other: &Self) -> bool {
         let placed = |site: &Self| Self {
             probes: vec![],
@@ -77,23 +78,23 @@ impl SiteDefinition {
         placed(self) == placed(other)
     }
 
-    /// Whether Liqo makes volumes there: it is one of its sites, and some class is declared.
+    /// Whether Liqo creates volumes there: it is a Liqo site, and at least one StorageClass is declared.
     pub fn makes_liqo_volumes(&self) -> bool {
         self.is_of_liqo() && !self.storage_classes.is_empty()
     }
 
-    /// Whether data can be at this cloud site, so that claims and volumes must be known.
+    /// Whether this is a cloud site that can hold data. If so, claims and volumes must be known.
     pub fn can_have_data(&self) -> bool {
         self.kind == SiteKind::Cloud && !self.storage_classes.is_empty()
     }
 
-    /// The selector as pairs of strings.
+    /// Iterates over the selector as pairs of strings.
     pub fn selector(&self) -> impl Iterator<Item = (&str, &str)> {
         self.selector.iter().map(|(key, value)| (key.as_str(), value.as_str()))
     }
 }
 
-/// Whether both lists define the same sites, however the WAN towards them is measured.
+/// Whether both lists define equal sites, apart from how the WAN is measured.
 pub fn are_same_places<'s>(
     some: impl ExactSizeIterator<Item = &'s Arc<SiteDefinition>>,
     others: &[Arc<SiteDefinition>],

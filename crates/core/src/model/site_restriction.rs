@@ -1,4 +1,4 @@
-//! At which sites a pod may run, as it says itself and as its policy says.
+//! Restriction of a pod to certain sites, from its own annotations and its policy.
 
 use std::fmt;
 
@@ -6,35 +6,36 @@ use crate::model::constraints::is_label_value;
 use crate::model::selector::Selector;
 use crate::model::site::SiteDefinition;
 
-/// How many bytes one demand may have.
+/// Maximum length of one demand, in bytes.
 pub const MAX_BYTES: usize = 1024;
 
-/// What may be demanded, in words.
+/// Description of a valid demand, for messages.
 pub const ALLOWED: &str = "site names or a selector of site labels, at most 1024 bytes";
 
-/// The sites at which a pod may run: those that meet every demand. It is kept whatever else there is to say about the pod.
+/// The sites at which a pod may run. A site must meet every demand. The restriction holds whatever else is wrong with
+/// the pod's SLO.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct SiteRestriction(Vec<Demand>);
 
-/// What is asked of a site.
+/// One condition on a site.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Demand {
-    /// To have one of these names.
+    /// The site has one of these names.
     Names(Vec<Box<str>>),
-    /// To have such labels.
+    /// The site's labels match the selector.
     Labels(Selector),
-    /// Nobody knows: it could not be read. No site meets it.
+    /// The demand could not be read. No site meets it.
     Unreadable,
 }
 
 impl SiteRestriction {
-    /// What all of these demand; `None` where there are none.
+    /// Combines demands. Returns `None` if there are none.
     pub fn of(demands: impl IntoIterator<Item = Demand>) -> Option<Self> {
         let demands: Vec<_> = demands.into_iter().collect();
         (!demands.is_empty()).then_some(Self(demands))
     }
 
-    /// Whether the pod may run there. Cost: a search of what is demanded; allocates nothing.
+    /// Whether the pod may run at this site. Cost: a pass over the demands; no allocation.
     pub fn allows(&self, site: &SiteDefinition) -> bool {
         self.0.iter().all(|demand| match demand {
             Demand::Names(names) => names.iter().any(|name| **name == *site.name),
@@ -43,15 +44,16 @@ impl SiteRestriction {
         })
     }
 
-    /// Whether a demand could not be read, so that it allows no site.
+    /// Whether a demand could not be read. If so, no site is allowed.
     pub fn is_unreadable(&self) -> bool {
         self.0.contains(&Demand::Unreadable)
     }
 }
 
 impl Demand {
-    /// Reads a list of bare words as site names, `near, far`, and anything else as a label selector, `region in (eu), tier!=spot`.
-    /// `None` if it is neither, or longer than [`MAX_BYTES`]. Cost: a pass over the text.
+    /// Parses a demand. A list of bare words such as `near, far` is read as site names. Anything else is read as a
+    /// label selector, such as `region in (eu), tier!=spot`. Returns `None` if the text is neither, or longer than
+    /// [`MAX_BYTES`]. Cost: one pass over the text.
     pub fn parse(text: &str) -> Option<Self> {
         if text.len() > MAX_BYTES {
             return None;
@@ -66,7 +68,7 @@ impl Demand {
     }
 }
 
-/// Each demand as it may be written: `near,far and region in (eu)`.
+/// Formats each demand as a user may write it: `near,far and region in (eu)`.
 impl fmt::Display for SiteRestriction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, demand) in self.0.iter().enumerate() {

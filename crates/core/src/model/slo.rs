@@ -1,4 +1,4 @@
-//! The pod's intent: annotations to [`Slo`], every fault reported.
+//! Reads a pod's [`Slo`] from its annotations and reports every fault.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,9 +18,9 @@ words! {
     pub enum Class {
         /// Interactive: the user waits.
         Latency = "latency",
-        /// Steady work where the rate counts.
+        /// Steady work where the throughput counts.
         Throughput = "throughput",
-        /// Work that only has to be done in time.
+        /// Background work that only has to finish in time.
         Batch = "batch",
     }
 }
@@ -42,7 +42,7 @@ impl<T> std::ops::IndexMut<Class> for PerClass<T> {
     }
 }
 
-/// What a document states of some classes.
+/// Values that a document states for some of the classes.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ByClass<T> {
@@ -52,7 +52,7 @@ pub struct ByClass<T> {
 }
 
 impl<T> ByClass<T> {
-    /// What is stated of each.
+    /// Returns the stated value of each class.
     pub fn stated(self) -> PerClass<Option<T>> {
         PerClass([self.latency, self.throughput, self.batch])
     }
@@ -69,26 +69,26 @@ impl<T> From<PerClass<Option<T>>> for ByClass<T> {
 }
 
 impl<T> PerClass<T> {
-    /// What is made of each.
+    /// Applies `change` to the value of each class.
     pub fn map<U>(self, change: impl FnMut(T) -> U) -> PerClass<U> {
         PerClass(self.0.map(change))
     }
 }
 
-/// What the pod asks for. Without deadline and target it has no time bound.
+/// A pod's service-level objective. An SLO without deadline and latency target has no time bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Slo {
     /// Workload class.
     pub class: Class,
-    /// End-to-end deadline: queue, processing and WAN together.
+    /// End-to-end deadline for queue wait, processing and WAN together.
     pub deadline: Option<Micros>,
-    /// p95 latency target: processing and WAN.
+    /// p95 latency target for processing and WAN together.
     pub latency_target: Option<Micros>,
-    /// 0 to 10, higher is more important.
+    /// Priority from 0 to 10. Higher is more important.
     pub priority: u8,
     /// Whether the pod may run in the cloud.
     pub offload_allowed: bool,
-    /// Processing time at the edge, where the team knows it.
+    /// Processing time at the edge, if the team states it.
     pub processing: Option<Micros>,
 }
 
@@ -96,30 +96,31 @@ impl Slo {
     /// The default of `slo.example.io/priority`.
     pub const DEFAULT_PRIORITY: u8 = 5;
 
-    /// The priority from which a pod takes a cloud that is merely better, not good enough.
+    /// Pods of this priority or higher are urgent: they may take a cloud that misses their time bound if it is the
+    /// better site.
     pub const HIGH_PRIORITY: u8 = 7;
 
     pub(crate) fn default_priority() -> u8 {
         Self::DEFAULT_PRIORITY
     }
 
-    /// Whether it states a deadline or a target.
+    /// Whether the SLO states a deadline or a latency target.
     pub fn has_time_bound(&self) -> bool {
         self.deadline.is_some() || self.latency_target.is_some()
     }
 }
 
-/// How many characters of a faulty value a message shows: what is allowed must still be seen on the line.
+/// Maximum number of characters of a faulty value in a message. The allowed values must still fit on the line.
 const SHOWN_CHARS: usize = 24;
 
-/// An annotation or label that does not say what it should. Serialises as it is in `review`'s output.
+/// An annotation or label with an invalid value, or a missing one. Serialises in the form that `review` prints.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, serde::Serialize)]
 pub struct SloFault {
-    /// The annotation or label.
+    /// Key of the annotation or label.
     pub key: String,
-    /// The beginning of what it says; `None` where it is missing.
+    /// Start of the value. `None` if the annotation is missing.
     pub value: Option<String>,
-    /// What it may say.
+    /// Description of the allowed values.
     pub allowed: &'static str,
 }
 
@@ -136,55 +137,57 @@ impl fmt::Display for SloFault {
     }
 }
 
-/// The SLO of a managed pod, and everything wrong with how it is stated.
+/// The SLO of a managed pod, and every fault in how it is stated.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Intent {
-    /// The SLO. With faults: without time bound and with offload not allowed, as docs/guide/decide.md says.
+    /// The SLO. If there are faults, it has no time bound and does not allow offloading (section 2 of
+    /// docs/guide/decide.md).
     pub slo: Slo,
-    /// Whether the priority is stated and valid; otherwise [`Slo::priority`] is the default.
+    /// Whether the priority is stated and valid. Otherwise [`Slo::priority`] is the default.
     pub priority_known: bool,
-    /// Whether the class itself is stated and valid; otherwise [`Slo::class`] is a substitute.
+    /// Whether the class is stated and valid. Otherwise [`Slo::class`] is a substitute.
     pub class_known: bool,
-    /// The sites at which alone the pod may run, if it or its policy says so. It holds whatever is faulty beside it.
+    /// The restriction to certain sites, from the pod or its policy. It holds even if other annotations are faulty.
     pub sites: Option<SiteRestriction>,
-    /// What its site or node must have, by its own word and by that of its policy. It holds whatever is faulty beside it.
+    /// The traits for the site or node, from the pod and its policy. They hold even if other annotations are faulty.
     pub traits: Option<Box<Traits>>,
-    /// The PerformanceProfile by which sites that would do are ranked.
+    /// The PerformanceProfile that ranks the feasible sites.
     pub profile: Option<Box<str>>,
-    /// Every fault: what is wrong, in the order of the contract's table, then what is missing.
+    /// Every fault: first the invalid values, in the order of the contract's table, then the missing ones.
     pub faults: Vec<SloFault>,
-    /// Annotations of the SLO prefix that nothing reads, most likely misspelt; the first few, as far as a message shows them.
+    /// Annotations under the SLO prefix that edgeward does not read, most likely misspelt. Only the first few are kept,
+    /// shortened for messages.
     pub unknown_keys: Vec<String>,
 }
 
-/// What the pod's `managed` label says.
+/// Value of the pod's `managed` label.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Management {
-    /// Nothing: the class annotation decides.
+    /// No label: the annotations decide whether the pod is managed.
     #[default]
     Unlabelled,
-    /// `false`: not ours.
+    /// `false`: the pod opts out.
     OptedOut,
-    /// `true`: ours, and an incomplete SLO is a fault.
+    /// `true`: the pod is managed, and an incomplete SLO is a fault.
     Forced,
 }
 
-/// The most misspelt annotations that are named.
+/// Maximum number of unknown annotations that are kept.
 const MAX_UNKNOWN_KEYS: usize = 5;
 
-/// What a profile's name may be, in words.
+/// Description of a valid profile name, for messages.
 pub const PROFILE_NAME: &str = "the name of a PerformanceProfile: lower-case letters, digits, `-` and `.`, at most 63";
 
-/// Whether a PerformanceProfile may have this name.
+/// Whether `name` is a valid name of a PerformanceProfile.
 pub fn is_profile_name(name: &str) -> bool {
     name.len() <= 63 && is_subdomain(name)
 }
 
-/// The longest time an SLO may state: a year.
+/// The longest time that an SLO may state, in milliseconds: one year.
 pub const MAX_MILLIS: u64 = 365 * 24 * 3600 * 1000;
 
-/// Reads the intent from a pod's annotations and its `managed` label. `None` for a pod that states no class, sites or traits and is
-/// not labelled as managed. Cost: one pass over the annotations.
+/// Reads the intent from a pod's annotations and its `managed` label. There is no intent if the pod opts out, or if it
+/// states no class, sites or traits and its label does not force it. Cost: one pass over the annotations.
 pub fn parse<'p>(
     annotations: impl Iterator<Item = (&'p str, &'p str)>,
     managed_label: Option<&str>,
@@ -281,7 +284,7 @@ pub fn parse<'p>(
     (management, Some(intent))
 }
 
-/// The names of the annotations that are read, behind the prefix.
+/// Names of the annotations that edgeward reads, without the prefix.
 pub const NAMES: [&str; 11] = [
     "class",
     "deadlineMs",
@@ -296,19 +299,19 @@ pub const NAMES: [&str; 11] = [
     "profile",
 ];
 
-/// Whether edgeward reads an SLO annotation of this name, the prefix aside.
+/// Whether edgeward reads an SLO annotation with this name. The name has no prefix.
 pub fn is_read(name: &str) -> bool {
     NAMES.contains(&name)
 }
 
-/// Of an annotation under the prefix that is not read.
+/// Message about an annotation under the prefix that edgeward does not read.
 pub fn not_read(key: &str) -> String {
     format!("{key} is not an annotation that edgeward reads")
 }
 
 struct Faults<'k> {
     keys: &'k Keys,
-    /// The annotations that are read, by the name behind the prefix.
+    /// The annotations that edgeward reads, by their name without the prefix.
     found: BTreeMap<&'k str, &'k str>,
     list: Vec<SloFault>,
 }

@@ -17,32 +17,33 @@ use super::volumes::Volumes;
 use crate::resources::Amounts;
 use crate::units::{Bytes, Micros, Millicores, Moment};
 
-/// All sites at one moment, immutable. Read by many reviews at once, written by none.
+/// All sites at one moment. Immutable; many reviews read it at once.
 #[derive(Debug, Clone, Default)]
 pub struct Snapshot {
-    /// Counts publications.
+    /// Number of this publication.
     pub revision: u64,
-    /// When the Kubernetes telemetry was true.
+    /// The moment that the Kubernetes data reflects.
     pub kubernetes_as_of: Moment,
     /// The edge site first, then the cloud sites by name.
     pub sites: Vec<Site>,
     /// Room that gated pods claim.
     pub queue_claims: Arc<QueueClaims>,
-    /// Where pods' data is; `None` where no cloud can have any, or not all of it is known yet.
+    /// Where the pods' data is. `None` if no cloud can hold data, or if not everything is listed yet.
     pub volumes: Option<Arc<Volumes>>,
-    /// Whether a cloud can have data, and it will soon be known where it is.
+    /// Whether a cloud can hold data, and the lists that tell where it is are still expected.
     pub awaits_volumes: bool,
-    /// Whether placeholders are on any node: where there are none, nobody looks for them.
+    /// Whether any node has placeholders. If none has, decisions do not look for them.
     pub has_placeholders: bool,
-    /// Where Liqo lets the pods of a namespace run; `None` while it is not in use.
+    /// Where Liqo lets the pods of a namespace run. `None` while Liqo is not in use.
     pub offloadings: Option<Arc<Offloadings>>,
-    /// What performance profiles say of the sites.
+    /// Scores of the sites by performance profile.
     pub profiles: Arc<Profiles>,
 }
 
 impl Snapshot {
-    /// Whether anything is known of the controller with this uid that decides whether there is a place for its pods; how many it has
-    /// at each site only decides which. Cost: two searches for each site.
+    /// Whether anything is known about this controller that decides whether its pods can be placed at all. The number
+    /// of its pods per site does not count, because it only affects the choice among sites. Cost: two searches per
+    /// site.
     pub fn knows_controller(&self, namespace: &str, uid: &str) -> bool {
         let is_known_at = |site: &Site| {
             site.job_times.controllers.get(namespace, uid).is_some() || site.closed.get(namespace, uid).is_some()
@@ -50,9 +51,10 @@ impl Snapshot {
         self.sites.iter().any(is_known_at)
     }
 
-    /// How far Liqo has come with offloading this namespace to a cloud of this snapshot: the worst of the clusters behind its
-    /// virtual nodes, any of which kube-scheduler may take. `None` where Liqo is not in use, or it has no virtual nodes. Cost:
-    /// two searches, and a pass over its nodes unless its selector names the cluster.
+    /// Returns the phase of Liqo's offloading of this namespace to a cloud of this snapshot. kube-scheduler may take
+    /// any of the site's virtual nodes, so the worst phase of the clusters behind them counts. `None` at the edge, if
+    /// Liqo is not in use, or if the site has no virtual nodes. Cost: two searches, and a pass over the site's nodes
+    /// unless its selector names the cluster.
     pub fn offloading(&self, namespace: &str, site: &Site) -> Option<OffloadingPhase> {
         let offloadings = self.offloadings.as_ref().filter(|_| site.kind() == SiteKind::Cloud)?;
         if let Some(cluster) = site.definition.remote_cluster() {
@@ -69,54 +71,55 @@ impl Snapshot {
             .is_some_and(|offloadings| offloadings.is_remote(namespace))
     }
 
-    /// Whether the Kubernetes telemetry is older than this.
+    /// Whether the Kubernetes data is older than `ttl`.
     pub fn is_stale(&self, ttl: Micros, now: Moment) -> bool {
         now.since(self.kubernetes_as_of) > ttl
     }
 
-    /// How many nodes a pod's constraints are compared with.
+    /// Number of nodes that a pod's constraints are compared with.
     pub fn node_count(&self) -> usize {
         self.sites.iter().map(|site| site.nodes.len()).sum()
     }
 }
 
-/// A place where pods can run, as it is.
+/// A place where pods can run, with its current state.
 #[derive(Debug, Clone)]
 pub struct Site {
-    /// What it is.
+    /// Definition of the site.
     pub definition: Arc<SiteDefinition>,
-    /// Its nodes, sorted by name; shared between snapshots that do not differ in them.
+    /// Nodes of the site, sorted by name. Snapshots whose nodes do not differ share them.
     pub nodes: Arc<Vec<Arc<Node>>>,
-    /// The WAN towards it; `None` at the edge, and at a cloud site nothing is known of.
+    /// WAN to the site. `None` at the edge, and at a cloud site whose WAN is not known.
     pub link: Option<Link>,
-    /// Since when no pod could use this cloud: its WAN is not healthy, or it has no node that is Ready and not cordoned. `None` if
-    /// it can be used, or has not been watched.
+    /// Since when no pod could use this cloud, because its WAN is not healthy or it has no node that is Ready and not
+    /// cordoned. `None` if the cloud can be used, or has not been observed.
     pub away_since: Option<Moment>,
-    /// What Liqo says of the API server of the cluster behind it; `None` where it says nothing.
+    /// State of the API server of the cluster behind the site, as Liqo reports it. `None` if Liqo reports none.
     pub api_server: Option<ApiServerStatus>,
-    /// Pods not yet running there.
+    /// Pods that are not running yet at the site.
     pub queues: Vec<QueueGroup>,
-    /// Mean processing time there by class, for pods of all namespaces, as a Prometheus server states it.
+    /// Mean processing time by class, over the pods of all namespaces, from a Prometheus server.
     pub observed: PerClass<Option<Micros>>,
-    /// How long finished pods of Jobs took there.
+    /// How long finished pods of Jobs took at the site.
     pub job_times: Arc<JobTimes>,
-    /// What is free there as a whole by measurement: an upper bound beside what the nodes have.
+    /// Measured free capacity of the whole site. It is an upper bound in addition to the room on the nodes.
     pub free: Free,
-    /// Controllers to whose pods kube-scheduler closes the site, with the number of pods that wait there for something
-    /// we do not evaluate.
+    /// Controllers whose pods kube-scheduler refuses at this site, with the number of their pods that wait there. The
+    /// cause is something that edgeward does not evaluate.
     pub closed: Arc<ByNamespace<u64>>,
-    /// From where on it is full, by what pods there say; sorted, none of which covers another.
+    /// Bounds from which on the site is full, as pods there report. Sorted; no bound covers another.
     pub full: Arc<Vec<FullFrom>>,
-    /// The nodes that carry the edge's selector and are not of the edge: placements exclude them.
+    /// Nodes that carry the edge's selector but do not belong to the edge. Placements exclude them.
     pub foreign: Vec<Arc<str>>,
-    /// How many pods a controller has there, bound or not; only where that decides anything (`sitePolicy: spread`).
+    /// Number of pods per controller at the site, bound or not. Filled only if it affects decisions (`sitePolicy:
+    /// spread`).
     pub pods_of: Arc<ByNamespace<u64>>,
-    /// How many pods are there by their labels, in the place of a controller's uid.
+    /// Number of pods at the site by their labels. The labels take the place of a controller's uid.
     pub labelled: Arc<ByNamespace<u64>>,
 }
 
 impl Site {
-    /// A site of which nothing is seen yet.
+    /// Creates a site without any observed state.
     pub fn new(definition: Arc<SiteDefinition>) -> Self {
         Self {
             definition,
@@ -136,23 +139,23 @@ impl Site {
         }
     }
 
-    /// Its nodes.
+    /// Iterates over the nodes.
     pub fn nodes(&self) -> impl Iterator<Item = &Node> + Clone {
         self.nodes.iter().map(|node| &**node)
     }
 
-    /// Those of its nodes that are Ready and not cordoned.
+    /// The nodes that are Ready and not cordoned.
     pub fn usable_nodes(&self) -> impl Iterator<Item = &Node> + Clone {
         self.nodes().filter(|node| node.ready && !node.cordoned)
     }
 
-    /// What charges leave free of this, summed over its usable nodes.
+    /// Sums what charges leave free of one resource on the usable nodes.
     pub fn uncharged(&self, amount: fn(&Amounts) -> i64) -> i64 {
         let free = |node: &Node| amount(&node.allocatable).saturating_sub(amount(&node.used)).max(0);
         self.usable_nodes().map(free).fold(0, i64::saturating_add)
     }
 
-    /// Its name.
+    /// Name of the site.
     pub fn name(&self) -> &str {
         &self.definition.name
     }
@@ -163,18 +166,18 @@ impl Site {
     }
 }
 
-/// Mean run times of finished pods of Jobs at a site, where there are enough recent ones. A tenant can make these as long as it
-/// likes, so each counts within its namespace only.
+/// Mean run times of finished pods of Jobs at a site, where there are enough recent ones. A tenant can make its pods
+/// run as long as it likes, so each mean counts only within its namespace.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct JobTimes {
-    /// By namespace and class.
+    /// Mean by namespace and class.
     pub classes: BTreeMap<Box<str>, PerClass<Option<Micros>>>,
-    /// By controller, which knows better than its class.
+    /// Mean by controller, which is more precise than the class.
     pub controllers: ByNamespace<Micros>,
 }
 
-/// What is free at a site as a whole, as somebody measured it, less everything reserved since; unbounded where nobody
-/// did.
+/// Measured free capacity of a whole site, less everything reserved since the measurement. `None` means no limit,
+/// because nothing was measured.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Free {
     /// CPU.
@@ -184,7 +187,7 @@ pub struct Free {
 }
 
 impl Free {
-    /// Whether more of anything is free than by `other`.
+    /// Whether more CPU or memory is free than in `other`.
     pub fn has_more_than(&self, other: &Free) -> bool {
         let is_more =
             |some: Option<i64>, others: Option<i64>| others.is_some_and(|others| some.is_none_or(|some| some > others));
@@ -193,9 +196,9 @@ impl Free {
     }
 }
 
-/// Something known of the controllers of a namespace, by uid, or of its pods, by labels. A pod names its controller's uid itself, so
-/// it counts within its namespace only. A copy costs as much as there are namespaces, and the first change in a namespace after it a
-/// copy of that one.
+/// A value per namespace and key. The key is the uid of a controller, or the labels of pods. A pod states the uid of
+/// its controller itself, so a value counts only within its namespace. The cost of a clone grows with the number of
+/// namespaces. The first change in a namespace after that copies the entries of this namespace.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "BTreeMap<Box<str>, Keyed<T>>", into = "BTreeMap<Box<str>, Keyed<T>>")]
 pub struct ByNamespace<T: Clone>(BTreeMap<Box<str>, Arc<Keyed<T>>>);
@@ -225,12 +228,12 @@ impl<T: Clone> Default for ByNamespace<T> {
 }
 
 impl<T: Clone> ByNamespace<T> {
-    /// What is known under this key. Cost: two searches.
+    /// Returns the value of this key. Cost: two searches.
     pub fn get(&self, namespace: &str, key: &str) -> Option<&T> {
         self.0.get(namespace)?.get(key)
     }
 
-    /// The keys of a namespace.
+    /// Iterates over the keys of a namespace.
     pub fn of(&self, namespace: &str) -> impl Iterator<Item = &str> {
         self.0
             .get(namespace)
@@ -238,12 +241,12 @@ impl<T: Clone> ByNamespace<T> {
             .flat_map(|keys| keys.keys().map(|key| &**key))
     }
 
-    /// The entry under this key, made if it is missing.
+    /// Returns the map entry of this key, for reading or insertion.
     pub fn entry(&mut self, namespace: &str, key: &str) -> std::collections::btree_map::Entry<'_, Box<str>, T> {
         Arc::make_mut(self.0.entry(namespace.into()).or_default()).entry(key.into())
     }
 
-    /// Forgets what is known under this key.
+    /// Removes the value of this key.
     pub fn remove(&mut self, namespace: &str, key: &str) {
         if let Some(keys) = self.0.get_mut(namespace) {
             Arc::make_mut(keys).remove(key);
@@ -253,7 +256,7 @@ impl<T: Clone> ByNamespace<T> {
         }
     }
 
-    /// Forgets those of which this is not so.
+    /// Keeps only the values for which `is_kept` returns true.
     pub fn retain(&mut self, mut is_kept: impl FnMut(&T) -> bool) {
         self.0.retain(|_, keys| {
             Arc::make_mut(keys).retain(|_, known| is_kept(known));
@@ -261,7 +264,7 @@ impl<T: Clone> ByNamespace<T> {
         });
     }
 
-    /// What is made of each, where something is.
+    /// Maps every value. Drops it if `change` returns `None`.
     pub fn filter_map<U: Clone>(&self, change: impl Fn(&T) -> Option<U>) -> ByNamespace<U> {
         let mut changed = ByNamespace::default();
         for (namespace, key, known) in self.iter() {
@@ -272,21 +275,21 @@ impl<T: Clone> ByNamespace<T> {
         changed
     }
 
-    /// Namespace, key and what is known, sorted.
+    /// Iterates over namespaces, keys and values, sorted.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str, &T)> {
         self.0
             .iter()
             .flat_map(|(namespace, keys)| keys.iter().map(|(key, known)| (&**namespace, &**key, known)))
     }
 
-    /// Whether nothing is known of any.
+    /// Whether there are no values.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
 impl ByNamespace<u64> {
-    /// Changes a count, which is dropped with its last.
+    /// Changes a count. A count of zero is removed.
     pub fn change(&mut self, namespace: &str, key: &str, by: i64) {
         let count = self.entry(namespace, key).or_default();
         *count = count.saturating_add_signed(by);
@@ -300,15 +303,15 @@ impl ByNamespace<u64> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct QueueGroup {
-    /// Their class.
+    /// Class of the pods.
     pub class: Class,
-    /// Their `spec.priority`.
+    /// `spec.priority` of the pods.
     #[serde(default)]
     pub priority: i32,
-    /// Their SLO priority.
+    /// SLO priority of the pods.
     #[serde(default = "Slo::default_priority")]
     pub slo_priority: u8,
-    /// How many wait for room.
+    /// Number of pods that wait for room.
     #[serde(default)]
     pub waiting: u64,
 }

@@ -1,11 +1,11 @@
-//! What ties a pod to the cluster it is created in, and what of it stays there.
+//! What ties a pod to the cluster where it is created, and which of its fields Liqo leaves behind.
 
 use std::collections::BTreeSet;
 
 use crate::words;
 
 words! {
-    /// Something a pod uses that exists only in the cluster it is created in.
+    /// Something a pod uses that exists only in the cluster where it is created.
     pub enum Tie {
         /// A PersistentVolumeClaim, or an ephemeral volume that becomes one.
         PersistentVolumeClaim = "persistentVolumeClaim",
@@ -25,7 +25,7 @@ words! {
 }
 
 words! {
-    /// A field of a pod that Liqo does not take along to the other cluster, though the pod runs there without.
+    /// A field of a pod that Liqo does not transfer to the other cluster. The pod runs there without it.
     pub enum Leftover {
         /// Affinity to other pods.
         PodAffinity = "podAffinity",
@@ -33,13 +33,14 @@ words! {
         PodAntiAffinity = "podAntiAffinity",
         /// A scheduler other than the default one.
         SchedulerName = "schedulerName",
-        /// A token of its service account that it asks for.
+        /// A service account token that the pod requests.
         ServiceAccountToken = "serviceAccountToken",
     }
 }
 
 impl Tie {
-    /// What Liqo forces off, or leaves out: no word of an operator makes a pod that needs it run there.
+    /// Ties that Liqo disables or drops. A pod that needs one cannot run at a Liqo site, whatever the operator
+    /// declares.
     pub const LOST_BY_LIQO: [Tie; 4] = [Tie::HostNetwork, Tie::HostPid, Tie::HostIpc, Tie::ResourceClaims];
 }
 

@@ -1,4 +1,4 @@
-//! Traits: what a pod needs of the site or the node where it runs, beside room and time.
+//! Traits: what a pod needs of its site or node in addition to room and time.
 
 use std::fmt;
 
@@ -6,45 +6,45 @@ use crate::model::node::Node;
 use crate::model::site::{SiteDefinition, SiteKind};
 use crate::units::Micros;
 
-/// How many bytes one list may have.
+/// Maximum length of one list, in bytes.
 pub const MAX_BYTES: usize = 1024;
 
-/// The most traits of one list.
+/// Maximum number of traits in one list.
 pub const MAX_TRAITS: usize = 16;
 
-/// What a list may say, in words.
+/// Description of a valid list, for messages.
 pub const ALLOWED: &str = "a list of at most 16 traits such as \"SecureRuntime, GreenEnergy?, SoftDistanceLimit=20ms\"";
 
-/// What a trait may be called, in words.
+/// Description of a valid trait name, for messages.
 pub const NAME: &str = "the name of a trait: letters, digits, `-`, `_` and `.`, at most 63, first a letter";
 
-/// The label of a node that has the trait behind this is `"true"`.
+/// Prefix of the node label for a trait. A node has the trait if the value of the label is `"true"`.
 pub const LABEL_PREFIX: &str = "traits.edgeward.io/";
 
-/// The trait that is a bound on the RTT.
+/// The trait that limits the RTT.
 const DISTANCE: &str = "SoftDistanceLimit";
 
-/// The longest RTT that is bounded.
+/// The largest RTT limit, in milliseconds.
 const MAX_DISTANCE_MS: u64 = 60_000;
 
-/// What a pod needs, by its own word and by that of its policy: all of both.
+/// The traits that a pod needs, from the pod and from its policy.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Traits {
-    /// Labels of what it must have, sorted.
+    /// Labels of the required traits, sorted.
     required: Vec<Box<str>>,
-    /// Labels of what it would rather have, sorted.
+    /// Labels of the optional traits, sorted.
     optional: Vec<Box<str>>,
-    /// The RTT of its site must be below this.
+    /// The RTT of the site must be below this.
     distance: Option<Micros>,
-    /// It would rather be below this.
+    /// The RTT of the site should be below this.
     optional_distance: Option<Micros>,
-    /// Whether something could not be read: then nothing has it.
+    /// Whether a list could not be read. If so, no site or node matches.
     is_unreadable: bool,
 }
 
 impl Traits {
-    /// Reads `SecureRuntime, GreenEnergy?, SoftDistanceLimit=20ms`; `?` is behind what is optional. `None` if it is no such list. Cost:
-    /// a pass over the text.
+    /// Parses a list such as `SecureRuntime, GreenEnergy?, SoftDistanceLimit=20ms`. A `?` marks an optional trait.
+    /// Returns `None` for any other text. Cost: one pass over the text.
     pub fn parse(text: &str) -> Option<Self> {
         let mut traits = Self::default();
         let entries = text.split(',');
@@ -81,7 +81,7 @@ impl Traits {
         Some(traits)
     }
 
-    /// What nothing has: a list that could not be read.
+    /// Traits that no site or node has, for a list that could not be read.
     pub fn unreadable() -> Self {
         Self {
             is_unreadable: true,
@@ -89,7 +89,7 @@ impl Traits {
         }
     }
 
-    /// All of both.
+    /// Combines two lists. The lower limit on the RTT counts.
     pub fn and(mut self, other: Self) -> Self {
         let least = |one: Option<Micros>, other: Option<Micros>| one.into_iter().chain(other).min();
         self.required.extend(other.required);
@@ -111,34 +111,34 @@ impl Traits {
         optional.retain(|label| required.binary_search(label).is_err());
     }
 
-    /// Whether something could not be read.
+    /// Whether a list could not be read.
     pub fn is_unreadable(&self) -> bool {
         self.is_unreadable
     }
 
-    /// How many comparisons a match against one node takes at most.
+    /// Upper bound on the comparisons of a match against one node.
     pub fn comparisons(&self) -> usize {
         self.required.len()
     }
 
-    /// The bound on the RTT of a site.
+    /// Required limit on the RTT of the site.
     pub fn distance(&self) -> Option<Micros> {
         self.distance
     }
 
-    /// Labels of what is required and the site as a whole does not have, so that one of its nodes must.
+    /// Labels of the required traits that the site as a whole does not have. One of its nodes must have them.
     pub fn of_nodes(&self, site: &SiteDefinition) -> impl Iterator<Item = &str> + Clone {
         let required = self.required.iter().map(|label| &**label);
         required.filter(|label| !has(site, label))
     }
 
-    /// Whether a node of this site has all that is required. Cost: a search for each.
+    /// Whether this node of this site has all required traits. Cost: a search per trait.
     pub fn are_at(&self, node: &Node, site: &SiteDefinition) -> bool {
         !self.is_unreadable && self.of_nodes(site).all(|label| is_on(node, site, label))
     }
 
-    /// The names of what is required and no node of those has; of all that nodes must have where each is on some node, but no node has
-    /// all.
+    /// Names of the required traits that no given node has. If each trait is on some node, but no node has them all,
+    /// returns all traits that a node must have.
     pub fn missing<'n>(&self, site: &SiteDefinition, nodes: impl Iterator<Item = &'n Node> + Clone) -> Vec<&str> {
         let on_none = |label: &&str| !nodes.clone().any(|node| is_on(node, site, label));
         let missing: Vec<_> = self.of_nodes(site).filter(on_none).map(name).collect();
@@ -148,8 +148,9 @@ impl Traits {
         }
     }
 
-    /// How many of the optional ones the site has not: neither as a whole, nor on each of these nodes, any of which kube-scheduler may
-    /// take. `rtt` is that towards it, if it is known. Cost: nothing where none is optional.
+    /// Counts the optional traits that the site lacks. The site has a trait if it has it as a whole, or if each of
+    /// these nodes has it; kube-scheduler may take any of them. `rtt` is the RTT to the site, if known. Cost: nothing
+    /// if no trait is optional.
     pub fn missing_optional<'n>(
         &self,
         site: &SiteDefinition,
@@ -165,13 +166,13 @@ impl Traits {
         missing + usize::from(self.optional_distance.is_some_and(is_far))
     }
 
-    /// The names of what is required.
+    /// Names of the required traits.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.required.iter().map(|label| name(label))
     }
 }
 
-/// As they may be written: `NetworkEncryption, GreenEnergy?, SoftDistanceLimit=20ms`.
+/// Formats the traits as a user may write them: `NetworkEncryption, GreenEnergy?, SoftDistanceLimit=20ms`.
 impl fmt::Display for Traits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let required = self.names().map(str::to_owned);
@@ -188,7 +189,7 @@ impl fmt::Display for Traits {
     }
 }
 
-/// Whether a trait may be called so.
+/// Whether `text` is a valid trait name.
 pub fn is_trait_name(text: &str) -> bool {
     let is_inner = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     let bytes = text.as_bytes();
@@ -198,12 +199,13 @@ pub fn is_trait_name(text: &str) -> bool {
         && bytes.iter().all(|byte| is_inner(*byte))
 }
 
-/// Whether the site has the trait of this label as a whole.
+/// Whether the site as a whole has the trait of this label.
 fn has(site: &SiteDefinition, label: &str) -> bool {
     site.traits.iter().any(|known| known == name(label))
 }
 
-/// Whether a node of this site has the trait of this label. What is behind a cloud's nodes says their labels itself.
+/// Whether a node of this site has the trait of this label. Only edge nodes count: the cluster behind a cloud's nodes
+/// sets their labels itself.
 pub fn is_on(node: &Node, site: &SiteDefinition, label: &str) -> bool {
     site.kind == SiteKind::Edge && node.labels.get(label) == Some("true")
 }
@@ -216,7 +218,7 @@ fn name(label: &str) -> &str {
     label.strip_prefix(LABEL_PREFIX).unwrap_or(label)
 }
 
-/// `=20ms`: whole milliseconds.
+/// Parses `=20ms`, in whole milliseconds.
 fn distance(text: &str) -> Option<Micros> {
     let digits = text.strip_prefix('=')?.strip_suffix("ms")?;
     let is_plain = digits.bytes().all(|byte| byte.is_ascii_digit()) && !digits.starts_with('0');

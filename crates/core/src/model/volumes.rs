@@ -1,4 +1,4 @@
-//! Where a pod's data is: its claims, the volumes these are bound to, and the classes that make volumes.
+//! Location of a pod's data: its claims, the volumes bound to them, and the StorageClasses that provision volumes.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -7,55 +7,57 @@ use std::sync::Arc;
 use super::constraints::{Requirement, Term, VolumeAffinity};
 use super::site::{SiteDefinition, SiteKind};
 
-/// The most claims of one pod that are looked up. One with more goes where it would if nothing were known of them.
+/// Maximum number of claims that are looked up per pod. A pod with more is placed as if nothing were known of its
+/// claims.
 pub const MAX_CLAIMS: usize = 16;
 
-/// What makes volumes where the pod's virtual node is.
+/// Liqo's provisioner. It creates a volume in the cluster behind the pod's virtual node.
 pub const LIQO_PROVISIONER: &str = "liqo.io/storage";
 
-/// A PersistentVolumeClaim of a pod.
+/// A PersistentVolumeClaim that a pod uses.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct VolumeClaim<'a> {
-    /// Its name; `None` for a generic ephemeral volume of a pod that has no name yet.
+    /// Name of the claim. `None` for a generic ephemeral volume of a pod that has no name yet.
     pub name: Option<Cow<'a, str>>,
-    /// The StorageClass that a generic ephemeral volume states, for as long as its claim is not there.
+    /// StorageClass that a generic ephemeral volume states. It counts until the claim exists.
     pub class: Option<Cow<'a, str>>,
-    /// Whether it is made for its pod alone, and goes with it.
+    /// Whether the claim is created for its pod and deleted with it.
     pub is_ephemeral: bool,
-    /// Where the data may be, as far as that was looked up.
+    /// Where the data may be. [`Whereabouts::Here`] until the claim is looked up.
     pub data: Whereabouts,
 }
 
 /// Where a claim lets its pod run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub enum Whereabouts {
-    /// Here only, or nobody knows.
+    /// Only in the local cluster. Also used if nothing is known.
     #[default]
     Here,
-    /// Where its volume of this class is, which [`NodeConstraints::volumes`](super::constraints::NodeConstraints::volumes) say.
+    /// Where the claim's volume is, with the class of the volume if known. The node affinity of the volume is in
+    /// [`NodeConstraints::volumes`](super::constraints::NodeConstraints::volumes).
     AtVolume(Option<KnownClass>),
-    /// Wherever a volume of this class can be made: there is none yet.
+    /// Wherever a volume of this class can be created. No volume exists yet.
     OfClass(KnownClass),
 }
 
 /// A StorageClass that exists.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct KnownClass {
-    /// Its name.
+    /// Name of the StorageClass.
     pub name: Arc<str>,
-    /// Whether its volumes are Liqo's.
+    /// Whether Liqo provisions the volumes.
     pub is_liqo: bool,
 }
 
 impl KnownClass {
-    /// Whether volumes of it can be at this cloud site.
+    /// Whether volumes of this class can be at this cloud site.
     pub fn is_of(&self, site: &SiteDefinition) -> bool {
         (self.is_liqo && site.makes_liqo_volumes()) || site.storage_classes.iter().any(|class| **class == *self.name)
     }
 }
 
 impl VolumeClaim<'_> {
-    /// The same, independent of the document it was read from.
+    /// Converts the claim to a form that does not borrow from the parsed document.
     pub fn into_owned(self) -> VolumeClaim<'static> {
         let owned = |text: Option<Cow<'_, str>>| text.map(|text| Cow::Owned(text.into_owned()));
         VolumeClaim {
@@ -66,17 +68,17 @@ impl VolumeClaim<'_> {
         }
     }
 
-    /// Its name, or what stands for it.
+    /// Name of the claim, or a substitute for messages.
     pub fn name(&self) -> &str {
         self.name.as_deref().unwrap_or("an ephemeral volume")
     }
 
-    /// Whether its pod may run at this site, as far as the claim goes.
+    /// Whether the claim lets its pod run at this site.
     pub fn is_served_by(&self, site: &SiteDefinition) -> bool {
         site.kind == SiteKind::Edge
             || match &self.data {
                 Whereabouts::Here => false,
-                // Of other classes Liqo takes no claim along, whatever labels its virtual nodes carry.
+                // Liqo transfers no claim of another class, whatever labels its virtual nodes have.
                 Whereabouts::AtVolume(class) => {
                     !site.is_of_liqo() || class.as_ref().is_some_and(|class| class.is_of(site))
                 }
@@ -85,30 +87,31 @@ impl VolumeClaim<'_> {
     }
 }
 
-/// A PersistentVolumeClaim, as far as it decides where its pod may run.
+/// The fields of a PersistentVolumeClaim that restrict where its pod may run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ClaimRecord {
-    /// The volume that it is bound to, or that is meant for it.
+    /// Volume that the claim is bound to, or that it asks for by name.
     pub volume: Option<Arc<str>>,
-    /// Its StorageClass.
+    /// StorageClass of the claim.
     pub class: Option<Arc<str>>,
-    /// The node that kube-scheduler has chosen for its first pod, on which its volume is being made.
+    /// Node that kube-scheduler chose for the first pod of the claim. The volume is being created there.
     pub selected_node: Option<Arc<str>>,
-    /// Whether it has lost its volume.
+    /// Whether the claim has lost its volume.
     pub lost: bool,
 }
 
-/// A StorageClass, as far as it decides where a pod may run.
+/// The fields of a StorageClass that restrict where a pod may run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ClassRecord {
-    /// Whether its volumes are Liqo's.
+    /// Whether Liqo provisions the volumes.
     pub is_liqo: bool,
-    /// Whether it waits for the first pod before it makes or binds a volume: then that pod's node decides where.
+    /// Whether the class waits for the first pod before it creates or binds a volume. That pod's node then decides
+    /// where.
     pub waits: bool,
 }
 
 impl ClassRecord {
-    /// By `provisioner` and `volumeBindingMode`.
+    /// Builds the record from `provisioner` and `volumeBindingMode`.
     pub fn new(provisioner: &str, binding_mode: &str) -> Self {
         Self {
             is_liqo: provisioner == LIQO_PROVISIONER,
@@ -117,21 +120,21 @@ impl ClassRecord {
     }
 }
 
-/// All claims, volumes and classes that say where a pod may run.
+/// All claims, volumes and StorageClasses that restrict where pods may run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Volumes {
-    /// Whether the watches are behind, so that no volume may be made for a pod that arrives but at the edge.
+    /// Whether the watches are behind. If so, a pod that arrives may get a new volume only at the edge.
     pub is_stale: bool,
     /// Claims by namespace and name.
     pub claims: BTreeMap<Arc<str>, BTreeMap<Arc<str>, ClaimRecord>>,
-    /// The node affinity of volumes that have one, by their names.
+    /// Node affinity by volume name, for the volumes that have one.
     pub volumes: BTreeMap<Arc<str>, VolumeAffinity>,
-    /// Classes by their names.
+    /// StorageClasses by name.
     pub classes: BTreeMap<Arc<str>, ClassRecord>,
 }
 
 impl Volumes {
-    /// Where this claim lets its pod run, and the affinity of its volume. Cost: a few searches.
+    /// Returns where the claim lets its pod run, and the node affinity of its volume. Cost: a few searches.
     pub fn locate(&self, namespace: &str, claim: &VolumeClaim<'_>) -> (Whereabouts, Option<VolumeAffinity>) {
         let known = claim
             .name
@@ -166,7 +169,8 @@ impl Volumes {
     }
 }
 
-/// The affinity of a volume that is made on this node: kube-scheduler takes no other for the next pods.
+/// Affinity of a volume that is being created on this node. kube-scheduler uses no other node for later pods of the
+/// claim.
 fn on_node(name: &str) -> VolumeAffinity {
     let name = Cow::Owned(name.to_owned());
     let is_named = Requirement::on_field(Cow::Borrowed("metadata.name"), Cow::Borrowed("In"), vec![name]);

@@ -1,4 +1,4 @@
-//! What is asked: one pod as a decision sees it.
+//! The [`Workload`]: one pod as a decision reads it.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -19,59 +19,61 @@ use crate::model::traits::Traits;
 use crate::resources::Amounts;
 use crate::units::Micros;
 
-/// A pod, reduced to what a decision reads: two that are equal are decided alike. Borrows from the pod's JSON.
+/// A pod, reduced to the fields that a decision reads. Equal workloads get equal decisions. Borrows from the pod's
+/// JSON.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Workload<'a> {
-    /// Namespace of the request.
+    /// Namespace of the pod. On admission it comes from the request.
     pub namespace: Cow<'a, str>,
     /// Effective request, as kube-scheduler computes it.
     pub request: Amounts,
-    /// Its labels, as `key=value,key=value`.
+    /// The pod's labels, as `key=value,key=value`. Empty if that is too long to keep.
     pub labels: Arc<str>,
-    /// Its required affinity to other pods.
+    /// The pod's required affinity to other pods.
     pub near: Vec<AffinityTerm>,
     /// The pod's own nodeSelector and required node affinity.
     pub constraints: NodeConstraints<'a>,
     /// The pod's own tolerations.
     pub tolerations: Vec<Toleration<'a>>,
-    /// What ties the pod to the cluster it is created in.
+    /// Things the pod uses that exist only in the cluster where it is created.
     pub ties: Ties,
-    /// Its claims for volumes; none where it has too many to look at.
+    /// The pod's volume claims. Empty if there are too many to look up.
     pub volume_claims: Vec<VolumeClaim<'a>>,
-    /// What of it Liqo would leave behind.
+    /// Fields of the pod that Liqo drops when it offloads the pod.
     pub left_behind: BTreeSet<Leftover>,
-    /// `spec.activeDeadlineSeconds`, of a pod that arrives.
+    /// `spec.activeDeadlineSeconds`. Set only while the pod arrives.
     pub active_deadline: Option<Micros>,
-    /// Whether it names a RuntimeClass.
+    /// Whether the pod names a RuntimeClass.
     pub runtime_class: bool,
-    /// `spec.priority`, 0 when absent.
+    /// `spec.priority`; 0 if absent.
     pub priority: i32,
-    /// Whether kube-scheduler may evict pods of lower priority for it (`preemptionPolicy` is not `Never`).
+    /// Whether kube-scheduler may evict pods of lower priority for this pod (`preemptionPolicy` is not `Never`).
     pub may_preempt: bool,
-    /// Opt-in and opt-out of this pod.
+    /// Whether the pod's label opts it in or out.
     pub management: Management,
-    /// The SLO and its faults; `None` for a pod that states none and is not forced to.
+    /// The SLO and its faults. `None` if the pod opts out, or if it states no SLO and its label does not require one.
     pub intent: Option<Intent>,
-    /// `spec.nodeName` is set.
+    /// Whether `spec.nodeName` is set.
     pub bound: bool,
-    /// Mirror of a static pod.
+    /// Whether the pod mirrors a static pod.
     pub mirror: bool,
-    /// Uid of its controller.
+    /// Uid of the controller, followed by its revision if it has one.
     pub controller: Option<Cow<'a, str>>,
-    /// Controlled by a DaemonSet.
+    /// Whether a DaemonSet controls the pod.
     pub daemonset: bool,
-    /// Created by Liqo on behalf of another cluster: set by who knows the creator.
+    /// Whether Liqo created the pod on behalf of another cluster. The caller sets this, because it knows the creator.
     pub shadow: bool,
-    /// Names of its scheduling gates.
+    /// Names of the pod's scheduling gates.
     pub gates: Vec<Cow<'a, str>>,
-    /// For how long our gate has gated it, where it is decided again because of that; `None` for a pod that arrives.
+    /// How long the pod has had our gate. `None` unless the pod is decided again because it is gated.
     pub gated_for: Option<Micros>,
-    /// The placement of ours it already carries, if it carries all of one.
+    /// Our placement, if the pod already carries all of its annotations.
     pub placement: Option<StatedPlacement<'a>>,
 }
 
 impl Workload<'_> {
-    /// The same, independent of the document it was read from, and without the texts that only a warning about it shows.
+    /// Converts the workload to a form that does not borrow from the parsed document. Fields that only warnings on
+    /// arrival use are dropped.
     pub fn into_owned(self) -> Workload<'static> {
         let owned = |text: Cow<'_, str>| Cow::Owned(text.into_owned());
         Workload {
@@ -104,14 +106,14 @@ impl Workload<'_> {
         }
     }
 
-    /// The names of the claims whose volumes are known, in the order of these.
+    /// Names of the claims whose volumes are known, in the order of `volume_claims`.
     pub fn data_claims(&self) -> impl Iterator<Item = &str> {
         let claims = self.volume_claims.iter();
         let at_volumes = claims.filter(|claim| matches!(claim.data, Whereabouts::AtVolume(_)));
         at_volumes.map(VolumeClaim::name)
     }
 
-    /// Its SLO priority, as high as its namespace may go; the default of one without SLO.
+    /// Returns the SLO priority, capped by the namespace. A pod without an SLO has the default priority.
     pub fn slo_priority(&self, caps: &PriorityCaps) -> u8 {
         let stated = self
             .intent
@@ -120,7 +122,8 @@ impl Workload<'_> {
         caps.cap(&self.namespace, stated)
     }
 
-    /// Its place among pods that wait for room; behind all its equals, if it was not created yet.
+    /// Returns the pod's position among pods that wait for room. A pod that is not created yet comes after all its
+    /// equals.
     pub fn queue_key(&self, caps: &PriorityCaps, created: Option<(jiff::Timestamp, &str)>) -> QueueKey {
         QueueKey {
             priority: Reverse(self.priority),
@@ -131,30 +134,32 @@ impl Workload<'_> {
         }
     }
 
-    /// The sites at which alone it may run, if it says so.
+    /// The restriction to certain sites, if the pod or its policy states one.
     pub fn sites(&self) -> Option<&SiteRestriction> {
         self.intent.as_ref()?.sites.as_ref()
     }
 
-    /// What its site or node must have.
+    /// The traits that the pod or its policy asks of the site or node.
     pub fn traits(&self) -> Option<&Traits> {
         self.intent.as_ref()?.traits.as_deref()
     }
 
-    /// Whether it may run at this site, as far as it says.
+    /// Whether the pod's restriction to sites allows this site.
     pub fn may_be_at(&self, site: &SiteDefinition) -> bool {
         self.sites().is_none_or(|sites| sites.allows(site))
     }
 
-    /// Whether somebody else's gate keeps it from being scheduled.
+    /// Whether the pod has a scheduling gate other than ours.
     pub fn has_other_gates(&self, keys: &Keys) -> bool {
         self.gates.iter().any(|gate| **gate != *keys.gate)
     }
 
-    /// The same as it would arrive, without the placement of ours that it carries: `decided` is the reason of that decision,
-    /// `None` where there is none, and `site` the one that it belongs to by its spec. Whether a selector came from us or was
-    /// its own cannot be seen; it came from us, unless the decision says that its own constraints left no choice. Tolerations
-    /// stay: whoever is sent to a site has those of that site anyway.
+    /// Returns the workload as it would arrive, without our placement. `decided` is the reason code of that decision,
+    /// `None` if there is none. `site` is the site that the pod belongs to by its spec.
+    ///
+    /// A selector does not show whether it came from us or from the pod. It counts as ours unless the reason says that
+    /// the pod's own constraints left no choice. Tolerations stay: a placement at any site adds that site's tolerations
+    /// anyway.
     pub fn without_placement(mut self, decided: Option<&str>, site: Option<&SiteDefinition>) -> Self {
         self.placement = None;
         let ours = decided.filter(|reason| !reason.ends_with("_pinned_by_pod")).and(site);
@@ -168,39 +173,41 @@ impl Workload<'_> {
     }
 }
 
-/// The length of a uid, which is a UUID.
+/// Length of a uid in bytes. A uid is a UUID.
 const UID: usize = 36;
 
-/// Behind every uid: UTF-8 has no such byte.
+/// Sorts after every uid, because UTF-8 has no byte 255.
 const UID_OF_NONE: [u8; UID] = [u8::MAX; UID];
 
-/// The uid, cut or filled with zeros to its usual length.
+/// The bytes of the uid, cut or padded with zeros to `UID` bytes.
 fn uid_bytes(uid: &str) -> [u8; UID] {
     let mut bytes = uid.bytes();
     std::array::from_fn(|_| bytes.next().unwrap_or(0))
 }
 
-/// The order in which pods are given room: by `spec.priority`, then SLO priority, the higher first, then by age, then by uid
-/// as text. It is the same in every replica, and in every build: no hash is part of it, which another standard library may
-/// compute differently.
+/// The order in which waiting pods get room. Higher `spec.priority` comes first, then higher SLO priority, then pods
+/// that can still meet their deadline. After that, older pods come first, then the uid decides as text.
+///
+/// The order is equal in every replica and every build. It contains no hash, because another standard library may
+/// compute hashes differently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct QueueKey {
     priority: Reverse<i32>,
     slo_priority: Reverse<u8>,
-    /// Whether its deadline is missed even if it starts now.
+    /// Whether the pod misses its deadline even if it starts now.
     is_late: bool,
-    /// To the second; the last moment for a pod that does not exist yet.
+    /// Creation time, to the second. `Timestamp::MAX` for a pod that does not exist yet.
     created: jiff::Timestamp,
     uid: [u8; UID],
 }
 
 impl QueueKey {
-    /// The same, behind its equals that can still meet their deadlines, if it cannot.
+    /// Sets whether the pod can no longer meet its deadline. Such a pod comes after its equals that can.
     pub fn late(self, is_late: bool) -> Self {
         Self { is_late, ..self }
     }
 
-    /// Behind everybody.
+    /// Sorts after every other key.
     pub const LAST: QueueKey = QueueKey {
         priority: Reverse(i32::MIN),
         slo_priority: Reverse(0),
@@ -221,17 +228,17 @@ impl StatedPlacement<'_> {
     }
 }
 
-/// The annotations of a complete placement of ours. Anybody can write them: they count only together with the spec of the
-/// site that they name (`passthrough_reinvocation` in docs/reference/codes.md).
+/// The annotations of a complete placement of ours. Any user can write them, so they count only together with the spec
+/// of the site that they name (`passthrough_reinvocation` in section 1 of docs/guide/decide.md).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct StatedPlacement<'a> {
-    /// `edge` or `cloud`, as found.
+    /// Value of the decision annotation, as found: `edge` or `cloud` if we wrote it.
     pub decision: Cow<'a, str>,
     /// Site name, as found.
     pub site: Cow<'a, str>,
-    /// Its id; `None` where the annotation is not one that we write.
+    /// Decision id. `None` if the annotation does not have the form that we write.
     pub id: Option<DecisionId>,
-    /// When it was written.
+    /// When the placement was written.
     pub at: jiff::Timestamp,
 }
 
