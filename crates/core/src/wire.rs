@@ -1,4 +1,4 @@
-//! The only readers and writers of documents: pods, nodes, volumes, fleet files.
+//! The only readers and writers of documents: pods, nodes, volumes, Liqo's objects and fleet files.
 
 pub mod fleet_file;
 pub mod liqo;

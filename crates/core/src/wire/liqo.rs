@@ -1,6 +1,6 @@
-//! The only reader of Liqo's objects: JSON in, what a decision reads of them out. Versions `v1beta1` of its groups.
+//! The only reader of Liqo's objects (`v1beta1` of its API groups): JSON in, the fields that a decision reads out.
 //!
-//! What is kept of an object is bounded.
+//! The size of what is kept of an object is bounded.
 
 use std::collections::BTreeMap;
 
@@ -11,64 +11,64 @@ use crate::model::constraints::is_label_value;
 use crate::model::liqo::{ApiServerStatus, OffloadingPhase, REMOTE_CLUSTER_ID, Strategy};
 use crate::units::Micros;
 
-/// The label of an object that another cluster has put here: it is about that one's namespaces.
+/// Label of an object that another cluster replicated here. Such an object is about the namespaces of that cluster.
 const REPLICATED: &str = "liqo.io/replicated";
 
-/// The name that a NamespaceOffloading must have.
+/// The name that Liqo requires of a NamespaceOffloading.
 const OFFLOADING: &str = "offloading";
 
-/// The most namespaces that are kept of a NamespaceMap.
+/// Maximum number of namespaces that are kept of a NamespaceMap.
 const MAX_NAMESPACES: usize = 10_000;
 
-/// The longest address of an API server that is kept.
+/// Maximum length of an API server's address, in bytes. A longer address is not kept.
 const LONGEST_URL: usize = 1_024;
 
 /// A `ForeignCluster`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ForeignCluster {
-    /// The id of the cluster.
+    /// Id of the cluster.
     pub cluster: Box<str>,
-    /// The address of its API server.
+    /// Address of the API server.
     pub api_server_url: Option<Box<str>>,
-    /// Whether Liqo reaches it; `None` where it does not say.
+    /// Whether Liqo reaches the API server. `None` if the object does not say.
     pub api_server: Option<ApiServerStatus>,
 }
 
 /// A `VirtualNode`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VirtualNode {
-    /// The id of the cluster behind it.
+    /// Id of the cluster behind the virtual node.
     pub cluster: Box<str>,
 }
 
 /// A `NamespaceOffloading`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NamespaceOffloading {
-    /// What its webhook makes of pods.
+    /// How Liqo's webhook changes pods.
     pub strategy: Strategy,
-    /// How far it has come.
+    /// Progress of the offloading.
     pub phase: OffloadingPhase,
 }
 
-/// A `NamespaceMap` of our own namespaces.
+/// A `NamespaceMap` for namespaces of the local cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamespaceMap {
-    /// The id of the cluster that they are offloaded to.
+    /// Id of the cluster that the namespaces are offloaded to.
     pub cluster: Box<str>,
-    /// How far each has come there.
+    /// Progress of each namespace there.
     pub namespaces: BTreeMap<Box<str>, OffloadingPhase>,
 }
 
-/// A `Connection` between gateways.
+/// The latency from a `Connection` between gateways.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Latency {
     /// RTT.
     pub rtt: Micros,
-    /// When it was measured.
+    /// Time of the measurement.
     pub at: Timestamp,
 }
 
-/// Reads a ForeignCluster; `None` of one without a cluster id.
+/// Reads a ForeignCluster. Returns `None` if it has no cluster id.
 pub fn foreign_cluster(json: &str) -> Option<ForeignCluster> {
     let object: Value = serde_json::from_str(json).ok()?;
     let status = &object["status"];
@@ -80,20 +80,20 @@ pub fn foreign_cluster(json: &str) -> Option<ForeignCluster> {
         api_server_url: url
             .filter(|url| !url.is_empty() && url.len() <= LONGEST_URL)
             .map(Box::from),
-        // A word that is not known is not a good one.
+        // An unknown word must not count as a good state.
         api_server: condition
             .map(|condition| word(ApiServerStatus::of_word, &condition["status"], ApiServerStatus::None)),
     })
 }
 
-/// Reads a VirtualNode; `None` of one without a cluster id.
+/// Reads a VirtualNode. Returns `None` if it has no cluster id.
 pub fn virtual_node(json: &str) -> Option<VirtualNode> {
     let object: Value = serde_json::from_str(json).ok()?;
     let cluster = cluster_id(&object["spec"]["clusterID"])?;
     Some(VirtualNode { cluster })
 }
 
-/// Reads a NamespaceOffloading; `None` of one whose name makes Liqo ignore it.
+/// Reads a NamespaceOffloading. Returns `None` if its name makes Liqo ignore it.
 pub fn namespace_offloading(json: &str) -> Option<NamespaceOffloading> {
     let object: Value = serde_json::from_str(json).ok()?;
     if object["metadata"]["name"] != OFFLOADING {
@@ -108,13 +108,13 @@ pub fn namespace_offloading(json: &str) -> Option<NamespaceOffloading> {
     };
     let strategy = &object["spec"]["podOffloadingStrategy"];
     Some(NamespaceOffloading {
-        // What the API server assumes where it states none.
+        // The default of the API server.
         strategy: word(Strategy::of_word, strategy, Strategy::LocalAndRemote),
         phase,
     })
 }
 
-/// Reads a NamespaceMap; `None` of one that another cluster has put here, or that names none.
+/// Reads a NamespaceMap. Returns `None` if another cluster replicated it here, or if it names no cluster.
 pub fn namespace_map(json: &str) -> Option<NamespaceMap> {
     let object: Value = serde_json::from_str(json).ok()?;
     let labels = &object["metadata"]["labels"];
@@ -135,7 +135,7 @@ pub fn namespace_map(json: &str) -> Option<NamespaceMap> {
     })
 }
 
-/// Reads the cluster and the latency of a Connection; `None` of one that is not up, or has measured none.
+/// Reads the cluster and the latency of a Connection. Returns `None` if it is not up, or has no measurement.
 pub fn connection(json: &str) -> Option<(Box<str>, Latency)> {
     let object: Value = serde_json::from_str(json).ok()?;
     let status = &object["status"];
@@ -149,7 +149,7 @@ pub fn connection(json: &str) -> Option<(Box<str>, Latency)> {
     Some((cluster_id(&object["metadata"]["labels"][REMOTE_CLUSTER_ID])?, latency))
 }
 
-/// `12ms`, or microseconds with either of the two letters that look like a micro sign; `N/A` is none.
+/// Parses `12ms`, or microseconds with `us` or either Unicode micro sign. Returns `None` for `N/A`.
 fn parse_latency(text: &str) -> Option<Micros> {
     let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit())?);
     let number: u64 = number.parse().ok()?;

@@ -1,4 +1,4 @@
-//! Liqo's objects as a whole: what they say of namespaces and clusters, and the sites that there are by them.
+//! All objects of Liqo: the state of namespaces and clusters, and the sites discovered from them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,28 +9,28 @@ use crate::model::site::SiteDefinition;
 use crate::units::{Micros, Now};
 use crate::wire::liqo::{ForeignCluster, Latency, NamespaceMap, NamespaceOffloading, VirtualNode};
 
-/// The most sites that are discovered: each has probes, and an entry in every decision.
+/// Maximum number of discovered sites. Each site has probes, and an entry in every decision.
 pub const MAX_DISCOVERED: usize = 100;
 
-/// Liqo's objects as they were read last.
+/// The objects of Liqo as they were last read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LiqoObjects {
-    /// Whether NamespaceOffloadings and NamespaceMaps were listed.
+    /// Whether NamespaceOffloadings and NamespaceMaps have been listed.
     pub are_namespaces_known: bool,
     /// ForeignClusters.
     pub foreign_clusters: Vec<ForeignCluster>,
     /// VirtualNodes.
     pub virtual_nodes: Vec<VirtualNode>,
-    /// NamespaceOffloadings, with their namespaces.
+    /// NamespaceOffloadings, each with its namespace.
     pub offloadings: Vec<(Box<str>, NamespaceOffloading)>,
     /// NamespaceMaps.
     pub maps: Vec<Arc<NamespaceMap>>,
-    /// What Connections have measured, by the id of the cluster.
+    /// Latencies from Connections, by the id of the cluster.
     pub latencies: Vec<(Box<str>, Latency)>,
 }
 
 impl LiqoObjects {
-    /// What they say as of now.
+    /// Returns the state that the objects describe as of now.
     pub fn facts(&self, now: Now) -> Liqo {
         let mut namespaces = BTreeMap::<Box<str>, Offloading>::new();
         for (namespace, offloading) in &self.offloadings {
@@ -64,9 +64,9 @@ impl LiqoObjects {
         }
     }
 
-    /// A site for each cluster that a VirtualNode is of, the first [`MAX_DISCOVERED`] by id. A ForeignCluster alone is none: it
-    /// may take from us and give nothing, and pods would wait for it. By default its API server is probed, where its address is
-    /// known.
+    /// Returns a site for each cluster that has a VirtualNode, the first [`MAX_DISCOVERED`] by id. A ForeignCluster
+    /// alone gives no site: it may only take from this cluster, and pods would wait for it. The default probe is the
+    /// API server, if its address is known.
     pub fn sites(&self, runtime_class: Option<&str>) -> Vec<Arc<SiteDefinition>> {
         let ids: BTreeSet<_> = self.virtual_nodes.iter().map(|node| &*node.cluster).collect();
         let site = |id: &str| {
@@ -82,7 +82,7 @@ impl LiqoObjects {
         ids.into_iter().take(MAX_DISCOVERED).map(site).collect()
     }
 
-    /// How many clusters a VirtualNode is of.
+    /// Number of clusters that have a VirtualNode.
     pub fn clusters(&self) -> usize {
         let ids: BTreeSet<_> = self.virtual_nodes.iter().map(|node| &node.cluster).collect();
         ids.len()

@@ -1,4 +1,4 @@
-//! The only reader of a node's wire form: JSON in, [`Node`] out.
+//! The only reader of a node's JSON. It produces a [`Node`].
 
 use serde::de::Error as _;
 use serde_json::Error;
@@ -10,12 +10,11 @@ use crate::resources::ResourceList;
 use crate::units::Quantity;
 use crate::wire::pod::{Condition, StringMap, Text};
 
-/// Reads a node from its JSON text: what it is, without the pods on it. Cost: one pass, which skips every field that is
-/// not read.
+/// Reads a node from its JSON text, without the pods on it. Cost: one pass, which skips every field that is not needed.
 ///
 /// # Errors
-/// The text is not a node with a name, a field that is read has the wrong type, or it has more labels or taints than are read: without
-/// some of them a node would take pods that it repels.
+/// The text is not a node with a name, or a field has the wrong type. A node with too many labels or taints is an error
+/// too: without some of them, it would seem to take pods that it repels.
 pub fn from_json(json: &str) -> Result<Node, Error> {
     let node: Wire<'_> = serde_json::from_str(json)?;
     if node.metadata.name.is_empty() {
@@ -25,7 +24,7 @@ pub fn from_json(json: &str) -> Result<Node, Error> {
     let status = node.status.unwrap_or_default();
     let allocatable = status.allocatable.unwrap_or_default();
     let mut amounts = allocatable.amounts();
-    // A pod that asks for one that is left out does not fit.
+    // A pod that requests a dropped resource does not fit.
     amounts.scalars.truncate(MAX_RESOURCES);
     let labels = node.metadata.labels.unwrap_or_default();
     let taints = spec.taints.unwrap_or_default();
@@ -116,29 +115,29 @@ struct Address<'a> {
     address: Text<'a>,
 }
 
-/// The most labels of a node.
+/// Maximum number of labels of a node.
 const MAX_LABELS: usize = 500;
 
-/// The most taints of a node.
+/// Maximum number of taints of a node.
 const MAX_TAINTS: usize = 100;
 
-/// The most extended resources, huge pages and the like that are kept of a node, the first by name.
+/// Maximum number of extended resources, huge pages and the like that are kept of a node. The first by name are kept.
 const MAX_RESOURCES: usize = 100;
 
-/// The most addresses that are kept of a node.
+/// Maximum number of addresses that are kept of a node.
 const MAX_ADDRESSES: usize = 16;
 
-/// The most annotations that are kept of a node.
+/// Maximum number of annotations that are kept of a node.
 const MAX_ANNOTATIONS: usize = 64;
 
-/// The longest number that is kept.
+/// Maximum length of a numeric annotation value, in bytes.
 const MAX_NUMBER: usize = 32;
 
 fn is_number(value: &str) -> bool {
     value.len() <= MAX_NUMBER && value.parse::<f64>().is_ok_and(f64::is_finite)
 }
 
-/// Those by which others inside the cluster name it.
+/// The addresses by which other components in the cluster know the node.
 fn addresses(addresses: &[Address<'_>]) -> Vec<Box<str>> {
     let internal = addresses
         .iter()

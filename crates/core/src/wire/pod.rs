@@ -1,7 +1,7 @@
-//! The only reader of a pod's wire form: JSON in, [`Workload`] out.
+//! The only reader of a pod's JSON. It produces a [`Workload`].
 //!
-//! Reads only the fields a decision or a patch needs, borrowing their strings from the JSON; every other field,
-//! known to us or not, is skipped and so survives (a patch is built beside the raw object, never from these types).
+//! It reads only the fields that a decision or a patch needs, and borrows their strings from the JSON. All other fields
+//! are skipped. They survive, because a patch is built for the raw object and never from these types.
 
 mod decided;
 pub(crate) mod fields;
@@ -33,10 +33,10 @@ pub(crate) use fields::{NodeSelector, NodeSelectorTerm};
 pub use fields::{Pod, StringMap, Text};
 pub use record::read_record;
 
-/// The places of a pod that a patch adds to, as far as they exist.
+/// The parts of a pod that a patch adds to, as far as they exist.
 #[derive(Debug, Clone, Copy)]
 pub struct Parents<'p, 'a> {
-    /// Whether there is `metadata`.
+    /// Whether `metadata` exists.
     pub metadata: bool,
     /// `metadata.annotations`.
     pub annotations: Option<&'p StringMap<'a>>,
@@ -44,77 +44,78 @@ pub struct Parents<'p, 'a> {
     pub labels: Option<&'p StringMap<'a>>,
     /// `spec.nodeSelector`.
     pub node_selector: Option<&'p StringMap<'a>>,
-    /// Whether there is a list `spec.tolerations`.
+    /// Whether the list `spec.tolerations` exists.
     pub tolerations: bool,
-    /// Whether there is a list `spec.schedulingGates`.
+    /// Whether the list `spec.schedulingGates` exists.
     pub scheduling_gates: bool,
-    /// Whether `spec.runtimeClassName` names one.
+    /// Whether `spec.runtimeClassName` names a RuntimeClass.
     pub runtime_class: bool,
 }
 
-/// What a pod outside a cluster leaves open.
+/// Values that only a cluster can fill in, for a pod that was read outside of a cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unresolved {
-    /// It names a RuntimeClass, whose overhead is not in the pod.
+    /// The pod names a RuntimeClass, whose overhead is not in the pod.
     pub runtime_class_overhead: bool,
-    /// It has no `spec.priority`.
+    /// The pod has no `spec.priority`.
     pub priority: bool,
-    /// It names a PriorityClass, whose value is not in the pod.
+    /// The pod names a PriorityClass, whose value is not in the pod.
     pub priority_class: bool,
 }
 
-/// Longer than the uid of any object.
+/// Maximum length of a uid, in bytes. It is above the length of every real uid.
 const LONGEST_UID: usize = 64;
 
-/// Longer than the hash in the name of a ControllerRevision.
+/// Maximum length of the hash in the name of a ControllerRevision, in bytes. It is above that of every real hash.
 const LONGEST_REVISION: usize = 16;
 
-/// What the API server gives a pod that states none.
+/// Grace period that the API server gives to a pod without one, in seconds.
 const DEFAULT_GRACE_SECONDS: i64 = 30;
 const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
 
 impl<'a> Pod<'a> {
-    /// Reads a pod from its JSON text. Cost: one pass, about a microsecond a kilobyte; allocates for lists and for
+    /// Reads a pod from its JSON text. Cost: one pass, about a microsecond per kilobyte. Allocates for lists and for
     /// strings with escapes.
     ///
     /// # Errors
-    /// It is no pod.
+    /// The text is not a pod.
     pub fn from_json(json: &'a str) -> Result<Self, serde_json::Error> {
         serde_json::from_str(json)
     }
 
-    /// Reads a pod that exists as [`Self::from_json`] does, but skips affinity and tolerations if they and its nodeSelector have more
-    /// than [`MAX_CONSTRAINTS`] bytes together, and the nodeSelector if it alone has.
+    /// Reads an existing pod like [`Self::from_json`], but skips long constraints. Affinity and tolerations are skipped
+    /// if they and the nodeSelector together exceed [`MAX_CONSTRAINTS`] bytes. The nodeSelector is skipped if it alone
+    /// exceeds them.
     ///
     /// # Errors
-    /// It is no pod.
+    /// The text is not a pod.
     pub fn without_long_constraints(json: &'a str) -> Result<Self, serde_json::Error> {
         serde_json::from_str::<UnreadPod<'a>>(json)?.read(MAX_CONSTRAINTS)
     }
 
-    /// The pod's annotations, if the field is there.
+    /// Returns the annotations, if the field exists.
     pub fn annotations(&self) -> Option<&StringMap<'a>> {
         self.metadata.as_ref()?.annotations.as_ref()
     }
 
-    /// The value of one annotation.
+    /// Returns the value of one annotation.
     pub fn annotation(&self, key: &str) -> Option<&str> {
         self.annotations()?.get(key)
     }
 
-    /// `metadata.name`, or `metadata.generateName` where the name is not given yet; for logs and messages only.
+    /// `metadata.name`, or `metadata.generateName` if the pod has no name yet. For logs and messages only.
     pub fn name(&self) -> &str {
         let metadata = self.metadata.as_ref();
         let name = metadata.and_then(|metadata| metadata.name.stated());
         name.or_else(|| metadata?.generate_name.stated()).unwrap_or_default()
     }
 
-    /// `metadata.namespace`, where it is set.
+    /// `metadata.namespace`, if set.
     pub fn namespace(&self) -> Option<&str> {
         self.metadata.as_ref()?.namespace.stated()
     }
 
-    /// What the API server's admission plugins would still fill in: fields the pod refers to by name only.
+    /// What the API server's admission plugins would still fill in from objects that the pod names.
     pub fn unresolved(&self) -> Unresolved {
         Unresolved {
             runtime_class_overhead: self.spec.names_runtime_class() && self.spec.overhead.is_none(),
@@ -123,13 +124,12 @@ impl<'a> Pod<'a> {
         }
     }
 
-    /// Whether a container leaves out a request for CPU or memory, which a LimitRange could fill in.
+    /// Whether a container has no request for CPU or memory. A LimitRange could fill it in.
     pub fn lacks_requests(&self) -> bool {
         !["cpu", "memory"].iter().all(|name| self.spec.requests_everywhere(name))
     }
 
-    /// Whether the pod has `metadata`, `metadata.annotations` and `metadata.labels`, `spec.nodeSelector`, `spec.tolerations`, `spec.schedulingGates`,
-    /// `spec.runtimeClassName`: a patch must create the parents that are missing.
+    /// Returns the parts of the pod that a patch adds to. A patch must create the missing parents.
     pub fn parents(&self) -> Parents<'_, 'a> {
         Parents {
             metadata: self.metadata.is_some(),
@@ -142,57 +142,59 @@ impl<'a> Pod<'a> {
         }
     }
 
-    /// `spec.affinity` with every field that it has; null where there is none, `None` where it cannot be read. Cost: a pass over it.
+    /// `spec.affinity` with all of its fields. Null if there is none; `None` if it cannot be read. Cost: a pass over
+    /// it.
     pub fn affinity(&self) -> Option<serde_json::Value> {
         let text = self.spec.affinity.map_or("null", |text| text.get());
         serde_json::from_str(text).ok()
     }
 
-    /// The names of its scheduling gates.
+    /// Names of the scheduling gates.
     pub fn gates(&self) -> impl Iterator<Item = &str> {
         self.spec.scheduling_gates.iter().flatten().map(|gate| &*gate.name)
     }
 
-    /// Where among its scheduling gates the one of this name is.
+    /// Index of the scheduling gate with this name.
     pub fn gate(&self, name: &str) -> Option<usize> {
         self.gates().position(|gate| gate == name)
     }
 
-    /// `metadata.resourceVersion`, of a pod that exists.
+    /// `metadata.resourceVersion` of a pod that exists.
     pub fn resource_version(&self) -> Option<&str> {
         self.metadata.as_ref()?.resource_version.stated()
     }
 
-    /// Its labels.
+    /// Iterates over the labels.
     pub(crate) fn labels(&self) -> impl Iterator<Item = (&str, &str)> {
         self.parents().labels.into_iter().flat_map(StringMap::iter)
     }
 
-    /// A label.
+    /// Returns the value of one label.
     pub(crate) fn label(&self, key: &str) -> Option<&str> {
         self.parents().labels?.get(key)
     }
 
-    /// The effective request: what kube-scheduler reserves for the pod.
+    /// Returns the effective request: the resources that kube-scheduler reserves for the pod.
     ///
     /// Source: `component-helpers/resource.PodRequests` (KEP-753 sidecars, KEP-2837 pod-level resources). Init
-    /// containers run one after another beside the sidecars started before them; the pod needs the larger of that
-    /// peak and of all containers with all sidecars. Pod-level requests replace that where they are stated;
-    /// overhead comes on top. Limits are not read: the API server has copied them to requests.
+    /// containers run one after another, together with the sidecars started before them. The pod needs the larger of
+    /// that peak and the sum of all containers and sidecars. Pod-level requests replace the result where they are
+    /// stated. Overhead is added on top. Limits are not read, because the API server has copied them to requests.
     pub fn request(&self) -> ResourceList<'a> {
         self.spec.request()
     }
 
-    /// The API server's defaults, for a pod that has not been through it: a request defaulting to the limit,
-    /// pod-level requests defaulting to what the containers ask for or to the pod-level limit, then resource lists
-    /// rounded up to thousandths; on the host's network, a container's ports are ports of the host. Source:
+    /// Applies the API server's defaults to a pod that has not been through it. A missing request becomes the limit.
+    /// Missing pod-level requests become the sum of the containers' requests, or the pod-level limit. Resource lists
+    /// are rounded up to thousandths. With host networking, a container's ports become host ports. Source:
     /// `pkg/apis/core/v1` `SetObjectDefaults_Pod`.
     pub fn apply_api_defaults(&mut self) {
         self.spec.apply_api_defaults();
     }
 
-    /// Gives the pod annotations, as far as it has none of these keys; but the sites and traits of a policy are those of the policy,
-    /// whatever the pod has. They count for its workload, and a placement writes them: from then on they are the pod's own.
+    /// Gives the pod annotations for keys that it does not have. The sites and traits of a policy are an exception:
+    /// they replace the pod's own values. The annotations count for the workload, and a placement writes them to the
+    /// pod.
     pub fn inherit(&mut self, annotations: impl Iterator<Item = (String, String)>, keys: &Keys) {
         let is_missing = |(key, value): &(String, String)| match self.annotation(key) {
             Some(own) => keys.is_of_policy(key) && own != value,
@@ -201,12 +203,13 @@ impl<'a> Pod<'a> {
         self.inherited = annotations.filter(is_missing).collect();
     }
 
-    /// What it was given by [`Self::inherit`] and does not carry itself. It goes before what it carries.
+    /// The annotations from [`Self::inherit`] that the pod does not carry itself. They take precedence over the pod's
+    /// own.
     pub fn inherited(&self) -> &[(String, String)] {
         &self.inherited
     }
 
-    /// The workload this pod is, in `namespace`; no shadow, which its creator tells.
+    /// Returns the pod as a workload in `namespace`. `shadow` stays false, because only the creator of the pod tells.
     pub fn workload(&self, namespace: Cow<'a, str>, keys: &Keys) -> Workload<'a> {
         let (management, intent) = self.slo(keys);
         Workload {
@@ -242,7 +245,7 @@ impl<'a> Pod<'a> {
         }
     }
 
-    /// Its claims for volumes; none if it has more than [`MAX_CLAIMS`], or one of a name that no object has.
+    /// The pod's volume claims. Empty if there are more than [`MAX_CLAIMS`], or if a name is too long for an object.
     fn volume_claims(&self) -> Vec<VolumeClaim<'a>> {
         let metadata = self.metadata.as_ref();
         let own_name = metadata.and_then(|metadata| metadata.name.stated());
@@ -271,7 +274,7 @@ impl<'a> Pod<'a> {
         }
     }
 
-    /// What it says of being managed, and its SLO, by what it has and what it inherited.
+    /// Reads the management label and the SLO, from the pod's own and its inherited annotations.
     fn slo(&self, keys: &Keys) -> (Management, Option<Intent>) {
         let inherited = self.inherited.iter().map(|(key, value)| (&**key, &**value));
         let own = self.annotations().into_iter().flat_map(StringMap::iter);
@@ -292,12 +295,12 @@ impl<'a> Pod<'a> {
         self.controller().is_some_and(|owner| owner.kind == "DaemonSet")
     }
 
-    /// Whether its label says that Liqo created it on behalf of another cluster. Anybody may write that label.
+    /// Whether a label marks the pod as created by Liqo on behalf of another cluster. Any user can set that label.
     pub fn claims_to_be_shadow(&self) -> bool {
         self.label("liqo.io/managed-by") == Some("shadowpod")
     }
 
-    /// Whether it is for others to say where it runs.
+    /// Whether another component decides where the pod runs.
     fn is_of_others(&self) -> bool {
         self.is_mirror() || self.is_of_daemonset() || self.claims_to_be_shadow()
     }
@@ -307,8 +310,9 @@ impl<'a> Pod<'a> {
         owners.into_iter().find(|owner| owner.controller == Some(true))
     }
 
-    /// The uid of its controller, unless it is longer than any: each is a UUID. Of a StatefulSet, each revision is a controller of its own,
-    /// as it is of a Deployment.
+    /// Uid of the controller, followed by its revision if the pod states one. `None` if the uid is longer than every
+    /// real uid. Each revision of a StatefulSet counts as a controller of its own, just as each revision of a
+    /// Deployment does.
     fn controller_uid(&self) -> Option<Cow<'a, str>> {
         let uid = &self.controller()?.uid;
         let revision = self
@@ -341,12 +345,12 @@ fn seconds(seconds: i64) -> Micros {
 }
 
 impl<'a> Spec<'a> {
-    /// Whether kube-scheduler may evict pods of lower priority for it.
+    /// Whether kube-scheduler may evict pods of lower priority for this pod.
     fn may_preempt(&self) -> bool {
         self.preemption_policy != "Never"
     }
 
-    /// How long it may take to terminate.
+    /// How long the pod may take to terminate.
     fn grace(&self) -> Micros {
         seconds(self.termination_grace_period_seconds.unwrap_or(DEFAULT_GRACE_SECONDS))
     }
@@ -366,7 +370,7 @@ impl<'a> Spec<'a> {
         self.total(Container::stated, of_pod.map(Cow::Borrowed))
     }
 
-    /// What the pod takes in all, from what each container takes and what is stated for the pod as a whole.
+    /// Total of the pod, from the amounts of each container and the pod-level amounts.
     fn total<'s>(
         &'s self,
         of_container: impl Fn(&'s Container<'a>) -> Option<Cow<'s, ResourceList<'a>>>,
@@ -408,8 +412,8 @@ impl<'a> Spec<'a> {
                 sidecars.add(&list);
                 continue;
             }
-            // While it runs, so do the sidecars before it. What it does not ask for itself cannot be a peak: all
-            // sidecars together are in `running`.
+            // While an init container runs, so do the sidecars before it. A resource that it does not request cannot
+            // peak there, because `running` contains all sidecars.
             for (name, quantity) in list.iter() {
                 peak.raise(name.clone(), sidecars.get(name).unwrap_or_default() + quantity);
             }
@@ -491,7 +495,7 @@ impl<'a> Spec<'a> {
         }
     }
 
-    /// The features that a node must declare to be given the pod. Source: `component-helpers/nodedeclaredfeatures/features`.
+    /// Features that a node must declare to run the pod. Source: `component-helpers/nodedeclaredfeatures/features`.
     fn needed_features(&self) -> impl Iterator<Item = &'static str> {
         let containers = self.all_containers();
         let mut rules = containers.flat_map(|container| container.restart_policy_rules.iter().flatten());
@@ -512,7 +516,7 @@ impl<'a> Spec<'a> {
 
     fn left_behind(&self) -> BTreeSet<Leftover> {
         let affinity = self.constraints.affinity.as_ref();
-        // The API server adds the default volume to every pod.
+        // The API server adds a volume with this name to every pod.
         let is_own_token = |volume: &fields::Volume<'a>| {
             let projected = volume.projected.as_ref();
             !volume.name.starts_with("kube-api-access-") && projected.is_some_and(fields::ProjectedSource::has_token)
@@ -552,7 +556,7 @@ impl<'a> Spec<'a> {
 }
 
 impl<'a> NodeSelector<'a> {
-    /// Its terms, one of which must match.
+    /// The terms of the selector. One of them must match.
     pub(crate) fn terms(&self) -> impl Iterator<Item = Term<'a>> {
         self.node_selector_terms.iter().flatten().map(NodeSelectorTerm::term)
     }

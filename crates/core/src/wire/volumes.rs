@@ -1,4 +1,5 @@
-//! The only reader of the wire forms of claims, volumes and classes: JSON in, what a decision needs of them out.
+//! The only reader of PersistentVolumeClaims, PersistentVolumes and StorageClasses: JSON in, the fields that a decision
+//! needs out.
 
 use std::sync::Arc;
 
@@ -9,16 +10,17 @@ use crate::model::constraints::{Term, VolumeAffinity};
 use crate::model::volumes::{ClaimRecord, ClassRecord};
 use crate::wire::pod::NodeSelector;
 
-/// The annotation by which kube-scheduler has a volume made for a node.
+/// Annotation with the node for which kube-scheduler wants a volume created.
 const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 
-/// The longest JSON text of a volume's node affinity that is read, in bytes. Where a volume with a longer one is, is not known.
+/// Maximum length of the JSON text of a volume's node affinity, in bytes. A volume with a longer text has no known
+/// location.
 pub const MAX_AFFINITY: usize = 4096;
 
 /// Reads a PersistentVolumeClaim.
 ///
 /// # Errors
-/// It is none.
+/// The text is not JSON.
 pub fn read_claim(json: &str) -> Result<ClaimRecord, serde_json::Error> {
     let claim: Value = serde_json::from_str(json)?;
     let spec = &claim["spec"];
@@ -30,10 +32,11 @@ pub fn read_claim(json: &str) -> Result<ClaimRecord, serde_json::Error> {
     })
 }
 
-/// Reads the required node affinity of a PersistentVolume; `None` if it has none, or one longer than [`MAX_AFFINITY`].
+/// Reads the required node affinity of a PersistentVolume. Returns `None` if it has none, or if the text is longer than
+/// [`MAX_AFFINITY`].
 ///
 /// # Errors
-/// It is no volume.
+/// The text is not JSON, or the affinity has another form.
 pub fn read_affinity(json: &str) -> Result<Option<VolumeAffinity>, serde_json::Error> {
     let volume: Value = serde_json::from_str(json)?;
     let required = volume["spec"]["nodeAffinity"]["required"].to_string();
@@ -47,7 +50,7 @@ pub fn read_affinity(json: &str) -> Result<Option<VolumeAffinity>, serde_json::E
 /// Reads a StorageClass.
 ///
 /// # Errors
-/// It is none.
+/// The text is not JSON.
 pub fn read_class(json: &str) -> Result<ClassRecord, serde_json::Error> {
     let class: Value = serde_json::from_str(json)?;
     let [provisioner, mode] = ["provisioner", "volumeBindingMode"].map(|field| class[field].as_str());

@@ -1,4 +1,4 @@
-//! What a pod that exists says of its decision, for Events.
+//! Reads the annotated decision of a pod that exists, for Events.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
@@ -10,8 +10,8 @@ use crate::model::slo::Intent;
 use crate::resources::Amounts;
 use crate::wire::pod::Pod;
 
-/// The most bytes of an explanation that are kept, twice what goes into an Event in words; it may have any length, and anybody may
-/// write it.
+/// Maximum length of an explanation that is kept, in bytes. This is twice what an Event shows in words. Any user can
+/// write an explanation of any length.
 const EXPLAIN_BYTES: usize = 2048;
 
 /// A decision that was seen on a pod for the first time.
@@ -21,20 +21,20 @@ pub struct ObservedDecision {
     pub namespace: Box<str>,
     /// Uid of the pod.
     pub uid: Box<str>,
-    /// The site of the pod by its spec.
+    /// Site of the pod by its spec.
     pub site: Option<(String, SiteKind)>,
-    /// Whether a scheduling gate holds it.
+    /// Whether a scheduling gate keeps the pod from kube-scheduler.
     pub gated: bool,
-    /// What the pod takes.
+    /// Resources that the pod takes.
     pub request: Amounts,
     /// Whether the pod was seen with a gate before.
     pub was_gated: bool,
-    /// What it says of its decision.
+    /// The annotated decision.
     pub decided: Decided,
 }
 
 impl Pod<'_> {
-    /// `None` without a whole decision: reason, time and, except for a gated pod, id.
+    /// Reads the annotated decision. `None` unless it has a reason, a time and, except on a gated pod, an id.
     pub(super) fn decided(&self, intent: Option<&Intent>, keys: &Keys) -> Option<Decided> {
         let short = |key| self.annotation(key).filter(|text| text.len() <= 64);
         let explain = self.annotation(&keys.explain);
@@ -56,7 +56,7 @@ impl Pod<'_> {
     }
 }
 
-/// In place of an id, of a pod that is gated for this reason; the same in every replica of a build.
+/// Stands in for the id of a pod that is gated for this reason. It is equal in every replica of a build.
 fn of_gate(reason: &str) -> DecisionId {
     let mut hasher = DefaultHasher::new();
     reason.hash(&mut hasher);

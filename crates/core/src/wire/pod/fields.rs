@@ -1,4 +1,4 @@
-//! The fields of a pod that are read, as they are on the wire. A null reads as absent, as it does in Go.
+//! The fields of a pod that are read, in their wire form. A null reads as absent, as it does in Go.
 
 use std::borrow::{Borrow, Cow};
 use std::collections::BTreeMap;
@@ -12,8 +12,8 @@ use crate::resources::ResourceList;
 use crate::units::Quantity;
 use crate::wire::pod::pod_affinity::PodTerms;
 
-/// A string that borrows from the document where it holds no escapes. (serde borrows a `Cow` only as a direct
-/// field, not inside lists and maps.) It is empty where it is missing or null, as it is in Go.
+/// A string that borrows from the document if it contains no escapes. serde borrows a `Cow` only as a direct field, not
+/// inside lists and maps. A missing or null string is empty, as it is in Go.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Text<'a>(pub Cow<'a, str>);
 
@@ -50,7 +50,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
     }
 }
 
-/// A key of a map, which is never missing. It borrows as [`Text`] does.
+/// Key of a map. It is never missing. It borrows like [`Text`].
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(transparent)]
 struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
@@ -61,27 +61,27 @@ impl Borrow<str> for Key<'_> {
     }
 }
 
-/// A map of strings; the last of several equal keys counts.
+/// A map of strings. The last of several equal keys counts.
 #[derive(Debug, Clone, Default, Deserialize)]
 pub struct StringMap<'a>(#[serde(borrow)] BTreeMap<Key<'a>, Text<'a>>);
 
 impl<'a> StringMap<'a> {
-    /// The value of `key`.
+    /// Returns the value of `key`.
     pub fn get(&self, key: &str) -> Option<&str> {
         self.0.get(key).map(|text| &**text)
     }
 
-    /// The value of `key`, borrowed from the document where possible.
+    /// Returns the value of `key`, borrowed from the document if possible.
     pub fn cow(&self, key: &str) -> Option<Cow<'a, str>> {
         self.0.get(key).map(|text| text.0.clone())
     }
 
-    /// Keys and values.
+    /// Iterates over keys and values.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(key, value)| (&*key.0, &**value))
     }
 
-    /// Keys and values, borrowed from the document where possible.
+    /// Iterates over keys and values, borrowed from the document if possible.
     pub fn cows(&self) -> impl Iterator<Item = (Cow<'a, str>, Cow<'a, str>)> {
         self.0.iter().map(|(key, value)| (key.0.clone(), value.0.clone()))
     }
@@ -101,9 +101,9 @@ impl<'de: 'a, 'a> Deserialize<'de> for ResourceList<'a> {
 pub struct Pod<'a> {
     pub(super) metadata: Option<Metadata<'a>>,
     pub(super) spec: Spec<'a>,
-    /// Read only of pods that exist: whatever is there on arrival does not count.
+    /// Read only for pods that exist. The status of a pod that arrives does not count.
     pub(super) status: Option<&'a RawValue>,
-    /// Annotations that count as its own: see [`Pod::inherit`].
+    /// Annotations that count as the pod's own. See [`Pod::inherit`].
     pub(super) inherited: Vec<(String, String)>,
 }
 
@@ -174,7 +174,7 @@ pub(super) struct Spec<'a> {
     pub(super) node_selector: Option<&'a RawValue>,
     pub(super) affinity: Option<&'a RawValue>,
     pub(super) tolerations: Option<&'a RawValue>,
-    /// Read from these three texts: see [`Spec::read_constraints`].
+    /// Parsed from the three texts above. See [`Spec::read_constraints`].
     #[serde(skip)]
     pub(super) constraints: Constraints<'a>,
     pub(super) scheduling_gates: Option<Vec<SchedulingGate<'a>>>,
@@ -195,7 +195,7 @@ pub(super) struct Spec<'a> {
     pub(super) resource_claims: Option<Vec<IgnoredAny>>,
 }
 
-/// Where a pod may run.
+/// Constraints on where a pod may run.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Constraints<'a> {
     pub(super) node_selector: Option<StringMap<'a>>,
@@ -204,13 +204,14 @@ pub(super) struct Constraints<'a> {
 }
 
 impl Spec<'_> {
-    /// The bytes of the JSON text of its nodeSelector, affinity and tolerations.
+    /// Total length of the JSON text of nodeSelector, affinity and tolerations, in bytes.
     pub(super) fn constraints_length(&self) -> usize {
         let texts = [self.node_selector, self.affinity, self.tolerations];
         texts.into_iter().flatten().map(|text| text.get().len()).sum()
     }
 
-    /// Reads the three fields if they have at most so many bytes together; else the nodeSelector, if that has.
+    /// Reads the three fields if they have at most `most` bytes together. Otherwise reads only the nodeSelector, if it
+    /// alone has at most `most` bytes.
     pub(super) fn read_constraints(&mut self, most: usize) -> Result<(), serde_json::Error> {
         let is_short = |text: &&RawValue| text.get().len() <= most;
         self.constraints.node_selector = read(self.node_selector.filter(is_short))?;
@@ -248,12 +249,12 @@ impl<'a> Container<'a> {
         self.resources.as_ref()?.requests()
     }
 
-    /// The requests, for sums over containers.
+    /// Returns the requests, for sums over containers.
     pub(super) fn stated(&self) -> Option<Cow<'_, ResourceList<'a>>> {
         self.requests().map(Cow::Borrowed)
     }
 
-    /// A restartable init container (KEP-753).
+    /// Whether this is a restartable init container (KEP-753).
     pub(super) fn is_sidecar(&self) -> bool {
         self.restart_policy == "Always"
     }
@@ -324,7 +325,7 @@ pub(crate) struct NodeSelectorRequirement<'a> {
     pub(super) values: Option<Vec<Text<'a>>>,
 }
 
-/// What the cluster says of a pod that exists.
+/// Status of a pod that exists.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Status<'a> {
@@ -426,7 +427,7 @@ pub(super) struct EphemeralSource<'a> {
 }
 
 impl<'a> EphemeralSource<'a> {
-    /// The StorageClass that it states.
+    /// StorageClass that the volume states.
     pub(super) fn class(&self) -> Option<Cow<'a, str>> {
         let spec = self.volume_claim_template.as_ref()?.spec.as_ref()?;
         Some(spec.storage_class_name.as_ref()?.0.clone())
@@ -452,7 +453,7 @@ pub(super) struct ProjectedSource {
 }
 
 impl ProjectedSource {
-    /// Whether it has a token of the pod's service account.
+    /// Whether the volume contains a token of the pod's service account.
     pub(super) fn has_token(&self) -> bool {
         let mut sources = self.sources.iter().flatten();
         sources.any(|source| source.service_account_token.is_some())

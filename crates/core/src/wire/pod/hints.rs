@@ -1,17 +1,17 @@
-//! What was written for edgeward and has no effect.
+//! Hints about labels and annotations that are meant for edgeward but have no effect.
 
 use super::Pod;
 use crate::keys::Keys;
 use crate::model::slo::{self, Management};
 use crate::model::workload::Workload;
 
-/// The most keys of one pod that are named.
+/// Maximum number of keys of one pod that are named.
 const MAX_HINTS: usize = 5;
 
 impl Pod<'_> {
-    /// Labels that were meant as annotations and, where it states nothing to decide by, SLO annotations: one sentence for each, of
-    /// at most five keys, and how many more there are. `workload` is what was read of it. Cost: a pass over its labels, and over its
-    /// annotations where there is no SLO.
+    /// Returns a sentence for each SLO key without effect: SLO keys used as labels and, if the pod states nothing to
+    /// decide by, SLO annotations. At most five keys are named; a last sentence gives the number of the others.
+    /// `workload` is the pod as it was read. Cost: a pass over the labels, and over the annotations if there is no SLO.
     pub fn hints(&self, workload: &Workload<'_>, keys: &Keys) -> Vec<String> {
         if workload.management == Management::OptedOut {
             return vec![];

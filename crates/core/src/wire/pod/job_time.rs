@@ -1,4 +1,4 @@
-//! How long the work of a succeeded pod took.
+//! Run time of a succeeded pod.
 
 use jiff::Timestamp;
 
@@ -7,8 +7,9 @@ use crate::wire::pod::Pod;
 use crate::wire::pod::fields::{ContainerStatus, Status, Terminated};
 
 impl Pod<'_> {
-    /// How long the pod worked; `None` unless it succeeded, is of a Job, and says when its containers started and finished. A pod of
-    /// another controller runs until it is stopped, and the time of one that failed or has no controller measures nothing.
+    /// How long the pod worked. `None` unless the pod succeeded, belongs to a Job, and states when its containers
+    /// started and finished. Pods of other controllers run until they are stopped. The run time of a failed pod, or of
+    /// a pod without a controller, measures nothing.
     pub(super) fn job_time(&self, status: &Status<'_>) -> Option<Micros> {
         if status.phase != "Succeeded" || self.controller()?.kind != "Job" {
             return None;
@@ -26,7 +27,7 @@ impl ContainerStatus<'_> {
         } = self.state.as_ref()?.terminated.as_ref()?;
         let at = |text: &str| text.parse::<Timestamp>().ok();
         let (started, finished) = (at(started_at)?, at(finished_at)?);
-        // A container that never ran has the zero time in both, or only in one.
+        // A container that never ran has the zero time in both fields, or in one of them.
         let us = finished.as_microsecond().checked_sub(started.as_microsecond())?;
         (started > Timestamp::UNIX_EPOCH).then_some(Micros(u64::try_from(us).ok()?))
     }

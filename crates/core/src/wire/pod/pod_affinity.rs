@@ -11,13 +11,13 @@ use crate::resources::{Amounts, Apart};
 use crate::wire::pod::Pod;
 use crate::wire::pod::fields::{NodeSelectorRequirement, StringMap, Text};
 
-/// The most terms of a pod's anti-affinity that count.
+/// Maximum number of anti-affinity terms of a pod that count.
 const MAX_TERMS: usize = 4;
 
-/// The most namespaces, expressions and values of a pod's affinity, with which many pods are compared.
+/// Maximum number of namespaces, expressions and values in a pod's affinity. They are compared with many pods.
 const MAX_PARTS: usize = 64;
 
-/// The most bytes that are kept of a pod's labels.
+/// Maximum length of a pod's labels that are kept, in bytes.
 const MAX_LABELS: usize = 1024;
 
 #[derive(Debug, Clone, Deserialize)]
@@ -26,7 +26,7 @@ pub(crate) struct PodTerms<'a> {
     required: Option<Vec<Term<'a>>>,
 }
 
-/// A PodAffinityTerm.
+/// A PodAffinityTerm of Kubernetes.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Term<'a> {
@@ -48,8 +48,8 @@ struct LabelSelector<'a> {
 }
 
 impl Pod<'_> {
-    /// The request of this pod in `namespace`, with what keeps it apart from pods like it: terms that select the pod itself. Pods with an
-    /// equal term exclude each other, so no labels need to be kept.
+    /// Adds to the pod's request in `namespace` the anti-affinity terms that select the pod itself. Pods with an equal
+    /// term exclude each other, so no labels need to be kept.
     pub(super) fn kept_apart(&self, mut request: Amounts, namespace: &str) -> Amounts {
         let affinity = self.spec.constraints.affinity.as_ref();
         let required = affinity.and_then(|affinity| affinity.pod_anti_affinity.as_ref()?.required.as_ref());
@@ -61,7 +61,7 @@ impl Pod<'_> {
         request
     }
 
-    /// Its required affinity to other pods; none where a part of it is not evaluated.
+    /// The required affinity to other pods. Empty if edgeward cannot evaluate a part of it, or if it is too long.
     pub(super) fn pod_affinity(&self, namespace: &str) -> Vec<AffinityTerm> {
         let affinity = self.spec.constraints.affinity.as_ref();
         let required = affinity.and_then(|affinity| affinity.pod_affinity.as_ref()?.required.as_ref());
@@ -71,7 +71,7 @@ impl Pod<'_> {
         terms.filter(is_short).unwrap_or_default()
     }
 
-    /// Its labels in order, as `key=value,key=value`; empty where that is too long.
+    /// Labels in order, as `key=value,key=value`. Empty if that is too long.
     pub(super) fn labels_text(&self) -> String {
         let labels: Vec<_> = self.labels().map(|(key, value)| format!("{key}={value}")).collect();
         Some(labels.join(","))
@@ -81,7 +81,7 @@ impl Pod<'_> {
 }
 
 impl Term<'_> {
-    /// What keeps the pod apart from pods like it, if the term selects the pod itself.
+    /// Returns the anti-affinity key of this term, if the term selects the pod itself.
     fn apart(&self, pod: &Pod<'_>, namespace: &str) -> Option<Apart> {
         let selector = self.selector(|key| pod.label(key))?;
         let is_own =
@@ -94,7 +94,7 @@ impl Term<'_> {
         })
     }
 
-    /// The term as affinity, if it is evaluated: what labels a namespace has is not known.
+    /// Returns the term as affinity, if edgeward can evaluate it. It does not know the labels of namespaces.
     fn near(&self, pod: &Pod<'_>, namespace: &str) -> Option<AffinityTerm> {
         let mut namespaces: Vec<_> = self
             .namespaces
@@ -113,7 +113,7 @@ impl Term<'_> {
         })
     }
 
-    /// Whether it is certain that pods of this namespace, which is the pod's own, are selected.
+    /// Whether the term is certain to select pods of this namespace, the pod's own.
     fn is_of(&self, namespace: &str) -> bool {
         let mut namespaces = self.namespaces.iter().flatten().peekable();
         match &self.namespace_selector {
@@ -123,8 +123,9 @@ impl Term<'_> {
         }
     }
 
-    /// What is asked of labels, in an order of its own. The API server adds the labels of `matchLabelKeys` and `mismatchLabelKeys` to the
-    /// selector once webhooks were asked, so it has them before as well as after.
+    /// Returns the selector with its expressions sorted. The API server merges `matchLabelKeys` and `mismatchLabelKeys`
+    /// into the selector after the webhooks have run. This function merges them too, so the result is equal before and
+    /// after.
     fn selector<'l>(&self, label: impl Fn(&str) -> Option<&'l str>) -> Option<Selector> {
         let mut expressions = self.label_selector.as_ref()?.expressions()?;
         let keys = [
@@ -143,7 +144,7 @@ impl Term<'_> {
 }
 
 impl LabelSelector<'_> {
-    /// `None` where an operator is not known.
+    /// Returns the expressions. `None` if an operator is not known.
     fn expressions(&self) -> Option<Vec<Expression>> {
         let labels = self.match_labels.iter().flat_map(StringMap::iter);
         let labels = labels.map(|(key, value)| Some((key.into(), Operator::In, vec![value.into()])));

@@ -1,4 +1,4 @@
-//! A pod that exists, as the cache keeps it.
+//! Reads a pod that exists into the form that the cache keeps.
 
 use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -18,19 +18,19 @@ use crate::wire::pod::fields::{Condition, Container, ContainerStatus, Resources,
 use crate::wire::pod::refusal::missing;
 use crate::wire::pod::{Pod, ResourceList, Text};
 
-/// The longest text that is kept of an annotation of ours.
+/// Maximum length of one of our annotations that is kept, in bytes.
 const LONGEST_WORD: usize = 64;
 
-/// What is kept of the pod that exists whose JSON this is. Of what one with a node asks for, the resources that nodes have by
-/// these names. `None` for one without uid or namespace, which no API server sends.
+/// Reads the record of an existing pod from its JSON. A pod with a node keeps only the extended resources in `names`.
+/// Returns `None` if uid or namespace is missing, which no API server omits.
 ///
 /// # Errors
-/// It is no pod.
+/// The text is not a pod.
 pub fn read_record(json: &str, keys: &Keys, names: &ResourceNames) -> Result<Option<PodRecord>, serde_json::Error> {
     let mut record = Pod::without_long_constraints(json)?.record(keys)?;
     if let Some(record) = record.as_mut().filter(|record| record.node.is_some()) {
         record.request.retain(names);
-        // What no node has says nothing of the room for others.
+        // A resource that no node has says nothing about the room for other pods.
         if let Start::Refused(Some(bound)) = &record.start
             && bound
                 .amounts()
@@ -43,8 +43,8 @@ pub fn read_record(json: &str, keys: &Keys, names: &ResourceNames) -> Result<Opt
 }
 
 impl<'a> Pod<'a> {
-    /// What is kept of a pod that exists; `None` for one without uid or namespace, which no API
-    /// server sends. Cost: a pass over the status; allocates a few strings, more for a pod without node.
+    /// Returns the record of an existing pod. `None` if uid or namespace is missing, which no API server omits. Cost: a
+    /// pass over the status. Allocates a few strings; more for a pod without a node.
     ///
     /// # Errors
     /// The status cannot be read.
@@ -61,7 +61,7 @@ impl<'a> Pod<'a> {
         Ok(Some(record))
     }
 
-    /// Completes the record of a pod that has no node or waits behind our gate.
+    /// Completes the record of a pod that has no node, or that waits behind our gate.
     fn complete(&self, record: &mut PodRecord, is_gated: bool, keys: &Keys) {
         let workload = self.workload(Cow::Borrowed(&*record.namespace), keys);
         let mut workload = workload.into_owned();
@@ -77,14 +77,14 @@ impl<'a> Pod<'a> {
         };
         if !is_whole {
             placement.tolerations = vec![];
-            // Nothing says where it may run that kube-scheduler refused. No node has so many labels or resources.
+            // Nothing tells where a refused pod may run. No node has this many labels or resources.
             let is_nowhere = record.unschedulable.is_some()
                 || has_many_resources
                 || self
                     .spec
                     .node_selector
                     .is_some_and(|text| text.get().len() > MAX_CONSTRAINTS);
-            // An affinity without a term allows no node.
+            // An affinity without terms allows no node.
             placement.constraints.affinity = is_nowhere.then(Vec::new);
         }
         let placement = Arc::new(placement);
@@ -101,7 +101,7 @@ impl<'a> Pod<'a> {
         }
     }
 
-    /// Whether it waits behind our gate.
+    /// Whether the pod waits behind our gate.
     fn is_gated(&self, keys: &Keys) -> bool {
         let metadata = self.metadata.as_ref();
         self.gate(&keys.gate).is_some()
@@ -111,7 +111,7 @@ impl<'a> Pod<'a> {
             })
     }
 
-    /// The pod as the waitlist keeps it: what it asks for only with its whole placement.
+    /// Builds the pod as the waitlist keeps it. The workload is kept only together with its whole placement.
     fn gated(
         &self,
         record: &PodRecord,
@@ -143,8 +143,9 @@ impl<'a> Pod<'a> {
         }
     }
 
-    /// The pod as the backstop keeps it, if kube-scheduler has found no node for it, and nothing keeps it from trying again. Not if
-    /// it was gated and lost the gate undecided: so would the one in its place.
+    /// Builds the pod as the backstop keeps it, if kube-scheduler found no node for it and nothing keeps it from
+    /// another try. A pod that was gated and lost the gate undecided does not count: its replacement would lose the
+    /// gate too.
     fn stuck(
         &self,
         record: &PodRecord,
@@ -168,25 +169,25 @@ impl<'a> Pod<'a> {
         })
     }
 
-    /// The beginning of the reason that it carries.
+    /// The start of the annotated reason.
     fn reason(&self, keys: &Keys) -> Option<Box<str>> {
         let reason = self.annotation(&keys.reason)?;
         Some(start(reason, LONGEST_WORD).into())
     }
 
-    /// Whether a pod that is behind our gate no more was gated, and lost the gate without being decided.
+    /// Whether a pod without our gate once had it, and lost it without a decision.
     fn was_gate_removed(&self, keys: &Keys) -> bool {
         let reason = self.annotation(&keys.reason);
         reason.is_some_and(|reason| reason.starts_with("held_")) && self.annotation(&keys.decision_id).is_none()
     }
 
-    /// Whether the pod by itself is one that we decide.
+    /// Whether edgeward decides this pod, judged by the pod alone.
     fn is_for_us(&self, keys: &Keys) -> bool {
         let (management, intent) = self.slo(keys);
         intent.is_some() && management != Management::OptedOut && !self.is_of_others()
     }
 
-    /// Its status; one that says nothing where there is none.
+    /// Reads the status. A missing status is empty.
     pub(super) fn status(&self) -> Result<Status<'a>, serde_json::Error> {
         let status = self
             .status
@@ -248,16 +249,17 @@ impl<'a> Pod<'a> {
         })
     }
 
-    /// The name of its scheduler, which its author writes: `None` where no scheduler has such a name, so that nobody remembers
-    /// it.
+    /// Name of the pod's scheduler. The author of the pod writes it, so it is not kept if no scheduler can have that
+    /// name.
     fn scheduler(&self) -> Option<&str> {
         let name = self.spec.scheduler_name.stated().unwrap_or(DEFAULT_SCHEDULER);
         let is_of_names = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
         (name.len() <= LONGEST_NAME && name.bytes().all(is_of_names)).then_some(name)
     }
 
-    /// The effective request of a pod that exists: as [`Pod::request`], but a container that is being resized in place
-    /// counts with the most of what it asks for, was promised and has.
+    /// Returns the effective request of an existing pod. It is computed as in [`Pod::request`], except for a container
+    /// that is being resized in place. Such a container counts with the largest of its requested, allocated and actual
+    /// amounts.
     ///
     /// Source: `component-helpers/resource.PodRequests` of 1.36 with `UseStatusResources`, as kube-scheduler's
     /// `NodeInfo` calls it.
@@ -273,7 +275,7 @@ impl<'a> Pod<'a> {
     }
 }
 
-/// The text up to this length.
+/// Truncates the text to at most this many bytes, at a character boundary.
 fn start(text: &str, length: usize) -> &str {
     &text[..text.floor_char_boundary(length)]
 }
@@ -284,8 +286,8 @@ impl<'a> Status<'a> {
         conditions.find(|condition| condition.kind == *kind)
     }
 
-    /// The most of what is asked for, what is in effect and what was promised; of the last two only, when the node can
-    /// never give what is asked for. Source: `determineEffectiveRequests`.
+    /// The largest of the requested, actual and allocated amounts. The request does not count if the node can never
+    /// satisfy it. Source: `determineEffectiveRequests`.
     fn effective<'s>(
         &self,
         stated: Option<&'s ResourceList<'a>>,
@@ -310,15 +312,15 @@ impl<'a> Status<'a> {
         pending.is_some_and(|condition| condition.reason == "Infeasible")
     }
 
-    /// The condition by which a scheduler says that it found no node, or failed.
+    /// The condition with which a scheduler reports that it found no node, or failed.
     fn refusal(&self) -> Option<&Condition<'a>> {
         let condition = self.condition("PodScheduled")?;
         let is_refusal = matches!(&*condition.reason, "Unschedulable" | "SchedulerError");
         (condition.status == "False" && is_refusal).then_some(condition)
     }
 
-    /// What kube-scheduler said when it found no node, as a number that differs when it says something else. A scheduler that
-    /// failed tries again at once.
+    /// Hash of the message with which kube-scheduler reported that it found no node. A scheduler error does not count,
+    /// because kube-scheduler tries again at once.
     fn unschedulable(&self) -> Option<u64> {
         let is_unschedulable = |condition: &&Condition<'_>| condition.reason == "Unschedulable";
         let condition = self.refusal().filter(is_unschedulable)?;
@@ -327,8 +329,9 @@ impl<'a> Status<'a> {
         Some(hasher.finish())
     }
 
-    /// How far a pod has come that is Pending on its node and asks for so much. Of a virtual node, the status is that of the pod
-    /// in the cluster behind it, where a LimitRange may fill in what a container does not request: then the pod is no bound.
+    /// Whether a Pending pod with this request has started on its node. On a virtual node, the status comes from the
+    /// pod in the cluster behind it. A LimitRange there may add requests that a container does not state; such a pod
+    /// gives no bound.
     fn start(&self, spec: &Spec<'a>, request: &Amounts) -> Start {
         let mut containers = self.container_statuses.iter().chain(&self.init_container_statuses);
         if containers.any(|statuses| !statuses.is_empty()) {
@@ -342,7 +345,7 @@ impl<'a> Status<'a> {
         Start::Refused(resources.and_then(|names| Bound::new(request, names)).map(Arc::new))
     }
 
-    /// The status of a container that can be resized: an init container that ends cannot.
+    /// Status of a container that can be resized. An init container that ends cannot be resized.
     fn container(&self, container: &Container<'a>) -> Option<&ContainerStatus<'a>> {
         let init = self.init_container_statuses.iter().filter(|_| container.is_sidecar());
         let mut statuses = self.container_statuses.iter().chain(init).flatten();

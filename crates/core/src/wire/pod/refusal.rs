@@ -1,21 +1,21 @@
-//! What kube-scheduler says when it finds no node for a pod.
+//! Reads kube-scheduler's message about a pod that fits no node.
 
 use std::collections::BTreeSet;
 
 use crate::model::remote_room::POD_SLOT;
 
-/// The most resources that are read of a message.
+/// Maximum number of resources that are read from a message.
 const MAX_RESOURCES: usize = 16;
 
-/// The resources of which no node has enough, `pods` for their slots, if that alone keeps the pod from the nodes which it may
-/// use at all: beside taints that it does not tolerate, cordoned and unready nodes. `None` where anything else is said, or more
-/// than is read.
+/// Returns the resources that the usable nodes have too little of; `pods` stands for pod slots. Cordoned and unready
+/// nodes, and nodes with taints that the pod does not tolerate, are not usable. Returns `None` if the message states
+/// any other cause, or names more resources than are read.
 ///
 /// Source: `FitError.Error` and the reasons of `NodeResourcesFit`, `TaintToleration` and `NodeUnschedulable` in
 /// kube-scheduler 1.22 to 1.36.
 pub(super) fn missing(message: &str) -> Option<BTreeSet<&str>> {
     let (_, reasons) = message.strip_prefix("0/")?.split_once(" nodes are available: ")?;
-    // What follows is about preemption.
+    // The rest of the message is about preemption.
     let reasons = reasons.split_once(". ").map_or(reasons, |(reasons, _)| reasons);
     let reasons = reasons.strip_suffix('.').unwrap_or(reasons);
     let mut resources = BTreeSet::new();
@@ -37,14 +37,14 @@ pub(super) fn missing(message: &str) -> Option<BTreeSet<&str>> {
     (!resources.is_empty()).then_some(resources)
 }
 
-/// Whether the reason takes nodes out of account, whatever the pod asks for.
+/// Whether the reason excludes nodes whatever the pod requests.
 fn is_about_others(reason: &str) -> bool {
     const BEGINNINGS: [&str; 5] = [
         "node(s) had untolerated taint",
         "node(s) had taint {",
         "node(s) were unschedulable",
         "node(s) were not ready",
-        // The rest of the second, which has a comma.
+        // The rest of the second reason, which contains a comma.
         "that the pod didn't tolerate",
     ];
     BEGINNINGS.iter().any(|beginning| reason.starts_with(beginning))
