@@ -1,11 +1,12 @@
-//! The beginning of a text that others write, as far as a message shows it.
+//! The start of a text that users write, cut for a message.
 
 use std::fmt::{self, Display, Write};
 
-/// The longest name of an object that the API server keeps, and how much is shown of a text that may have megabytes.
+/// Maximum length of an object's name in the API server, in bytes. Texts that may have megabytes are cut to this
+/// length.
 pub const LONGEST_NAME: usize = 253;
 
-/// The text as far as it has `bytes`, and `…` for what is left out. No more than that is ever made of it.
+/// Returns the first `bytes` bytes of the text, with `…` if something is left out. The rest of the text is never built.
 pub fn excerpt(text: impl Display, bytes: usize) -> String {
     let mut excerpt = Excerpt {
         text: String::new(),

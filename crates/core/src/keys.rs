@@ -4,43 +4,43 @@
 #[derive(Debug, Clone, PartialEq, Eq, serde::Deserialize)]
 #[serde(from = "String")]
 pub struct Keys {
-    /// The domain itself.
+    /// The domain.
     pub domain: String,
-    /// `slo.<domain>/`: the annotations read.
+    /// `slo.<domain>/`: prefix of the annotations that edgeward reads.
     pub slo_prefix: String,
     /// Annotation: the sites that the pod may run at.
     pub sites: String,
-    /// Annotation: those that the policy says which counts for it; both hold.
+    /// Annotation: the sites that the pod's policy allows. Both restrictions hold.
     pub policy_sites: String,
     /// Annotation: the traits that the pod requires.
     pub traits: String,
-    /// Annotation: those that the policy says which counts for it; both hold.
+    /// Annotation: the traits that the pod's policy requires. Both lists hold.
     pub policy_traits: String,
     /// Label that opts a namespace in, and a pod in or out.
     pub managed: String,
-    /// Label of namespaces whose SloPolicies speak for pods that state nothing.
+    /// Label of namespaces in which SloPolicies apply to pods that state no SLO.
     pub policies: String,
-    /// Label of pods that are placed: the API server does not ask about them again.
+    /// Label of placed pods. The API server does not send these pods to the webhook again.
     pub placed: String,
-    /// `edge` or `cloud`.
+    /// Annotation: `edge` or `cloud`.
     pub decision: String,
-    /// Site name.
+    /// Annotation: name of the site.
     pub site: String,
-    /// Reason code.
+    /// Annotation: reason code.
     pub reason: String,
-    /// When it was decided.
+    /// Annotation: time of the decision.
     pub timestamp: String,
-    /// RTT used, in milliseconds.
+    /// Annotation: WAN RTT of the decision, in milliseconds.
     pub wan_rtt_ms: String,
-    /// Id of the decision.
+    /// Annotation: id of the decision.
     pub decision_id: String,
-    /// The numbers behind the verdict.
+    /// Annotation: the numbers behind the verdict.
     pub explain: String,
-    /// Our scheduling gate: it keeps a gated pod from kube-scheduler.
+    /// Our scheduling gate. It keeps a gated pod from kube-scheduler.
     pub gate: String,
 }
 
-/// The keys under a domain.
+/// Builds the keys under a domain.
 impl From<String> for Keys {
     fn from(domain: String) -> Self {
         Self::new(&domain)
@@ -48,7 +48,7 @@ impl From<String> for Keys {
 }
 
 impl Keys {
-    /// The keys under `domain`.
+    /// Builds the keys under `domain`.
     pub fn new(domain: &str) -> Self {
         let scheduling = |name: &str| format!("scheduling.{domain}/{name}");
         Self {
@@ -72,18 +72,19 @@ impl Keys {
         }
     }
 
-    /// Whether this annotation is one that says where alone a pod may run by its policy, whatever the pod has.
+    /// Whether this annotation holds the sites or traits of the pod's policy. The policy's value replaces the pod's
+    /// own.
     pub fn is_of_policy(&self, key: &str) -> bool {
         key == self.policy_sites || key == self.policy_traits
     }
 
-    /// The domain of a gate like ours, if that is another than ours.
+    /// The domain of a gate like ours under another domain. `None` for our own gate and for other gates.
     pub fn other_domain<'g>(&self, gate: &'g str) -> Option<&'g str> {
         let domain = gate.strip_prefix("scheduling.")?.strip_suffix("/awaiting-capacity")?;
         (*domain != *self.domain).then_some(domain)
     }
 
-    /// Every annotation that a decision writes: those of a pod that arrives are not to be believed.
+    /// Every annotation that a decision writes. On a pod that arrives they cannot be trusted.
     pub fn written(&self) -> [&str; 7] {
         [
             &self.decision,

@@ -1,24 +1,24 @@
-//! The decision of edgeward and all that it is made of. Pure and synchronous: no I/O, no clock, no randomness, no Kubernetes
-//! client; time, ids and data are arguments.
+//! The decision of edgeward and everything it needs. Pure and synchronous: no I/O, no clock, no randomness, no
+//! Kubernetes client. Time, ids and data are arguments.
 //!
 //! | module | what it is |
 //! |---|---|
 //! | [`units`], [`resources`] | integer newtypes for every quantity; resource names to amounts |
-//! | [`words!`] | declares enums each of whose values has a word |
-//! | [`excerpt`] | the beginning of a text, for messages |
+//! | [`words!`] | declares enums whose values each have a word |
+//! | [`excerpt`] | the start of a text, for messages |
 //! | [`keys`] | annotation and label keys under the configured domain |
 //! | [`document`] | how documents are read, and their faults |
-//! | [`model`] | plain data: what is asked and what exists |
-//! | `recent` | what is remembered for a while |
+//! | [`model`] | plain data: pods, sites, nodes and the snapshot |
+//! | `recent` | values that are remembered for a limited time |
 //! | [`config`] | settings: schema, defaults, validation |
-//! | [`wire`] | pods, nodes and fleet files: the only readers and writers of these forms |
+//! | [`wire`] | pods, nodes, volumes, Liqo's objects and fleet files: the only readers and writers of these forms |
 //! | [`cluster`] | the cache of nodes and pods, WAN health, telemetry, processing times: events in, snapshot out |
 //! | [`placement`] | workload and room to verdict, and verdict and pod to JSONPatch |
 //! | [`queue`] | gated pods and the release plan |
-//! | [`guard`] | pods that slipped past us, and controllers whose pods fail over and over |
-//! | [`engine`] | the whole as one state machine |
+//! | [`guard`] | pods that were created without edgeward, or that kube-scheduler cannot place |
+//! | [`engine`] | the state machine that combines all of this |
 //!
-//! All at once: a pod, a fleet, a verdict, a patch.
+//! Example: a pod, a fleet, a verdict and a patch.
 //!
 //! ```
 //! use edgeward_core::{config::Config, wire::{fleet_file, pod::Pod}, units::{Moment, Now}};
@@ -44,8 +44,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Invariants: `decide` never fails, a refusal is a value with numbers; time and data are arguments; a patch only
-//! adds; the request path does no I/O.
+//! Invariants: `decide` never fails, and a refusal is a value with numbers. Time and data are arguments. A patch only
+//! adds. The request path does no I/O.
 
 pub mod cluster;
 pub mod config;

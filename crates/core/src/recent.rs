@@ -1,11 +1,11 @@
-//! What is remembered for a while.
+//! Values that are remembered for a limited time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::units::{Micros, Moment};
 
-/// Values that count for `SECONDS` after they were put in. Of more than `MOST` the one that was put in first is forgotten.
-/// Equal after equal calls.
+/// A map whose values count for `SECONDS` after they were inserted. If there are more than `MOST` values, the oldest is
+/// forgotten. Equal calls give equal maps.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Recent<K, V, const SECONDS: u64, const MOST: usize> {
     values: BTreeMap<K, (Moment, V)>,
@@ -22,7 +22,7 @@ impl<K, V, const SECONDS: u64, const MOST: usize> Default for Recent<K, V, SECON
 }
 
 impl<K: Ord + Clone, V, const SECONDS: u64, const MOST: usize> Recent<K, V, SECONDS, MOST> {
-    /// Puts a value in, or puts another in its place; returns the key that is forgotten for it.
+    /// Inserts a value or replaces it. Returns the key that is forgotten to make room, if any.
     pub(crate) fn insert(&mut self, key: K, value: V, now: Moment) -> Option<K> {
         self.remove(&key);
         self.by_age.insert((now, key.clone()));
@@ -30,36 +30,36 @@ impl<K: Ord + Clone, V, const SECONDS: u64, const MOST: usize> Recent<K, V, SECO
         (self.values.len() > MOST).then(|| self.take_first()).flatten()
     }
 
-    /// The value, if it counts.
+    /// Returns the value if it still counts.
     pub(crate) fn get(&self, key: &K, now: Moment) -> Option<&V> {
         let (since, value) = self.values.get(key)?;
         (now < Self::end(*since)).then_some(value)
     }
 
-    /// Takes a value out, also one that counts no more.
+    /// Removes a value, even if it no longer counts.
     pub(crate) fn remove(&mut self, key: &K) -> Option<V> {
         let (since, value) = self.values.remove(key)?;
         self.by_age.remove(&(since, key.clone()));
         Some(value)
     }
 
-    /// Takes out the next value that counts no more, and returns its key.
+    /// Removes the next value that no longer counts, and returns its key.
     pub(crate) fn take_ended(&mut self, now: Moment) -> Option<K> {
         self.next_end().filter(|end| *end <= now)?;
         self.take_first()
     }
 
-    /// When the next value ends.
+    /// When the next value stops counting.
     pub(crate) fn next_end(&self) -> Option<Moment> {
         self.by_age.first().map(|(since, _)| Self::end(*since))
     }
 
-    /// The keys of all values that were not taken out.
+    /// Keys of all values that have not been removed.
     pub(crate) fn keys(&self) -> impl Iterator<Item = &K> {
         self.values.keys()
     }
 
-    /// The same values under other keys, but those for which there is none.
+    /// Moves the values to other keys. Drops a value if `name` returns `None` for its key.
     pub(crate) fn rename(&mut self, name: impl Fn(K) -> Option<K>) {
         let values = std::mem::take(&mut self.values).into_iter();
         self.values = values.filter_map(|(key, value)| Some((name(key)?, value))).collect();

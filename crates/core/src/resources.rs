@@ -1,4 +1,4 @@
-//! Amounts of resources by name: exact sums while a pod is added up, rounded integers once it is compared.
+//! Amounts of resources by name: exact quantities while a pod is added up, rounded integers for comparisons.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -6,17 +6,17 @@ use std::sync::Arc;
 
 use crate::units::{Bytes, Millicores, Quantity};
 
-/// Resource names to exact quantities.
+/// Exact quantities by resource name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ResourceList<'a>(BTreeMap<Cow<'a, str>, Quantity>);
 
 impl<'a> ResourceList<'a> {
-    /// The quantity under `name`, if any.
+    /// Returns the quantity of `name`, if any.
     pub fn get(&self, name: &str) -> Option<Quantity> {
         self.0.get(name).copied()
     }
 
-    /// Puts `quantity` under `name`, replacing what was there.
+    /// Sets the quantity of `name`.
     pub fn set(&mut self, name: Cow<'a, str>, quantity: Quantity) {
         self.0.insert(name, quantity);
     }
@@ -29,7 +29,7 @@ impl<'a> ResourceList<'a> {
         }
     }
 
-    /// Raises the quantity under `name` to `quantity`, if it is smaller or missing.
+    /// Raises the quantity of `name` to `quantity`, if it is smaller or missing.
     pub fn raise(&mut self, name: Cow<'a, str>, quantity: Quantity) {
         let old = self.0.entry(name).or_insert(quantity);
         *old = (*old).max(quantity);
@@ -47,7 +47,7 @@ impl<'a> ResourceList<'a> {
         }
     }
 
-    /// Adds the entries whose names are not there yet.
+    /// Adds the entries whose names are missing.
     pub(crate) fn fill_from<'s>(&mut self, entries: impl Iterator<Item = (&'s Cow<'a, str>, Quantity)>)
     where
         'a: 's,
@@ -57,13 +57,13 @@ impl<'a> ResourceList<'a> {
         }
     }
 
-    /// Whether no resource is named.
+    /// Whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The integers kube-scheduler compares: CPU in millicores, everything else in whole units, both rounded
-    /// up and never below zero; names it does not schedule by are left out. Source:
+    /// Converts to the integers that kube-scheduler compares: CPU in millicores, everything else in whole units. Both
+    /// are rounded up and never below zero. Names that kube-scheduler does not schedule by are left out. Source:
     /// `framework.Resource.SetMaxResource`.
     pub fn amounts(&self) -> Amounts {
         let mut amounts = Amounts::default();
@@ -88,14 +88,14 @@ impl<'a> FromIterator<(Cow<'a, str>, Quantity)> for ResourceList<'a> {
     }
 }
 
-/// Whether the API server lets a pod set this resource for all its containers together.
-/// Source: `component-helpers/resource.IsSupportedPodLevelResource`.
+/// Whether a pod may state this resource at pod level, for all of its containers together. Source:
+/// `component-helpers/resource.IsSupportedPodLevelResource`.
 pub fn is_pod_level(name: &str) -> bool {
     matches!(name, "cpu" | "memory") || name.starts_with("hugepages-")
 }
 
-/// Whether kube-scheduler compares this resource beside CPU, memory and ephemeral storage.
-/// Source: `pkg/scheduler/util.IsScalarResourceName`.
+/// Whether kube-scheduler compares this resource, in addition to CPU, memory and ephemeral storage. Source:
+/// `pkg/scheduler/util.IsScalarResourceName`.
 fn is_scalar(name: &str) -> bool {
     let native = !name.contains('/') || name.contains("kubernetes.io/");
     let extended = !native && !name.starts_with("requests.");
@@ -105,15 +105,16 @@ fn is_scalar(name: &str) -> bool {
         || name.starts_with("attachable-volumes-")
 }
 
-/// The begin of the name by which a pod asks for devices of a DeviceClass without a claim.
+/// Prefix of the resource name with which a pod requests devices of a DeviceClass without a claim.
 const OF_DEVICE_CLASS: &str = "deviceclass.resource.kubernetes.io/";
 
-/// How much a node has of a resource that a DeviceClass serves and no device plugin: kube-scheduler does not compare it, but makes a
-/// resource claim of the request. Source: `noderesources.shouldDelegateResourceToDRA`.
+/// Amount of a resource on a node where a DeviceClass serves it and no device plugin does. kube-scheduler does not
+/// compare such a resource; it creates a resource claim for the request. Source:
+/// `noderesources.shouldDelegateResourceToDRA`.
 pub const BY_CLAIM: i64 = i64::MAX;
 
-/// An amount of this resource as kubectl shows it, `amount` being what kube-scheduler compares: `200m` of CPU, `64Mi` of memory,
-/// a whole number of what is counted.
+/// Formats an amount of this resource as kubectl does: `200m` of CPU, `64Mi` of memory, a whole number of anything
+/// else. `amount` is in the unit that kube-scheduler compares.
 pub fn quantity(name: &str, amount: i64) -> String {
     match name {
         "cpu" => Millicores(amount).to_string(),
@@ -123,16 +124,16 @@ pub fn quantity(name: &str, amount: i64) -> String {
     }
 }
 
-/// The extended resources that nodes have: a pod with a node takes no others, whatever it asks for.
+/// The extended resources that nodes have. A pod with a node takes no other extended resources, whatever it requests.
 #[derive(Debug, Default)]
 pub struct ResourceNames {
-    /// The nodes that have a resource, with the number of the list that showed them last.
+    /// The nodes that have each resource, with the number of the list that last showed the node.
     nodes: BTreeMap<Box<str>, BTreeMap<Box<str>, u32>>,
     list: u32,
 }
 
 impl ResourceNames {
-    /// This is what a node has now: nothing, if it is gone. Cost: a search for each name.
+    /// Sets the resources of a node. Pass an empty amount if the node is gone. Cost: a search per name.
     pub fn set(&mut self, node: &str, allocatable: &Amounts) {
         self.nodes.retain(|_, nodes| {
             nodes.remove(node);
@@ -146,12 +147,12 @@ impl ResourceNames {
         }
     }
 
-    /// A list of all nodes begins: those that it does not name are gone when it ends.
+    /// Begins a list of all nodes. A node that is not in the list is removed when the list ends.
     pub fn list_began(&mut self) {
         self.list = self.list.wrapping_add(1);
     }
 
-    /// That list is complete.
+    /// Ends the list and removes the nodes that were not in it.
     pub fn list_ended(&mut self) {
         self.nodes.retain(|_, nodes| {
             nodes.retain(|_, list| *list == self.list);
@@ -160,7 +161,7 @@ impl ResourceNames {
     }
 }
 
-/// What a pod asks for, a node has, or a node has given away, in the integers kube-scheduler compares.
+/// Amounts that a pod requests, a node has, or a node has given away, in the integers that kube-scheduler compares.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Amounts {
     /// CPU.
@@ -169,43 +170,44 @@ pub struct Amounts {
     pub memory: Bytes,
     /// Local ephemeral storage.
     pub ephemeral_storage: Bytes,
-    /// Extended resources, huge pages and the like, sorted by name; missing is zero.
+    /// Extended resources, huge pages and the like, sorted by name. A missing name means zero.
     pub scalars: Vec<(Box<str>, i64)>,
-    /// Pods that keep apart from each other, and how many; sorted.
+    /// Pods per anti-affinity key, sorted.
     pub apart: Vec<(Apart, i64)>,
 }
 
-/// What keeps pods apart ("Affinity and anti-affinity" in docs/guide/decide.md): no two pods that have this may share a node or topology domain.
+/// A key of anti-affinity ("Affinity and anti-affinity" in docs/guide/decide.md). No two pods with this key may share a node or topology
+/// domain.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Apart {
-    /// A number for the namespace, and for the labels that the anti-affinity selects.
+    /// Number that stands for the namespace and for the labels that the anti-affinity selects.
     pub pods: u64,
-    /// The label whose value names a topology domain; `None` for a node of its own.
+    /// Label whose value names the topology domain. `None` means the node itself.
     pub topology_key: Option<Arc<str>>,
 }
 
 impl Amounts {
-    /// The amount of one scalar resource.
+    /// Returns the amount of one scalar resource.
     pub fn scalar(&self, name: &str) -> i64 {
         let at = self.scalars.binary_search_by(|(n, _)| (**n).cmp(name));
         at.map_or(0, |at| self.scalars[at].1)
     }
 
-    /// How many pods have this.
+    /// Number of pods with this anti-affinity key.
     pub fn pods_apart(&self, apart: &Apart) -> i64 {
         let at = self.apart.binary_search_by(|(known, _)| known.cmp(apart));
         at.map_or(0, |at| self.apart[at].1)
     }
 
-    /// Whether a node from which `used` is taken has a pod that this one keeps apart from.
+    /// Whether `used`, the usage of a node, contains a pod that this pod keeps apart from.
     pub fn is_kept_from(&self, used: &Amounts) -> bool {
         let is_taken = |apart: &Apart| apart.topology_key.is_none() && used.pods_apart(apart) > 0;
         self.apart.iter().any(|(apart, _)| is_taken(apart))
     }
 
-    /// Whether `self` fits into `total` minus `used`. A resource that is not asked for is not compared, so an
-    /// over-committed node still takes a pod that asks for nothing of it. Cost: a few comparisons.
-    /// Source: `noderesources.fitsRequest`.
+    /// Whether `self` fits into `total` minus `used`. A resource that is not requested is not compared, so an
+    /// over-committed node still takes a pod that requests nothing of it. Cost: a few comparisons. Source:
+    /// `noderesources.fitsRequest`.
     pub fn fits(&self, total: &Amounts, used: &Amounts) -> bool {
         let fits = |request: i64, total: i64, used: i64| request <= 0 || request <= total.saturating_sub(used);
         fits(self.cpu.0, total.cpu.0, used.cpu.0)
@@ -222,7 +224,7 @@ impl Amounts {
             && !self.is_kept_from(used)
     }
 
-    /// Adds `other`, so many times over.
+    /// Adds `other`, multiplied by `times`.
     pub fn add(&mut self, other: &Amounts, times: u32) {
         let add = |amount: &mut i64, more: i64| *amount = amount.saturating_add(more.saturating_mul(times.into()));
         add(&mut self.cpu.0, other.cpu.0);
@@ -232,7 +234,7 @@ impl Amounts {
         add_named(&mut self.apart, &other.apart, add);
     }
 
-    /// How much there is of a resource in all, by its Kubernetes name.
+    /// Total amount of a resource by its Kubernetes name. A missing resource of a DeviceClass counts as [`BY_CLAIM`].
     pub fn capacity(&self, name: &str) -> i64 {
         match self.get(name) {
             0 if name.starts_with(OF_DEVICE_CLASS) => BY_CLAIM,
@@ -240,7 +242,8 @@ impl Amounts {
         }
     }
 
-    /// Of these names, and no others, there is as much as claims bring, unless there is some already.
+    /// Sets the amount of these names to [`BY_CLAIM`], unless there is an amount already. No other name keeps
+    /// [`BY_CLAIM`].
     pub fn set_by_claim(&mut self, names: &BTreeSet<Box<str>>) {
         self.scalars.retain(|(_, amount)| ![0, BY_CLAIM].contains(amount));
         let missing = names.iter().filter(|name| self.scalar(name) == 0);
@@ -248,18 +251,18 @@ impl Amounts {
         add_named(&mut self.scalars, &missing, |amount, more| *amount = more);
     }
 
-    /// Drops the extended resources that are not among these names.
+    /// Drops the extended resources that are not in `names`.
     pub fn retain(&mut self, names: &ResourceNames) {
         self.scalars.retain(|(name, _)| names.nodes.contains_key(name));
         self.scalars.shrink_to_fit();
     }
 
-    /// Drops the names of which the amount is zero: a pod may list any number of them.
+    /// Drops the extended resources with an amount of zero. A pod may list any number of them.
     pub fn forget_zeros(&mut self) {
         self.scalars.retain(|(_, amount)| *amount != 0);
     }
 
-    /// `self` minus `other`, resource by resource of `self`.
+    /// Returns `self` minus `other`, for each resource of `self`.
     pub fn less(&self, other: &Amounts) -> Amounts {
         Amounts {
             cpu: self.cpu - other.cpu,
@@ -270,7 +273,8 @@ impl Amounts {
         }
     }
 
-    /// Every resource that is not zero, by its Kubernetes name: CPU in millicores, the rest in bytes or units.
+    /// Iterates over every resource that is not zero, by its Kubernetes name. CPU is in millicores, the rest in bytes
+    /// or units.
     pub fn named(&self) -> impl Iterator<Item = (&str, i64)> {
         [
             ("cpu", self.cpu.0),
@@ -282,13 +286,13 @@ impl Amounts {
         .filter(|&(_, amount)| amount != 0)
     }
 
-    /// For people: `cpu 900m`, `memory 128Mi` of what is above zero.
+    /// Formats every amount above zero for people: `cpu 900m`, `memory 128Mi`.
     pub fn quantities(&self) -> impl Iterator<Item = String> {
         let positive = self.named().filter(|(_, amount)| *amount > 0);
         positive.map(|(name, amount)| format!("{name} {}", quantity(name, amount)))
     }
 
-    /// The amount of any resource, by its Kubernetes name.
+    /// Returns the amount of any resource, by its Kubernetes name.
     pub fn get(&self, name: &str) -> i64 {
         match name {
             "cpu" => self.cpu.0,

@@ -1,7 +1,7 @@
 //! Integer newtypes for every quantity a decision reads, and the Kubernetes quantity notation.
 //!
-//! The unit is the type's name; arithmetic saturates, so a hostile number can make a pod unplaceable but
-//! never wrap into a small one.
+//! The type's name is the unit. Arithmetic saturates, so a hostile number can make a pod unplaceable but never wraps
+//! into a small one.
 
 use std::fmt;
 use std::ops::{Add, Sub};
@@ -45,69 +45,69 @@ integer_unit! {
     Micros(u64)
 }
 integer_unit! {
-    /// A ratio in thousandths: 20 is 2 %, a speed factor of 1000 is 1.0.
+    /// A ratio in thousandths: 20 is 2 %, and a speed factor of 1000 is 1.0.
     Permille(u32)
 }
 
 integer_unit! {
-    /// What an hour costs, in millionths of a currency that nobody here knows.
+    /// Cost of an hour, in millionths of a currency that is not specified.
     CostPerHour(u64)
 }
 
 impl Permille {
-    /// 1.0: the speed factor that models are stated for.
+    /// 1.0: the speed factor for which models are stated.
     pub const ONE: Self = Self(1_000);
 }
 
 impl Bytes {
-    /// Rounded down to whole Mi, as for a sum of which nobody needs the rest.
+    /// Rounds down to whole Mi, for a sum that needs no more precision.
     pub const fn whole_mebibytes(self) -> Self {
         Self(self.0 & !((1 << 20) - 1))
     }
 }
 
 impl Micros {
-    /// A duration of whole milliseconds.
+    /// Converts whole milliseconds to a duration.
     pub const fn from_millis(ms: u64) -> Self {
         Self(ms.saturating_mul(1_000))
     }
 
-    /// A duration of whole seconds.
+    /// Converts whole seconds to a duration.
     pub const fn from_secs(s: u64) -> Self {
         Self(s.saturating_mul(1_000_000))
     }
 
-    /// A duration as Go prints it, such as `1500ms`, `60s`, `1m0s`, `1h`. jiff's other forms are read as well.
+    /// Parses a duration in Go's format, such as `1500ms`, `60s`, `1m0s` or `1h`. jiff's other forms are accepted too.
     pub fn parse(text: &str) -> Option<Self> {
         let duration: jiff::SignedDuration = text.parse().ok()?;
         u64::try_from(duration.as_micros()).ok().map(Self)
     }
 
-    /// This duration `count` times over.
+    /// Returns this duration multiplied by `count`.
     pub const fn times(self, count: u64) -> Self {
         Self(self.0.saturating_mul(count))
     }
 
-    /// What takes this long at the speed factor `from`, at the speed factor `to`; rounded up. A factor of zero counts
-    /// as one thousandth.
+    /// Converts a duration at the speed factor `from` to the speed factor `to`, rounded up. A factor of zero counts as
+    /// one thousandth.
     pub fn rescaled(self, from: Permille, to: Permille) -> Self {
         let scaled = u128::from(self.0) * u128::from(from.0.max(1));
         let us = scaled.div_ceil(u128::from(to.0.max(1)));
         Self(u64::try_from(us).unwrap_or(u64::MAX))
     }
 
-    /// The same as a number from which more can be taken.
+    /// Returns the microseconds as a signed number, for arithmetic that may go below zero.
     pub fn signed(self) -> i64 {
         i64::try_from(self.0).unwrap_or(i64::MAX)
     }
 
-    /// Milliseconds with the microseconds as decimals.
+    /// Returns milliseconds, with the microseconds as decimals.
     pub fn as_millis_f64(self) -> f64 {
         self.0 as f64 / 1_000.0
     }
 }
 
-/// As kubectl shows it: `5`, `200m`.
+/// Formats the amount as kubectl does: `5`, `200m`.
 impl fmt::Display for Millicores {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 % 1_000 {
@@ -117,8 +117,8 @@ impl fmt::Display for Millicores {
     }
 }
 
-/// Exact, with the suffix that takes the fewest digits, as manifests have it and kubectl shows it: `64Mi`, `1536Mi`, `128M`;
-/// without one where none divides it.
+/// Formats the exact amount as manifests and kubectl do, with the suffix that gives the fewest digits: `64Mi`,
+/// `1536Mi`, `128M`. There is no suffix if none divides the amount.
 impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scaled = |base: i64, suffixes: [&'static str; 6]| {
@@ -139,7 +139,7 @@ impl fmt::Display for Bytes {
     }
 }
 
-/// Milliseconds; an integer where they are whole.
+/// Milliseconds. An integer if they are whole.
 impl From<Micros> for Value {
     fn from(time: Micros) -> Self {
         if time.0.is_multiple_of(1_000) {
@@ -150,7 +150,7 @@ impl From<Micros> for Value {
     }
 }
 
-/// Percent; an integer where it is whole.
+/// Percent. An integer if it is whole.
 impl From<Permille> for Value {
     fn from(ratio: Permille) -> Self {
         if ratio.0.is_multiple_of(10) {
@@ -161,7 +161,7 @@ impl From<Permille> for Value {
     }
 }
 
-/// The price; an integer where it is whole.
+/// The cost in whole units of the currency. An integer if it is whole.
 impl From<CostPerHour> for Value {
     fn from(cost: CostPerHour) -> Self {
         if cost.0.is_multiple_of(1_000_000) {
@@ -190,7 +190,7 @@ impl fmt::Display for Micros {
 pub struct Moment(pub i64);
 
 impl Moment {
-    /// How long before `self` the `earlier` moment was; zero if it is not earlier.
+    /// How long before `self` the moment `earlier` was. Zero if it is not earlier.
     pub fn since(self, earlier: Moment) -> Micros {
         Micros(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }
@@ -206,17 +206,17 @@ impl Moment {
     }
 }
 
-/// What time it is, by both clocks; an argument of every decision.
+/// The current time by both clocks. An argument of every decision.
 #[derive(Debug, Clone, Copy)]
 pub struct Now {
-    /// The monotonic clock, for ages.
+    /// Monotonic clock, for ages.
     pub moment: Moment,
-    /// The wall clock, for what is written on the pod.
+    /// Wall clock, for timestamps on pods.
     pub wall: jiff::Timestamp,
 }
 
 impl Now {
-    /// What time it was, or will be, at this moment, if nobody sets the wall clock meanwhile.
+    /// The time at another moment, if the wall clock is not set in between.
     pub fn at(self, moment: Moment) -> Now {
         let later = jiff::SignedDuration::from_micros(moment.0.saturating_sub(self.moment.0));
         Now {
@@ -226,17 +226,17 @@ impl Now {
     }
 }
 
-/// A Kubernetes quantity (`100m`, `1.5Gi`, `2e3`) held exactly, in billionths.
+/// A Kubernetes quantity (`100m`, `1.5Gi`, `2e3`), held exactly in billionths.
 ///
-/// Source: `k8s.io/apimachinery/pkg/api/resource`. A magnitude below one billionth rounds up to one, binary
-/// suffixes stop at 2^63−1, larger decimal values saturate. Exact up to 38 significant digits, three
-/// less for every step of a binary suffix.
+/// Source: `k8s.io/apimachinery/pkg/api/resource`. A magnitude below one billionth rounds up to one billionth. Values
+/// with binary suffixes are capped at 2^63−1; larger decimal values saturate. Values are exact up to 38 significant
+/// digits, and three digits less for every step of a binary suffix.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Quantity {
     nanos: i128,
 }
 
-/// Why a string is not a [`Quantity`].
+/// Error for a string that is not a [`Quantity`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a quantity (a number such as 2, 0.5, 500m, 1.5Gi or 1e3)")]
 pub struct QuantityError(pub String);
@@ -248,7 +248,7 @@ const SIGNIFICANT_DIGITS: u32 = 38;
 const MAX_BINARY: i128 = (i64::MAX as i128) * 1_000_000_000;
 
 impl Quantity {
-    /// Parses the notation the API server accepts. Allocates nothing unless it fails.
+    /// Parses the notation that the API server accepts. Allocates only on failure.
     pub fn parse(text: &str) -> Result<Self, QuantityError> {
         Self::try_parse(text).ok_or_else(|| QuantityError(text.to_owned()))
     }
@@ -272,7 +272,7 @@ impl Quantity {
 
         let mut mantissa: u128 = 0;
         let mut digits = 0;
-        // As many as still fit a u128 once they are shifted.
+        // The number of digits that still fit a u128 after the shift.
         let significant = SIGNIFICANT_DIGITS - exponent2 * 3 / 10;
         let mut exponent = exponent10.saturating_add(NANO_DIGITS);
         let mut inexact = false;
@@ -297,26 +297,26 @@ impl Quantity {
         })
     }
 
-    /// So many thousandths.
+    /// Builds a quantity from thousandths.
     pub fn of_millis(millis: i64) -> Self {
         Self {
             nanos: i128::from(millis) * MILLI,
         }
     }
 
-    /// So many whole units.
+    /// Builds a quantity from whole units.
     pub fn of_units(units: i64) -> Self {
         Self {
             nanos: i128::from(units) * UNIT,
         }
     }
 
-    /// Thousandths, rounded away from zero: the scheduler's view of CPU.
+    /// Returns thousandths, rounded away from zero: the scheduler's view of CPU.
     pub fn millis(self) -> i64 {
         self.rounded(MILLI)
     }
 
-    /// Whole units, rounded away from zero: the scheduler's view of everything but CPU.
+    /// Returns whole units, rounded away from zero: the scheduler's view of everything but CPU.
     pub fn units(self) -> i64 {
         self.rounded(UNIT)
     }
@@ -332,13 +332,13 @@ impl Quantity {
         i64::try_from(self.in_units_of(unit)).unwrap_or(if self.nanos < 0 { i64::MIN } else { i64::MAX })
     }
 
-    /// How many of `unit` nanos this is, rounded away from zero.
+    /// Returns the number of `unit` nanos, rounded away from zero.
     fn in_units_of(self, unit: i128) -> i128 {
         self.nanos / unit + (self.nanos % unit).signum()
     }
 }
 
-/// A number where it is whole.
+/// Serialises a whole quantity as a number, and any other as a string with a suffix.
 impl Serialize for Quantity {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match (self.nanos % UNIT, self.nanos % MILLI) {
@@ -358,7 +358,7 @@ impl Add for Quantity {
     }
 }
 
-/// `(power of ten, power of two)` of a suffix; `None` for what the API server refuses.
+/// Returns `(power of ten, power of two)` of a suffix. `None` if the API server refuses the suffix.
 fn scale_of(suffix: &str) -> Option<(i32, u32)> {
     Some(match suffix {
         "" => (0, 0),
@@ -384,7 +384,7 @@ fn scale_of(suffix: &str) -> Option<(i32, u32)> {
     })
 }
 
-/// `value · 10^exponent`, rounded up, saturating.
+/// Returns `value · 10^exponent`, rounded up and saturating.
 fn scale_decimal(value: u128, exponent: i32, inexact: bool) -> i128 {
     if value == 0 {
         return i128::from(inexact);
@@ -396,7 +396,7 @@ fn scale_decimal(value: u128, exponent: i32, inexact: bool) -> i128 {
         (true, Some(power)) => value / power + u128::from(inexact || !value.is_multiple_of(power)),
         (true, None) => 1,
     };
-    // Far above every i64 a caller reads, and far enough below i128's end that sums stay sums.
+    // Far above every i64 that a caller reads, and far enough below the end of i128 that sums do not overflow.
     scaled.min(i128::MAX as u128 / 1_000) as i128
 }
 
@@ -412,7 +412,7 @@ impl<'de> Deserialize<'de> for Quantity {
             }
 
             fn visit_str<E: de::Error>(self, text: &str) -> Result<Quantity, E> {
-                // The API server's decoder trims too.
+                // The API server's decoder trims the text too.
                 Quantity::parse(text.trim()).map_err(E::custom)
             }
 

@@ -1,6 +1,7 @@
-//! Enums each of whose values has a word.
+//! Enums whose values each have a word.
 
-/// Declares an enum whose values are written as words: in annotations, files, metrics and logs. `ALL` has them in order.
+/// Declares an enum whose values are written as words in annotations, files, metrics and logs. `ALL` lists them in
+/// order.
 #[macro_export]
 macro_rules! words {
     ($(#[$meta:meta])* $vis:vis enum $name:ident { $($(#[$value_meta:meta])* $value:ident = $word:literal,)* }) => {
@@ -17,12 +18,12 @@ macro_rules! words {
             /// Every word, in order.
             pub const WORDS: [&'static str; [$($word),*].len()] = [$($word),*];
 
-            /// The value of this word.
+            /// Returns the value of this word.
             pub fn of_word(word: &str) -> Option<Self> {
                 Self::ALL.into_iter().find(|value| value.as_str() == word)
             }
 
-            /// Its word.
+            /// Returns the word of this value.
             pub const fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$value => $word,)*
