@@ -1,4 +1,4 @@
-//! Equations: CEL over numbers alone, with what could go wrong later refused at once.
+//! Equations: CEL over numbers alone. Anything that could fail later is refused at once.
 
 use std::sync::{Arc, LazyLock};
 
@@ -7,21 +7,21 @@ use cel::common::types::{CelDouble, DOUBLE_TYPE};
 use cel::common::value::CowVal;
 use cel::{Context, Env, ExecutionError, IdedExpr, Value, extensions};
 
-/// The most bytes of an equation.
+/// Maximum length of an equation, in bytes.
 pub const MAX_BYTES: usize = 1024;
 
-/// How deep parentheses and `? :` may nest, and how many characters of operators there may be. A level takes some 10 KiB of the stack
-/// to read, an operator 2 KiB.
+/// Maximum nesting of parentheses and `? :`, and maximum number of operator characters. Reading takes about 10 KiB of
+/// stack per level, and 2 KiB per operator.
 const MAX_DEPTH: u16 = 16;
 const MAX_OPERATORS: usize = 128;
 
-/// What the names of metrics begin with in an equation.
+/// Prefix of the names of metrics in an equation.
 pub const PREFIX: &str = "cm_normalized_";
 
-/// What an equation may be made of, beside metrics, numbers and parentheses.
+/// Description of the allowed parts of an equation, apart from metrics, numbers and parentheses.
 const ALLOWED: &str = "+ - * /, comparisons, && || !, ? :, math.greatest, math.least and exp";
 
-/// Operators and functions, as CEL calls them, and how many arguments they take.
+/// Allowed operators and functions by their CEL names, with their number of arguments.
 const FUNCTIONS: [(&str, usize); 18] = [
     (operators::ADD, 2),
     (operators::SUBSTRACT, 2),
@@ -47,7 +47,7 @@ const GREATEST: &str = "math.@max";
 const LEAST: &str = "math.@min";
 const EXP: &str = "exp";
 
-/// Operators, `math` and `exp`, and nothing else: no strings, lists, maps or macros that loop.
+/// CEL environment with operators, `math` and `exp` only: no strings, lists, maps or looping macros.
 static ENVIRONMENT: LazyLock<Option<Arc<Env>>> = LazyLock::new(|| {
     let mut environment = Env::default();
     environment.add_extension(extensions::math).ok()?;
@@ -65,15 +65,15 @@ static ENVIRONMENT: LazyLock<Option<Arc<Env>>> = LazyLock::new(|| {
 pub struct Equation {
     text: String,
     expression: IdedExpr,
-    /// The metrics it is of, with the prefix, in the order of their declaration.
+    /// Names of the metrics, with the prefix, in the order of their declaration.
     names: Vec<String>,
 }
 
 impl Equation {
-    /// Reads an equation over these metrics.
+    /// Parses an equation over these metrics.
     ///
     /// # Errors
-    /// What is wrong with it, and what to write.
+    /// The text describes the fault and what to write instead.
     pub fn parse(text: &str, metrics: &[&str]) -> Result<Self, String> {
         if text.len() > MAX_BYTES {
             return Err(format!("is longer than {MAX_BYTES} bytes"));
@@ -109,13 +109,13 @@ impl Equation {
         Ok(equation)
     }
 
-    /// Its text.
+    /// Text of the equation.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Evaluates it for each of these, which have a number for each metric, in their order. What is no finite number is `None`. Cost:
-    /// less than a microsecond each, and some to begin with.
+    /// Evaluates the equation for each row of `values`. A row has one number per metric, in the order of the metrics. A
+    /// result that is not a finite number is `None`. Cost: less than a microsecond per row, and some to begin with.
     pub fn evaluate<'v>(&self, values: impl IntoIterator<Item = &'v [f64]>) -> Vec<Option<f64>> {
         let mut context = ENVIRONMENT.as_ref().map(|all| Context::with_env(Arc::clone(all)));
         let finite = |values| match self.outcome(context.as_mut()?, values) {
@@ -132,8 +132,8 @@ impl Equation {
         Value::resolve(&self.expression, context)
     }
 
-    /// Tries it with all metrics at 0, a half and 1, and with each that is used at 0 and 1 where the others are a half. Types are found
-    /// out by that alone, in every branch that these reach.
+    /// Evaluates the equation with all metrics at 0, at 0.5 and at 1. Then evaluates it with each used metric at 0 and
+    /// at 1, and the others at 0.5. Only evaluation finds type errors, in the branches that these values reach.
     fn try_out(&self, used: &[bool]) -> Result<(), String> {
         let mut points: Vec<Vec<f64>> = [0.0, 0.5, 1.0].map(|all| vec![all; self.names.len()]).into();
         for at in (0..used.len()).filter(|at| used[*at]) {
@@ -165,7 +165,7 @@ impl PartialEq for Equation {
     }
 }
 
-/// Whether it is made of what is allowed alone, wherever in it: what is not evaluated in a trial is looked at all the same.
+/// Checks that the whole expression consists of allowed parts, including branches that no trial evaluates.
 fn check(expression: &IdedExpr, names: &[String], used: &mut [bool]) -> Result<(), String> {
     match &expression.expr {
         Expr::Ident(name) => match names.iter().position(|known| known == name) {
@@ -188,7 +188,7 @@ fn check(expression: &IdedExpr, names: &[String], used: &mut [bool]) -> Result<(
         Expr::Call(call) => {
             let function = FUNCTIONS.iter().find(|(name, _)| *name == call.func_name);
             let is_extreme = [GREATEST, LEAST].contains(&&*call.func_name);
-            // Of more than two numbers it is called with a list.
+            // The call has a list as its argument if there are more than two numbers.
             let list = call.args.first().and_then(|first| match &first.expr {
                 Expr::List(list) if is_extreme && call.args.len() == 1 => Some(&list.elements),
                 _ => None,

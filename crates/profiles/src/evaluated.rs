@@ -1,4 +1,4 @@
-//! A PerformanceProfile of a cluster, and what its last round gave.
+//! A PerformanceProfile object, and the result of its last evaluation.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,47 +19,48 @@ pub type All = BTreeMap<String, Evaluated>;
 pub struct SeenProfile {
     /// `metadata.generation`.
     pub generation: Option<i64>,
-    /// Its `spec`.
+    /// `spec` of the object.
     pub spec: Value,
-    /// What its status says that outlives whoever wrote it.
+    /// The part of the status that outlives the replica that wrote it.
     pub known: Known,
 }
 
-/// What the status of a PerformanceProfile says that outlives the replica that wrote it.
+/// The part of a PerformanceProfile's status that outlives the replica that wrote it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Known {
-    /// The generation that this is about.
+    /// The generation that the status is about.
     pub generation: Option<i64>,
-    /// The site that is preferred, and since when.
+    /// The preferred site, and since when it is preferred.
     pub preferred: Option<(Box<str>, Timestamp)>,
-    /// Whether it was accepted, and since when.
+    /// Whether the spec was accepted, and since when.
     pub accepted: Option<(bool, String)>,
 }
 
-/// What is known of a profile.
+/// A profile object with its parsed spec and its last evaluation.
 #[derive(Debug, Clone)]
 pub struct Evaluated {
-    /// The object.
+    /// The object as it was last seen.
     pub seen: SeenProfile,
-    /// What the last good version of its spec says, as far as one was seen.
+    /// The last valid version of the spec, if one was seen.
     pub profile: Option<Arc<Profile>>,
-    /// Why its spec is not accepted, with every fault.
+    /// Why the spec is not accepted, with every fault.
     pub refused: Option<String>,
-    /// The last round; `None` before the first.
+    /// Result of the last evaluation. `None` before the first.
     pub last: Option<Arc<Round>>,
 }
 
-/// What one evaluation gave, and when.
+/// Result and time of one evaluation.
 #[derive(Debug)]
 pub struct Round {
-    /// What it gave.
+    /// Scores of the sites.
     pub evaluation: Evaluation,
-    /// When.
+    /// Time of the evaluation.
     pub at: Now,
 }
 
 impl Evaluated {
-    /// A profile that was seen, where `before` is what was known of it. A spec with faults leaves the last good one in force.
+    /// Combines the object that was just seen with the state `before` it. If the spec has faults, the last valid spec
+    /// stays in force.
     pub fn after(seen: SeenProfile, before: Option<&Self>) -> Self {
         let (profile, refused) = match Profile::read(&seen.spec) {
             Ok(profile) => (Some(Arc::new(profile)), None),
@@ -68,7 +69,7 @@ impl Evaluated {
                 Some(faults.to_string()),
             ),
         };
-        // What another spec gave is nothing to this one.
+        // The result of another spec does not apply to this spec.
         let last = before
             .filter(|_| refused.is_some())
             .and_then(|before| before.last.clone());
@@ -80,14 +81,15 @@ impl Evaluated {
         }
     }
 
-    /// What its status says of the spec that is in force.
+    /// Returns the status if it is about the spec in force.
     pub fn known(&self) -> Option<&Known> {
         let Known { generation, .. } = self.seen.known;
         let is_of_spec = self.refused.is_some() || generation == self.seen.generation;
         is_of_spec.then_some(&self.seen.known)
     }
 
-    /// What decisions read of it; `None` of one that was never accepted. Before the first round it has no scores.
+    /// Returns the scores for decisions. `None` if no spec was ever accepted. Before the first evaluation there are no
+    /// scores.
     pub fn scores(&self) -> Option<Arc<ProfileScores>> {
         let profile = self.profile.as_ref()?;
         let preferred = self.known().and_then(|known| known.preferred.as_ref());

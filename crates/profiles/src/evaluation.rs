@@ -1,5 +1,5 @@
-//! From metrics to scores: each value is normalised, the equation is evaluated for each site, or for each of its nodes, and what
-//! cannot be known is no score.
+//! Computes scores from metrics. Each value is normalised, and the equation is evaluated for each site, or for each of
+//! its nodes. A site gets no score if a value is unknown.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -15,46 +15,47 @@ use edgeward_core::units::{Micros, Moment};
 
 use crate::profile::{Aggregate, BuiltIn, By, Metric, Profile, Source};
 
-/// The most optional traits that a pod asks for.
+/// Maximum number of optional traits of a pod.
 pub const MAX_MISSING: usize = 16;
 
-/// One series of an answer of a Prometheus server.
+/// One series in the answer of a Prometheus server.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Series {
-    /// Its labels.
+    /// Labels of the series.
     pub labels: BTreeMap<String, String>,
-    /// Its value.
+    /// Value of the series.
     pub value: f64,
-    /// When that was true.
+    /// Time of the value.
     pub at: Moment,
 }
 
-/// What was answered to a query last, and why the newest answer could not be used, if it could not.
+/// The last usable answer to a query. If the newest answer could not be used, the text says why.
 pub type Answer<'a> = (&'a [Series], Option<&'a str>);
 
-/// What a profile gives for the sites of one snapshot.
+/// Scores of one profile for the sites of one snapshot.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Evaluation {
-    /// The scores there are.
+    /// Scores by site.
     pub scores: BTreeMap<Box<str>, SiteScore>,
-    /// Why each other site has none.
+    /// The sites without a score, each with the cause.
     pub unscored: BTreeMap<Box<str>, String>,
 }
 
-/// A value of a metric at one place, and when it was true.
+/// Value of a metric at one place, and its time.
 type Sample = (f64, Moment);
 
-/// A metric with what is known of it.
+/// A metric with its values.
 struct Column<'p> {
     metric: &'p Metric,
-    /// Of a query: by the name of a site or of a node; nothing where several series are about one.
+    /// Values of a query by the name of a site or node. `None` if several series name the same place.
     found: HashMap<&'p str, Option<Sample>>,
-    /// Why the newest answer to it could not be used.
+    /// Why the newest answer to the query could not be used.
     fault: Option<&'p str>,
 }
 
-/// The scores of the snapshot's sites by this profile. `answers` has what was answered to a query, if it was ever asked. Cost: a
-/// pass over the series of each answer, and the equation for each site, or for each of its usable nodes where a metric is of nodes.
+/// Scores the sites of the snapshot with this profile. `answers` returns the last answer to a query, or `None` if it
+/// was never asked. Cost: a pass over the series of each answer, and the equation for each site, or for each of its
+/// usable nodes if a metric is per node.
 pub fn score<'p>(
     profile: &'p Profile,
     snapshot: &'p Snapshot,
@@ -80,7 +81,7 @@ pub fn score<'p>(
         now,
     };
     let mut evaluation = Evaluation::default();
-    // Rows of numbers for the equation: for each site, for each number of missing traits, for each node.
+    // Rows of numbers for the equation: by site, then by number of missing traits, then by node.
     let (mut rows, mut sites) = (Vec::<Vec<f64>>::new(), vec![]);
     for site in &snapshot.sites {
         let places: Vec<Option<&Node>> = match is_of_nodes {
@@ -120,7 +121,7 @@ pub fn score<'p>(
             let of_nodes: Option<Vec<f64>> = of_nodes.into_iter().collect();
             Score::of(aggregated(&of_nodes?, profile.aggregate))
         };
-        // Each takes its own results, whatever those before it were.
+        // Collects all scores first, so that each site takes exactly its own results.
         let scores: Vec<Option<Score>> = (0..variants).map(of_variant).collect();
         match scores.into_iter().collect::<Option<Arc<[Score]>>>() {
             Some(by_missing) => drop(evaluation.scores.insert(name.into(), SiteScore { by_missing, as_of })),
@@ -169,7 +170,7 @@ impl<'p> Column<'p> {
                 By::Site | By::Node => column.add(label, sample),
                 By::Instance => match nodes.get(without_port(label)).map(Vec::as_slice) {
                     Some([node]) => column.add(node, sample),
-                    // Nobody knows which of them it is about.
+                    // Several nodes have this address, so the series is ambiguous.
                     Some(several) => several.iter().for_each(|node| column.add(node, None)),
                     None => {}
                 },
@@ -185,7 +186,7 @@ impl<'p> Column<'p> {
             .or_insert(sample);
     }
 
-    /// From 0 to 1.
+    /// Maps a value to the range from 0 to 1.
     fn normalised(&self, value: f64) -> f64 {
         let Metric { norm_min, norm_max, .. } = *self.metric;
         ((value - norm_min) / (norm_max - norm_min)).clamp(0.0, 1.0)
@@ -200,8 +201,8 @@ struct Reader<'r, 'p> {
 }
 
 impl Reader<'_, '_> {
-    /// The normalised value of each metric at this node of the site, or at the site, and when the oldest was true. Or why one is not
-    /// known.
+    /// Returns the normalised value of each metric at this node of the site, or at the site, and the time of the oldest
+    /// value. The error tells why a value is not known.
     fn row(&self, site: &Site, node: Option<&Node>) -> Result<(Vec<f64>, Moment), String> {
         let mut as_of = self.now;
         let mut row = Vec::with_capacity(self.columns.len());
@@ -274,7 +275,7 @@ impl Reader<'_, '_> {
         }
     }
 
-    /// Something of the link towards the site; 0 at the edge.
+    /// Reads a value of the link to the site. Returns 0 at the edge.
     fn of_link(&self, site: &Site, read: impl Fn(Link) -> Option<f64>) -> Result<Sample, String> {
         if site.kind() == SiteKind::Edge {
             return Ok((0.0, self.now));
@@ -290,7 +291,7 @@ fn millis(time: Micros) -> f64 {
     time.0 as f64 / 1e3
 }
 
-/// The nodes of all sites by what they are called.
+/// Returns the nodes of all sites by their names and addresses.
 fn by_address(snapshot: &Snapshot) -> HashMap<&str, Vec<&str>> {
     let mut nodes = HashMap::<&str, Vec<&str>>::new();
     for node in snapshot.sites.iter().flat_map(Site::nodes) {
@@ -305,7 +306,7 @@ fn by_address(snapshot: &Snapshot) -> HashMap<&str, Vec<&str>> {
     nodes
 }
 
-/// The host of `host:port`; an IPv6 address is in brackets, or has no port.
+/// Returns the host of `host:port`. An IPv6 address must be in brackets, or have no port.
 fn without_port(instance: &str) -> &str {
     if let Some((address, _)) = instance.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         return address;

@@ -1,4 +1,4 @@
-//! CODECO's form of profiles (arXiv 2601.13351, figure 7) as PerformanceProfiles, and what is wrong with it.
+//! Imports profiles in CODECO's form (arXiv 2601.13351, figure 7) as PerformanceProfiles, and reports their faults.
 
 use promql_parser::label::Labels;
 use promql_parser::parser::{self, Expr, LabelModifier};
@@ -7,26 +7,26 @@ use serde_json::{Value, json};
 use crate::equation::PREFIX;
 use crate::profile::{By, MAX_PROMQL, Metric, Profile, Source};
 
-/// Metrics that are never above this, and what they are.
+/// Metrics with a known maximum, and that maximum.
 const BOUNDED: [(&str, f64); 2] = [("kube_node_status_condition", 1.0), ("node_cpu_seconds_total", 1.0)];
 
-/// A bound is taken for an error where the largest value is normalised to less than this.
+/// A bound counts as an error if it normalises the largest value to less than this.
 const LEAST_NORMALISED: f64 = 1e-4;
 
-/// A profile that was read, and what is wrong with it.
+/// An imported profile, and the faults of its text.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Imported {
     /// The PerformanceProfile.
     pub object: Value,
-    /// What is wrong with the text, each with what to write.
+    /// Faults of the text, each with the correction to write.
     pub findings: Vec<String>,
 }
 
-/// Reads the keys `profiles.yaml` and `custom_metrics.yaml` of a document, or of the `data` of a ConfigMap, each a YAML text. With `fix`
-/// what is wrong is corrected; without, it stands as it is.
+/// Reads the keys `profiles.yaml` and `custom_metrics.yaml` of a document, or of the `data` of a ConfigMap. Each is a
+/// YAML text. With `fix`, faults are corrected; without it, the text stays as it is.
 ///
 /// # Errors
-/// It is not such a document, or makes no PerformanceProfile even so; with every fault.
+/// The document has another form, or a profile is invalid as a PerformanceProfile. The message names every fault.
 pub fn import(document: &Value, fix: bool) -> Result<Vec<Imported>, String> {
     let data = if document["data"].is_object() {
         &document["data"]
@@ -100,7 +100,7 @@ fn imported(profile: &Value, metrics: &[Value], fix: bool) -> Result<Imported, S
     Ok(Imported { object, findings })
 }
 
-/// Whether the equation names this.
+/// Whether the equation uses this name.
 fn is_used(equation: &str, name: &str) -> bool {
     let is_part = |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'_');
     let bytes = equation.as_bytes();
@@ -110,7 +110,7 @@ fn is_used(equation: &str, name: &str) -> bool {
     })
 }
 
-/// `UserDefined` as `user-defined`: lower-case words, as the names of objects are.
+/// Turns a name into lower-case words, as object names are: `UserDefined` becomes `user-defined`.
 fn object_name(name: &str) -> String {
     let mut words = String::new();
     for letter in name.chars() {
@@ -127,22 +127,22 @@ fn object_name(name: &str) -> String {
     if words.is_empty() { "profile".to_owned() } else { words }
 }
 
-/// A query, what is wrong with it, and as it should be.
+/// A query, its faults and its corrected form.
 struct Judged {
     findings: Vec<String>,
     corrected: String,
-    /// The labels by which its series name places, as far as that can be said.
+    /// Labels with which its series name places, if known.
     places: Vec<By>,
 }
 
-/// Judges a query that is to give numbers by this label, if by no other.
+/// Checks a query. `by` is the label to group by if the query keeps no label of a place.
 fn judge(promql: &str, by: By) -> Judged {
     let mut judged = Judged {
         findings: vec![],
         corrected: promql.to_owned(),
         places: vec![],
     };
-    // To read it takes stack for each level, and no profile may have it.
+    // Parsing takes stack for each level, and no profile may have a query of this length.
     if promql.len() > MAX_PROMQL {
         return judged;
     }
@@ -169,8 +169,8 @@ fn judge(promql: &str, by: By) -> Judged {
     judged
 }
 
-/// What makes it doubtful that the queries of a profile give numbers by place, each with the field. The server has the last word: it
-/// may know more of PromQL.
+/// Reasons to doubt that the queries of a profile give values by place, each with its field. The Prometheus server has
+/// the last word, because it may know more of PromQL.
 pub fn doubts(profile: &Profile) -> Vec<String> {
     let of = |(index, metric): (usize, &Metric)| {
         let Source::PromQl(promql, by) = &metric.source else {
@@ -186,8 +186,8 @@ pub fn doubts(profile: &Profile) -> Vec<String> {
     profile.metrics.iter().enumerate().filter_map(of).collect()
 }
 
-/// The first range that stands behind a closing parenthesis: the range, the text up to it from the call on, and that text with
-/// the range inside of the call. A range with a colon is a subquery, which may stand there.
+/// Finds the first range that follows a closing parenthesis. Returns the range, the text from the call to the range,
+/// and that text with the range inside the call. A range with a colon is a subquery, which is valid there.
 fn range_after_call(promql: &str) -> Option<(String, String, String)> {
     let close = promql.find(")[")?;
     let end = close + 1 + promql[close + 1..].find(']')?;
@@ -217,12 +217,12 @@ fn range_after_call(promql: &str) -> Option<(String, String, String)> {
     ))
 }
 
-/// What names the place of the series that an expression gives.
+/// How the series of an expression name their place.
 enum Place {
     By(Vec<By>),
-    /// Nothing: this operator makes one series of all.
+    /// No label does: this operator combines all series into one.
     None(String),
-    /// The labels of its metrics.
+    /// The labels are those of the metrics, which are not known.
     Unknown,
 }
 
@@ -245,7 +245,7 @@ fn place_of(expression: &Expr) -> Place {
     }
 }
 
-/// That the bound is far above all values, and what it should be.
+/// Reports a bound far above all values, and returns the correct bound.
 fn too_wide(promql: &str, norm_max: &Value) -> Option<(String, f64)> {
     let (metric, bound) = BOUNDED.into_iter().find(|(metric, _)| promql.contains(metric))?;
     let most = norm_max.as_f64()?;

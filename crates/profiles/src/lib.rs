@@ -1,16 +1,17 @@
-//! Performance profiles: what operators prefer among the sites that would do, from its text and from numbers to scores.
+//! Performance profiles: what operators prefer among the feasible sites. Turns the text of a profile and metrics into
+//! scores.
 //!
-//! Pure and synchronous as the core is: no I/O, no clock; time and data are arguments. A crate of its own, for the language of
-//! its equations takes a library that decisions do without.
+//! Pure and synchronous like the core: no I/O and no clock; time and data are arguments. This is a crate of its own,
+//! because the language of the equations needs a library that decisions do without.
 //!
 //! | module | what it is |
 //! |---|---|
-//! | [`profile`] | the text of a profile, every fault named |
+//! | [`profile`] | the text of a profile, with every fault named |
 //! | [`equation`] | its equation, in CEL |
 //! | [`evaluation`] | metrics to scores |
 //! | [`preference`] | which site is preferred, with margin and dwell |
-//! | [`import`] | CODECO's form of a profile |
-//! | [`evaluated`] | a profile that is an object of a cluster, and what its last round gave |
+//! | [`import`] | profiles in CODECO's form |
+//! | [`evaluated`] | a PerformanceProfile object and the result of its last evaluation |
 
 pub mod equation;
 pub mod evaluated;

@@ -1,10 +1,10 @@
-//! Which site a profile prefers: it changes only for a site that has been better by the margin, without a break, for the dwell
-//! time.
+//! The preferred site of a profile. It changes only after another site has been better by the margin, without a break,
+//! for the dwell time.
 
 use edgeward_core::model::scores::{ProfileScores, Score};
 use edgeward_core::units::{Micros, Moment};
 
-/// The site that is preferred, and since when another has been better.
+/// The preferred site, and since when another site has been better.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Preference {
     site: Option<Box<str>>,
@@ -13,25 +13,26 @@ pub struct Preference {
 }
 
 impl Preference {
-    /// This site is preferred, if any, and no other has been better yet.
+    /// Starts with this preferred site, if any. No other site has been better yet.
     pub fn of(site: Option<Box<str>>) -> Self {
         Self { site, challenged: None }
     }
 
-    /// The site that is preferred.
+    /// The preferred site.
     pub fn site(&self) -> Option<&str> {
         self.site.as_deref()
     }
 
-    /// These are the scores now. Whether another site is preferred from now on: at first the best one, but the edge where none is
-    /// better by the margin; later one that is better by the margin, once some site has been so for `dwell`. A preferred site
-    /// without a score is worse than any that has one. Without any score nothing changes.
+    /// Takes the current scores and returns whether the preferred site changes. The first call chooses the best site,
+    /// or the edge if no site is better than the edge by the margin. Later calls choose the best site once some site
+    /// has been better than the preferred site by the margin for `dwell`. A preferred site without a score is worse
+    /// than any site with a score. Without any score nothing changes.
     pub fn observe(&mut self, scores: &ProfileScores, dwell: Micros, edge: &str, now: Moment) -> bool {
         let scored = scores
             .sites
             .keys()
             .filter_map(|site| Some((site, scores.score(site, 0, now)?)));
-        // Of equals the first by name.
+        // Of equal scores, the first by name wins.
         let best = scored.reduce(|best, other| if scores.gain(other.1, best.1) > 0 { other } else { best });
         let Some((best, best_score)) = best else {
             self.challenged = None;

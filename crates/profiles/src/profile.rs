@@ -11,16 +11,16 @@ use serde_json::Value;
 
 use crate::equation::Equation;
 
-/// The most metrics of a profile.
+/// Maximum number of metrics per profile.
 pub const MAX_METRICS: usize = 16;
 
-/// The longest name of a metric.
+/// Maximum length of a metric's name.
 const MAX_NAME: usize = 63;
 
-/// The longest query: it is part of a URL.
+/// Maximum length of a query, in bytes. The query is part of a URL.
 pub(crate) const MAX_PROMQL: usize = 4_096;
 
-/// The largest amount of a bound, of either sign.
+/// Largest absolute value of a bound.
 const MAX_BOUND: f64 = 1e18;
 
 const MARGIN: Score = Score(50_000);
@@ -28,63 +28,63 @@ const DWELL: Micros = Micros::from_secs(300);
 const PERIOD: Micros = Micros::from_secs(30);
 const STALENESS: Micros = Micros::from_secs(120);
 
-/// What is preferred among the sites that would do.
+/// A preference among the feasible sites: an equation over metrics that gives each site a score.
 #[derive(Debug, PartialEq)]
 pub struct Profile {
-    /// Which of two scores is the better one.
+    /// Which of two scores is better.
     pub better: Better,
-    /// The score, over the metrics.
+    /// Equation that computes the score from the metrics.
     pub equation: Equation,
-    /// What it is made of; at least one.
+    /// Metrics of the equation, at least one.
     pub metrics: Vec<Metric>,
     /// How the scores of a site's nodes become one.
     pub aggregate: Aggregate,
-    /// By how much another site must be better.
+    /// By how much another site must be better to become the preferred site.
     pub margin: Score,
-    /// For how long.
+    /// How long another site must be better to become the preferred site.
     pub dwell: Micros,
-    /// How often metrics are read.
+    /// Query interval of the metrics.
     pub period: Micros,
-    /// How old a value may be to count.
+    /// Maximum age of a value that counts.
     pub staleness: Micros,
 }
 
-/// A number of sites or of nodes.
+/// A number per site or per node.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Metric {
-    /// What the equation calls it, without the prefix.
+    /// Name in the equation, without the prefix.
     pub name: String,
-    /// What becomes 0.
+    /// The value that is normalised to 0.
     pub norm_min: f64,
-    /// What becomes 1.
+    /// The value that is normalised to 1.
     pub norm_max: f64,
-    /// Where it comes from.
+    /// Where the values come from.
     pub source: Source,
 }
 
-/// Where a metric comes from.
+/// Where the values of a metric come from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
-    /// A Prometheus server, by a query and the label that names a place.
+    /// A Prometheus server, with a query and the label that names the place of a series.
     PromQl(String, By),
-    /// A label of nodes.
+    /// A label of the nodes.
     NodeLabel(String),
-    /// An annotation of nodes.
+    /// An annotation of the nodes.
     NodeAnnotation(String),
-    /// The view that decisions are made on.
+    /// The snapshot that decisions read.
     BuiltIn(BuiltIn),
-    /// The same: the ETA of pods of this class, in ms.
+    /// The snapshot that decisions read: the ETA of pods of this class, in ms.
     Eta(Class),
 }
 
 words! {
-    /// Which label of a series names its place.
+    /// The label of a series that names its place.
     pub enum By {
-        /// The name of a site.
+        /// The label holds the name of a site.
         Site = "site",
-        /// The name of a node.
+        /// The label holds the name of a node.
         Node = "node",
-        /// An address of a node, with a port.
+        /// The label holds an address of a node, with a port.
         Instance = "instance",
     }
 }
@@ -92,37 +92,37 @@ words! {
 words! {
     /// How the scores of a site's nodes become one.
     pub enum Aggregate {
-        /// Their mean.
+        /// The mean of the scores.
         Mean = "mean",
-        /// The largest.
+        /// The largest score.
         Max = "max",
     }
 }
 
 words! {
-    /// What is known without asking anybody.
+    /// Metrics that need no query.
     pub enum BuiltIn {
-        /// CPU of a node that no pod has, cores.
+        /// Free CPU of a node, in cores.
         FreeCpu = "free_cpu",
-        /// Memory of a node that no pod has, bytes.
+        /// Free memory of a node, in bytes.
         FreeMemory = "free_memory",
-        /// Pods on a node.
+        /// Number of pods on a node.
         Pods = "pods",
-        /// RTT to a site, ms; 0 at the edge.
+        /// RTT to a site, in ms. 0 at the edge.
         Rtt = "rtt_ms",
-        /// Loss on the way to a site, percent; 0 at the edge.
+        /// Packet loss on the way to a site, in percent. 0 at the edge.
         Loss = "loss_pct",
-        /// Time of a pod of the class at a site, ms.
+        /// ETA of a pod of the class at a site, in ms.
         Eta = "eta_ms",
-        /// How many of the pod's optional traits the site has not.
+        /// Number of the pod's optional traits that the site lacks.
         MissingOptionalTraits = "missing_optional_traits",
-        /// What an hour at the site costs.
+        /// Cost of an hour at the site.
         CostPerHour = "cost_per_hour",
     }
 }
 
 impl Source {
-    /// Whether it is of nodes, and not of sites.
+    /// Whether the metric has a value per node, not per site.
     pub fn is_of_nodes(&self) -> bool {
         match self {
             Source::PromQl(_, by) => *by != By::Site,
@@ -139,13 +139,13 @@ impl Profile {
     /// Reads `spec` of a PerformanceProfile.
     ///
     /// # Errors
-    /// The first place of another shape, or else every fault.
+    /// The first part with the wrong form, or else every fault.
     pub fn read(spec: &Value) -> Result<Self, Faults> {
         let spec: Spec = document::parse(spec, "spec")?;
         document::checked("spec", |checks| spec.profile(checks))
     }
 
-    /// The texts that a Prometheus server is asked for. One that several metrics share is there for each.
+    /// Iterates over the queries for the Prometheus server. A query that several metrics share occurs once for each.
     pub fn queries(&self) -> impl Iterator<Item = &str> {
         self.metrics.iter().filter_map(|metric| match &metric.source {
             Source::PromQl(query, _) => Some(&**query),
@@ -168,7 +168,7 @@ struct Spec {
     staleness: Option<Span<5, DAY>>,
 }
 
-/// In seconds.
+/// Length of a day in seconds.
 const DAY: u64 = 86_400;
 
 #[derive(Deserialize)]
@@ -204,7 +204,7 @@ impl Spec {
             metrics.extend(spec.metric(&at, checks));
         }
         let names: Vec<_> = metrics.iter().map(|metric| &*metric.name).collect();
-        // Without all of its metrics, what the equation is of is not known.
+        // The equation cannot be checked without all of its metrics.
         let equation = (names.len() == count).then(|| Equation::parse(&self.equation, &names));
         let equation = equation.and_then(|parsed| parsed.map_err(|fault| checks.fault("equation", fault)).ok());
         let period = self.period.map_or(PERIOD, |period| period.0);
