@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// Prefix of the label that stands for a declared feature of a node. No real label key has this prefix. A pod that
+/// Key prefix of the label that stands for a declared feature of a node. No real label has such a key. A pod that
 /// needs the feature gets a nodeSelector entry for the label.
 pub const DECLARED: &str = "declaredFeatures:";
 
