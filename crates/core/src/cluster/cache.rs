@@ -1,7 +1,7 @@
 //! The cache of nodes and pods, as kube-scheduler has one: free room by node, queues of waiting pods, and closed sites.
 //!
-//! It is a plain struct that takes in decoded watch events and publishes [`Snapshot`]s. `docs/guide/decide.md` says what a pod
-//! charges. `unbound` decides that for a pod that has no node yet.
+//! It is a plain struct that takes in decoded watch events and publishes [`Snapshot`]s. `docs/design/room.md` says what a
+//! pod charges. `unbound` decides that for a pod that has no node yet.
 
 mod contribution;
 mod delta;

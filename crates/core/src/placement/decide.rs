@@ -1,6 +1,7 @@
 //! The decision: [`decide`] reads a workload and the room for it, and returns a [`Verdict`].
 //!
-//! Pure: the same arguments give the same verdict. `docs/guide/decide.md` has the rules for users.
+//! It is pure: the same arguments give the same verdict. `docs/guide/decide.md` has the rules for
+//! users.
 
 use crate::config::{Config, InvalidSlo};
 use crate::model::constraints::HOSTNAME;
@@ -276,7 +277,7 @@ pub(crate) fn is_within_share(
             .all(|(name, _)| is_within(name, kept.amounts.get(name)))
 }
 
-/// Why edgeward leaves the pod alone, if it does ("Which pods are decided" in docs/guide/decide.md).
+/// Why edgeward does not decide about the pod; `None` if it does ("Which pods are decided" in docs/guide/decide.md).
 fn bypass(workload: &Workload<'_>, room: &Room<'_, '_>, config: &Config, now: Now) -> Option<Reason> {
     let excluded = config
         .excluded_namespaces

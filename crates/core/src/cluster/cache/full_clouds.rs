@@ -1,4 +1,4 @@
-//! Clouds that are full according to their own scheduler ("Room behind virtual nodes" in docs/guide/decide.md).
+//! Clouds that are full according to their own scheduler (docs/design/room.md).
 //!
 //! A virtual node promises room. The status of a pod that is bound to it shows what the cluster behind it reports. A pod
 //! that finds no room there is a witness for a bound. From that bound on, the site is full while it has a witness and for

@@ -1,5 +1,5 @@
-//! How long pods take to terminate, by controller. This decides whether a pod waits for them ("Waiting for terminating
-//! pods" in docs/guide/decide.md).
+//! How long pods take to terminate, by controller. This decides whether a pod waits for them ("Terminating pods" in
+//! docs/guide/decide.md).
 
 use std::sync::Arc;
 
