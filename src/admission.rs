@@ -6,19 +6,17 @@ mod body;
 mod clients;
 mod connections;
 mod deadline;
-mod phase;
-mod responder;
 pub mod review;
 pub mod server;
 
 pub use body::{BODIES_LIMIT, BODY_LIMIT, ORDINARY_BODY};
 pub(crate) use connections::{ADMISSION, HEALTH, serve};
 pub use connections::{AGE_LIMIT, Connections, HEAD_LIMIT, IDLE_TIMEOUT};
-pub use phase::Phase;
-pub use responder::Responder;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use crate::platform::clock::Clock;
 use review::{NoOpinion, NotAReview};
 
 /// What the server asks. [`Reviewer`](review::Reviewer) is the answer in production; tests bring slow and broken ones.
@@ -39,4 +37,45 @@ pub trait Answer: Send + Sync + 'static {
     /// # Errors
     /// The body is not even a review to which "allowed" could be said.
     fn no_opinion(&self, body: &[u8], why: NoOpinion, elapsed: Duration) -> Result<Vec<u8>, NotAReview>;
+}
+
+/// What the admission endpoint does with a review; the runtime tells it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// Something that decisions need is missing: every review is answered without an opinion.
+    NotReady,
+    /// Reviews are decided.
+    Serving,
+    /// Reviews are decided, and every answer asks the client to take its next request elsewhere.
+    Draining,
+}
+
+/// The right to answer one review, which is had once: a review and its deadline may come to an end in the same
+/// moment, and only what was answered is counted and logged.
+#[derive(Debug)]
+pub struct Responder {
+    clock: Clock,
+    since_us: u64,
+    claimed: AtomicBool,
+}
+
+impl Responder {
+    /// For a review whose body is complete now.
+    pub fn new(clock: Clock) -> Self {
+        Self {
+            clock,
+            since_us: clock.monotonic_us(),
+            claimed: AtomicBool::new(false),
+        }
+    }
+
+    /// True for the first who asks, who then answers.
+    pub fn claim(&self) -> bool {
+        !self.claimed.swap(true, Ordering::AcqRel)
+    }
+
+    /// The time since the body was complete.
+    pub fn elapsed(&self) -> Duration {
+        Duration::from_micros(self.clock.monotonic_us().saturating_sub(self.since_us))
+    }
 }

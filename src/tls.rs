@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow};
 use arc_swap::ArcSwapOption;
 use axum_server::tls_rustls::RustlsConfig;
-use edgeward_core::units::Micros;
+use edgeward_core::units::{Micros, Now};
 use jiff::Timestamp;
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::server::{NoServerSessionStorage, ResolvesServerCert, ResolvesServerCertUsingSni, ServerConfig};
@@ -21,7 +21,6 @@ use crate::instruments::metrics::{Metrics, Reload, TlsMaterial};
 use crate::platform::clock::Clock;
 use crate::platform::files::{Content, Watch};
 
-mod authorities;
 mod authority;
 pub mod bundle;
 mod clients;
@@ -39,9 +38,8 @@ pub use served::{Chain, served, shown};
 pub use stored::{Contents, Stored};
 pub use verification::{Bundle, VerificationError};
 
-use authorities::Authorities;
 use clients::ClientCa;
-use rotation::Since;
+use rotation::{Der, Since, ders};
 
 /// The only application protocol we offer. It is what the API server uses towards a Service, and HTTP/1.1's
 /// `Connection: close` is how we drain.
@@ -257,6 +255,42 @@ async fn follow_files(
             watch.again();
         }
         early = begins;
+    }
+}
+
+/// Since when authorities have been in the Secret. One that comes with a leaf, as from a backup or another cluster, is not known to
+/// API servers until the leader has told them.
+#[derive(Debug)]
+struct Authorities {
+    settle: Micros,
+    since: Since,
+    /// That of the leaf being served.
+    serving: Option<Der>,
+}
+
+impl Authorities {
+    /// This is in the Secret now: how long its leaf must wait, for as long as the present one is valid; `None` where it is to
+    /// be served at once.
+    fn wait(&mut self, stored: &Stored, current: &Current, now: Now) -> Option<Duration> {
+        let found = [&stored.authority, &stored.next].into_iter().flatten();
+        let found = ders(found.map(|authority| &authority.certificate));
+        self.since.observe(&found, now.moment);
+        let signer = stored.authority.as_ref().filter(|_| stored.leaf.is_some())?;
+        let signer = &signer.certificate.der;
+        let age = self.since.age(signer, now.moment);
+        let wait = Duration::from_micros((self.settle - age).0);
+        let left = current.ends().map(|ends| ends.duration_since(now.wall));
+        let left = left.and_then(|left| Duration::try_from(left).ok()).unwrap_or_default();
+        let wait = wait.min(left);
+        if wait.is_zero() || self.serving.as_ref() == Some(signer) {
+            self.serving = Some(Arc::clone(signer));
+            return None;
+        }
+        tracing::warn!(
+            seconds = wait.as_secs(),
+            "the Secret holds a certificate of a CA that is new to it: the old one stays until API servers may trust that"
+        );
+        Some(wait)
     }
 }
 

@@ -33,17 +33,14 @@ struct Asked {
 /// A missing or unreadable parameter is 10 s, the API server's default: it is no reason to refuse a review.
 pub(super) fn answer_within(uri: &Uri) -> Duration {
     let asked = Query::<Asked>::try_from_uri(uri).ok().and_then(|query| query.0.timeout);
-    let timeout = asked.as_deref().and_then(duration).unwrap_or(DEFAULT).min(LONGEST);
+    let stated = asked.as_deref().and_then(Micros::parse).filter(|stated| stated.0 > 0);
+    let timeout = stated
+        .map_or(DEFAULT, |stated| Duration::from_micros(stated.0))
+        .min(LONGEST);
     let margin = (timeout / MARGIN_SHARE)
         .clamp(MARGIN_LEAST, MARGIN_MOST)
         .min(timeout / 2);
     timeout - margin
-}
-
-/// Reads a positive duration as Go prints it.
-fn duration(text: &str) -> Option<Duration> {
-    let Micros(us) = Micros::parse(text)?;
-    (us > 0).then(|| Duration::from_micros(us))
 }
 
 #[cfg(test)]

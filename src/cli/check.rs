@@ -3,7 +3,6 @@
 //! Everything is read once, into [`Facts`]; each check is a function of these.
 
 mod certificate;
-mod configuration;
 mod custom_resources;
 mod finding;
 mod leader;
@@ -117,8 +116,8 @@ type Judge = fn(&Facts) -> Vec<Finding>;
 
 /// What is judged whatever the configuration.
 const OF_INSTALLATION: [Judge; 8] = [
-    configuration::version,
-    configuration::judge,
+    version,
+    configuration,
     custom_resources::judge,
     |facts| facts.rights.clone(),
     leader::judge,
@@ -239,6 +238,43 @@ async fn list(connection: &Connection, facts: &Facts) -> anyhow::Result<Nodes> {
         gated: listing.gated,
         snapshot,
     })
+}
+
+/// The version that the client which we speak through is made for.
+const SUPPORTED: (u32, u32) = (1, 33);
+
+/// The API server answers, and its version.
+fn version(facts: &Facts) -> Vec<Finding> {
+    const AREA: &str = "versions";
+    let (major, minor, name) = &facts.version;
+    let server = format!("edgeward {}; {name}", env!("CARGO_PKG_VERSION"));
+    if (*major, *minor) < SUPPORTED {
+        let text = format!("{server}: older than 1.33, which edgeward is made for; webhook/base needs 1.30");
+        return vec![Finding::warning(AREA, text)];
+    }
+    vec![Finding::ok(AREA, server)]
+}
+
+/// The configuration, with every fault.
+fn configuration(facts: &Facts) -> Vec<Finding> {
+    const AREA: &str = "configuration";
+    let found = &facts.found;
+    let place = &found.place;
+    if found.missing.is_some() {
+        let fix = "edgeward check --deployment NAMESPACE/NAME, or --config FILE";
+        let why = found.assumption().unwrap_or_default();
+        return vec![Finding::warning(AREA, why).fix(fix)];
+    }
+    let faults = found.faults.iter();
+    let mut findings: Vec<_> = faults
+        .map(|fault| Finding::fault(AREA, format!("{place}: {fault}")).fix(&found.edit))
+        .collect();
+    if findings.is_empty() {
+        findings.push(Finding::ok(AREA, format!("{place} can be taken")));
+    }
+    let notices = found.notices.iter();
+    findings.extend(notices.map(|notice| Finding::warning(AREA, format!("{place}: {notice}")).fix(&found.edit)));
+    findings
 }
 
 #[cfg(test)]

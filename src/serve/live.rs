@@ -83,7 +83,7 @@ pub(super) async fn view(
     // The engine waits meanwhile: nothing in here blocks.
     let carry_out = move |effect| match effect {
         Effect::Listed(kind) => listed.remove(&kind).into_iter().for_each(Requirement::met),
-        Effect::Decided(decision) => told.decided(*decision),
+        Effect::Decided(decision) => told.decided(&decision),
         Effect::NodeFault(fault) => {
             // Whoever labels nodes can cause it again and again.
             if let Some(held_back) = log_limit.due("node fault") {

@@ -60,12 +60,6 @@ impl Task {
     }
 }
 
-impl std::fmt::Debug for Task {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Task").field("name", &self.name).finish_non_exhaustive()
-    }
-}
-
 /// The tasks that run. Dropping it stops them.
 #[derive(Debug, Default)]
 pub(super) struct Supervisor {

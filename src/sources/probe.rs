@@ -23,12 +23,10 @@ use crate::sources::configuration::Versions;
 
 mod https;
 mod icmp;
-mod lost;
 mod target;
-mod tcp;
 
 use icmp::Icmp;
-pub use lost::Lost;
+pub use target::Lost;
 use target::Target;
 
 /// Time between the probes of the first round.
@@ -98,8 +96,9 @@ fn probers_of(config: &Config, probers: &Probers) -> Vec<Prober> {
                 "no probes: it counts as unreachable, and no pod is sent there"
             );
         } else {
-            let prober = probers.prober(&site.name, site.probes.clone(), config.probing);
-            sites.push(prober.judged_by(site.thresholds));
+            let mut prober = probers.prober(&site.name, site.probes.clone(), config.probing);
+            prober.own = site.thresholds;
+            sites.push(prober);
         }
     }
     sites
@@ -122,7 +121,7 @@ fn clouds(config: &Config) -> impl Iterator<Item = &SiteDefinition> {
 }
 
 /// Makes a [`Prober`] for each site; they share sockets and the place where links are published.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Probers {
     icmp: Arc<Icmp>,
     thresholds: watch::Receiver<Thresholds>,
@@ -155,14 +154,13 @@ impl Probers {
             let outcomes = Cause::ALL.map(Cause::as_str).into_iter().chain(["answered"]);
             outcomes.for_each(|outcome| drop(self.metrics.wan_probes.at([site, &endpoint.to_string(), outcome])));
         }
-        let (health, resolving) = (LinkHealth::new(endpoints.len()), vec![false; endpoints.len()]);
+        let health = LinkHealth::new(endpoints.len());
         let targets = endpoints
             .into_iter()
             .map(|endpoint| Arc::new(Target::new(endpoint, Arc::clone(&self.icmp), self.clock)));
         let prober = Prober {
             site: site.to_owned(),
             targets: targets.collect(),
-            resolving,
             probing,
             health,
             jobs: FuturesUnordered::new(),
@@ -175,31 +173,19 @@ impl Probers {
 }
 
 /// Probes the endpoints of one site.
-#[derive(Debug)]
 pub struct Prober {
     site: String,
     targets: Vec<Arc<Target>>,
-    /// Which of them wait for a name server.
-    resolving: Vec<bool>,
     probing: Probing,
     health: LinkHealth,
-    jobs: FuturesUnordered<BoxFuture<'static, Done>>,
+    /// What is waited for: each gives the outcome of a probe and of which endpoint it is, or nothing.
+    jobs: FuturesUnordered<BoxFuture<'static, Option<(usize, Result<Micros, Lost>)>>>,
+    /// The site's own.
     own: OwnThresholds,
     shared: Probers,
 }
 
-/// What has been waited for, and of which endpoint.
-enum Done {
-    Resolved(usize),
-    Probed(usize, Result<Micros, Lost>),
-}
-
 impl Prober {
-    /// The same, with thresholds of the site's own.
-    pub fn judged_by(self, own: OwnThresholds) -> Self {
-        Self { own, ..self }
-    }
-
     /// Five probes of each endpoint, 50 ms apart. Takes 3 s at most, whatever the timeout; afterwards the site has a
     /// link.
     pub async fn first_round(&mut self) {
@@ -213,7 +199,7 @@ impl Prober {
             let Some(done) = self.jobs.next().await else {
                 return;
             };
-            waiting -= usize::from(matches!(done, Done::Probed(..)));
+            waiting -= usize::from(done.is_some());
             self.fold(done);
         }
     }
@@ -240,16 +226,12 @@ impl Prober {
         }
     }
 
-    /// Asks for the addresses of all endpoints, but those whose last question is not answered yet.
+    /// Asks for the addresses of all endpoints.
     fn resolve(&mut self) {
-        for (endpoint, target) in self.targets.iter().enumerate() {
-            if std::mem::replace(&mut self.resolving[endpoint], true) {
-                continue;
-            }
-            let target = Arc::clone(target);
+        for target in self.targets.iter().cloned() {
             let job = async move {
                 target.resolve().await;
-                Done::Resolved(endpoint)
+                None
             };
             self.jobs.push(job.boxed());
         }
@@ -261,20 +243,14 @@ impl Prober {
             let target = Arc::clone(target);
             let job = async move {
                 tokio::time::sleep(delay).await;
-                Done::Probed(endpoint, target.probe(Duration::from_micros(timeout.0)).await)
+                Some((endpoint, target.probe(Duration::from_micros(timeout.0)).await))
             };
             self.jobs.push(job.boxed());
         }
     }
 
-    fn fold(&mut self, done: Done) {
-        let (endpoint, outcome) = match done {
-            Done::Resolved(endpoint) => {
-                self.resolving[endpoint] = false;
-                return;
-            }
-            Done::Probed(endpoint, outcome) => (endpoint, outcome),
-        };
+    fn fold(&mut self, done: Option<(usize, Result<Micros, Lost>)>) {
+        let Some((endpoint, outcome)) = done else { return };
         let (was_silent, before) = (self.health.is_silent(endpoint), self.health.link());
         let rtt = outcome.as_ref().ok().copied();
         let thresholds = self.shared.thresholds.borrow().with(self.own);

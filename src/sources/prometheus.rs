@@ -12,12 +12,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use edgeward_core::cluster::telemetry::Telemetry;
-use edgeward_core::config::{Config, Input, Prometheus, Query};
+use edgeward_core::config::{Config, Prometheus, Query};
 use edgeward_core::engine::Change;
-use edgeward_core::model::site::SiteDefinition;
 use edgeward_core::units::Micros;
-use http::StatusCode;
-use jiff::Timestamp;
 use tokio::sync::watch;
 
 use crate::instruments::metrics::Metrics;
@@ -28,7 +25,7 @@ use crate::sources::configuration::Versions;
 pub(super) use client::Connection;
 
 pub use outcome::{Failure, Outcome};
-pub use reading::Reading;
+use reading::Reading;
 
 /// When a connection whose files were unusable is tried again.
 pub(super) const REOPEN: Duration = Duration::from_secs(15);
@@ -160,7 +157,7 @@ impl QueryRunner {
         let received = self.clock.now();
         let staleness = self.prometheus.staleness;
         let (readings, faults) = match answer {
-            Ok((status, body)) => read(query.input, staleness, status, &body, &self.config.sites, received.wall),
+            Ok(series) => reading::read(query.input, staleness, &series, &self.config.sites, received.wall),
             Err(failure) => (vec![], Err(failure)),
         };
         self.telemetry.send_modify(|telemetry| {
@@ -170,21 +167,6 @@ impl QueryRunner {
             }
         });
         faults
-    }
-}
-
-/// Reads what can be used of an answer that came at `received`, and names the first thing that cannot.
-pub fn read(
-    input: Input,
-    staleness: Micros,
-    status: StatusCode,
-    body: &[u8],
-    sites: &[Arc<SiteDefinition>],
-    received: Timestamp,
-) -> (Vec<Reading>, Result<(), Failure>) {
-    match answer::interpret(status, body) {
-        Ok(series) => reading::read(input, staleness, &series, sites, received),
-        Err(failure) => (vec![], Err(failure)),
     }
 }
 

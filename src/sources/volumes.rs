@@ -18,32 +18,22 @@ impl Cluster {
     /// data is nowhere else meanwhile. Where it may not, pods with claims are decided as if nobody knew where their data is.
     pub async fn follow_volumes(self, mut versions: Versions, metrics: Arc<Metrics>) {
         while !can_have_data(&*versions.next().await) {}
+        let limit = &LogLimit::new(self.changes.clock);
+        let claim_gone = |object: &Raw| Some(VolumeChange::Claim(namespaced(object)?, None));
+        let volume_gone = |object: &Raw| Some(VolumeChange::Volume(name(object)?, None));
+        let class_gone = |object: &Raw| Some(VolumeChange::Class(name(object)?, None));
         tokio::join!(
-            self.clone().watch_claims(&metrics),
-            self.clone().watch_volumes(&metrics),
-            self.clone().watch_classes(&metrics),
+            self.clone()
+                .watch_kind(VolumeKind::Claims, &metrics, |object| claim(object, limit), claim_gone),
+            self.clone().watch_kind(
+                VolumeKind::Volumes,
+                &metrics,
+                |object| volume(object, limit),
+                volume_gone
+            ),
+            self.clone()
+                .watch_kind(VolumeKind::Classes, &metrics, |object| class(object, limit), class_gone),
         );
-    }
-
-    async fn watch_claims(self, metrics: &Metrics) {
-        let limit = LogLimit::new(self.changes.clock);
-        let read = |object: &Raw| claim(object, &limit);
-        let gone = |object: &Raw| Some(VolumeChange::Claim(namespaced(object)?, None));
-        self.watch_kind(VolumeKind::Claims, metrics, read, gone).await;
-    }
-
-    async fn watch_volumes(self, metrics: &Metrics) {
-        let limit = LogLimit::new(self.changes.clock);
-        let read = |object: &Raw| volume(object, &limit);
-        let gone = |object: &Raw| Some(VolumeChange::Volume(name(object)?, None));
-        self.watch_kind(VolumeKind::Volumes, metrics, read, gone).await;
-    }
-
-    async fn watch_classes(self, metrics: &Metrics) {
-        let limit = LogLimit::new(self.changes.clock);
-        let read = |object: &Raw| class(object, &limit);
-        let gone = |object: &Raw| Some(VolumeChange::Class(name(object)?, None));
-        self.watch_kind(VolumeKind::Classes, metrics, read, gone).await;
     }
 }
 

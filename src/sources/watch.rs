@@ -3,7 +3,6 @@
 //! An object is read by the core's readers and sent on as a [`Change`]; nothing of it is kept here.
 
 use std::collections::BTreeSet;
-use std::fmt::Debug;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -50,12 +49,6 @@ pub struct Cluster {
     listed: watch::Sender<BTreeSet<Kind>>,
     /// Of all nodes.
     resource_names: Arc<RwLock<ResourceNames>>,
-}
-
-impl Debug for Cluster {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Cluster").finish_non_exhaustive()
-    }
 }
 
 impl Cluster {

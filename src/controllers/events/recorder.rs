@@ -21,7 +21,7 @@ use crate::platform::token_bucket::TokenBucket;
 /// How long a replica that does not lead keeps an Event: twice as long as it takes until another leads.
 const KEPT: Micros = Micros::from_secs(30);
 
-/// How many Events may wait to be written, and how many reports to become Events.
+/// How many Events may wait to be written, and how many may be told at once.
 const WAITING: usize = 4096;
 
 /// For how long an Event is tried that the API server puts off, and how long is waited each time before the next is written.
@@ -35,43 +35,37 @@ const INTERVAL: Micros = Micros::from_millis(50);
 /// The most buckets: beyond, no Event is written until some are full again.
 const BUCKETS: usize = 1_000;
 
-/// Something to tell.
-#[derive(Debug)]
-enum Report {
-    Decided(Box<ObservedDecision>),
-    Event(PodEvent),
-}
-
 /// Where it is told what is to be written. Clones tell the same recorder.
 #[derive(Debug, Clone)]
 pub struct Events {
-    sender: mpsc::Sender<Report>,
+    sender: mpsc::Sender<PodEvent>,
+    clock: Clock,
     metrics: Arc<Metrics>,
 }
 
 impl Events {
     /// A decision was seen on a pod. Never blocks: what is too much is dropped and counted.
-    pub fn decided(&self, observed: ObservedDecision) {
-        self.send(Report::Decided(Box::new(observed)), "");
+    pub fn decided(&self, observed: &ObservedDecision) {
+        for event in events_of(observed, self.clock.wall()) {
+            self.record(event);
+        }
     }
 
     /// Something happened to a pod; every replica may tell of it, or the leader alone. Never blocks: what is too much is
     /// dropped and counted.
     pub fn record(&self, event: PodEvent) {
-        let reason = event.reason.as_str();
-        self.send(Report::Event(event), reason);
-    }
-
-    fn send(&self, report: Report, reason: &'static str) {
-        if let Err(mpsc::error::TrySendError::Full(_)) = self.sender.try_send(report) {
-            self.metrics.events.at([reason, EventResult::Dropped.as_str()]).inc();
+        if let Err(mpsc::error::TrySendError::Full(event)) = self.sender.try_send(event) {
+            self.metrics
+                .events
+                .at([event.reason.as_str(), EventResult::Dropped.as_str()])
+                .inc();
         }
     }
 }
 
 /// Writes Events.
 pub struct Recorder {
-    reports: mpsc::Receiver<Report>,
+    told: mpsc::Receiver<PodEvent>,
     /// With the moment at which it was told.
     waiting: VecDeque<(PodEvent, Moment)>,
     budget: Budget,
@@ -102,13 +96,14 @@ impl Budget {
 impl Recorder {
     /// A recorder, and where it is told.
     pub fn new(client: Client, clock: Clock, metrics: Arc<Metrics>) -> (Self, Events) {
-        let (sender, reports) = mpsc::channel(WAITING);
+        let (sender, told) = mpsc::channel(WAITING);
         let events = Events {
             sender,
+            clock,
             metrics: Arc::clone(&metrics),
         };
         let recorder = Self {
-            reports,
+            told,
             waiting: VecDeque::new(),
             budget: Budget::default(),
             client,
@@ -137,8 +132,8 @@ impl Recorder {
 
     /// Keeps what it is told, for a while.
     async fn keep(&mut self) {
-        while let Some(report) = self.reports.recv().await {
-            self.take(report);
+        while let Some(event) = self.told.recv().await {
+            self.take(event);
             self.forget(self.clock.moment());
         }
     }
@@ -146,13 +141,13 @@ impl Recorder {
     /// Writes what is there, and what it is told.
     async fn write(&mut self) {
         loop {
-            while let Ok(report) = self.reports.try_recv() {
-                self.take(report);
+            while let Ok(event) = self.told.try_recv() {
+                self.take(event);
             }
             let now = self.clock.moment();
             let Some((event, since)) = self.waiting.front() else {
-                match self.reports.recv().await {
-                    Some(report) => self.take(report),
+                match self.told.recv().await {
+                    Some(event) => self.take(event),
                     None => return,
                 }
                 continue;
@@ -172,17 +167,11 @@ impl Recorder {
         }
     }
 
-    fn take(&mut self, report: Report) {
-        let events = match report {
-            Report::Decided(observed) => events_of(&observed, self.clock.wall()),
-            Report::Event(event) => vec![event],
-        };
-        for event in events {
-            if self.waiting.len() >= WAITING {
-                self.finish_first(EventResult::Dropped);
-            }
-            self.waiting.push_back((event, self.clock.moment()));
+    fn take(&mut self, event: PodEvent) {
+        if self.waiting.len() >= WAITING {
+            self.finish_first(EventResult::Dropped);
         }
+        self.waiting.push_back((event, self.clock.moment()));
     }
 
     fn finish_first(&mut self, result: EventResult) {

@@ -1,6 +1,6 @@
 //! An answer over HTTPS as a condition: time is measured before, by the TCP handshake.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, LazyLock};
 
 use edgeward_core::cluster::wan::Cause;
 use http::header::{CONNECTION, HOST, USER_AGENT};
@@ -13,56 +13,49 @@ use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use crate::sources::probe::lost::Lost;
+use crate::sources::probe::target::Lost;
 use crate::tls::with_anybody;
 
 /// Speaks HTTP/1.1 over TLS with whoever answers.
-#[derive(Debug, Default)]
-pub(super) struct Https {
-    config: OnceLock<Result<Arc<ClientConfig>, Lost>>,
-}
-
-impl Https {
-    /// Asks for `path` on this fresh connection, and is content with any status below 500: the server works. The
-    /// certificate may be anybody's, because nothing secret is sent and only the status is read.
-    pub(super) async fn get(&self, stream: TcpStream, host: &str, port: Option<u16>, path: &str) -> Result<(), Lost> {
-        let config = self.config.get_or_init(client_config).clone()?;
-        let tls = |error: &dyn std::error::Error| Lost::new(Cause::Tls, format!("the TLS handshake failed: {error}"));
-        let name = ServerName::try_from(host.to_owned()).map_err(|error| tls(&error))?;
-        let stream = TlsConnector::from(config).connect(name, stream).await;
-        let stream = stream.map_err(|error| tls(&error))?;
-
-        let http = |error: &dyn std::error::Error| Lost::new(Cause::Http, format!("no HTTP answer: {error}"));
-        let host = if host.contains(':') {
-            format!("[{host}]")
-        } else {
-            host.to_owned()
-        };
-        let request = http::Request::get(if path.is_empty() { "/" } else { path })
-            .header(HOST, port.map_or(host.clone(), |port| format!("{host}:{port}")))
-            .header(USER_AGENT, concat!("edgeward/", env!("CARGO_PKG_VERSION")))
-            .header(CONNECTION, "close")
-            .body(Empty::<Bytes>::new())
-            .map_err(|error| http(&error))?;
-        let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
-            .await
-            .map_err(|error| http(&error))?;
-        let answer = tokio::select! {
-            answer = sender.send_request(request) => answer.map_err(|error| http(&error))?,
-            // It ends before there is an answer only by failing, and then the answer says so too.
-            Err(error) = connection => return Err(http(&error)),
-        };
-        match answer.status() {
-            status if status.is_server_error() => Err(Lost::new(Cause::Http, format!("the answer is {status}"))),
-            _ => Ok(()),
-        }
-    }
-}
-
-fn client_config() -> Result<Arc<ClientConfig>, Lost> {
+static CLIENT: LazyLock<Result<Arc<ClientConfig>, Lost>> = LazyLock::new(|| {
     let mut config = with_anybody().map_err(|error| Lost::new(Cause::Tls, error))?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(Arc::new(config))
+});
+
+/// Asks for `path` on this fresh connection, and is content with any status below 500: the server works. The certificate may be
+/// anybody's, because nothing secret is sent and only the status is read.
+pub(super) async fn get(stream: TcpStream, host: &str, port: Option<u16>, path: &str) -> Result<(), Lost> {
+    let config = CLIENT.clone()?;
+    let tls = |error: &dyn std::error::Error| Lost::new(Cause::Tls, format!("the TLS handshake failed: {error}"));
+    let name = ServerName::try_from(host.to_owned()).map_err(|error| tls(&error))?;
+    let stream = TlsConnector::from(config).connect(name, stream).await;
+    let stream = stream.map_err(|error| tls(&error))?;
+
+    let http = |error: &dyn std::error::Error| Lost::new(Cause::Http, format!("no HTTP answer: {error}"));
+    let host = if host.contains(':') {
+        format!("[{host}]")
+    } else {
+        host.to_owned()
+    };
+    let request = http::Request::get(if path.is_empty() { "/" } else { path })
+        .header(HOST, port.map_or(host.clone(), |port| format!("{host}:{port}")))
+        .header(USER_AGENT, concat!("edgeward/", env!("CARGO_PKG_VERSION")))
+        .header(CONNECTION, "close")
+        .body(Empty::<Bytes>::new())
+        .map_err(|error| http(&error))?;
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
+        .await
+        .map_err(|error| http(&error))?;
+    let answer = tokio::select! {
+        answer = sender.send_request(request) => answer.map_err(|error| http(&error))?,
+        // It ends before there is an answer only by failing, and then the answer says so too.
+        Err(error) = connection => return Err(http(&error)),
+    };
+    match answer.status() {
+        status if status.is_server_error() => Err(Lost::new(Cause::Http, format!("the answer is {status}"))),
+        _ => Ok(()),
+    }
 }
 
 #[cfg(test)]

@@ -11,14 +11,14 @@ use edgeward_core::units::Micros;
 use surge_ping::{Client, Config, ICMP, IcmpPacket, PingIdentifier, PingSequence, SurgeError};
 
 use crate::platform::random;
-use crate::sources::probe::lost::Lost;
+use crate::sources::probe::target::Lost;
 
 /// Like ping: 64 bytes with the header.
 const PAYLOAD: [u8; 56] = [0; 56];
 
 /// One socket for each version of IP, opened at the first echo request and shared by all of them: a datagram socket
 /// where the kernel allows the process's group to have one, otherwise a raw one.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Icmp {
     v4: Socket,
     v6: Socket,
@@ -31,12 +31,6 @@ struct Socket {
     client: OnceLock<Result<(Client, PingIdentifier), Lost>>,
     /// Tells the replies apart: the requests to one host differ in nothing else.
     sequence: AtomicU16,
-}
-
-impl std::fmt::Debug for Socket {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Socket").finish_non_exhaustive()
-    }
 }
 
 impl Icmp {

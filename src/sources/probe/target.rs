@@ -3,19 +3,18 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
+use std::{fmt, io};
 
 use edgeward_core::cluster::wan::Cause;
 use edgeward_core::model::endpoint::Endpoint;
 use edgeward_core::units::Micros;
 use futures::future::{FutureExt as _, select_ok};
-use tokio::net::lookup_host;
-use tokio::sync::watch;
+use tokio::net::{TcpStream, lookup_host};
+use tokio::sync::{Mutex, watch};
 
 use crate::platform::clock::Clock;
-use crate::sources::probe::https::Https;
+use crate::sources::probe::https;
 use crate::sources::probe::icmp::Icmp;
-use crate::sources::probe::lost::Lost;
-use crate::sources::probe::tcp;
 
 /// How long one address is waited for before the next is tried too (RFC 8305, 5), unless the timeout is short.
 const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
@@ -23,14 +22,45 @@ const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 /// How many addresses of a name are tried: each is a connection, or a request, of its own.
 const MAX_ADDRESSES: usize = 8;
 
+/// Why a probe was lost.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}")]
+pub struct Lost {
+    /// In a word.
+    pub cause: Cause,
+    /// In the words of who noticed.
+    pub reason: String,
+}
+
+impl Lost {
+    pub(super) fn new(cause: Cause, reason: impl fmt::Display) -> Self {
+        Self {
+            cause,
+            reason: reason.to_string(),
+        }
+    }
+}
+
+impl From<io::Error> for Lost {
+    fn from(error: io::Error) -> Self {
+        let cause = match error.kind() {
+            io::ErrorKind::ConnectionRefused => Cause::Refused,
+            io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => Cause::NoRoute,
+            io::ErrorKind::TimedOut => Cause::Timeout,
+            _ => Cause::Socket,
+        };
+        Self::new(cause, error)
+    }
+}
+
 /// One endpoint, and the addresses that its name last had.
-#[derive(Debug)]
 pub(super) struct Target {
     endpoint: Endpoint,
     /// `None` until a name server has answered.
     addresses: watch::Sender<Option<Result<Vec<SocketAddr>, Lost>>>,
+    /// Held while a name server is asked.
+    lookup: Mutex<()>,
     icmp: Arc<Icmp>,
-    https: Https,
     clock: Clock,
 }
 
@@ -39,8 +69,8 @@ impl Target {
         Self {
             endpoint,
             addresses: watch::Sender::default(),
+            lookup: Mutex::default(),
             icmp,
-            https: Https::default(),
             clock,
         }
     }
@@ -50,8 +80,12 @@ impl Target {
     }
 
     /// Looks the name up, and keeps the old addresses where that fails: a name server that is down says nothing about
-    /// the link. They are in the order that the system's resolver prefers (RFC 6724). Takes as long as that resolver does.
+    /// the link. They are in the order that the system's resolver prefers (RFC 6724). Takes as long as that resolver does, and
+    /// does nothing while the last question is not answered.
     pub(super) async fn resolve(&self) {
+        let Ok(_alone) = self.lookup.try_lock() else {
+            return;
+        };
         let found = lookup_host((self.endpoint.host(), self.endpoint.port())).await;
         let found = match found.map(Vec::from_iter) {
             Ok(addresses) if addresses.is_empty() => Err(Lost::new(Cause::Resolve, "the name has no address")),
@@ -102,9 +136,9 @@ impl Target {
         if let Endpoint::Icmp { .. } = self.endpoint {
             return self.icmp.ping(address.ip(), timeout).await;
         }
-        let (stream, rtt) = tcp::connect(address, self.clock).await?;
+        let (stream, rtt) = connect(address, self.clock).await?;
         if let Endpoint::Https { host, port, path } = &self.endpoint {
-            self.https.get(stream, host, *port, path).await?;
+            https::get(stream, host, *port, path).await?;
         }
         Ok(rtt)
     }
@@ -116,6 +150,24 @@ impl Target {
         let known = known.ok().and_then(|known| known.clone());
         known.unwrap_or_else(|| Err(Lost::new(Cause::Resolve, "the name was not resolved")))
     }
+}
+
+/// When the kernel sends a SYN again (RFC 6298, 2.1). A handshake that takes longer has lost a packet, and its duration
+/// is the kernel's timer and not the link's.
+const RETRANSMISSION: Duration = Duration::from_secs(1);
+
+/// Connects, and says how long the handshake took: one round trip.
+async fn connect(address: SocketAddr, clock: Clock) -> Result<(TcpStream, Micros), Lost> {
+    let begun = clock.monotonic_us();
+    let stream = tokio::time::timeout(RETRANSMISSION, TcpStream::connect(address)).await;
+    let rtt = Micros(clock.monotonic_us().saturating_sub(begun));
+    let lost = |_| {
+        Lost::new(
+            Cause::Timeout,
+            format!("{address} did not answer within 1 s, when TCP tries again"),
+        )
+    };
+    Ok((stream.map_err(lost)??, rtt))
 }
 
 #[cfg(test)]
@@ -178,5 +230,38 @@ mod tests {
         assert!(rtt < Micros::from_secs(2), "{rtt}");
         let lost = probed([vec![closed; 8], vec![open]].concat()).await.unwrap_err();
         assert_eq!(lost.cause, Cause::Refused, "the ninth address is not tried");
+    }
+
+    #[tokio::test]
+    async fn a_listener_answers_over_either_protocol() {
+        for host in ["127.0.0.1", "::1"] {
+            let listener = TcpListener::bind((host, 0)).await.unwrap();
+            let (_, rtt) = connect(listener.local_addr().unwrap(), Clock::start()).await.unwrap();
+            assert!(rtt > Micros(0));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_closed_port_refuses() {
+        // Not 127.0.0.1: a client there may be given the very port that it connects to, and then reaches itself.
+        let listener = TcpListener::bind("127.0.9.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        drop(listener);
+        assert_eq!(
+            connect(address, Clock::start()).await.unwrap_err().cause,
+            Cause::Refused
+        );
+    }
+
+    #[test]
+    fn a_sockets_error_has_a_cause() {
+        for (kind, cause) in [
+            (io::ErrorKind::ConnectionRefused, Cause::Refused),
+            (io::ErrorKind::HostUnreachable, Cause::NoRoute),
+            (io::ErrorKind::NetworkUnreachable, Cause::NoRoute),
+            (io::ErrorKind::ConnectionReset, Cause::Socket),
+        ] {
+            assert_eq!(Lost::from(io::Error::from(kind)).cause, cause);
+        }
     }
 }

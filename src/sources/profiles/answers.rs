@@ -124,9 +124,8 @@ pub(super) async fn ask(client: Client, query: Arc<str>, clock: Clock) -> (Arc<s
     let asked_at = clock.moment();
     let answer = async {
         let client = client?.load_full();
-        let (status, body) = answer::ask(&client, &query, TIMEOUT).await?;
+        let series = answer::ask(&client, &query, TIMEOUT).await?;
         let received = clock.now();
-        let series = answer::interpret(status, &body)?;
         Ok(series
             .into_iter()
             .map(|series| {

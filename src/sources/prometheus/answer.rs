@@ -30,17 +30,18 @@ enum Answer {
     },
 }
 
-/// Asks once. By GET: in most clusters that takes the least rights. The server is told how long we wait, so that it does
+/// Asks once, and returns the series of the answer. By GET: in most clusters that takes the least rights. The server is told how long we wait, so that it does
 /// not go on after that.
 pub(in crate::sources) async fn ask(
     client: &Client,
     promql: &str,
     patience: Micros,
-) -> Result<(StatusCode, Vec<u8>), Failure> {
+) -> Result<Vec<InstantVector>, Failure> {
     let timeout = Duration::from_micros(patience.0);
     let exchange = tokio::time::timeout(timeout, exchange(client, promql, timeout.as_millis()));
     let late = |_| Failure::new(Outcome::Timeout, format_args!("no answer in {patience} ms"));
-    exchange.await.map_err(late)?
+    let (status, body) = exchange.await.map_err(late)??;
+    interpret(status, &body)
 }
 
 async fn exchange(client: &Client, promql: &str, timeout_ms: u128) -> Result<(StatusCode, Vec<u8>), Failure> {
@@ -60,7 +61,7 @@ async fn exchange(client: &Client, promql: &str, timeout_ms: u128) -> Result<(St
 }
 
 /// The series of an answer, or what speaks against it.
-pub(in crate::sources) fn interpret(status: StatusCode, body: &[u8]) -> Result<Vec<InstantVector>, Failure> {
+fn interpret(status: StatusCode, body: &[u8]) -> Result<Vec<InstantVector>, Failure> {
     let answer = serde_json::from_slice(body);
     if !status.is_success() {
         let (is_timeout, message) = match answer {

@@ -10,10 +10,10 @@ use http::header::AUTHORIZATION;
 use prometheus_http_query::Client;
 use reqwest::Certificate;
 use reqwest::redirect::Policy;
-use rustls::crypto::ring;
 
 use crate::platform::files;
 use crate::platform::files::Watch;
+use crate::tls::install_crypto_provider;
 
 /// The client to ask with, always the newest.
 pub(in crate::sources) type Current = ArcSwap<Client>;
@@ -27,8 +27,7 @@ pub(in crate::sources) struct Connection {
 
 impl Connection {
     pub(in crate::sources) async fn open(prometheus: &Prometheus) -> anyhow::Result<Self> {
-        // The error says that there is one already, which is what was wanted.
-        let _ = ring::default_provider().install_default();
+        install_crypto_provider();
         let paths = [&prometheus.token_file, &prometheus.ca_file].into_iter().flatten();
         let (watch, contents) = Watch::open(paths.cloned().collect()).await?;
         Ok(Self {

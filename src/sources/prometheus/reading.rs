@@ -15,11 +15,11 @@ use crate::sources::prometheus::outcome::{Failure, Outcome};
 
 /// A measurement, and how old it was when it came.
 #[derive(Debug, PartialEq)]
-pub struct Reading {
+pub(super) struct Reading {
     /// What was measured.
-    pub measurement: Measurement,
+    pub(super) measurement: Measurement,
     /// How old it was.
-    pub age: Micros,
+    pub(super) age: Micros,
 }
 
 /// What a series is about. Nothing for a query whose answer is one number.

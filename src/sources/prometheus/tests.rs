@@ -6,6 +6,7 @@ use axum::Router;
 use axum::extract::{Query as Parameters, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::routing::get;
+use edgeward_core::config::Input;
 use edgeward_core::units::Moment;
 use proptest::prelude::*;
 use serde_json::{Value, json};

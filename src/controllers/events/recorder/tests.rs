@@ -201,7 +201,7 @@ async fn what_waited_too_long_is_forgotten() {
         "default",
     );
     let (mut recorder, _events) = Recorder::new(client, Clock::start(), Arc::default());
-    recorder.take(Report::Event(event("old")));
+    recorder.take(event("old"));
     let now = recorder.clock.moment();
     recorder.forget(now);
     assert_eq!(recorder.waiting.len(), 1);
