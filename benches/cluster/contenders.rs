@@ -2,18 +2,13 @@
 
 use std::rc::Rc;
 
-use anyhow::{Context, Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use edgeward_harness::checkout::{workspace, xtask};
-use edgeward_harness::edgeward::Edgeward;
-use edgeward_harness::fixture::{Fixture, MANAGED, POLICIES, Registration};
+use edgeward_harness::checkout::xtask;
+use edgeward_harness::fixture::{POLICIES, Registration};
 use edgeward_harness::nodes::Wan;
-use edgeward_harness::pki::Authority;
-use edgeward_harness::process::{Process, free_addresses};
-use edgeward_harness::wait::{BOUND, eventually};
-use edgeward_harness::workloads;
-use serde_json::{Value, json};
+use edgeward_harness::prelude::*;
+use edgeward_harness::process::free_addresses;
 
 pub(crate) const LABEL: &str = "edgeward.test/contender";
 

@@ -1,16 +1,12 @@
 //! What a pod's creation takes beside others: dry runs over one connection, one after the other, in blocks that take turns.
 
-use std::collections::BTreeMap;
 use std::fmt;
-use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
 use edgeward_harness::clients;
-use edgeward_harness::fixture::Fixture;
+use edgeward_harness::prelude::*;
 use edgeward_harness::process::{memory_kib, processor_time};
 use http::Request;
 use kube::Client;
-use serde_json::{Value, json};
 
 use crate::contenders::Contender;
 use crate::differences::Median;

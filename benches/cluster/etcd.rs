@@ -1,11 +1,9 @@
 //! The store behind the API server, by its gateway for JSON: a change made there costs the API server its event and nothing else.
 
-use anyhow::{Context, Result};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use edgeward_harness::wait::BOUND;
+use edgeward_harness::prelude::*;
 use reqwest::header::CONTENT_TYPE;
-use serde_json::{Value, json};
 
 pub(crate) struct Etcd {
     client: reqwest::Client,

@@ -1,10 +1,7 @@
 //! Nodes of a benchmark's own, run by kwok.
 
-use anyhow::{Result, ensure};
 use edgeward_harness::control_plane::node;
-use edgeward_harness::fixture::Fixture;
-use edgeward_harness::wait::{BOUND, eventually};
-use serde_json::{Value, json};
+use edgeward_harness::prelude::*;
 
 const LABEL: &str = "edgeward.test/fleet";
 

@@ -1,16 +1,10 @@
 //! Other webhooks, where their programs are given: each sends the pods of its namespace to the edge, as installed by its chart but
 //! as a plain process.
 
-use std::fs;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, ensure};
-use edgeward_harness::fixture::Fixture;
-use edgeward_harness::pki::Authority;
-use edgeward_harness::process::{Process, free_addresses};
-use edgeward_harness::wait::{BOUND, eventually};
-use serde_json::{Value, json};
+use edgeward_harness::prelude::*;
+use edgeward_harness::process::free_addresses;
 
 use crate::contenders::{Contender, EDGE, Kept, LABEL, pods, registered, webhook};
 

@@ -1,20 +1,14 @@
 //! How long 10,000 pods of Jobs take from the first Job's creation until kube-scheduler has bound all of them: with edgeward as
 //! installed, in either kind of namespace, with the constant webhooks and with none, in turns.
 
-use std::time::{Duration, Instant};
-
-use anyhow::{Context, Result, ensure};
 use edgeward_harness::clients;
 use edgeward_harness::clusters::in_another;
 use edgeward_harness::decision::is_decided;
-use edgeward_harness::fixture::Fixture;
 use edgeward_harness::metrics;
+use edgeward_harness::prelude::*;
 use edgeward_harness::process::processor_time;
-use edgeward_harness::wait::BOUND;
-use edgeward_harness::workloads;
 use http::Request;
 use kube::Client;
-use serde_json::{Value, json};
 
 use crate::contenders::Contender;
 use crate::differences::Median;

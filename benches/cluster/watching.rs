@@ -1,21 +1,15 @@
 //! What a replica takes that nobody asks: its processor time while pods change, its memory, and how soon it is ready.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
 use edgeward_harness::clients;
 use edgeward_harness::clusters::in_another;
-use edgeward_harness::edgeward::Edgeward;
-use edgeward_harness::fixture::Fixture;
 use edgeward_harness::metrics;
 use edgeward_harness::nodes::Wan;
+use edgeward_harness::prelude::*;
 use edgeward_harness::process::processor_time;
-use edgeward_harness::wait::{BOUND, eventually};
 use http::Request;
 use kube::Client;
-use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 

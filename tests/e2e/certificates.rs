@@ -3,17 +3,12 @@
 pub(crate) mod self_managed;
 pub(crate) mod shown;
 
-use std::fs;
-
-use anyhow::{Context, Result, ensure};
-use edgeward_harness::fixture::Fixture;
 use edgeward_harness::installation::SECRET;
 use edgeward_harness::installed_replicas::{InstalledReplicas, finds, secret};
 use edgeward_harness::load::Pace;
 use edgeward_harness::load::replicas::nodes;
-use edgeward_harness::pki::{Authority, Pair};
-use edgeward_harness::rights::NAMESPACE;
-use edgeward_harness::wait::{BOUND, eventually};
+use edgeward_harness::pki::Pair;
+use edgeward_harness::prelude::*;
 use edgeward_harness::webhook_credentials::NAME;
 
 e2e! { "certificates::bad_pairs_are_refused", Cluster, bad_pairs_are_refused }

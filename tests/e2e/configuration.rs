@@ -3,13 +3,8 @@
 pub(crate) mod custom_resources;
 pub(crate) mod validation;
 
-use anyhow::{Context, Result, ensure};
 use edgeward_harness::control_plane::EDGE_NODES;
-use edgeward_harness::edgeward::Edgeward;
-use edgeward_harness::fixture::Fixture;
-use edgeward_harness::wait::{BOUND, eventually};
-use edgeward_harness::workloads;
-use serde_json::{Value, json};
+use edgeward_harness::prelude::*;
 
 use crate::placement::fleet;
 

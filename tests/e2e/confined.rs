@@ -3,17 +3,13 @@
 pub(crate) mod narrow;
 mod table;
 
-use anyhow::{Error, Result, ensure};
+use anyhow::Error;
 use edgeward_harness::clients::by_hand;
-use edgeward_harness::decision::{annotation, is_gated};
-use edgeward_harness::fixture::{Fixture, MANAGED};
-use edgeward_harness::nodes::{Nodes, for_long};
+use edgeward_harness::prelude::*;
 use edgeward_harness::test_webhook;
-use edgeward_harness::wait::{BOUND, eventually};
 use http::Request;
 use http::header::CONTENT_TYPE;
 use kube::Client;
-use serde_json::{Value, json};
 
 use crate::gated::{fill, goes, is_gated_for, pod};
 

@@ -1,10 +1,6 @@
 //! Pods whose claims are bound to volumes, on nodes of either site.
 
-use anyhow::{Context, Result, ensure};
-use edgeward_harness::fixture::Fixture;
-use edgeward_harness::nodes::Nodes;
-use edgeward_harness::wait::{BOUND, eventually};
-use serde_json::{Value, json};
+use edgeward_harness::prelude::*;
 
 use crate::commands::fleet_command;
 use crate::gated::away::would_be;

@@ -12,17 +12,9 @@ pub(crate) mod sites;
 pub(crate) mod starvation;
 pub(crate) mod traits;
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use anyhow::{Context, Result, ensure};
-use edgeward_harness::decision::{annotation, is_gated, slo};
-use edgeward_harness::edgeward::Edgeward;
-use edgeward_harness::fixture::{Fixture, MANAGED};
-use edgeward_harness::nodes::{Nodes, for_long};
-use edgeward_harness::wait::{BOUND, eventually};
-use edgeward_harness::workloads;
+use edgeward_harness::decision::slo;
+use edgeward_harness::prelude::*;
 use jiff::{SignedDuration, Timestamp, Unit};
-use serde_json::{Value, json};
 
 use crate::leader::events;
 

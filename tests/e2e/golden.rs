@@ -2,11 +2,9 @@
 //!
 //! What differs from run to run is masked as `<key>`. `EDGEWARD_BLESS=1` writes the files again.
 
-use std::path::PathBuf;
-use std::{env, fs};
+use std::env;
 
-use anyhow::{Context, Result, bail, ensure};
-use edgeward_harness::checkout::workspace;
+use edgeward_harness::prelude::*;
 
 const VOLATILE: [&str; 14] = [
     "batch.kubernetes.io/controller-uid",

@@ -5,24 +5,13 @@ pub(crate) mod one_node;
 pub(crate) mod quick_start;
 pub(crate) mod upgrade;
 
-use std::collections::BTreeMap;
-use std::fs;
-use std::path::Path;
-
-use anyhow::{Context, Result, ensure};
 use edgeward_harness::cert_manager::CertManager;
-use edgeward_harness::checkout::workspace;
 use edgeward_harness::documentation::{documented, documented_under};
-use edgeward_harness::fixture::{DEFINITIONS, Fixture, Revoked};
+use edgeward_harness::fixture::{DEFINITIONS, Revoked};
 use edgeward_harness::folder::copy;
 use edgeward_harness::installation::{Installation, Replica, WEBHOOK};
 use edgeward_harness::installed_replicas::endpoint_slice;
-use edgeward_harness::kubectl::Kubectl;
-use edgeward_harness::nodes::Nodes;
-use edgeward_harness::rights::NAMESPACE;
-use edgeward_harness::wait::{BOUND, eventually};
-use edgeward_harness::workloads;
-use serde_json::{Value, json};
+use edgeward_harness::prelude::*;
 
 use crate::confined;
 

@@ -4,13 +4,7 @@ pub(crate) mod backstop;
 pub(crate) mod events;
 pub(crate) mod lost_lease;
 
-use std::time::Instant;
-
-use anyhow::{Result, ensure};
-use edgeward_harness::edgeward::Edgeward;
-use edgeward_harness::fixture::Fixture;
-use edgeward_harness::wait::{BOUND, eventually};
-use serde_json::{Value, json};
+use edgeward_harness::prelude::*;
 
 const LEASE: &str = "edgeward";
 

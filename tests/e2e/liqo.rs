@@ -3,17 +3,9 @@
 pub(crate) mod definitions;
 pub(crate) mod discovered;
 
-use std::collections::BTreeMap;
-
-use anyhow::{Context, Result, ensure};
 use edgeward_harness::control_plane::EDGE_NODES;
-use edgeward_harness::decision::{annotation, is_unschedulable};
-use edgeward_harness::fixture::{Fixture, MANAGED};
-use edgeward_harness::kubectl::Kubectl;
 use edgeward_harness::peering::{Provider, Strategy, running};
-use edgeward_harness::wait::{BOUND, eventually};
-use edgeward_harness::workloads;
-use serde_json::{Value, json};
+use edgeward_harness::prelude::*;
 
 use crate::commands::fleet_command;
 

@@ -10,13 +10,8 @@ pub(crate) mod restart;
 pub(crate) mod tenants;
 pub(crate) mod waiting;
 
-use std::time::Duration;
-
-use anyhow::{Result, ensure};
-use edgeward_harness::fixture::Fixture;
-use edgeward_harness::live::{EDGE, is_now, outcome, pod};
-use edgeward_harness::nodes::Nodes;
-use edgeward_harness::wait::{BOUND, eventually};
+use edgeward_harness::live::{EDGE, pod};
+use edgeward_harness::prelude::*;
 
 /// Outcome at an edge that has no room, where a cloud has.
 const CLOUD: &str = "cloud: cloud_edge_no_capacity";

@@ -9,12 +9,8 @@ pub(crate) mod later_gate;
 pub(crate) mod reinvocation;
 pub(crate) mod untouched;
 
-use anyhow::{Context, Result, ensure};
 use edgeward_harness::control_plane::{CLOUD_NODE, EDGE_NODES};
-use edgeward_harness::fixture::Fixture;
-use edgeward_harness::wait::{BOUND, eventually};
-use edgeward_harness::workloads;
-use serde_json::Value;
+use edgeward_harness::prelude::*;
 
 use crate::golden;
 

@@ -1,15 +1,9 @@
 //! Performance profiles on a real control plane, with the metrics of a real Prometheus server.
 
-use std::fs;
-
-use anyhow::{Context, Result, ensure};
 use edgeward_harness::checkout::xtask;
-use edgeward_harness::fixture::Fixture;
-use edgeward_harness::live::{EDGE, is_now, outcome, pod};
-use edgeward_harness::nodes::Nodes;
+use edgeward_harness::live::{EDGE, pod};
+use edgeward_harness::prelude::*;
 use edgeward_harness::prometheus::{Exporter, Server};
-use edgeward_harness::wait::{BOUND, eventually};
-use serde_json::{Value, json};
 
 use crate::commands::fleet_command;
 

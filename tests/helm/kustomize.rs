@@ -1,16 +1,12 @@
 //! Installed by Helm or by kustomize, the objects are the same.
 
-use std::collections::BTreeSet;
-use std::fs;
 use std::process::Command;
 
-use anyhow::{Context, Result, bail, ensure};
 use edgeward::sources::configuration::read;
 use edgeward_core::config::Config;
 use edgeward_harness::chart;
-use edgeward_harness::checkout::workspace;
 use edgeward_harness::folder::copy;
-use serde_json::{Value, json};
+use edgeward_harness::prelude::*;
 
 use crate::Tools;
 use crate::rendered::{NAMESPACE, Objects, least, objects};

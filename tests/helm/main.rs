@@ -6,13 +6,11 @@ mod kustomize;
 mod refusals;
 mod rendered;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 
-use anyhow::{Result, ensure};
 use edgeward_harness::checkout::{is_ci, xtask};
 use edgeward_harness::helm::{Helm, NoHelm};
+use edgeward_harness::prelude::*;
 use edgeward_harness::timing::timed;
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use tempfile::TempDir;

@@ -1,8 +1,7 @@
 //! Values that contradict each other, or that nobody knows.
 
-use anyhow::{Context as _, Result, bail, ensure};
 use edgeward_harness::chart;
-use serde_json::Value;
+use edgeward_harness::prelude::*;
 
 use crate::Tools;
 use crate::rendered::least;

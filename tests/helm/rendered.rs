@@ -1,11 +1,7 @@
 //! What the chart renders to.
 
-use std::collections::BTreeMap;
-use std::fs;
-
-use anyhow::{Context, Result, ensure};
 use edgeward_harness::chart::{documented, folder};
-use serde_json::{Value, json};
+use edgeward_harness::prelude::*;
 
 use crate::Tools;
 

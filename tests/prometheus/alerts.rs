@@ -1,13 +1,9 @@
 //! The rules and the dashboard of `deploy/monitoring`, judged by promtool.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Context as _, Result, ensure};
+use edgeward_harness::prelude::*;
 use serde::Deserialize;
-use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// Cases of the rules: see the file.

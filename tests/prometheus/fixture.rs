@@ -1,17 +1,14 @@
 //! One Prometheus server with its exporter, the way to it, and those who ask.
 
-use std::path::Path;
-use std::sync::Arc;
-
-use anyhow::{Result, anyhow, ensure};
+use anyhow::anyhow;
 use edgeward::instruments::metrics::Metrics;
 use edgeward::platform::clock::Clock;
 use edgeward::sources::prometheus::{Outcome, Poller};
 use edgeward_core::cluster::telemetry::Telemetry;
 use edgeward_core::config::{Config, Input, Prometheus, Query};
 use edgeward_core::units::{Micros, Moment};
+use edgeward_harness::prelude::*;
 use edgeward_harness::prometheus::{Exporter, Server};
-use edgeward_harness::wait::{BOUND, eventually};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;

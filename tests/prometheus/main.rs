@@ -8,12 +8,10 @@ mod fixture;
 mod proxy;
 mod queries;
 
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
 
-use anyhow::{Context, Result, ensure};
 use edgeward_harness::checkout::{is_ci, xtask};
+use edgeward_harness::prelude::*;
 use edgeward_harness::timing::timed;
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use tokio::runtime::Runtime;

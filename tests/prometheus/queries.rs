@@ -1,6 +1,5 @@
 //! What happens between edgeward and a real server.
 
-use anyhow::{Context as _, Result, ensure};
 use edgeward::platform::yaml;
 use edgeward::sources::prometheus::Outcome;
 use edgeward_core::cluster::telemetry::Telemetry;
@@ -8,6 +7,7 @@ use edgeward_core::config::{Config, Input, Query};
 use edgeward_core::model::link::LinkState;
 use edgeward_core::model::slo::Class;
 use edgeward_core::units::{Micros, Moment, Permille};
+use edgeward_harness::prelude::*;
 
 use crate::fixture::{Asker, Fixture, LONG};
 use crate::proxy::Way;

@@ -3,17 +3,11 @@
 
 use std::fmt;
 
-use std::time::{Duration, Instant};
-
-use anyhow::{Result, bail, ensure};
 use edgeward_harness::burst::{Outcome, Timing, burst, capacity, decided, nodes, settled};
 use edgeward_harness::clients::PODS;
-use edgeward_harness::fixture::Fixture;
 use edgeward_harness::load::Processors;
+use edgeward_harness::prelude::*;
 use edgeward_harness::tables::Table;
-use edgeward_harness::wait::{BOUND, eventually};
-use edgeward_harness::workloads;
-use serde_json::json;
 
 e2e! { "burst::fills_the_edge_again_and_again", Machine, fills_the_edge_again_and_again }
 /// One replica fills the edge as well as kube-scheduler alone does, and sends few pods there in vain; three behind one

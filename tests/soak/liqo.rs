@@ -5,9 +5,8 @@ mod frozen;
 mod full;
 
 use edgeward_harness::control_plane::FailureDetection;
-use edgeward_harness::fixture::Fixture;
 use edgeward_harness::peering::{Cloud, Layout, Provider};
-use serde_json::{Value, json};
+use edgeward_harness::prelude::*;
 
 /// Beside an edge with room for 40 pods of 200m, the virtual nodes promise room for 120 and for 300, which there is.
 pub(crate) const NEAR_AND_FAR: Layout = Layout {

@@ -1,10 +1,7 @@
 //! The live view of a cluster where nothing happens.
 
-use std::time::Duration;
-
-use anyhow::Result;
-use edgeward_harness::fixture::Fixture;
 use edgeward_harness::live::is_quiet;
+use edgeward_harness::prelude::*;
 
 e2e! { "live::five_quiet_minutes", Machine, five_quiet_minutes }
 /// Nothing happens for five minutes, and with the default the view is not stale.

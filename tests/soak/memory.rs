@@ -1,8 +1,7 @@
 //! Resident memory, while others create as much as they may.
 
-use anyhow::{Result, ensure};
-use edgeward_harness::fixture::Fixture;
 use edgeward_harness::hostile_pods::{Amounts, watched};
+use edgeward_harness::prelude::*;
 use edgeward_harness::tables::Table;
 
 const AMOUNTS: Amounts = Amounts {

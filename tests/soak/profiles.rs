@@ -1,16 +1,11 @@
 //! Many performance profiles over many sites, evaluated beside a load of reviews.
 
-use std::time::Duration;
-
-use anyhow::{Context, Result, ensure};
 use edgeward_harness::checkout::xtask;
-use edgeward_harness::fixture::Fixture;
 use edgeward_harness::load::replicas::nodes;
 use edgeward_harness::load::{highest_steady, under_load};
+use edgeward_harness::prelude::*;
 use edgeward_harness::prometheus::{Exporter, Server};
 use edgeward_harness::tables::Table;
-use edgeward_harness::wait::{BOUND, eventually};
-use serde_json::{Value, json};
 
 const PROFILES: usize = 100;
 const SITES: usize = 100;

@@ -1,7 +1,6 @@
 //! Rolling updates at a nearly full edge, with a cloud that would take every pod.
 
-use anyhow::{Result, ensure};
-use edgeward_harness::fixture::Fixture;
+use edgeward_harness::prelude::*;
 use edgeward_harness::rollout::{roll_out, strategies};
 
 e2e! { "rollout::three_in_a_row", Machine, three_in_a_row }

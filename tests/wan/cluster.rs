@@ -3,17 +3,15 @@
 //! The WAN is tested here, and its tests have edgeward's view of nodes and pods stand still.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::time::Duration;
 
-use anyhow::Result;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Path, Query};
 use axum::http::StatusCode;
 use axum::routing::get;
+use edgeward_harness::prelude::*;
 use futures::stream::{StreamExt as _, iter, once};
 use serde::Deserialize;
-use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 

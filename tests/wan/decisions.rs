@@ -1,17 +1,11 @@
 //! What edgeward decides over the link: `edgeward serve` at the edge probes the cloud and is asked, all the time, about a
 //! pod for which the edge has no room.
 
-use std::fs;
-use std::path::Path;
-use std::time::{Duration, Instant};
-
-use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use edgeward_harness::wait::{BOUND, eventually};
+use edgeward_harness::prelude::*;
 use edgeward_harness::wan::Wan;
 use reqwest::{Certificate, Client};
-use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 

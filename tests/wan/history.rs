@@ -1,11 +1,9 @@
 //! What was seen to change, and when.
 
 use std::fmt::Debug;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use anyhow::{Result, ensure};
-use edgeward_harness::wait::eventually;
+use edgeward_harness::prelude::*;
 
 /// How long a link stays healthy or degraded at least, and with it what is decided.
 pub(crate) const DWELL: Duration = Duration::from_secs(30);

@@ -3,10 +3,8 @@
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 use std::thread;
-use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
-use edgeward_harness::wait::{BOUND, eventually};
+use edgeward_harness::prelude::*;
 use edgeward_harness::wan::Wan;
 use edgeward_link::link::losses;
 use edgeward_link::relay::CLOUD;

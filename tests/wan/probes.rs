@@ -1,10 +1,7 @@
 //! edgeward's WAN probes over the link: ICMP and TCP, and what they make of its conditions.
 
 use std::ops::Range;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
 use edgeward::instruments::metrics::Metrics;
 use edgeward::platform::clock::Clock;
 use edgeward::sources::probe::Probers;
@@ -13,7 +10,7 @@ use edgeward_core::config::Probing;
 use edgeward_core::model::endpoint::Endpoint;
 use edgeward_core::model::link::{Link, LinkState, Thresholds};
 use edgeward_core::units::{Micros, Permille};
-use edgeward_harness::wait::{BOUND, eventually};
+use edgeward_harness::prelude::*;
 use edgeward_harness::wan::Wan;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;

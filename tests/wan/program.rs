@@ -1,14 +1,9 @@
 //! edgeward itself in the edge's namespace.
 
-use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
-use std::path::Path;
 
-use anyhow::{Context, Result, ensure};
-use edgeward_harness::checkout::workspace;
-use edgeward_harness::process::Process;
-use edgeward_harness::wait::{BOUND, eventually};
+use edgeward_harness::prelude::*;
 use edgeward_harness::wan::Wan;
 use edgeward_link::namespace::Namespace;
 use tempfile::TempDir;

@@ -1,27 +1,17 @@
 //! A certificate that edgeward keeps itself, on a real API server: while leaf and CA are renewed no pod is created undecided.
 
-use std::fs;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use anyhow::{Context, Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use edgeward_harness::checkout::workspace;
 use edgeward_harness::clients::client;
-use edgeward_harness::edgeward::Edgeward;
-use edgeward_harness::fixture::{ENTRY_OF_PODS, Fixture};
+use edgeward_harness::fixture::ENTRY_OF_PODS;
 use edgeward_harness::installation::WEBHOOK;
 use edgeward_harness::installed_replicas::{decode, endpoint_slice};
-use edgeward_harness::nodes::Nodes;
-use edgeward_harness::pki::Authority;
-use edgeward_harness::rights::NAMESPACE;
-use edgeward_harness::wait::{BOUND, eventually};
-use edgeward_harness::workloads;
+use edgeward_harness::prelude::*;
 use http::Request;
 use kube::Client;
-use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
 const CONFIGURATION: &str = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/zz-edgeward";

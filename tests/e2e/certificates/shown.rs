@@ -1,21 +1,13 @@
 //! The certificate that the API server shows to edgeward, as `docs/guide/operate.md` has both of them told.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-
-use anyhow::{Context, Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use edgeward_harness::balancer::Balancer;
 use edgeward_harness::documentation::documented;
-use edgeward_harness::edgeward::{Edgeward, view};
-use edgeward_harness::fixture::{ENTRIES, Fixture, Registration};
-use edgeward_harness::pki::Authority;
-use edgeward_harness::rights::NAMESPACE;
-use edgeward_harness::wait::{BOUND, eventually};
+use edgeward_harness::edgeward::view;
+use edgeward_harness::fixture::{ENTRIES, Registration};
+use edgeward_harness::prelude::*;
 use edgeward_harness::webhook_credentials::SERVICE;
-use edgeward_harness::workloads;
-use serde_json::{Value, json};
 
 use crate::install::{Source, check_out};
 use crate::placement::fleet;

@@ -1,18 +1,10 @@
 //! `edgeward check`: a healthy installation has no fault; what is broken is named, and fixed by the fix that is shown.
 
-use std::fs;
-
-use anyhow::{Context, Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use edgeward_harness::fixture::{ENTRY_OF_PODS, Fixture, manifest};
+use edgeward_harness::fixture::{ENTRY_OF_PODS, manifest};
 use edgeward_harness::installed_replicas::decode;
-use edgeward_harness::kubectl::{Kubectl, Said};
-use edgeward_harness::nodes::Nodes;
-use edgeward_harness::pki::Authority;
-use edgeward_harness::wait::{BOUND, eventually};
-use edgeward_harness::workloads;
-use serde_json::{Value, json};
+use edgeward_harness::prelude::*;
 
 use crate::leader::allow_user;
 

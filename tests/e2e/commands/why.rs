@@ -1,15 +1,9 @@
 //! `kubectl edgeward why`: why a pod is where it is, or does not run.
 
-use std::fs;
 use std::os::unix::fs::symlink;
 
-use anyhow::{Context, Result, ensure};
-use edgeward_harness::fixture::{Fixture, manifest, with_long_timeout};
-use edgeward_harness::kubectl::Said;
-use edgeward_harness::nodes::Nodes;
-use edgeward_harness::wait::{BOUND, eventually};
-use edgeward_harness::workloads;
-use serde_json::{Value, json};
+use edgeward_harness::fixture::{manifest, with_long_timeout};
+use edgeward_harness::prelude::*;
 
 /// A domain of its own, so that no other test's edgeward releases what is gated here.
 const DOMAIN: &str = "why.example";

@@ -1,12 +1,7 @@
 //! Our custom resources on a real API server.
 
-use anyhow::{Context as _, Result, ensure};
-use edgeward_harness::fixture::{Fixture, MANAGED};
-use edgeward_harness::kubectl::Kubectl;
-use edgeward_harness::nodes::Nodes;
-use edgeward_harness::wait::{BOUND, eventually};
-use edgeward_harness::workloads;
-use serde_json::{Map, Value, json};
+use edgeward_harness::prelude::*;
+use serde_json::Map;
 
 use crate::commands::fleet_command;
 

@@ -1,25 +1,17 @@
 //! The ValidatingAdmissionPolicies of `webhook/`: what they say of a manifest is what edgeward's own parser says.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-
-use anyhow::{Context, Result, ensure};
 use edgeward::platform::yaml;
 use edgeward_core::keys::Keys;
 use edgeward_core::model::slo::parse;
-use edgeward_harness::checkout::workspace;
-use edgeward_harness::fixture::{Fixture, MANAGED, POLICIES};
+use edgeward_harness::fixture::POLICIES;
 use edgeward_harness::folder::copy;
-use edgeward_harness::kubectl::Kubectl;
-use edgeward_harness::wait::{BOUND, eventually};
-use edgeward_harness::workloads;
+use edgeward_harness::prelude::*;
 use http::header::{CONTENT_TYPE, WARNING};
 use http::{HeaderValue, Request};
 use kube::Client;
 use kube::client::Body;
 use kube::config::{Config, KubeConfigOptions, Kubeconfig};
 use serde::Deserialize;
-use serde_json::{Value, json};
 
 use crate::commands::fleet_command::edgeward;
 

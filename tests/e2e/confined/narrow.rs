@@ -1,13 +1,7 @@
 //! Rights to pods in single namespaces, as `deploy/narrow` leaves them.
 
-use anyhow::{Result, ensure};
 use edgeward_harness::documentation::documented;
-use edgeward_harness::fixture::{Fixture, MANAGED};
-use edgeward_harness::kubectl::Said;
-use edgeward_harness::nodes::{Nodes, for_long};
-use edgeward_harness::rights::NAMESPACE;
-use edgeward_harness::wait::{BOUND, eventually};
-use serde_json::json;
+use edgeward_harness::prelude::*;
 
 use crate::gated::{fill, goes, is_gated_for, pod};
 

@@ -1,14 +1,10 @@
 //! Every kind of change, tried by hand: what is refused, and by which words, and what is taken.
 
-use anyhow::{Context, Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use edgeward_harness::fixture::{ENTRIES, ENTRY_OF_PODS, Fixture, manifest};
-use edgeward_harness::pki::Authority;
+use edgeward_harness::fixture::{ENTRIES, ENTRY_OF_PODS, manifest};
+use edgeward_harness::prelude::*;
 use edgeward_harness::test_webhook;
-use edgeward_harness::wait::{BOUND, eventually};
-use edgeward_harness::workloads;
-use serde_json::{Value, json};
 
 use super::{ByHand, is_refused};
 

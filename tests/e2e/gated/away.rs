@@ -1,11 +1,6 @@
 //! Pods that only a cloud could hold, while it is away.
 
-use anyhow::{Result, ensure};
-use edgeward_harness::decision::annotation;
-use edgeward_harness::fixture::Fixture;
-use edgeward_harness::nodes::Nodes;
-use edgeward_harness::wait::{BOUND, eventually};
-use serde_json::{Value, json};
+use edgeward_harness::prelude::*;
 
 use super::{goes, pod};
 

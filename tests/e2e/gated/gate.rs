@@ -1,11 +1,6 @@
 //! A gate that stays: because the API server does not let us remove it, or because it is that of another domain.
 
-use anyhow::{Result, ensure};
-use edgeward_harness::decision::is_gated;
-use edgeward_harness::fixture::Fixture;
-use edgeward_harness::nodes::{Nodes, for_long};
-use edgeward_harness::wait::{BOUND, eventually};
-use serde_json::{Value, json};
+use edgeward_harness::prelude::*;
 
 use crate::gated::{fill, goes, is_gated_for, pod};
 use crate::leader::events;

@@ -1,15 +1,12 @@
 //! Every version of a test's pods, in the order in which the API server stored them.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
-use anyhow::{Context, Result, ensure};
 use edgeward_harness::clients;
-use edgeward_harness::fixture::Fixture;
-use edgeward_harness::wait::{BOUND, eventually};
+use edgeward_harness::prelude::*;
 use futures::TryStreamExt as _;
 use http::Request;
 use kube::core::WatchEvent;
-use serde_json::Value;
 use tokio::task::JoinHandle;
 
 /// A watch of the pods of a test's namespace. etcd orders all writes, and a watch leaves none out.

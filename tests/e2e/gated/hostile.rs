@@ -2,13 +2,8 @@
 
 use std::thread;
 
-use anyhow::{Result, anyhow, ensure};
-use edgeward_harness::decision::{annotation, is_gated};
-use edgeward_harness::fixture::{Fixture, MANAGED};
-use edgeward_harness::kubectl::Kubectl;
-use edgeward_harness::nodes::{Nodes, for_long};
-use edgeward_harness::wait::{BOUND, eventually};
-use serde_json::{Value, json};
+use anyhow::anyhow;
+use edgeward_harness::prelude::*;
 
 use crate::gated::pod;
 

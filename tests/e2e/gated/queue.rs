@@ -1,18 +1,10 @@
 //! The queue of gated pods while others come, and while edgeward goes.
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use anyhow::{Context, Result, ensure};
 use edgeward_harness::balancer::Balancer;
 use edgeward_harness::clients;
-use edgeward_harness::decision::{annotation, is_gated};
-use edgeward_harness::edgeward::Edgeward;
-use edgeward_harness::fixture::Fixture;
-use edgeward_harness::nodes::{Nodes, for_long};
-use edgeward_harness::wait::{BOUND, eventually};
+use edgeward_harness::prelude::*;
 use http::Request;
 use jiff::Timestamp;
-use serde_json::{Value, json};
 
 use crate::gated::history::History;
 use crate::gated::{ends, in_order, pod};

@@ -1,10 +1,6 @@
 //! `edgeward release` and its equivalent with kubectl: uninstalled, edgeward leaves no pod behind its gate.
 
-use anyhow::{Context, Result, ensure};
-use edgeward_harness::fixture::Fixture;
-use edgeward_harness::kubectl::Kubectl;
-use edgeward_harness::workloads;
-use serde_json::{Value, json};
+use edgeward_harness::prelude::*;
 
 use crate::commands::fleet_command::edgeward;
 

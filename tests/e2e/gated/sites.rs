@@ -1,13 +1,6 @@
 //! Pods that may run at some sites alone.
 
-use anyhow::{Context, Result, ensure};
-use edgeward_harness::checkout::workspace;
-use edgeward_harness::decision::{annotation, is_gated};
-use edgeward_harness::fixture::Fixture;
-use edgeward_harness::kubectl::Kubectl;
-use edgeward_harness::nodes::Nodes;
-use edgeward_harness::wait::{BOUND, eventually};
-use serde_json::{Value, json};
+use edgeward_harness::prelude::*;
 
 use super::{fill, goes, is_gated_for, pod};
 use crate::leader::events;

@@ -1,13 +1,6 @@
 //! Gated pods that others could keep waiting for as long as they come.
 
-use std::time::{Duration, Instant};
-
-use anyhow::{Context, Result, ensure};
-use edgeward_harness::decision::{annotation, is_gated};
-use edgeward_harness::fixture::Fixture;
-use edgeward_harness::nodes::{Nodes, for_long};
-use edgeward_harness::wait::{BOUND, eventually};
-use serde_json::{Value, json};
+use edgeward_harness::prelude::*;
 
 use crate::gated::{is_gated_for, pod};
 

@@ -1,11 +1,6 @@
 //! Pods that require something of the node where they run.
 
-use anyhow::{Result, ensure};
-use edgeward_harness::decision::annotation;
-use edgeward_harness::fixture::Fixture;
-use edgeward_harness::nodes::Nodes;
-use edgeward_harness::wait::{BOUND, eventually};
-use serde_json::{Value, json};
+use edgeward_harness::prelude::*;
 
 use super::{goes, is_gated_for, pod};
 use crate::leader::events;

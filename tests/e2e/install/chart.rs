@@ -1,21 +1,15 @@
 //! Installed by Helm as `docs/guide/install.md` and `operate.md` say, tested, upgraded and uninstalled: a pod is decided in between, and nothing
 //! is left.
 
-use std::fs;
-use std::path::Path;
 use std::process::Stdio;
 
-use anyhow::{Context, Result, ensure};
 use edgeward_harness::control_plane::EDGE_NODES;
 use edgeward_harness::documentation::documented;
-use edgeward_harness::fixture::{DEFINITIONS, Fixture};
+use edgeward_harness::fixture::DEFINITIONS;
 use edgeward_harness::helm::Helm;
 use edgeward_harness::installation::Installation;
-use edgeward_harness::kubectl::Said;
-use edgeward_harness::nodes::Nodes;
-use edgeward_harness::rights::NAMESPACE;
-use edgeward_harness::wait::{BOUND, TIMEOUT, eventually};
-use serde_json::{Value, json};
+use edgeward_harness::prelude::*;
+use edgeward_harness::wait::TIMEOUT;
 
 use crate::install::{
     Ground, Source, check_out, config_map, decides_and_gates, definitions_are_kept_until_they_are_deleted, gates,

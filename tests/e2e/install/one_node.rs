@@ -2,15 +2,10 @@
 
 use std::process::Stdio;
 
-use anyhow::{Result, ensure};
 use edgeward_harness::documentation::documented;
-use edgeward_harness::fixture::Fixture;
 use edgeward_harness::installation::Installation;
-use edgeward_harness::nodes::Nodes;
-use edgeward_harness::rights::NAMESPACE;
-use edgeward_harness::wait::{BOUND, TIMEOUT, eventually};
-use edgeward_harness::workloads;
-use serde_json::{Value, json};
+use edgeward_harness::prelude::*;
+use edgeward_harness::wait::TIMEOUT;
 
 use crate::install::{Ground, Source, check_out, decides_and_gates, gates, render_mine};
 

@@ -1,11 +1,8 @@
 //! The trial with kwok, by the commands of `docs/guide/install.md`.
 
-use std::fs;
 use std::net::TcpListener;
 
-use anyhow::{Context, Result, ensure};
-use edgeward_harness::checkout::workspace;
-use edgeward_harness::fixture::Fixture;
+use edgeward_harness::prelude::*;
 
 /// What is undone when it is over, or has failed. Other tests have nodes with these labels, too.
 const CLEANUP: &str = "kill $EDGEWARD; kubectl delete --ignore-not-found --wait=false -k webhook/base; \

@@ -1,23 +1,14 @@
 //! From an earlier version to the present one by Helm, and back, while pods are created.
 
-use std::fs;
-use std::path::Path;
-use std::time::Duration;
-
-use anyhow::{Context, Result, ensure};
 use edgeward_harness::balancer::Balancer;
 use edgeward_harness::documentation::{documented, documented_under};
 use edgeward_harness::earlier::Earlier;
-use edgeward_harness::fixture::Fixture;
 use edgeward_harness::helm::Helm;
 use edgeward_harness::installation::{Installation, Replica};
 use edgeward_harness::installed_replicas::endpoint_slice;
 use edgeward_harness::load::restarts::gone;
 use edgeward_harness::load::{Load, Pace, under_load};
-use edgeward_harness::rights::NAMESPACE;
-use edgeward_harness::wait::{BOUND, eventually};
-use edgeward_harness::workloads;
-use serde_json::{Value, json};
+use edgeward_harness::prelude::*;
 
 use crate::install::chart::Chart;
 use crate::install::{Ground, Source, check_out, check_out_of, config_map, gates, is_as_it_was};

@@ -1,16 +1,7 @@
 //! Pods that were created while the webhook was away, and one that was sent where it cannot run.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
-
-use anyhow::{Context, Result, ensure};
-use edgeward_harness::decision::{annotation, is_unschedulable};
-use edgeward_harness::fixture::Fixture;
-use edgeward_harness::nodes::Nodes;
-use edgeward_harness::wait::{BOUND, eventually};
-use edgeward_harness::workloads;
+use edgeward_harness::prelude::*;
 use jiff::Timestamp;
-use serde_json::{Value, json};
 
 use crate::commands::fleet_command;
 use crate::leader::events::ours;

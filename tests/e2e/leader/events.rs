@@ -1,11 +1,6 @@
 //! Events on pods, as `kubectl get events` shows them.
 
-use anyhow::{Context, Result, ensure};
-use edgeward_harness::fixture::Fixture;
-use edgeward_harness::nodes::Nodes;
-use edgeward_harness::wait::{BOUND, eventually};
-use edgeward_harness::workloads;
-use serde_json::{Value, json};
+use edgeward_harness::prelude::*;
 
 e2e! { "events::reported_once", Nodes, 80, reported_once }
 /// With two replicas, after a handover and after a restart, each decision is told once, unless it kept

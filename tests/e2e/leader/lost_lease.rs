@@ -1,11 +1,6 @@
 //! A Lease that is lost while releases are under way.
 
-use anyhow::{Result, ensure};
-use edgeward_harness::fixture::Fixture;
-use edgeward_harness::live::is_now;
-use edgeward_harness::nodes::{Nodes, for_long};
-use edgeward_harness::wait::{BOUND, eventually};
-use serde_json::{Value, json};
+use edgeward_harness::prelude::*;
 
 use super::LEASE;
 use crate::gated::{fill, goes, is_gated_for, pod};

@@ -1,16 +1,9 @@
 //! Liqo's definitions come and go, in a cluster that has nothing else of it: its objects are written by hand.
 
-use anyhow::{Context, Result, ensure};
-use edgeward_harness::decision::annotation;
-use edgeward_harness::edgeward::Edgeward;
-use edgeward_harness::fixture::Fixture;
-use edgeward_harness::kubectl::Kubectl;
-use edgeward_harness::nodes::Nodes;
 use edgeward_harness::peering::REMOTE;
-use edgeward_harness::wait::{BOUND, TIMEOUT, eventually};
-use edgeward_harness::workloads;
+use edgeward_harness::prelude::*;
+use edgeward_harness::wait::TIMEOUT;
 use jiff::{SignedDuration, Timestamp};
-use serde_json::{Value, json};
 
 use super::{site_of_fleet, slo};
 

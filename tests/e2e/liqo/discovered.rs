@@ -1,16 +1,7 @@
 //! A cluster that nobody has written down is a site: what Liqo knows of it, and what it does there, is all that there is to go by.
 
-use std::collections::BTreeSet;
-
-use anyhow::{Context, Result, ensure};
-use edgeward_harness::decision::annotation;
-use edgeward_harness::edgeward::Edgeward;
-use edgeward_harness::fixture::{Fixture, MANAGED};
-use edgeward_harness::kubectl::Kubectl;
 use edgeward_harness::peering::{Provider, Strategy};
-use edgeward_harness::wait::{BOUND, eventually};
-use edgeward_harness::workloads;
-use serde_json::{Value, json};
+use edgeward_harness::prelude::*;
 
 use super::{cloud, seen, settled, site_of_fleet, slo};
 use crate::commands::fleet_command;

@@ -1,15 +1,9 @@
 //! The connection to the API server: cut, silent, quiet; and a history that is gone.
 
-use std::time::Duration;
-
-use anyhow::{Context, Result, ensure};
-use edgeward_harness::edgeward::Edgeward;
-use edgeward_harness::fixture::{Fixture, Registration};
-use edgeward_harness::live::{EDGE, is_now, is_quiet, pod};
-use edgeward_harness::nodes::Nodes;
+use edgeward_harness::fixture::Registration;
+use edgeward_harness::live::{EDGE, is_quiet, pod};
+use edgeward_harness::prelude::*;
 use edgeward_harness::proxy::{Gone, Proxy};
-use edgeward_harness::wait::{BOUND, eventually};
-use serde_json::json;
 
 use super::{CLOUD, runs, would_be, would_be_within};
 

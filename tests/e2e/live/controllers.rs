@@ -1,17 +1,9 @@
 //! Controllers whose pods cannot be placed, or not even created, and what that means for the others.
 
 use std::thread;
-use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
-use edgeward_harness::decision::is_unschedulable;
-use edgeward_harness::fixture::{Fixture, MANAGED};
-use edgeward_harness::kubectl::Kubectl;
-use edgeward_harness::live::{EDGE, is_now, outcome, pod};
-use edgeward_harness::nodes::{Nodes, for_long};
-use edgeward_harness::wait::{BOUND, eventually};
-use edgeward_harness::workloads;
-use serde_json::{Value, json};
+use edgeward_harness::live::{EDGE, pod};
+use edgeward_harness::prelude::*;
 
 use super::{CLOUD, runs, would_be};
 

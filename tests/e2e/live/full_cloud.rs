@@ -1,11 +1,7 @@
 //! A virtual node that promises more than the cluster behind it has: the test writes the statuses that a virtual kubelet mirrors.
 
-use anyhow::{Context, Result, ensure};
-use edgeward_harness::fixture::Fixture;
-use edgeward_harness::live::{is_now, outcome, pod};
-use edgeward_harness::nodes::Nodes;
-use edgeward_harness::wait::{BOUND, eventually};
-use serde_json::{Value, json};
+use edgeward_harness::live::pod;
+use edgeward_harness::prelude::*;
 
 use super::{CLOUD, EDGE, fill, would_be};
 

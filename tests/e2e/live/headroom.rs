@@ -1,13 +1,7 @@
 //! Placeholders: pods of low priority that keep nodes warm, and that kube-scheduler evicts for others.
 
-use anyhow::{Context, Result, ensure};
-use edgeward_harness::decision::annotation;
-use edgeward_harness::fixture::Fixture;
-use edgeward_harness::live::{EDGE, is_now, outcome, pod};
-use edgeward_harness::nodes::Nodes;
-use edgeward_harness::wait::{BOUND, eventually};
-use edgeward_harness::workloads;
-use serde_json::{Value, json};
+use edgeward_harness::live::{EDGE, pod};
+use edgeward_harness::prelude::*;
 
 use super::{CLOUD, runs, would_be};
 

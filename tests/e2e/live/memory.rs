@@ -1,8 +1,7 @@
 //! Resident memory, while others create pods.
 
-use anyhow::{Result, ensure};
-use edgeward_harness::fixture::Fixture;
 use edgeward_harness::hostile_pods::{Amounts, watched};
+use edgeward_harness::prelude::*;
 
 /// So few that they take seconds, and so many that their growth would show.
 const AMOUNTS: Amounts = Amounts {

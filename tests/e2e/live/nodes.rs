@@ -1,13 +1,8 @@
 //! Nodes come, go and change.
 
-use anyhow::{Result, ensure};
-use edgeward_harness::decision::is_unschedulable;
-use edgeward_harness::fixture::Fixture;
-use edgeward_harness::live::{EDGE, is_now, outcome, pod};
-use edgeward_harness::nodes::{Nodes, for_long};
+use edgeward_harness::live::{EDGE, pod};
+use edgeward_harness::prelude::*;
 use edgeward_harness::registration::Registration;
-use edgeward_harness::wait::{BOUND, eventually};
-use serde_json::json;
 
 use super::{CLOUD, fill, runs, would_be};
 

@@ -2,15 +2,9 @@
 
 use std::thread::{self, ScopedJoinHandle};
 
-use anyhow::{Result, bail, ensure};
 use edgeward_harness::clients::{LABEL, PODS, create, millicores};
-use edgeward_harness::decision::annotation;
-use edgeward_harness::edgeward::Edgeward;
-use edgeward_harness::fixture::Fixture;
 use edgeward_harness::live::EDGE;
-use edgeward_harness::nodes::Nodes;
-use edgeward_harness::wait::{BOUND, eventually};
-use serde_json::{Value, json};
+use edgeward_harness::prelude::*;
 
 use super::{CLOUD, would_be};
 

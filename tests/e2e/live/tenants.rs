@@ -1,12 +1,7 @@
 //! What is done in a namespace that has not opted in decides nothing for the others.
 
-use anyhow::{Result, ensure};
-use edgeward_harness::fixture::Fixture;
-use edgeward_harness::kubectl::Kubectl;
-use edgeward_harness::live::{EDGE, is_now, pod};
-use edgeward_harness::nodes::Nodes;
-use edgeward_harness::wait::{BOUND, eventually};
-use serde_json::json;
+use edgeward_harness::live::{EDGE, pod};
+use edgeward_harness::prelude::*;
 
 use super::{CLOUD, fill, would_be};
 use crate::leader::events;

@@ -1,13 +1,7 @@
 //! Pods that wait, and in whose way they are: of those that kube-scheduler would bind at once, nobody's.
 
-use anyhow::{Context, Result, ensure};
-use edgeward_harness::fixture::{Fixture, MANAGED};
-use edgeward_harness::kubectl::Kubectl;
-use edgeward_harness::live::{EDGE, is_now};
-use edgeward_harness::nodes::Nodes;
-use edgeward_harness::wait::{BOUND, eventually};
-use edgeward_harness::workloads;
-use serde_json::{Value, json};
+use edgeward_harness::live::EDGE;
+use edgeward_harness::prelude::*;
 
 use super::{CLOUD, fill, would_be};
 

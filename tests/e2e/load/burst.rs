@@ -1,8 +1,7 @@
 //! Many clients create pods at once, far more than the edge has room for.
 
-use anyhow::{Result, ensure};
 use edgeward_harness::burst::{Timing, capacity, decided, nodes};
-use edgeward_harness::fixture::Fixture;
+use edgeward_harness::prelude::*;
 
 e2e! { "burst::fills_the_edge", Domain, 87, fills_the_edge }
 /// One replica fills the edge, and sends few pods there in vain. However busy the machine is: the API server waits as long as it

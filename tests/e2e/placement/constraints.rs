@@ -1,11 +1,7 @@
 //! What the user wrote stays as it was written.
 
-use anyhow::{Context, Result, ensure};
 use edgeward_harness::control_plane::EDGE_NODES;
-use edgeward_harness::fixture::Fixture;
-use edgeward_harness::wait::{BOUND, eventually};
-use edgeward_harness::workloads;
-use serde_json::{Value, json};
+use edgeward_harness::prelude::*;
 
 use crate::placement::fleet;
 

@@ -1,10 +1,6 @@
 //! When edgeward is not there, or cannot know: pods are created as they were written.
 
-use anyhow::{Context, Result, ensure};
-use edgeward_harness::fixture::Fixture;
-use edgeward_harness::wait::{BOUND, eventually};
-use edgeward_harness::workloads;
-use serde_json::json;
+use edgeward_harness::prelude::*;
 
 use crate::placement::fleet;
 use crate::placement::untouched::undecided;

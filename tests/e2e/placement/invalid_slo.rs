@@ -1,9 +1,6 @@
 //! Annotations that say something impossible. Every fault is named, not the first alone.
 
-use anyhow::{Result, ensure};
-use edgeward_harness::fixture::Fixture;
-use edgeward_harness::workloads;
-use serde_json::{Value, json};
+use edgeward_harness::prelude::*;
 
 use crate::placement::{fleet, untouched};
 

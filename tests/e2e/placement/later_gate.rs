@@ -1,15 +1,9 @@
 //! A second webhook that adds a scheduling gate to what edgeward has placed. Configurations run in the order of their names.
 
-use anyhow::{Context as _, Result, ensure};
 use edgeward_harness::balancer::{Balancer, Connections};
-use edgeward_harness::decision::annotation;
-use edgeward_harness::edgeward::Edgeward;
-use edgeward_harness::fixture::Fixture;
-use edgeward_harness::live::{EDGE, is_now};
-use edgeward_harness::nodes::{Nodes, for_long};
+use edgeward_harness::live::EDGE;
+use edgeward_harness::prelude::*;
 use edgeward_harness::test_webhook;
-use edgeward_harness::wait::{BOUND, eventually};
-use serde_json::json;
 use tokio::runtime::Handle;
 use tokio::task::block_in_place;
 

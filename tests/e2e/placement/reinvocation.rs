@@ -1,9 +1,7 @@
 //! About which pods edgeward is asked again after another webhook has changed them. Configurations run in the order of their names.
 
-use anyhow::{Context, Result, ensure};
-use edgeward_harness::fixture::Fixture;
-use edgeward_harness::{test_webhook, workloads};
-use serde_json::{Value, json};
+use edgeward_harness::prelude::*;
+use edgeward_harness::test_webhook;
 
 use crate::placement::fleet;
 

@@ -1,11 +1,8 @@
 //! Pods that are none of edgeward's business: they are not changed, and the API server does not even ask.
 
-use anyhow::{Context, Result, ensure};
 use edgeward_harness::control_plane::{CLOUD_NODE, EDGE_NODES};
-use edgeward_harness::fixture::{Fixture, MANAGED};
-use edgeward_harness::wait::{BOUND, eventually};
-use edgeward_harness::{rights, test_webhook, workloads};
-use serde_json::{Value, json};
+use edgeward_harness::prelude::*;
+use edgeward_harness::{rights, test_webhook};
 
 use crate::placement::fleet;
 

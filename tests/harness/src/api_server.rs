@@ -1,19 +1,18 @@
 //! The API server over connections that stay open: for what tests read again and again, and for what they create. A kubectl
 //! process for each of these takes more CPU than all that is under test.
 
-use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
-use anyhow::{Context, Result};
 use http::Request;
 use kube::api::{DynamicObject, GetParams, ListParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::{ApiResource, Resource as _};
 use kube::discovery::{Discovery, Scope};
 use kube::{Client, Config};
-use serde_json::Value;
 use tokio::runtime::Handle;
 use tokio::sync::OnceCell;
+
+use crate::prelude::*;
 
 /// A client with the rights of a cluster administrator. It connects when it is first used.
 pub(crate) struct ApiServer {

@@ -4,19 +4,15 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use anyhow::{Result, ensure};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
-use crate::edgeward::Edgeward;
-use crate::fixture::Fixture;
-use crate::wait::{BOUND, eventually};
+use crate::prelude::*;
 
 /// So long after it became not ready, a replica gets no connections any more. Those that it has stay.
 pub(crate) const REMOVAL: Duration = Duration::from_secs(5);

@@ -1,15 +1,10 @@
 //! Many clients create pods at once, far more than the edge has room for: how much of it is used, and how many pods are
 //! sent to an edge that is full already.
 
-use anyhow::{Result, ensure};
-use serde_json::{Value, json};
-
 use crate::balancer::Balancer;
 use crate::clients::{LABEL, create, millicores};
-use crate::decision::{is_decided, is_unschedulable};
-use crate::fixture::Fixture;
-use crate::nodes::Nodes;
-use crate::wait::{BOUND, eventually};
+use crate::decision::is_decided;
+use crate::prelude::*;
 
 /// CPU of the edge nodes, in cores: room for about 120 pods of 200 m on average.
 const EDGE: [&str; 5] = ["2", "3", "4", "7", "8"];

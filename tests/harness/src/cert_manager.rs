@@ -1,21 +1,14 @@
 //! Certificates of the real cert-manager: its controllers issue what edgeward serves, and its CA injector fills in
 //! `caBundle`.
 
-use std::path::PathBuf;
-
-use anyhow::{Context, Result, ensure};
 use jiff::Timestamp;
-use serde_json::json;
 
 use crate::checkout::xtask;
-use crate::fixture::Fixture;
 use crate::installation::WEBHOOK;
 use crate::installed_replicas::decode;
-use crate::kubectl::Kubectl;
-use crate::process::Process;
+use crate::prelude::*;
 use crate::registration::ENTRIES;
-use crate::rights::NAMESPACE;
-use crate::wait::{BOUND, TIMEOUT, eventually};
+use crate::wait::TIMEOUT;
 
 /// The names of the Certificates in `certs/cert-manager`.
 pub const CA: &str = "edgeward-ca";

@@ -1,12 +1,6 @@
 //! The chart, and its values as values.yaml documents them.
 
-use std::fs;
-use std::path::Path;
-
-use anyhow::{Context as _, Result};
-use serde_json::Value;
-
-use crate::checkout::workspace;
+use crate::prelude::*;
 
 pub fn folder() -> String {
     workspace().join("deploy/helm/edgeward").display().to_string()

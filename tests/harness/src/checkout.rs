@@ -1,11 +1,10 @@
 //! The checkout whose tests these are, and what its developer commands bring.
 
 use std::env;
-use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::LazyLock;
 
-use anyhow::{Context as _, Result, bail};
+use crate::prelude::*;
 
 /// Root of the workspace.
 ///

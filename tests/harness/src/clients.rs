@@ -1,17 +1,14 @@
 //! Clients of the API server: many that create pods at once, and one with edgeward's token.
 
 use std::ops::Range;
-use std::path::Path;
 
-use anyhow::{Context, Result};
 use futures::future::try_join_all;
 use http::Request;
 use http::header::{HeaderValue, USER_AGENT};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
-use serde_json::{Value, json};
 
-use crate::fixture::Fixture;
+use crate::prelude::*;
 use crate::rights::BY_HAND;
 
 /// How many pods a burst has, and how many clients create them.

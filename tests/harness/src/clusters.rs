@@ -4,21 +4,19 @@
 //! that is peered with others in that.
 
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
 use std::iter;
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
-use anyhow::{Context, Result};
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use tokio::runtime::Runtime;
 
 use crate::checkout::is_ci;
 use crate::control_plane::{self, ControlPlane, Shape};
-use crate::fixture::{Domain, Fixture};
+use crate::fixture::Domain;
 use crate::helm::NoHelm;
 use crate::peering::{Layout, Peering};
+use crate::prelude::*;
 use crate::side_by_side::{CLUSTERS, Needs, SideBySide};
 use crate::timing::{TooBusy, timed};
 

@@ -7,23 +7,17 @@ use std::env;
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read as _, Seek as _, SeekFrom};
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
 use rustix::process::Signal;
-use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 use crate::checkout::xtask;
-use crate::kubectl::Kubectl;
-use crate::pki::Authority;
-use crate::process::{Process, free_addresses};
+use crate::prelude::*;
+use crate::process::free_addresses;
 use crate::rights::{self, Rights};
 use crate::supervised::Supervised;
-use crate::wait::{BOUND, eventually};
 use crate::webhook_credentials::WebhookCredentials;
 
 /// Nodes of the cluster, run by kwok: labelled and tainted as edgeward's documentation tells operators to.

@@ -1,10 +1,7 @@
 //! The version that upgrades begin at, as `cargo xtask earlier` has it.
 
-use std::path::{Path, PathBuf};
-
-use anyhow::Result;
-
 use crate::checkout::xtask;
+use crate::prelude::*;
 
 #[derive(Debug)]
 pub struct Earlier {

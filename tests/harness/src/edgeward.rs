@@ -1,22 +1,17 @@
 //! The program under test, as a process of its own.
 
-use std::fs;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 
-use anyhow::{Context, Result, ensure};
 use reqwest::Certificate;
 use reqwest::header::CONTENT_TYPE;
 use rustix::process::Signal;
-use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
 use crate::hostile_bodies::pressure::Target;
 use crate::metrics;
-use crate::pki::Authority;
-use crate::process::{Process, memory_kib};
-use crate::wait::{BOUND, eventually};
+use crate::prelude::*;
+use crate::process::memory_kib;
 
 /// What the image has in its environment: the allocator asks for no huge pages, and gives memory back at once.
 pub const IMAGE_ENVIRONMENT: [(&str, &str); 2] = [("MIMALLOC_ALLOW_THP", "0"), ("MIMALLOC_PURGE_DELAY", "0")];

@@ -4,34 +4,27 @@ mod custom_resources;
 mod liqo;
 mod programs;
 
-use std::fs;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
 
-use anyhow::{Context, Error, Result, anyhow, ensure};
+use anyhow::{Error, anyhow};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
 use crate::control_plane::{ControlPlane, Restored};
 pub use crate::creation::Creation;
-use crate::edgeward::{Edgeward, Program};
+use crate::edgeward::Program;
 use crate::helm::NoHelm;
-use crate::kubectl::{Kubectl, Said};
 use crate::peering::Peering;
-use crate::pki::Authority;
+use crate::prelude::*;
 use crate::process::{on_loopback, tail};
 use crate::proxy::Proxy;
 pub use crate::registration::{ENTRIES, ENTRY_OF_PODS, Registration};
 use crate::rights::{self, Granted, Narrowed};
 use crate::test_webhook::{self, TestWebhook};
 use crate::timing::TooBusy;
-use crate::wait::{BOUND, eventually};
 use crate::webhook_credentials::WebhookCredentials;
-use crate::workloads;
 pub use custom_resources::DEFINITIONS;
 
 pub const POLICIES: &str = "scheduling.example.io/policies";

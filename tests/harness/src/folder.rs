@@ -1,10 +1,8 @@
 //! Folders of the checkout, for tests that change them.
 
-use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::Path;
 
-use anyhow::Result;
+use crate::prelude::*;
 
 pub fn copy(from: &Path, to: &Path) -> Result<()> {
     fs::create_dir_all(to)?;

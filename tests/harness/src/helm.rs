@@ -1,12 +1,10 @@
 //! Helm, as `cargo xtask helm` has it.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result, bail};
-
 use crate::checkout::xtask;
+use crate::prelude::*;
 use crate::process::on_loopback;
 
 /// The program, with a home of its own: nothing of the user's is read or written.

@@ -1,19 +1,13 @@
 //! Pods that take as much memory as anybody may make them take who may create pods.
 
-use anyhow::{Context as _, Result, ensure};
 use futures::io::{copy, sink};
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use http::Request;
-use serde_json::{Value, json};
 
 use crate::clients::client;
 use crate::control_plane::NOT_AUDITED;
-use crate::decision::annotation;
-use crate::edgeward::Edgeward;
-use crate::fixture::{Fixture, MANAGED};
-use crate::live::{EDGE, is_now, pod as asking};
-use crate::nodes::{Nodes, for_long};
-use crate::wait::{BOUND, eventually};
+use crate::live::{EDGE, pod as asking};
+use crate::prelude::*;
 
 const AT_ONCE: usize = 8;
 

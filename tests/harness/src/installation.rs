@@ -1,17 +1,8 @@
 //! edgeward as it is installed, with processes of this machine in the place of its pods.
 
-use std::fs;
-use std::path::Path;
-
-use anyhow::{Context, Result, ensure};
-use serde_json::{Value, json};
-
-use crate::edgeward::Edgeward;
-use crate::fixture::Fixture;
 use crate::mount::Mount;
-use crate::pki::Authority;
+use crate::prelude::*;
 use crate::registration::ENTRIES;
-use crate::rights::NAMESPACE;
 use crate::wait::TIMEOUT;
 
 pub const SECRET: &str = "edgeward-tls";

@@ -1,27 +1,18 @@
 //! edgeward as it is installed, several replicas of it behind a balancer: what they serve, and what is trusted, changes.
 
-use std::time::Duration;
-
-use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::{Value, json};
 
 use crate::balancer::Balancer;
-use crate::checkout::workspace;
-use crate::edgeward::Edgeward;
-use crate::fixture::{Fixture, Revoked};
+use crate::fixture::Revoked;
 use crate::installation::{Installation, SECRET, WEBHOOK};
 use crate::load::{Load, Pace, Report, under_load_reconnecting};
 use crate::mount::Mount;
-use crate::nodes::Nodes;
-use crate::pki::{Authority, Pair};
+use crate::pki::Pair;
+use crate::prelude::*;
 use crate::registration::ENTRIES;
-use crate::rights::NAMESPACE;
 use crate::served::{Chain, shown, vouch};
-use crate::wait::{BOUND, eventually};
 use crate::webhook_credentials::NAME;
-use crate::workloads;
 
 pub struct InstalledReplicas<'s, 'run> {
     fixture: &'s Fixture<'run>,

@@ -2,17 +2,14 @@
 //! created, without it.
 
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Arc;
 
-use anyhow::{Context, Result, bail};
-use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
 use crate::api_server::ApiServer;
+use crate::prelude::*;
 use crate::process::on_loopback;
-use crate::wait::{BOUND, TIMEOUT, eventually};
+use crate::wait::TIMEOUT;
 
 /// kubectl with the rights of a cluster administrator, in one namespace.
 #[derive(Clone)]

@@ -34,6 +34,7 @@ pub mod mount;
 pub mod nodes;
 pub mod peering;
 pub mod pki;
+pub mod prelude;
 pub mod process;
 pub mod prometheus;
 pub mod proxy;

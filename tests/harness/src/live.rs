@@ -1,16 +1,8 @@
 //! What would become of a pod by the live view.
 
 use std::thread;
-use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
-use serde_json::{Value, json};
-
-use crate::decision::annotation;
-use crate::fixture::Fixture;
-use crate::nodes::Nodes;
-use crate::wait::{BOUND, eventually};
-use crate::workloads;
+use crate::prelude::*;
 
 pub const EDGE: &str = "edge: edge_feasible_slo_met";
 

@@ -4,26 +4,20 @@ pub mod replicas;
 pub mod restarts;
 
 use std::fmt;
-use std::fs;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use anyhow::{Context as _, Result, bail, ensure};
 use http::Request;
 use kube::Client;
-use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
 use crate::balancer::{Balancer, Connections};
 use crate::decision::is_decided;
-use crate::fixture::Fixture;
-use crate::nodes::Nodes;
+use crate::prelude::*;
 use crate::tables::Table;
 use crate::timing::TooBusy;
-use crate::wait::{BOUND, eventually};
-use crate::{clients, test_webhook, workloads};
+use crate::{clients, test_webhook};
 
 const RATES: [u32; 9] = [20, 30, 40, 60, 80, 100, 125, 150, 200];
 

@@ -1,9 +1,7 @@
 //! A Secret as a pod has it: kubelet's part, where there is no kubelet.
 
 use std::os::unix::fs::symlink;
-use std::path::PathBuf;
 
-use anyhow::{Result, ensure};
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
@@ -11,9 +9,8 @@ use kube::runtime::{WatchStreamExt as _, watcher};
 use tokio::task::JoinHandle;
 
 use crate::clients::client;
-use crate::fixture::Fixture;
+use crate::prelude::*;
 use crate::volume::Volume;
-use crate::wait::{BOUND, eventually};
 
 /// A directory with what a Secret holds, for as long as this lives. A change is there at once, which kubelet takes up to two
 /// minutes for.

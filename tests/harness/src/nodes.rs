@@ -3,16 +3,12 @@
 use std::cell::RefCell;
 use std::net::SocketAddr;
 
-use anyhow::{Result, ensure};
-use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 
 use crate::control_plane::{STOPPED, node};
-use crate::fixture::Fixture;
-use crate::kubectl::Kubectl;
-use crate::wait::{BOUND, eventually};
+use crate::prelude::*;
 
 /// The label by which a node is of a test's edge or cloud, and the taint that keeps other tests' pods from its edge.
 const LABEL: &str = "edgeward.test/site";

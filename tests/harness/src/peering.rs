@@ -6,27 +6,21 @@
 
 mod objects;
 
-use std::fs;
 use std::panic::resume_unwind;
-use std::path::{Path, PathBuf};
 use std::thread;
 
-use anyhow::{Context, Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use reqwest::Client;
 use rustix::process::Signal;
-use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
 use self::objects::{CONSUMER, LIQO, TEMPLATE, consumer, resource_slice, tenant_namespace, webhooks};
 pub use self::objects::{REMOTE, Strategy};
 use crate::checkout::xtask;
 use crate::control_plane::{ControlPlane, FailureDetection, Shape, VIRTUAL_NODE, node};
-use crate::kubectl::Kubectl;
-use crate::pki::Authority;
-use crate::process::{Process, free_addresses};
-use crate::wait::{BOUND, eventually};
+use crate::prelude::*;
+use crate::process::free_addresses;
 
 #[derive(Debug)]
 pub struct Layout {

@@ -1,13 +1,11 @@
 //! A certificate authority that lives as long as the run.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-
-use anyhow::Result;
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose, date_time_ymd,
 };
+
+use crate::prelude::*;
 
 pub struct Authority {
     issuer: Issuer<'static, KeyPair>,

@@ -5,17 +5,15 @@ use std::fs::{self, File};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::process::CommandExt as _;
-use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Sender};
 use std::sync::{LazyLock, OnceLock};
 use std::thread;
-use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
 use rustix::param::clock_ticks_per_second;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
-use serde_json::Value;
+
+use crate::prelude::*;
 
 pub struct Process {
     name: String,

@@ -1,11 +1,8 @@
 //! A real Prometheus server, and a program that says numbers to it, as node-exporter and kube-state-metrics do.
 
-use std::fs;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
-use anyhow::Result;
 use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -13,7 +10,8 @@ use axum::routing::get;
 use tempfile::TempDir;
 use tokio::runtime::Handle;
 
-use crate::process::{Process, free_addresses, tail};
+use crate::prelude::*;
+use crate::process::{free_addresses, tail};
 
 /// What it says; `None` for an error.
 type Page = Arc<Mutex<Option<String>>>;

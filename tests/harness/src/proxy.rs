@@ -1,15 +1,11 @@
 //! A proxy between edgeward and the API server, which loses connections and history when it is told to.
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
-use std::fs;
 use std::future::pending;
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
-use anyhow::{Context as _, Result, ensure};
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::State;
@@ -20,13 +16,11 @@ use axum_server::tls_rustls::RustlsConfig;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use reqwest::Certificate;
-use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::pki::Authority;
-use crate::wait::{BOUND, eventually};
+use crate::prelude::*;
 
 const WATCHED: [&str; 3] = ["/api/v1/nodes", "/api/v1/pods", "/api/v1/namespaces"];
 

@@ -2,10 +2,7 @@
 
 use std::ops::Range;
 
-use anyhow::{Context, Result};
-use serde_json::Value;
-
-use crate::kubectl::Kubectl;
+use crate::prelude::*;
 
 /// The places of the entries of `webhook/base/mutatingwebhookconfiguration.yaml`.
 pub const ENTRIES: Range<usize> = 0..3;

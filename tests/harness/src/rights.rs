@@ -3,16 +3,11 @@
 
 pub mod proof;
 
-use std::collections::BTreeSet;
 use std::iter;
 use std::sync::{Mutex, PoisonError};
 
-use anyhow::{Result, bail, ensure};
-use serde_json::{Value, json};
-
 use self::proof::{Right, granted, granted_by, prove};
-use crate::checkout::workspace;
-use crate::kubectl::Kubectl;
+use crate::prelude::*;
 use crate::wait::TIMEOUT;
 
 /// Where `deploy/base` installs edgeward.

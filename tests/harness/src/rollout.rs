@@ -2,16 +2,9 @@
 
 use std::fmt;
 
-use anyhow::{Result, ensure};
-use serde_json::{Value, json};
-
 use crate::control_plane::SLOW;
-use crate::decision::annotation;
-use crate::fixture::Fixture;
-use crate::nodes::{Nodes, for_long};
+use crate::prelude::*;
 use crate::tables::Table;
-use crate::wait::{BOUND, eventually};
-use crate::workloads;
 
 const REPLICAS: usize = 9;
 const NAME: &str = "shop";

@@ -2,16 +2,11 @@
 //! replica shows and what is trusted must fit all the time.
 
 use std::fmt;
-use std::time::Duration;
 
-use anyhow::Result;
-
-use crate::fixture::Fixture;
 use crate::installed_replicas::{InstalledReplicas, secret};
 use crate::load::replicas::REPLICAS;
 use crate::load::{Pace, Report};
-use crate::nodes::Nodes;
-use crate::pki::Authority;
+use crate::prelude::*;
 use crate::tables::Table;
 use crate::webhook_credentials::NAME;
 

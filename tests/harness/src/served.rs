@@ -4,9 +4,7 @@
 //! the webhook would be built after the harness, and that after the webhook.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 
-use anyhow::{Context as _, Result};
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
@@ -16,7 +14,7 @@ use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, Signatur
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use crate::wait::BOUND;
+use crate::prelude::*;
 
 pub(crate) type Chain = Vec<CertificateDer<'static>>;
 

@@ -1,13 +1,10 @@
 //! A program that is started again when it ends for a known reason, as its kubelet would.
 
-use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
 
-use anyhow::{Result, ensure};
-
-use crate::process::{Process, tail};
+use crate::prelude::*;
+use crate::process::tail;
 
 const PERIOD: Duration = Duration::from_secs(1);
 

@@ -2,10 +2,8 @@
 //! take its time.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Mutex, PoisonError};
 
-use anyhow::{Context as _, Result};
 use axum::Router;
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
@@ -15,11 +13,9 @@ use axum_server::Handle;
 use axum_server::tls_rustls::RustlsConfig;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
-use crate::kubectl::Kubectl;
-use crate::pki::Authority;
+use crate::prelude::*;
 use crate::registration::Registration;
 
 /// What a webhook answers: operations of a JSON patch, for the pod as it arrived.

@@ -1,9 +1,9 @@
 //! A directory that changes the way a mounted Secret does.
 
-use std::fs;
 use std::io;
 use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
+
+use crate::prelude::*;
 
 /// A mounted Secret or ConfigMap.
 pub struct Volume {

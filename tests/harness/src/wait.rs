@@ -1,10 +1,8 @@
 //! Waiting for a condition, never for a while.
 
 use std::thread;
-use std::time::{Duration, Instant};
 
-use anyhow::Result;
-
+use crate::prelude::*;
 use crate::process::Ended;
 
 /// Long enough for cores that others use, too; nothing waits this long when all is well.

@@ -4,20 +4,18 @@ pub mod lateness;
 pub mod sandbox;
 
 use std::env;
-use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 
-use anyhow::{Context, Result, ensure};
 use edgeward_link::link::Counts;
 use edgeward_link::namespace::Namespace;
 use edgeward_link::relay::{CLOUD, EDGE};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::wait::BOUND;
+use crate::prelude::*;
 
 pub const AS_LINK: &str = "--as-link";
 

@@ -1,12 +1,9 @@
 //! The certificate that the API server shows to webhooks.
 
-use std::fs;
 use std::net::TcpListener;
-use std::path::{Path, PathBuf};
-
-use anyhow::{Result, ensure};
 
 use crate::documentation::documented;
+use crate::prelude::*;
 
 pub const NAME: &str = "edgeward.edgeward-system.svc";
 

@@ -1,15 +1,8 @@
 //! A burst that no cluster has room for alone.
 
-use std::time::Instant;
-
-use anyhow::{Result, ensure};
-use edgeward_harness::decision::annotation;
-use edgeward_harness::fixture::Fixture;
 use edgeward_harness::peering::{Strategy, running};
+use edgeward_harness::prelude::*;
 use edgeward_harness::tables::Table;
-use edgeward_harness::wait::{BOUND, eventually};
-use edgeward_harness::workloads;
-use serde_json::Value;
 
 use super::{FAR, NEAR, config, near_and_far, slo};
 

@@ -1,18 +1,8 @@
 //! A cloud whose API server does not answer: from which second on which verdicts, and what becomes of the pods there.
 
-use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
-
-use anyhow::{Result, bail, ensure};
-use edgeward_harness::decision::annotation;
-use edgeward_harness::edgeward::Edgeward;
-use edgeward_harness::fixture::Fixture;
-use edgeward_harness::kubectl::Kubectl;
 use edgeward_harness::peering::{Strategy, running};
+use edgeward_harness::prelude::*;
 use edgeward_harness::tables::Table;
-use edgeward_harness::wait::{BOUND, eventually};
-use edgeward_harness::workloads;
-use serde_json::{Value, json};
 
 use super::{FAR, NEAR, config, near_and_far, slo};
 

@@ -1,14 +1,7 @@
 //! A cloud whose nodes are full while its virtual node still promises room.
 
-use std::time::{Duration, Instant};
-
-use anyhow::{Context, Result, ensure};
-use edgeward_harness::decision::{annotation, is_unschedulable};
-use edgeward_harness::fixture::Fixture;
 use edgeward_harness::peering::{Provider, Strategy, running};
-use edgeward_harness::wait::{BOUND, eventually};
-use edgeward_harness::workloads;
-use serde_json::{Value, json};
+use edgeward_harness::prelude::*;
 
 use super::{FAR, NEAR, config, near_and_far, slo};
 

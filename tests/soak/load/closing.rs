@@ -1,17 +1,9 @@
 //! A site closes to a controller while pods come and go.
 
-use std::time::{Duration, Instant};
-
-use anyhow::{Result, ensure};
-use edgeward_harness::decision::is_unschedulable;
-use edgeward_harness::edgeward::Edgeward;
-use edgeward_harness::fixture::Fixture;
 use edgeward_harness::load::replicas::{REPLICAS, Replicas, nodes};
 use edgeward_harness::load::{Pace, under_load};
+use edgeward_harness::prelude::*;
 use edgeward_harness::tables::Table;
-use edgeward_harness::wait::{BOUND, eventually};
-use edgeward_harness::workloads;
-use serde_json::json;
 
 /// Pods a second. Each is two events at least: that it is there, and that it is gone; most are bound in between.
 const RATE: u32 = 50;

@@ -1,15 +1,12 @@
 //! Clients who reach the port and mean harm, while reviews go on.
 
 use std::net::SocketAddr;
-use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
 use edgeward_harness::checkout::is_ci;
-use edgeward_harness::fixture::Fixture;
 use edgeward_harness::load::replicas::{Replicas, nodes};
 use edgeward_harness::load::{highest_steady, under_load};
+use edgeward_harness::prelude::*;
 use edgeward_harness::tables::Table;
-use edgeward_harness::wait::BOUND;
 use futures::StreamExt as _;
 use futures::stream;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};

@@ -1,11 +1,9 @@
 //! Bodies of which as much as possible is made when they are read.
 
-use anyhow::{Result, ensure};
 use edgeward::admission::{BODY_LIMIT, ORDINARY_BODY};
-use edgeward_harness::fixture::Fixture;
 use edgeward_harness::hostile_bodies::pressure::{Limits, MOST_KIB, press};
+use edgeward_harness::prelude::*;
 use edgeward_harness::tables::Table;
-use serde_json::json;
 
 const SEEDS: u64 = 300;
 

@@ -1,13 +1,9 @@
 //! Replicas come and go under load, by their own will or not.
 
-use std::time::Duration;
-
-use anyhow::{Result, ensure};
-use edgeward_harness::fixture::Fixture;
 use edgeward_harness::load::replicas::{Replicas, nodes};
 use edgeward_harness::load::restarts::{gone, rolled};
 use edgeward_harness::load::{Report, highest_steady, under_load};
-use edgeward_harness::workloads;
+use edgeward_harness::prelude::*;
 
 e2e! { "load::rolling_restart_at_a_steady_rate", Machine, rolling_restart_at_a_steady_rate }
 fn rolling_restart_at_a_steady_rate(fixture: &Fixture<'_>) -> Result<()> {

@@ -1,18 +1,12 @@
 //! Certificates and their authorities are replaced under load, in each of the three ways to have them. Every half second the API
 //! server must connect again, so that what a replica shows and what is trusted must fit all the time.
 
-use std::time::Duration;
-
-use anyhow::{Context as _, Result, ensure};
 use edgeward_harness::cert_manager::{CA, CertManager, LEAF, all_is_well};
-use edgeward_harness::fixture::Fixture;
 use edgeward_harness::installed_replicas::{InstalledReplicas, decode, finds, render};
 use edgeward_harness::load::highest_steady;
 use edgeward_harness::load::replicas::{REPLICAS, nodes};
-use edgeward_harness::rights::NAMESPACE;
+use edgeward_harness::prelude::*;
 use edgeward_harness::rotation::{CA_BUNDLE_DELAY, files_rotated, is_clean, tabulate};
-use edgeward_harness::wait::{BOUND, eventually};
-use serde_json::{Value, json};
 
 e2e! { "load::rotation_files_at_a_steady_rate", Machine, rotation_files_at_a_steady_rate }
 fn rotation_files_at_a_steady_rate(fixture: &Fixture<'_>) -> Result<()> {

@@ -1,10 +1,7 @@
 //! What kwok does to pods beside its own stages.
 
-use std::time::Duration;
-
-use serde_json::{Value, json};
-
 use super::{SLOW, SLOW_END, WORKS_ON};
+use crate::prelude::*;
 
 pub(super) fn own() -> [(&'static str, Value); 3] {
     [("slow-end", slow_end()), ("forced-end", forced_end()), ("work", work())]

@@ -1,11 +1,8 @@
 //! What a server takes of memory while clients send it such bodies all at once.
 
 use std::cmp::Reverse;
-use std::fs;
 use std::net::SocketAddr;
-use std::sync::Arc;
 
-use anyhow::{Context as _, Result, ensure};
 use futures::future::join_all;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -17,8 +14,8 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::{Hostile, PARTS, ordinary};
+use crate::prelude::*;
 use crate::process::memory_kib;
-use crate::wait::BOUND;
 
 /// What no mix of bodies may exceed, in KiB: what the container has, less what the pods of a cluster may take.
 pub const MOST_KIB: u64 = 192 * 1024;

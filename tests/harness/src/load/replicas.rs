@@ -1,15 +1,9 @@
 //! What is under load: three replicas behind a balancer.
 
-use anyhow::{Context as _, Result, ensure};
-use serde_json::Value;
-
 use super::Pace;
 use crate::balancer::Balancer;
-use crate::edgeward::Edgeward;
-use crate::fixture::{Fixture, Registration};
-use crate::nodes::Nodes;
-use crate::pki::Authority;
-use crate::wait::{BOUND, eventually};
+use crate::fixture::Registration;
+use crate::prelude::*;
 
 pub const REPLICAS: usize = 3;
 

@@ -1,15 +1,8 @@
 //! Replicas that come and go under load, by their own will.
 
-use std::time::Duration;
-
-use anyhow::{Context as _, Result, ensure};
-
 use super::replicas::{REPLICAS, Replicas};
 use super::{Pace, under_load};
-use crate::edgeward::Edgeward;
-use crate::fixture::Fixture;
-use crate::nodes::Nodes;
-use crate::wait::{BOUND, eventually};
+use crate::prelude::*;
 
 /// Each of three is replaced as a Deployment does with `maxSurge: 1` and `maxUnavailable: 0`: another is ready, then the old one
 /// is asked to stop, and nobody waits until it has.

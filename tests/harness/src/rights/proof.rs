@@ -1,8 +1,6 @@
 //! Rights held against the calls that were made by them.
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use serde_json::Value;
+use crate::prelude::*;
 
 /// What users name: tests may have one name for all of them, and a right to that name alone would not do.
 const NAMED_BY_USERS: [&str; 2] = ["pods", "performanceprofiles/status"];

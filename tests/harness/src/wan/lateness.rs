@@ -1,9 +1,9 @@
 //! How late the machine is: a link of milliseconds cannot be judged by programs that wait longer than that for a processor.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+
+use crate::prelude::*;
 
 /// As late as this, a probe may be taken for one over a slower link.
 pub const TOO_LATE: Duration = Duration::from_millis(40);

@@ -5,7 +5,9 @@ use std::env;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
-use anyhow::{Context, Error, Result, anyhow, ensure};
+use anyhow::{Error, anyhow};
+
+use crate::prelude::*;
 
 pub const INSIDE: &str = "--inside-of-the-sandbox";
 
