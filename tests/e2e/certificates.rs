@@ -39,8 +39,7 @@ fn bad_pairs_are_refused(fixture: &Fixture<'_>) -> Result<()> {
         let report = installed.under_load(|load| {
             installed.put(&secret(bad, &authority))?;
             eventually("the bad pair is refused", BOUND, || {
-                let refused = reloads("refused")?;
-                ensure!(refused == index as u64 + 1, "{refused}");
+                ensure!(reloads("refused")? == index as u64 + 1);
                 Ok(())
             })?;
             let said = edgeward.said("new certificate refused, the old certificate stays");

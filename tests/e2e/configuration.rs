@@ -27,8 +27,7 @@ fn follows_its_config_map(fixture: &Fixture<'_>) -> Result<()> {
     };
     let becomes = |expected: &str| {
         eventually(&format!("the decision is {expected}"), BOUND, || {
-            let now = decision()?;
-            ensure!(now == expected, "{now}");
+            ensure!(decision()? == expected);
             Ok(())
         })
     };
@@ -68,16 +67,14 @@ fn follows_its_config_map(fixture: &Fixture<'_>) -> Result<()> {
 
     fixture.kubectl.run(&["delete", "configmap", NAME], "")?;
     eventually("the deletion is noticed", BOUND, || {
-        let count = edgeward.count("edgeward_config_reloads_total", &[("result", "unreadable")])?;
-        ensure!(count == 1, "{count}");
+        ensure!(edgeward.count("edgeward_config_reloads_total", &[("result", "unreadable")])? == 1);
         Ok(())
     })?;
     let kept = decision()?;
     ensure!(kept == "cloud", "the last good one stays: {kept}");
     create(fixture)?;
     eventually("it is read again", BOUND, || {
-        let count = edgeward.count("edgeward_config_reloads_total", &[("result", "loaded")])?;
-        ensure!(count == 4, "{count}");
+        ensure!(edgeward.count("edgeward_config_reloads_total", &[("result", "loaded")])? == 4);
         Ok(())
     })
 }
@@ -90,8 +87,7 @@ fn bad_at_the_start_is_not_ready(fixture: &Fixture<'_>) -> Result<()> {
         eventually("it waits for a configuration", BOUND, || {
             let count = edgeward.count("edgeward_config_reloads_total", &[("result", result)])?;
             ensure!(count == 1, "{result}: {count}");
-            let said = edgeward.readiness()?;
-            ensure!(said == (503, "configuration\n".to_owned()), "{said:?}");
+            ensure!(edgeward.readiness()? == (503, "configuration\n".to_owned()));
             Ok(())
         })
     };
@@ -147,8 +143,7 @@ fn live_view_waits_for_it(fixture: &Fixture<'_>) -> Result<()> {
         patch(fixture, &json!({"cloudEndpoint": endpoint}))?;
         let probed = format!("tcp://{endpoint}");
         eventually("the endpoint is probed", BOUND, || {
-            let probes = edgeward.count("edgeward_wan_probes_total", &[("site", "cloud"), ("endpoint", &probed)])?;
-            ensure!(probes >= 5, "{probes}");
+            ensure!(edgeward.count("edgeward_wan_probes_total", &[("site", "cloud"), ("endpoint", &probed)])? >= 5);
             Ok(())
         })?;
     }

@@ -133,8 +133,7 @@ fn beside_a_labelling_webhook(fixture: &Fixture<'_>) -> Result<()> {
     goes(fixture, &nodes, "released", "cloud", "cloud_edge_no_capacity")?;
     is_labelled("released")?;
     let refused = [("result", "refused")];
-    let count = edgeward.count("edgeward_gated_pod_changes_total", &refused)?;
-    ensure!(count == 0, "{count}");
+    ensure!(edgeward.count("edgeward_gated_pod_changes_total", &refused)? == 0);
     Ok(())
 }
 

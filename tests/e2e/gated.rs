@@ -101,11 +101,9 @@ fn in_queue_order(fixture: &Fixture<'_>) -> Result<()> {
         let gated = pods
             .iter()
             .filter(|pod| is_gated(pod) && annotation(pod, "reason") == Some("held_no_capacity"));
-        let gated = gated.count();
-        ensure!(gated == PODS as usize, "{gated}");
+        ensure!(gated.count() == PODS as usize);
         for edgeward in &pair {
-            let known = edgeward.count("edgeward_gated_pods", &[])?;
-            ensure!(known == u64::from(PODS), "{known}");
+            ensure!(edgeward.count("edgeward_gated_pods", &[])? == u64::from(PODS));
         }
         Ok(())
     })?;
@@ -332,8 +330,7 @@ fn behind_other_gates(fixture: &Fixture<'_>) -> Result<()> {
     let gates = &stored["spec"]["schedulingGates"];
     ensure!(
         *gates
-            == json!([{"name": "queue.example/admission"}, {"name": fixture.key("scheduling.example.io/awaiting-capacity")}]),
-        "{gates}"
+            == json!([{"name": "queue.example/admission"}, {"name": fixture.key("scheduling.example.io/awaiting-capacity")}])
     );
 
     let admit = json!([{"op": "remove", "path": "/spec/schedulingGates/0"}]).to_string();

@@ -82,8 +82,7 @@ fn fills_the_edge_first(fixture: &Fixture<'_>) -> Result<()> {
     let args = ["scale", "deployment", "elastic", &format!("--replicas={AT_THE_EDGE}")];
     fixture.kubectl.run(&args, "")?;
     eventually("the cloud is empty", BOUND, || {
-        let left = there.list("pods", "")?.len();
-        ensure!(left == 0, "{left}");
+        ensure!(there.list("pods", "")?.is_empty());
         Ok(())
     })?;
     let left = running(&fixture.kubectl, "app=elastic", AT_THE_EDGE)?;

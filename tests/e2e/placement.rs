@@ -55,13 +55,11 @@ fn fleet_file_is_read_again(fixture: &Fixture<'_>) -> Result<()> {
             .dry_run(&workloads::pod("asking", workloads::latency()))?;
         Ok(pod["metadata"]["annotations"]["scheduling.example.io/decision"].clone())
     };
-    let first = decision()?;
-    ensure!(first == "edge", "{first}");
+    ensure!(decision()? == "edge");
 
     edgeward.set_fleet(&fleet::overloaded())?;
     eventually("the decision follows the file", BOUND, || {
-        let now = decision()?;
-        ensure!(now == "cloud", "{now}");
+        ensure!(decision()? == "cloud");
         Ok(())
     })
 }

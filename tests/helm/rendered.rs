@@ -155,8 +155,7 @@ pub(crate) fn packed_it_is_the_same(tools: &Tools) -> Result<()> {
     let into = into.display().to_string();
     tools.helm.run(&["package", &folder(), "--destination", &into])?;
     let chart = format!("{into}/edgeward-{}.tgz", env!("CARGO_PKG_VERSION"));
-    let packed = tools.template_of(&chart, NAMESPACE, &everything()?)?;
-    ensure!(packed == tools.template(&everything()?)?, "{packed}");
+    ensure!(tools.template_of(&chart, NAMESPACE, &everything()?)? == tools.template(&everything()?)?);
     Ok(())
 }
 

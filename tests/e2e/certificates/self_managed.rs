@@ -309,8 +309,7 @@ impl Load {
     fn calls(&self, fixture: &Fixture<'_>, replicas: usize) -> Result<()> {
         let last = self.run.last().clone();
         let creation = fixture.creation_of(&fixture.namespace, &last)?;
-        let called = creation.rounds(WEBHOOK).len();
-        ensure!(called == replicas, "{called}");
+        ensure!(creation.rounds(WEBHOOK).len() == replicas);
         Ok(())
     }
 

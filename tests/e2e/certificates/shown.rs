@@ -154,8 +154,7 @@ impl<'s, 'run> Setup<'s, 'run> {
     fn is_let_in(&self, name: &str) -> Result<()> {
         let decision = |pod: &Value| pod["metadata"]["annotations"]["scheduling.example.io/decision"].clone();
         eventually("edgeward answers the API server", BOUND, || {
-            let decided = decision(&self.fixture.kubectl.dry_run(&probe())?);
-            ensure!(decided == "edge", "{decided}");
+            ensure!(decision(&self.fixture.kubectl.dry_run(&probe())?) == "edge");
             Ok(())
         })?;
         let refused = self.failures()?;
@@ -174,8 +173,7 @@ impl<'s, 'run> Setup<'s, 'run> {
         let (refused, reviews) = (self.failures()?, self.edgeward.reviews()?);
         let pod = workloads::pod(name, workloads::latency());
         undecided(&self.fixture.kubectl.create(&pod)?)?;
-        let failed_open = self.fixture.creation_of(&self.fixture.namespace, name)?.failed_open();
-        ensure!(failed_open == 1, "{failed_open}");
+        ensure!(self.fixture.creation_of(&self.fixture.namespace, name)?.failed_open() == 1);
         // Where others of its namespace were decided, every leader would find that this one runs undecided.
         let args = ["delete", "pod", name, "--grace-period=0", "--force", "--wait=false"];
         self.fixture.kubectl.run(&args, "")?;

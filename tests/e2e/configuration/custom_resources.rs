@@ -161,8 +161,7 @@ fn annotations(pod: &Value) -> Map<String, Value> {
 fn becomes(kubectl: &Kubectl, pod: &Value, expected: &Value) -> Result<()> {
     eventually(&format!("{pod} gets {expected}"), BOUND, || {
         let created = kubectl.dry_run(pod)?;
-        let found = Value::from(annotations(&created));
-        ensure!(found == *expected, "{found}");
+        ensure!(Value::from(annotations(&created)) == *expected);
         Ok(())
     })
 }
@@ -193,8 +192,7 @@ fn policies_decide(fixture: &Fixture<'_>) -> Result<()> {
     let stated = json!({"class": "batch", "deadlineMs": "5000", "decision": "edge", "site": "edge", "reason": "edge_feasible_slo_met"});
     becomes(&kubectl, &workloads::pod("stated", workloads::batch()), &stated)?;
     becomes(&kubectl, &plain("web", "web"), &nothing)?;
-    let failures = edgeward.count("edgeward_watch_failures_total", &[("kind", "slopolicies")])?;
-    ensure!(failures == 0, "{failures}");
+    ensure!(edgeward.count("edgeward_watch_failures_total", &[("kind", "slopolicies")])? == 0);
 
     fixture.install_custom_resources()?;
     let for_web = |name: &str, precedence: i64, slo: Value| {
@@ -250,8 +248,7 @@ fn policies_decide(fixture: &Fixture<'_>) -> Result<()> {
     let by_strict = json!({"class": "latency", "deadlineMs": "9000", "decision": "edge", "site": "edge", "reason": "edge_feasible_slo_met"});
     becomes(&kubectl, &plain("web", "web"), &by_strict)?;
     eventually("the policy has no fault", BOUND, || {
-        let status = kubectl.get("slopolicy", "strict")?["status"].take();
-        ensure!(status == json!({"observedGeneration": 1, "faults": []}), "{status}");
+        ensure!(kubectl.get("slopolicy", "strict")?["status"].take() == json!({"observedGeneration": 1, "faults": []}));
         Ok(())
     })?;
 

@@ -41,8 +41,7 @@ fn may_not_be_removed(fixture: &Fixture<'_>) -> Result<()> {
     ensure!(event["type"] == "Warning" && note.contains(WORDS), "{event:#}");
     let refused = [("reason", "cloud_edge_no_capacity"), ("result", "refused")];
     eventually("it is tried again", BOUND, || {
-        let count = edgeward.count("edgeward_gated_pod_changes_total", &refused)?;
-        ensure!(count >= 2, "{count}");
+        ensure!(edgeward.count("edgeward_gated_pod_changes_total", &refused)? >= 2);
         Ok(())
     })?;
     ensure!(is_gated(&fixture.kubectl.get("pod", "waiting")?), "it is free");
@@ -79,8 +78,7 @@ fn placement_is_refused(fixture: &Fixture<'_>) -> Result<()> {
         Ok(())
     })?;
     let refused = [("reason", "cloud_edge_no_capacity"), ("result", "refused")];
-    let count = edgeward.count("edgeward_gated_pod_changes_total", &refused)?;
-    ensure!(count >= 3, "{count}");
+    ensure!(edgeward.count("edgeward_gated_pod_changes_total", &refused)? >= 3);
     let event = events::one(fixture, "waiting", "ReleaseRefused")?;
     ensure!(event["note"].as_str().unwrap_or_default().contains(WORDS), "{event:#}");
     Ok(())

@@ -38,8 +38,7 @@ fn no_later_pod_first(fixture: &Fixture<'_>) -> Result<()> {
     }
     eventually("every replica knows of all", BOUND, || {
         replicas.iter().try_for_each(|replica| {
-            let known = replica.count("edgeward_gated_pods", &[])?;
-            ensure!(known == HELD as u64, "{known}");
+            ensure!(replica.count("edgeward_gated_pods", &[])? == HELD as u64);
             Ok(())
         })
     })?;
@@ -177,8 +176,7 @@ fn without_edgeward(fixture: &Fixture<'_>) -> Result<()> {
     };
     let knows_all = |edgeward: &Edgeward<'_>, pods: usize| {
         eventually("it knows of all", BOUND, || {
-            let known = edgeward.count("edgeward_gated_pods", &[])?;
-            ensure!(known == pods as u64, "{known}");
+            ensure!(edgeward.count("edgeward_gated_pods", &[])? == pods as u64);
             Ok(())
         })
     };
@@ -225,8 +223,7 @@ fn without_edgeward(fixture: &Fixture<'_>) -> Result<()> {
     // It dies with the first release that is seen, while others are due or have no room yet.
     nodes.resize(&node, "3")?;
     eventually("one more is released", BOUND, || {
-        let free = freed(&history.so_far())?.len();
-        ensure!(free > 11, "{free}");
+        ensure!(freed(&history.so_far())?.len() > 11);
         Ok(())
     })?;
     edgeward.kill()?;

@@ -46,8 +46,7 @@ fn reported_once(fixture: &Fixture<'_>) -> Result<()> {
     leader.terminate()?;
     let duplicates = [("reason", "PlacedCloud"), ("result", "duplicate")];
     eventually("the next leader finds it told", BOUND, || {
-        let count = other.count("edgeward_events_total", &duplicates)?;
-        ensure!(count == 1, "{count}");
+        ensure!(other.count("edgeward_events_total", &duplicates)? == 1);
         Ok(())
     })?;
     create(fixture, "further", 900, "cloud_edge_no_capacity")?;

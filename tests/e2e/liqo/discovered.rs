@@ -108,8 +108,7 @@ fn becomes(fixture: &Fixture<'_>, small: [&str; 2], large: [&str; 2]) -> Result<
         anyhow::Ok(["site", "reason"].map(|key| annotation(&pod, key).unwrap_or_default().to_owned()))
     };
     eventually("pods go where their namespace is", BOUND, || {
-        let found = [decided("100m")?, decided("5")?];
-        ensure!(found == [small, large].map(|one| one.map(str::to_owned)), "{found:?}");
+        ensure!([decided("100m")?, decided("5")?] == [small, large].map(|one| one.map(str::to_owned)));
         Ok(())
     })
 }
@@ -199,8 +198,7 @@ fn says_nothing(
     config: &Value,
 ) -> Result<()> {
     eventually("the cloud is closed to a controller", BOUND, || {
-        let closed = edgeward.count("edgeward_closed_controllers", &[("site", cloud.id)])?;
-        ensure!(closed == 1, "{closed}");
+        ensure!(edgeward.count("edgeward_closed_controllers", &[("site", cloud.id)])? == 1);
         Ok(())
     })?;
     let mut next = pod("next", "5");

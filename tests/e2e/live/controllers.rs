@@ -75,8 +75,7 @@ fn affinity(fixture: &Fixture<'_>) -> Result<()> {
     fixture.kubectl.create(&db)?;
     runs(fixture, "db")?;
     eventually("the site of the other", BOUND, || is_now(fixture, &web, PINNED))?;
-    let created = outcome(&fixture.kubectl.create(&web)?)?;
-    ensure!(created == PINNED, "{created}");
+    ensure!(outcome(&fixture.kubectl.create(&web)?)? == PINNED);
     runs(fixture, "web")?;
     would_be(fixture, 200, EDGE)
 }

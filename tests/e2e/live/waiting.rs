@@ -18,8 +18,7 @@ fn only_who_waits_is_late(fixture: &Fixture<'_>) -> Result<()> {
     let in_queue = |expected: u64| {
         eventually(&format!("{expected} pods wait for room"), BOUND, || {
             let labels = [("site", "edge"), ("class", "latency")];
-            let found = edgeward.count("edgeward_queue_pods", &labels)?;
-            ensure!(found == expected, "{found}");
+            ensure!(edgeward.count("edgeward_queue_pods", &labels)? == expected);
             Ok(())
         })
     };
@@ -81,8 +80,7 @@ fn refused(kubectl: &Kubectl, expected: usize) -> Result<()> {
     eventually(&format!("{expected} pods are Unschedulable"), BOUND, || {
         let pods = kubectl.list("pods", "")?;
         let refused = pods.iter().filter(|pod| pod.to_string().contains("\"Unschedulable\""));
-        let refused = refused.count();
-        ensure!(refused == expected, "{refused}");
+        ensure!(refused.count() == expected);
         Ok(())
     })
 }

@@ -80,8 +80,7 @@ fn keeps_its_placement(fixture: &Fixture<'_>, is_asked_again: bool) -> Result<()
         counts.sum()
     };
     eventually("no replica reserves room for it", BOUND, || {
-        let reserved = counts("edgeward_reservations")?;
-        ensure!(reserved == 0, "{reserved}");
+        ensure!(counts("edgeward_reservations")? == 0);
         Ok(())
     })?;
     let expired = counts("edgeward_reservations_expired_total")?;

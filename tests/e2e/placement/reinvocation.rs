@@ -13,8 +13,7 @@ const ETA_WITH_SIDECAR: u64 = 195;
 e2e! { "reinvocation::not_once_placed", Nodes, not_once_placed }
 /// The injector runs after edgeward. The pod is placed by then: the API server asks edgeward about it once.
 fn not_once_placed(fixture: &Fixture<'_>) -> Result<()> {
-    let asked = create_with_injector(fixture, "zzz-mesh", &meshed())?;
-    ensure!(asked == Asked::once(ETA_ALONE), "{asked:?}");
+    ensure!(create_with_injector(fixture, "zzz-mesh", &meshed())? == Asked::once(ETA_ALONE));
     Ok(())
 }
 
@@ -23,8 +22,7 @@ e2e! { "reinvocation::not_after_the_token_was_mounted", Nodes, not_after_the_tok
 /// plugins run a second time, and the service account's token is mounted into the sidecar too. Because of that change it asks again
 /// about each pod that it has asked about, but about none that is placed.
 fn not_after_the_token_was_mounted(fixture: &Fixture<'_>) -> Result<()> {
-    let asked = create_with_injector(fixture, "mesh", &meshed())?;
-    ensure!(asked == Asked::once(ETA_WITH_SIDECAR), "{asked:?}");
+    ensure!(create_with_injector(fixture, "mesh", &meshed())? == Asked::once(ETA_WITH_SIDECAR));
     Ok(())
 }
 
@@ -57,8 +55,7 @@ fn about_a_pod_that_passed_through(fixture: &Fixture<'_>) -> Result<()> {
     })?;
     let _writing = fixture.register_as("zzz-slo", &namespaces, &author.url, &author.ca)?;
     let stored = kubectl.create(&workloads::pod("silent", json!({"team": "a"})))?;
-    let rounds = fixture.creation_of(&namespace, "silent")?.rounds(&ours.name);
-    ensure!(rounds == [(0, false), (1, true)], "{rounds:?}");
+    ensure!(fixture.creation_of(&namespace, "silent")?.rounds(&ours.name) == [(0, false), (1, true)]);
     let decision = &stored["metadata"]["annotations"]["scheduling.example.io/decision"];
     ensure!(decision == "cloud", "{stored:#}");
     Ok(())

@@ -232,8 +232,7 @@ impl<'run> Edgeward<'run> {
 
     /// Fails unless it holds the Lease for certain.
     pub fn leads(&self) -> Result<()> {
-        let leader = self.count("edgeward_leader", &[])?;
-        ensure!(leader == 1, "{leader}");
+        ensure!(self.count("edgeward_leader", &[])? == 1);
         Ok(())
     }
 

@@ -501,8 +501,7 @@ impl<'run> Fixture<'run> {
             let args = ["delete", ALL, "--all", "--grace-period=0", "--force", "--wait=false"];
             kubectl.run(&args, "")?;
             eventually("the test's pods are gone", BOUND, || {
-                let left = kubectl.list("pods", "")?.len();
-                ensure!(left == 0, "{left}");
+                ensure!(kubectl.list("pods", "")?.is_empty());
                 Ok(())
             })?;
         }

@@ -225,15 +225,13 @@ pub fn watched(fixture: &Fixture<'_>, amounts: Amounts) -> Result<Vec<(&'static 
             known += 2;
             eventually("they are released", BOUND, || {
                 let changes = "edgeward_gated_pod_changes_total";
-                let released = early.count(changes, &[("reason", "released_timeout"), ("result", "changed")])?;
-                ensure!(released == 2, "{released}");
+                ensure!(early.count(changes, &[("reason", "released_timeout"), ("result", "changed")])? == 2);
                 Ok(())
             })?;
             for name in ["long", "longest"] {
                 let pod = kubectl.get("pod", name)?;
                 ensure!(pod["spec"]["schedulingGates"].is_null(), "{name} is gated");
-                let reason = annotation(&pod, "reason");
-                ensure!(reason == Some("released_timeout"), "{reason:?}");
+                ensure!(annotation(&pod, "reason") == Some("released_timeout"));
             }
         }
         verdicts_are_the_same()?;

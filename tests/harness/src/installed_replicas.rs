@@ -200,8 +200,7 @@ impl<'s, 'run> InstalledReplicas<'s, 'run> {
     pub(crate) fn was_trusted(&self) -> Result<u64> {
         let mut connections = 0;
         for member in &self.members {
-            let rejected = member.count("edgeward_tls_handshake_failures_total", &[("cause", "rejected")])?;
-            ensure!(rejected == 0, "{rejected}");
+            ensure!(member.count("edgeward_tls_handshake_failures_total", &[("cause", "rejected")])? == 0);
             connections += self.balancer.opened(member);
         }
         Ok(connections)

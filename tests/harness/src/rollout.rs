@@ -116,8 +116,7 @@ fn rollouts(fixture: &Fixture<'_>, nodes: &Nodes<'_>, strategy: &Value, count: u
     );
     fixture.kubectl.run(&["delete", "deployment", NAME], "")?;
     eventually("its pods are gone", BOUND, || {
-        let left = fixture.kubectl.list("pods", &format!("app={NAME}"))?.len();
-        ensure!(left == 0, "{left}");
+        ensure!(fixture.kubectl.list("pods", &format!("app={NAME}"))?.is_empty());
         Ok(())
     })?;
     Ok((shares, gated))

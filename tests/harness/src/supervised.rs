@@ -113,8 +113,7 @@ mod tests {
         );
         let supervised = supervised(&dir, &rest)?;
         eventually("it runs the third time", BOUND, || {
-            let runs = runs(&dir)?.len();
-            ensure!(runs == 3, "{runs}");
+            ensure!(runs(&dir)?.len() == 3);
             Ok(())
         })?;
         supervised.ensure_running()?;

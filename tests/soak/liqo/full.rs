@@ -48,8 +48,7 @@ fn full_near_cloud(fixture: &Fixture<'_>) -> Result<()> {
     fixture.kubectl.create(&deployment("first-word", 1, "1"))?;
     refused_there(fixture, "first-word")?;
     eventually("edgeward has heard it", TOLD, || {
-        let refused = edgeward.count("edgeward_site_refused_pods", &[("site", NEAR)])?;
-        ensure!(refused > 0, "{refused}");
+        ensure!(edgeward.count("edgeward_site_refused_pods", &[("site", NEAR)])? > 0);
         Ok(())
     })?;
     goes(fixture, deployment("next", 4, "1"), FAR)?;
@@ -76,8 +75,7 @@ fn full_near_cloud(fixture: &Fixture<'_>) -> Result<()> {
 fn goes_near(fixture: &Fixture<'_>) -> Result<()> {
     eventually("a pod may go there again", 2 * BOUND, || {
         let asked = fixture.kubectl.dry_run(&pod("asks"))?;
-        let site = annotation(&asked, "site");
-        ensure!(site == Some(NEAR), "{site:?}");
+        ensure!(annotation(&asked, "site") == Some(NEAR));
         Ok(())
     })
 }

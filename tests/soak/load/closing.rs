@@ -35,8 +35,7 @@ fn closed_by_scheduler(fixture: &Fixture<'_>) -> Result<()> {
         let closed = |replica: &Edgeward<'_>| replica.count("edgeward_closed_controllers", &[("site", "edge")]);
         let all_closed = || -> Result<()> {
             for replica in &replicas.members {
-                let closed = closed(replica)?;
-                ensure!(closed == 1, "{closed}");
+                ensure!(closed(replica)? == 1);
             }
             Ok(())
         };
