@@ -30,84 +30,6 @@ fn assert_close(found: impl IntoIterator<Item = f64>, expected: &[f64]) {
 }
 
 #[test]
-fn the_first_episode_begins_as_published() {
-    let gym = gym(Settings::default());
-    assert_eq!(gym.latencies(), [134.5, 226.5, 185.5, 293.5]);
-    let types: Vec<_> = gym.types().iter().map(|kind| kind.name).collect();
-    assert_eq!(types, ["fog_tier_2", "edge_tier_1", "edge_tier_2", "fog_tier_1"]);
-    assert_close(
-        gym.used().iter().map(|used| used.0),
-        &[0.008760753157, 0.030857898414, 0.136609790648, 0.148952431182],
-    );
-    assert_close(
-        gym.used().iter().map(|used| used.1),
-        &[0.193501946487, 0.065165071628, 0.074091941207, 0.093911162255],
-    );
-    let request = gym.request();
-    assert_eq!((request.deployment.name, request.replicas), ("ditto-mongo-db", 6));
-    assert_close([request.duration, gym.now()], &[0.315179202133, 0.000915772674]);
-    assert_eq!(mask(&gym), [true, false, true, true, true, true]);
-}
-
-/// Deploys in the first cluster, spreads, rejects, deploys twice: reward, latencies, next request and its duration, and what
-/// was expected of the accepted one.
-#[test]
-fn five_steps_are_as_published() {
-    let mut gym = gym(Settings::default());
-    let mut sum = 0.0;
-    for (action, reward, latencies, expected, name, replicas, duration) in [
-        (
-            0,
-            1.0,
-            [115.25, 158.75, 244.25, 203.0],
-            159.75,
-            "service-command-router",
-            4,
-            0.878914682,
-        ),
-        (
-            4,
-            1.0,
-            [119.5, 163.0, 224.5, 127.5],
-            126.1875,
-            "ditto-things-search",
-            6,
-            0.320936191,
-        ),
-        (5, -1.0, [119.5, 163.0, 224.5, 127.5], 0.0, "artemis", 6, 3.995756271),
-        (
-            2,
-            -1.0,
-            [119.25, 146.75, 210.5, 130.0],
-            273.25,
-            "ditto-swagger-ui",
-            4,
-            0.129633603,
-        ),
-        (
-            1,
-            1.0,
-            [125.5, 120.75, 187.0, 121.25],
-            180.5,
-            "ditto-things-search",
-            3,
-            1.64486584,
-        ),
-    ] {
-        assert_eq!(gym.step(action), Step { reward, episode: None });
-        assert_eq!(gym.latencies(), latencies);
-        let request = gym.request();
-        assert_eq!((request.deployment.name, request.replicas), (name, replicas));
-        assert!((request.duration - duration).abs() < 1e-8);
-        sum += expected;
-    }
-    // The mean over the episode holds the single ones: nothing else is accepted.
-    let episode = (5..EPISODE_STEPS).filter_map(|_| gym.step(5).episode).next().unwrap();
-    assert_close([episode.latency.unwrap()], &[sum / 4.0]);
-    assert_close([episode.rejected], &[96.0]);
-}
-
-#[test]
 fn a_stale_observation_shows_the_last_request_where_it_ran() {
     let mut gym = gym(Settings::default());
     let first = observe(&gym);
@@ -540,21 +462,4 @@ fn two_resets_lie_between_the_episodes_of_trained_agents() {
     found.extend(play(&mut gym, &mut agent, Protocol::TwoResets, 2));
     let mut gym = Gym::new(&settings, 42);
     assert_eq!(play(&mut gym, &mut agent, Protocol::TwoResets, 3), found);
-}
-
-#[test]
-fn what_cannot_be_chosen_is_named() {
-    for clusters in [0, 129] {
-        let settings = Settings {
-            clusters,
-            ..Settings::default()
-        };
-        let expected = format!("clusters: {clusters} is not a number from 1 to 128");
-        assert_eq!(settings.validate(), Err(expected));
-        assert_eq!(Gym::new(&settings, 1).clusters(), clusters.clamp(1, 128));
-    }
-    assert_eq!(Settings::default().validate(), Ok(()));
-    assert_eq!(Mode::parse("instant"), Ok(Mode::Instant));
-    assert_eq!(Mode::parse("Stay"), Err("is none of instant, stay".to_owned()));
-    assert_eq!(Baseline::parse("karmada"), Ok(Baseline::Karmada));
 }

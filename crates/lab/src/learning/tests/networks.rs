@@ -3,7 +3,7 @@
 use candle_core::{Device, Tensor, Var};
 
 use crate::gym::FEATURES;
-use crate::learning::layers::{Activation, largest, less, mean};
+use crate::learning::layers::largest;
 use crate::learning::network::{Network, Shape};
 use crate::learning::optimiser::{Method, Optimiser};
 use crate::learning::rollout::{advantages, log_softmax, masked};
@@ -123,22 +123,6 @@ fn networks_say_what_the_published_ones_would() {
     let x: Vec<f64> = plus(product(&w[6], &mean), &w[7]).into_iter().map(elu).collect();
     let expected = plus(product(&w[8], &x), &w[9])[0] as f32;
     close(&flat(&critic.infer(&observation).unwrap()), &[expected]);
-}
-
-#[test]
-fn a_set_layer_does_what_the_paper_says() {
-    // Two rows of two numbers; what they have in common is the largest of each column.
-    let sets = Tensor::new(&[[[1.0_f32, -2.0], [3.0, -4.0]]], &Device::Cpu).unwrap();
-    let common = largest(&sets).unwrap();
-    assert_eq!(flat(&common), [3.0, -2.0]);
-    assert_eq!(flat(&mean(&sets).unwrap()), [2.0, -3.0]);
-    assert_eq!(
-        flat(&less(&sets, &common, Activation::None).unwrap()),
-        [-2.0, 0.0, 0.0, -2.0]
-    );
-    assert_eq!(flat(&less(&sets, &common, Activation::Relu).unwrap()), [0.0; 4]);
-    let elu = flat(&less(&sets, &common, Activation::Elu).unwrap());
-    close(&elu, &[(-2.0_f32).exp() - 1.0, 0.0, 0.0, (-2.0_f32).exp() - 1.0]);
 }
 
 #[test]

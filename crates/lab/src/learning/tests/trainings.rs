@@ -114,21 +114,6 @@ fn a_resumed_training_gives_the_numbers_of_one_that_was_not_interrupted() {
 }
 
 #[test]
-fn the_plan_determines_the_numbers() {
-    let run = |plan: Plan| {
-        let mut training = training(plan);
-        training.advance().unwrap();
-        bytes(&training, tempdir().unwrap().path())
-    };
-    for algorithm in ALGORITHMS {
-        let plan = plan(algorithm, 800);
-        let first = run(plan.clone());
-        assert!(first == run(plan.clone()), "{}", algorithm.as_str());
-        assert!(first != run(Plan { seed: 2, ..plan }), "{}", algorithm.as_str());
-    }
-}
-
-#[test]
 fn no_action_is_against_the_mask() {
     for algorithm in ALGORITHMS {
         // Where requests stay there is often no room.
@@ -181,22 +166,6 @@ fn an_update_sees_the_probabilities_that_were_acted_by() {
         assert!((found - logarithm).abs() < 1e-4, "{at}: {found} and not {logarithm}");
     }
     assert!(samples.masks.iter().any(|may| !may));
-}
-
-#[test]
-fn a_policy_keeps_the_mask() {
-    let policy = Training::new(plan(Algorithm::DeepsetsPpo, 1))
-        .unwrap()
-        .policy()
-        .unwrap();
-    let gym = Gym::new(&policy.plan().settings, 42);
-    let mut observation = [0.0; 60];
-    gym.observe(&mut observation);
-    for action in 0..6 {
-        let mut mask = [false; 6];
-        mask[action] = true;
-        assert_eq!(policy.choose(&observation, &mask).unwrap(), action);
-    }
 }
 
 #[test]
@@ -349,19 +318,4 @@ fn a_wrong_checkpoint_is_refused_by_what_is_wrong() {
     resumed("actions: 9 could not be done in step 0");
     put("more", Tensor::new(&[0_u8; 7], &Device::Cpu).unwrap());
     resumed("more: the plan has no such tensor");
-}
-
-#[test]
-fn a_flat_policy_is_for_its_number_of_clusters_alone() {
-    let flat = Training::new(plan(Algorithm::MlpA2c, 1)).unwrap().policy().unwrap();
-    assert!(flat.settings(4).is_ok());
-    let error = flat.settings(8).unwrap_err().to_string();
-    let expected = "mlp-a2c, seed 1: clusters: 8: the network is for 4 and for no other number";
-    assert_eq!(error, expected);
-    let set = Training::new(plan(Algorithm::DeepsetsDqn, 1))
-        .unwrap()
-        .policy()
-        .unwrap();
-    assert_eq!(set.settings(128).unwrap().clusters, 128);
-    assert!(set.settings(0).is_err());
 }
