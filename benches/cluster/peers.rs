@@ -56,25 +56,10 @@ fn gatekeeper<'run>(fixture: &Fixture<'run>, dir: &Path) -> Result<Contender<'ru
     fs::create_dir(&certificates)?;
     authority.server(&[])?.write(&certificates, "tls")?;
     let [address, health, metrics] = free_addresses()?;
-    let mut args: Vec<String> = [
-        "--disable-cert-rotation=true",
-        "--operation=mutation-webhook",
-        "--log-level=INFO",
-        "--log-denies=false",
-        "--log-mutations=false",
-        "--mutation-annotations=false",
-        "--enable-external-data=true",
-        "--enable-generator-resource-expansion=true",
-        "--max-serving-threads=-1",
-        "--tls-min-version=1.3",
-        "--external-data-provider-response-cache-ttl=3m",
-        "--enable-k8s-native-validation=true",
-        "--logtostderr",
-        "--metrics-backend=prometheus",
-        "--host=127.0.0.1",
-    ]
-    .map(str::to_owned)
-    .to_vec();
+    let mut args: Vec<String> = include_str!("peers/gatekeeper.txt")
+        .lines()
+        .map(str::to_owned)
+        .collect();
     args.extend([
         format!("--kubeconfig={}", fixture.kubeconfig().display()),
         format!("--port={}", address.port()),
@@ -167,36 +152,7 @@ fn kyverno<'run>(fixture: &Fixture<'run>, dir: &Path) -> Result<Contender<'run>>
 
 fn start_kyverno(fixture: &Fixture<'_>, program: &Path, address: SocketAddr, metrics: SocketAddr) -> Result<Process> {
     let account = |controller: &str| format!("system:serviceaccount:kyverno:kyverno-{controller}-controller");
-    let mut args: Vec<String> = [
-        "--webhookServerHost=127.0.0.1",
-        "--servicePort=443",
-        "--caSecretName=kyverno-svc.kyverno.svc.kyverno-tls-ca",
-        "--tlsSecretName=kyverno-svc.kyverno.svc.kyverno-tls-pair",
-        "--tlsKeyAlgorithm=RSA",
-        "--resyncPeriod=15m",
-        "--crdWatcher=false",
-        "--disableMetrics=false",
-        "--otelConfig=prometheus",
-        "--metricsHost=127.0.0.1",
-        "--controllerRuntimeMetricsAddress=0",
-        "--admissionReports=false",
-        "--autoUpdateWebhooks=true",
-        "--enableConfigMapCaching=true",
-        "--enableDeferredLoading=true",
-        "--dumpPayload=false",
-        "--forceFailurePolicyIgnore=false",
-        "--generateValidatingAdmissionPolicy=true",
-        "--generateMutatingAdmissionPolicy=false",
-        "--loggingFormat=text",
-        "--v=2",
-        "--omitEvents=PolicyApplied,PolicySkipped",
-        "--enablePolicyException=false",
-        "--protectManagedResources=false",
-        "--allowInsecureRegistry=false",
-        "--enableReporting=",
-    ]
-    .map(str::to_owned)
-    .to_vec();
+    let mut args: Vec<String> = include_str!("peers/kyverno.txt").lines().map(str::to_owned).collect();
     args.extend([
         format!("--kubeconfig={}", fixture.kubeconfig().display()),
         format!("--serverIP={address}"),

@@ -158,9 +158,7 @@ fn create(fixture: &Fixture<'_>) -> Result<()> {
 }
 
 fn patch(fixture: &Fixture<'_>, data: &Value) -> Result<()> {
-    let patch = json!({"data": data}).to_string();
-    let args = ["patch", "configmap", NAME, "--type=merge", "-p", &patch];
-    fixture.kubectl.run(&args, "").map(drop)
+    fixture.kubectl.patch("configmap", NAME, &json!({"data": data}), &[])
 }
 
 /// The Event that says that a version was refused, once there is one.

@@ -80,8 +80,7 @@ e2e! { "confined::beside_a_labelling_webhook", Domain, beside_a_labelling_webhoo
 /// carry what the webhook adds.
 fn beside_a_labelling_webhook(fixture: &Fixture<'_>) -> Result<()> {
     let (nodes, _) = Nodes::without_wan(fixture)?;
-    let edgeward = fixture.live_edgeward(&nodes.gating(&for_long()))?;
-    let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
+    let (edgeward, _registered) = fixture.registered_live(&nodes.gating(&for_long()))?;
     fill(fixture, &nodes)?;
     let webhook = fixture.test_webhook(test_webhook::labels)?;
     let _labels = webhook.register_for_updates(&fixture.kubectl, &fixture.namespace)?;

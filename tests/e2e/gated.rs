@@ -230,8 +230,7 @@ fn until_the_wan_is_back(fixture: &Fixture<'_>) -> Result<()> {
     let (nodes, _) = Nodes::without_wan(fixture)?;
     let limits = json!({"latency": "30s", "throughput": "1h", "batch": "1h"});
     let config = nodes.gating(&limits);
-    let edgeward = fixture.live_edgeward(&config)?;
-    let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
+    let (edgeward, _registered) = fixture.registered_live(&config)?;
     fill(fixture, &nodes)?;
 
     fixture.kubectl.create(&pod(fixture, "patient", 500, 5))?;
@@ -317,11 +316,8 @@ e2e! { "gated::behind_other_gates", Domain, behind_other_gates }
 /// A pod that waits for others too is decided when ours is its last gate, and what it says of nodes itself stays. Without its
 /// namespace's label, it loses our gate and gets nothing else.
 fn behind_other_gates(fixture: &Fixture<'_>) -> Result<()> {
-    let nodes = Nodes::new(fixture)?;
-    nodes.edge_node("edge-0", "1")?;
-    nodes.cloud_node("cloud-0")?;
-    let edgeward = fixture.live_edgeward(&nodes.gating(&for_long()))?;
-    let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
+    let nodes = Nodes::edge_and_cloud(fixture, "1")?;
+    let (edgeward, _registered) = fixture.registered_live(&nodes.gating(&for_long()))?;
     let mut queued = pod(fixture, "queued", 500, 5);
     queued["spec"]["schedulingGates"] = json!([{"name": "queue.example/admission"}]);
     queued["spec"]["affinity"] = nodes.affinity();
@@ -333,12 +329,8 @@ fn behind_other_gates(fixture: &Fixture<'_>) -> Result<()> {
             == json!([{"name": "queue.example/admission"}, {"name": fixture.key("scheduling.example.io/awaiting-capacity")}])
     );
 
-    let admit = json!([{"op": "remove", "path": "/spec/schedulingGates/0"}]).to_string();
-    let remove_first_gate = |name: &str| {
-        fixture
-            .kubectl
-            .run(&["patch", "pod", name, "--type=json", "-p", &admit], "")
-    };
+    let admit = json!([{"op": "remove", "path": "/spec/schedulingGates/0"}]);
+    let remove_first_gate = |name: &str| fixture.kubectl.patch("pod", name, &admit, &[]);
     remove_first_gate("queued")?;
     goes(fixture, &nodes, "queued", "edge", "edge_feasible_slo_met")?;
     let pod_now = fixture.kubectl.get("pod", "queued")?;

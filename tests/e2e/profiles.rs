@@ -48,13 +48,10 @@ fn rank_sites_by_metrics(fixture: &Fixture<'_>) -> Result<()> {
     says(300, 100);
     let mut server = Server::start(&program, &exporter)?;
     fixture.install_custom_resources()?;
-    let nodes = Nodes::new(fixture)?;
-    nodes.edge_node("edge-0", "8")?;
-    nodes.cloud_node("cloud-0")?;
+    let nodes = Nodes::edge_and_cloud(fixture, "8")?;
     let mut config = nodes.config();
     config["prometheus"] = json!({"url": format!("http://{}", server.address)});
-    let edgeward = fixture.live_edgeward(&config)?;
-    let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
+    let (edgeward, _registered) = fixture.registered_live(&config)?;
     let kubectl = &fixture.kubectl;
     let becomes = |pod: &Value, expected: &str| {
         eventually(&format!("{pod} becomes {expected}"), BOUND, || {

@@ -30,9 +30,7 @@ e2e! { "certificates::self_managed", Nodes, 101, self_managed }
 /// Three replicas, each called for every pod, over new connections all the time. The leaf is renewed, the CA is, its leader is
 /// killed on the way, and nobody fails open. What is written by hand in between is fixed.
 pub(crate) fn self_managed(fixture: &Fixture<'_>) -> Result<()> {
-    let nodes = Nodes::new(fixture)?;
-    nodes.edge_node("edge-0", "64")?;
-    nodes.cloud_node("cloud-0")?;
+    let nodes = Nodes::edge_and_cloud(fixture, "64")?;
     let overlay = workspace().join("deploy/overlays/self-managed").display().to_string();
     let args = ["apply", "--dry-run=server", "--validate=strict", "-k", &overlay];
     fixture.kubectl_in(NAMESPACE).run(&args, "")?;
@@ -223,16 +221,9 @@ impl<'s, 'run> Home<'s, 'run> {
     fn empty_bundles(&self) -> Result<()> {
         let entries = self.bundles()?.len();
         let remove = |i| json!({"op": "remove", "path": format!("/webhooks/{i}/clientConfig/caBundle")});
-        let patch = Value::from_iter((0..entries).map(remove)).to_string();
-        let args = [
-            "patch",
-            "mutatingwebhookconfiguration",
-            WEBHOOK,
-            "--type=json",
-            "-p",
-            &patch,
-        ];
-        self.fixture.kubectl.run(&args, "").map(drop)
+        let patch = Value::from_iter((0..entries).map(remove));
+        let kubectl = &self.fixture.kubectl;
+        kubectl.patch("mutatingwebhookconfiguration", WEBHOOK, &patch, &[])
     }
 
     fn spoil(&self) -> Result<()> {

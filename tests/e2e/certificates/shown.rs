@@ -118,17 +118,9 @@ impl<'s, 'run> Setup<'s, 'run> {
         let client = json!({"service": service, "caBundle": STANDARD.encode(&self.edgeward.ca)});
         let replace =
             |entry| json!({"op": "replace", "path": format!("/webhooks/{entry}/clientConfig"), "value": client});
-        let patch = ENTRIES.map(replace).collect::<Value>().to_string();
-        let configuration = &self.registered.name;
-        let args = [
-            "patch",
-            "mutatingwebhookconfiguration",
-            configuration,
-            "--type=json",
-            "-p",
-            &patch,
-        ];
-        self.fixture.kubectl.run(&args, "").map(drop)
+        let patch = ENTRIES.map(replace).collect::<Value>();
+        let kubectl = &self.fixture.kubectl;
+        kubectl.patch("mutatingwebhookconfiguration", &self.registered.name, &patch, &[])
     }
 
     /// Has edgeward let in these clients alone. What is open would stay.

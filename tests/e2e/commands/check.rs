@@ -79,8 +79,7 @@ impl Installation<'_, '_> {
     }
 
     fn patch(&self, kind: &str, name: &str, patch: &Value) -> Result<()> {
-        let args = ["patch", kind, name, "--type=json", "-p", &patch.to_string()];
-        self.kubectl.run(&args, "").map(drop)
+        self.kubectl.patch(kind, name, patch, &[])
     }
 }
 

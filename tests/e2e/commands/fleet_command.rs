@@ -50,8 +50,7 @@ fn a_cluster_becomes_a_file(fixture: &Fixture<'_>) -> Result<()> {
     let small = nodes.edge_node("edge-1", "1")?;
     let cloud = nodes.cloud_node("cloud-0")?;
     let config = nodes.config();
-    let running = fixture.live_edgeward(&config)?;
-    let _registered = fixture.register(&running.url, &running.ca)?;
+    let (running, _registered) = fixture.registered_live(&config)?;
     for (name, millicores) in [("first", 1_500), ("second", 700)] {
         fixture.kubectl.create(&pod(name, millicores))?;
         eventually("it runs", BOUND, || {
@@ -221,12 +220,9 @@ fn compare(fixture: &Fixture<'_>, fleet: &Value, name: &str) -> Result<()> {
 e2e! { "fleet_command::the_real_answer", Nodes, the_real_answer }
 /// What the API server says, warnings and refusals included, and why it may say nothing of ours.
 fn the_real_answer(fixture: &Fixture<'_>) -> Result<()> {
-    let nodes = Nodes::new(fixture)?;
-    nodes.edge_node("edge-0", "2")?;
-    nodes.cloud_node("cloud-0")?;
+    let nodes = Nodes::edge_and_cloud(fixture, "2")?;
     let config = nodes.config();
-    let running = fixture.live_edgeward(&config)?;
-    let _registered = fixture.register(&running.url, &running.ca)?;
+    let (running, _registered) = fixture.registered_live(&config)?;
     let live = |object: &Value| review(fixture, &config, &["--live"], object);
 
     // A template has no name, and its controller is not there.

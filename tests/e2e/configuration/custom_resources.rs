@@ -172,9 +172,7 @@ e2e! { "custom_resources::policies_decide", Cluster, policies_decide }
 fn policies_decide(fixture: &Fixture<'_>) -> Result<()> {
     fixture.remove_custom_resources()?;
     let (namespace, kubectl) = fixture.namespace_with_policies("shop")?;
-    let nodes = Nodes::new(fixture)?;
-    nodes.edge_node("edge-0", "8")?;
-    nodes.cloud_node("cloud-0")?;
+    let nodes = Nodes::edge_and_cloud(fixture, "8")?;
     let mut config = nodes.config();
     for (site, region) in ["eu", "us"].into_iter().enumerate() {
         config["sites"][site]["labels"] = json!({"region": region});
@@ -274,19 +272,11 @@ fn faulty_policies(fixture: &Fixture<'_>) -> Result<()> {
         "op": "replace", "path": "/spec/versions/0/schema/openAPIV3Schema/properties/spec",
         "value": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
     }]);
-    let patch = [
-        "patch",
-        "crd",
-        "slopolicies.edgeward.io",
-        "--type=json",
-        "-p",
-        &unchecked.to_string(),
-    ];
-    fixture.kubectl.run(&patch, "")?;
+    fixture
+        .kubectl
+        .patch("crd", "slopolicies.edgeward.io", &unchecked, &[])?;
     let (namespace, kubectl) = fixture.namespace_with_policies("shop")?;
-    let nodes = Nodes::new(fixture)?;
-    nodes.edge_node("edge-0", "8")?;
-    nodes.cloud_node("cloud-0")?;
+    let nodes = Nodes::edge_and_cloud(fixture, "8")?;
     let mut config = nodes.config();
     for (site, region) in ["eu", "us"].into_iter().enumerate() {
         config["sites"][site]["labels"] = json!({"region": region});
@@ -375,11 +365,8 @@ e2e! { "custom_resources::sites_change", Cluster, sites_change }
 fn sites_change(fixture: &Fixture<'_>) -> Result<()> {
     fixture.remove_custom_resources()?;
     fixture.install_custom_resources()?;
-    let nodes = Nodes::new(fixture)?;
-    nodes.edge_node("edge-0", "1")?;
-    nodes.cloud_node("cloud-0")?;
-    let edgeward = fixture.live_edgeward(&nodes.config())?;
-    let _registration = fixture.register(&edgeward.url, &edgeward.ca)?;
+    let nodes = Nodes::edge_and_cloud(fixture, "1")?;
+    let (edgeward, _registration) = fixture.registered_live(&nodes.config())?;
     let kubectl = &fixture.kubectl;
     let asked = |millicores: u32| -> Result<Value> {
         let mut pod = workloads::pod("asking", workloads::batch());

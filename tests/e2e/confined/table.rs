@@ -94,9 +94,8 @@ pub(super) fn pods(fixture: &Fixture<'_>, by_hand: &ByHand<'_, '_>) -> Result<()
     permitted.iter().try_for_each(|row| is_labelled(row))?;
     drop(labels);
     // Or it would never be gone.
-    let free = json!([remove("/metadata/finalizers")]).to_string();
-    let args = ["patch", "pod", "gated", "--type=json", "-p", &free];
-    fixture.kubectl.run(&args, "").map(drop)
+    let free = json!([remove("/metadata/finalizers")]);
+    fixture.kubectl.patch("pod", "gated", &free, &[])
 }
 
 /// Its caBundle is edgeward's, and nothing else of it.

@@ -11,8 +11,7 @@ e2e! { "gate::may_not_be_removed", Domain, 79, may_not_be_removed }
 fn may_not_be_removed(fixture: &Fixture<'_>) -> Result<()> {
     const WORDS: &str = "gates are not removed on Fridays";
     let (nodes, _) = Nodes::without_wan(fixture)?;
-    let edgeward = fixture.live_edgeward(&nodes.gating(&for_long()))?;
-    let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
+    let (edgeward, _registered) = fixture.registered_live(&nodes.gating(&for_long()))?;
     fill(fixture, &nodes)?;
     fixture.kubectl.create(&pod(fixture, "waiting", 500, 5))?;
     is_gated_for(fixture, "waiting", "held_no_capacity")?;
@@ -56,8 +55,7 @@ e2e! { "gate::placement_is_refused", Domain, 94, placement_is_refused }
 fn placement_is_refused(fixture: &Fixture<'_>) -> Result<()> {
     const WORDS: &str = "tolerations are not for you";
     let (nodes, _) = Nodes::without_wan(fixture)?;
-    let edgeward = fixture.live_edgeward(&nodes.gating(&json!({"batch": "20s"})))?;
-    let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
+    let (edgeward, _registered) = fixture.registered_live(&nodes.gating(&json!({"batch": "20s"})))?;
     fill(fixture, &nodes)?;
     let _policy = Policy::forbid_fewer_or_more(fixture, "tolerations", "<=", WORDS)?;
     let more = json!({"key": "any", "operator": "Exists"});

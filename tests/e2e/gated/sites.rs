@@ -61,9 +61,7 @@ e2e! { "sites::never_left", Domain, never_left }
 /// Pods that may run in one region alone never leave it: not where the other has room, not past their limit, and not while
 /// edgeward is down. One for a region that there is not is gated, and an Event says why.
 fn never_left(fixture: &Fixture<'_>) -> Result<()> {
-    let nodes = Nodes::new(fixture)?;
-    nodes.edge_node("edge-0", "1")?;
-    nodes.cloud_node("cloud-0")?;
+    let nodes = Nodes::edge_and_cloud(fixture, "1")?;
     let mut config = nodes.gating(&json!({"latency": "2s", "throughput": "2s", "batch": "5s"}));
     for (site, region) in ["eu", "us"].into_iter().enumerate() {
         config["sites"][site]["labels"] = json!({"region": region});

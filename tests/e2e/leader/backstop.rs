@@ -38,9 +38,7 @@ e2e! { "backstop::finds_stuck_pods", Domain, 98, finds_stuck_pods }
 /// Twenty owned pods, five bare ones and a Job's are created while the webhook is away, at an edge that has room for four of
 /// them; before, one was sent to the edge for want of a cloud. All that are stuck are found and told of, and none is touched.
 fn finds_stuck_pods(fixture: &Fixture<'_>) -> Result<()> {
-    let nodes = Nodes::new(fixture)?;
-    nodes.edge_node("edge-0", "2")?;
-    nodes.cloud_node("cloud-0")?;
+    let nodes = Nodes::edge_and_cloud(fixture, "2")?;
     nodes.wan.close();
     let config = nodes.config();
     let mut edgeward = fixture.live_edgeward_as("one", &config)?;

@@ -6,9 +6,7 @@ e2e! { "events::reported_once", Nodes, 80, reported_once }
 /// With two replicas, after a handover and after a restart, each decision is told once, unless it kept
 /// the pod at the edge.
 fn reported_once(fixture: &Fixture<'_>) -> Result<()> {
-    let nodes = Nodes::new(fixture)?;
-    nodes.edge_node("edge-0", "1")?;
-    nodes.cloud_node("cloud-0")?;
+    let nodes = Nodes::edge_and_cloud(fixture, "1")?;
     let config = nodes.config();
     let start = |name: &str| fixture.live_edgeward_as(name, &config);
     let leader = start("leader")?;

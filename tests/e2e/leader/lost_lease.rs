@@ -38,11 +38,8 @@ fn frees_what_was_reserved(fixture: &Fixture<'_>) -> Result<()> {
     );
 
     let hand_to = |holder: Value, seconds: u32| {
-        let spec = json!({"spec": {"holderIdentity": holder, "leaseDurationSeconds": seconds}}).to_string();
-        let kubectl = fixture.kubectl_in(&fixture.home()?);
-        kubectl
-            .run(&["patch", "lease", LEASE, "--type=merge", "-p", &spec], "")
-            .map(drop)
+        let spec = json!({"spec": {"holderIdentity": holder, "leaseDurationSeconds": seconds}});
+        fixture.kubectl_in(&fixture.home()?).patch("lease", LEASE, &spec, &[])
     };
     hand_to(json!("another"), 3_600)?;
     reserved(0)?;

@@ -36,8 +36,7 @@ fn come_and_go(fixture: &Fixture<'_>) -> Result<()> {
     nodes.edge_node("edge-0", "1")?;
     let mut config = nodes.config();
     config["sites"].as_array_mut().context("sites")?.truncate(1);
-    let edgeward = fixture.live_edgeward(&config)?;
-    let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
+    let (edgeward, _registered) = fixture.registered_live(&config)?;
     asked_for_nothing(fixture, begun)?;
     ensure!(rtt(&fixture.kubectl)?.is_none(), "a cloud without Liqo");
 

@@ -11,12 +11,9 @@ e2e! { "live::highly_available", Nodes, highly_available }
 /// The everyday manifest of a highly available application: two replicas that share no node. Of one edge node and a cloud, each gets one,
 /// and a third replica goes where neither is.
 fn highly_available(fixture: &Fixture<'_>) -> Result<()> {
-    let nodes = Nodes::new(fixture)?;
-    nodes.edge_node("edge-0", "4")?;
-    nodes.cloud_node("cloud-0")?;
+    let nodes = Nodes::edge_and_cloud(fixture, "4")?;
     nodes.cloud_node("cloud-1")?;
-    let edgeward = fixture.live_edgeward(&nodes.config())?;
-    let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
+    let (edgeward, _registered) = fixture.registered_live(&nodes.config())?;
 
     fixture.kubectl.apply(&spread(2, None))?;
     let run_at = |expected: &[&str]| {
@@ -58,11 +55,8 @@ e2e! { "live::affinity", Nodes, affinity }
 /// A pod that must run on the node of another, which is in the cloud: kube-scheduler runs it there, although the edge has room.
 fn affinity(fixture: &Fixture<'_>) -> Result<()> {
     const PINNED: &str = "cloud: cloud_pinned_by_pod";
-    let nodes = Nodes::new(fixture)?;
-    nodes.edge_node("edge-0", "4")?;
-    nodes.cloud_node("cloud-0")?;
-    let edgeward = fixture.live_edgeward(&nodes.config())?;
-    let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
+    let nodes = Nodes::edge_and_cloud(fixture, "4")?;
+    let (edgeward, _registered) = fixture.registered_live(&nodes.config())?;
 
     let mut web = pod(fixture, "web", 100);
     let near = json!({"labelSelector": {"matchLabels": {"app": "db"}}, "topologyKey": "kubernetes.io/hostname"});
@@ -88,8 +82,7 @@ fn anti_affinity(fixture: &Fixture<'_>) -> Result<()> {
     nodes.edge_node("edge-0", "4")?;
     nodes.edge_node("edge-1", "4")?;
     nodes.cloud_node("cloud-0")?;
-    let edgeward = fixture.live_edgeward(&nodes.config())?;
-    let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
+    let (edgeward, _registered) = fixture.registered_live(&nodes.config())?;
     let closed = || edgeward.count("edgeward_closed_controllers", &[("site", "edge")]);
 
     let own = json!({"matchLabels": {"kubernetes.io/metadata.name": fixture.namespace}});
@@ -145,9 +138,7 @@ pub(crate) fn quota(fixture: &Fixture<'_>) -> Result<()> {
     // Each after twice the time.
     const TRIES: u64 = 11;
     const PACE: Duration = Duration::from_millis(200);
-    let nodes = Nodes::new(fixture)?;
-    nodes.edge_node("edge-0", "1")?;
-    nodes.cloud_node("cloud-0")?;
+    let nodes = Nodes::edge_and_cloud(fixture, "1")?;
     let (blocked, kubectl) = fixture.another_namespace("blocked", json!({MANAGED: "true"}))?;
     let edgeward = fixture.live_edgeward(&nodes.config())?;
     let _registered = fixture.register_as(

@@ -21,8 +21,7 @@ pub(crate) fn full_cloud(fixture: &Fixture<'_>) -> Result<()> {
     nodes.edge_node("edge-0", "1")?;
     let cloud = nodes.cloud_node("cloud-0")?;
     nodes.leave_alone(&cloud)?;
-    let edgeward = fixture.live_edgeward(&nodes.config())?;
-    let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
+    let (edgeward, _registered) = fixture.registered_live(&nodes.config())?;
     would_be(fixture, 900, EDGE)?;
     fill(fixture, "fills-the-edge", 900, EDGE)?;
     would_be(fixture, 500, CLOUD)?;

@@ -9,15 +9,12 @@ e2e! { "live::placeholders_give_way", Nodes, placeholders_give_way }
 /// The edge is full of a placeholder. A pod goes there all the same, kube-scheduler evicts the placeholder for it, and the rest of
 /// what that took is given to one more. What works at a low priority, or takes long to leave, keeps its place.
 fn placeholders_give_way(fixture: &Fixture<'_>) -> Result<()> {
-    let nodes = Nodes::new(fixture)?;
-    nodes.edge_node("edge-0", "1")?;
-    nodes.cloud_node("cloud-0")?;
+    let nodes = Nodes::edge_and_cloud(fixture, "1")?;
     let low = format!("{}-low", fixture.namespace);
     let class =
         json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": low}, "value": -10});
     fixture.kubectl.create(&class)?;
-    let edgeward = fixture.live_edgeward(&nodes.config())?;
-    let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
+    let (edgeward, _registered) = fixture.registered_live(&nodes.config())?;
     would_be(fixture, 1000, EDGE)?;
     // The API server may not know the PriorityClass yet.
     let create = |pod: &Value| eventually("the pod is created", BOUND, || fixture.kubectl.create(pod));

@@ -14,8 +14,7 @@ fn nodes_change(fixture: &Fixture<'_>) -> Result<()> {
     let node = nodes.edge_node("edge-0", "1")?;
     nodes.edge_node("edge-1", "100m")?;
     nodes.cloud_node("cloud-0")?;
-    let edgeward = fixture.live_edgeward(&nodes.config())?;
-    let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
+    let (edgeward, _registered) = fixture.registered_live(&nodes.config())?;
     would_be(fixture, 900, EDGE)?;
 
     let kubectl = |args: &[&str]| fixture.kubectl.run(args, "").map(drop);
@@ -65,8 +64,7 @@ fn cloud_node_states(fixture: &Fixture<'_>) -> Result<()> {
     let node = nodes.cloud_node("cloud-0")?;
     let mut config = nodes.config();
     config["probing"] = json!({"period": "1s"});
-    let edgeward = fixture.live_edgeward(&config)?;
-    let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
+    let (edgeward, _registered) = fixture.registered_live(&config)?;
     fill(fixture, "fills", 900, EDGE)?;
     would_be(fixture, 500, CLOUD)?;
 
@@ -108,8 +106,7 @@ fn cloud_node_with_edge_label(fixture: &Fixture<'_>) -> Result<()> {
         .run(&["label", "node", &both, &labels[0], &labels[1]], "")?;
     let mut config = nodes.config();
     config["sites"][1]["nodeSelector"] = json!({CLOUD_LABEL: fixture.namespace});
-    let edgeward = fixture.live_edgeward(&config)?;
-    let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
+    let (edgeward, _registered) = fixture.registered_live(&config)?;
 
     let stays = |name: &str, traits: Option<&str>| {
         let mut pod = pod(fixture, name, 100);
@@ -149,8 +146,7 @@ fn device_class(fixture: &Fixture<'_>) -> Result<()> {
     nodes.edge_node("edge-0", "1")?;
     let cloud = nodes.cloud_node("cloud-0")?;
     nodes.provide(&cloud, GPU, "4")?;
-    let edgeward = fixture.live_edgeward(&nodes.gating(&for_long()))?;
-    let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
+    let (edgeward, _registered) = fixture.registered_live(&nodes.gating(&for_long()))?;
     let mut asking = pod(fixture, "asking", 100);
     asking["spec"]["containers"][0]["resources"]["requests"][GPU] = json!("1");
     asking["spec"]["containers"][0]["resources"]["limits"][GPU] = json!("1");
@@ -181,8 +177,7 @@ fn undeclared_features(fixture: &Fixture<'_>) -> Result<()> {
     };
     declares(&nodes.edge_node("edge-0", "1")?)?;
     let cloud = nodes.cloud_node("cloud-0")?;
-    let edgeward = fixture.live_edgeward(&nodes.config())?;
-    let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
+    let (edgeward, _registered) = fixture.registered_live(&nodes.config())?;
     would_be(fixture, 900, EDGE)?;
     fill(fixture, "fills", 900, EDGE)?;
     would_be(fixture, 500, CLOUD)?;

@@ -14,8 +14,7 @@ fn others_decide_nothing(fixture: &Fixture<'_>) -> Result<()> {
     let idle = nodes.edge_node("edge-1", "100m")?;
     nodes.leave_alone(&idle)?;
     nodes.cloud_node("cloud-0")?;
-    let edgeward = fixture.live_edgeward(&nodes.config())?;
-    let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
+    let (edgeward, _registered) = fixture.registered_live(&nodes.config())?;
     let (_, others) = fixture.another_namespace("others", json!({}))?;
     would_be(fixture, 900, EDGE)?;
 
@@ -106,8 +105,7 @@ fn invented_resources(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = Nodes::new(fixture)?;
     let node = nodes.edge_node("edge-0", "2")?;
     nodes.cloud_node("cloud-0")?;
-    let edgeward = fixture.live_edgeward(&nodes.config())?;
-    let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
+    let (edgeward, _registered) = fixture.registered_live(&nodes.config())?;
     would_be(fixture, 900, EDGE)?;
     let before = edgeward.memory_kib("VmRSS")?;
 
@@ -116,17 +114,10 @@ fn invented_resources(fixture: &Fixture<'_>) -> Result<()> {
         for name in 0..NAMES {
             allocatable[format!("invented.example.com/{update}-{name}")] = json!("1");
         }
-        let patch = json!([{"op": "replace", "path": "/status/allocatable", "value": allocatable}]).to_string();
-        let args = [
-            "patch",
-            "node",
-            &node,
-            "--subresource=status",
-            "--type=json",
-            "-p",
-            &patch,
-        ];
-        fixture.kubectl.run(&args, "")?;
+        let patch = json!([{"op": "replace", "path": "/status/allocatable", "value": allocatable}]);
+        fixture
+            .kubectl
+            .patch("node", &node, &patch, &["--subresource=status"])?;
     }
     nodes.provide(&node, "example.com/device", "1")?;
     let mut device = pod(fixture, "device", 100);

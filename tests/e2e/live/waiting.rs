@@ -9,12 +9,9 @@ e2e! { "live::only_who_waits_is_late", Nodes, only_who_waits_is_late }
 /// Pods of 5 cores that fit no node of the edge wait for ever, and one of 3 cores until there is room for it; who fits is bound
 /// before them.
 fn only_who_waits_is_late(fixture: &Fixture<'_>) -> Result<()> {
-    let nodes = Nodes::new(fixture)?;
-    nodes.edge_node("edge-0", "4")?;
-    nodes.cloud_node("cloud-0")?;
+    let nodes = Nodes::edge_and_cloud(fixture, "4")?;
     let (_, kubectl) = fixture.another_namespace("large", json!({MANAGED: "true"}))?;
-    let edgeward = fixture.live_edgeward(&nodes.config())?;
-    let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
+    let (edgeward, _registered) = fixture.registered_live(&nodes.config())?;
     let in_queue = |expected: u64| {
         eventually(&format!("{expected} pods wait for room"), BOUND, || {
             let labels = [("site", "edge"), ("class", "latency")];
@@ -52,8 +49,7 @@ fn unknown_scheduler(fixture: &Fixture<'_>) -> Result<()> {
     edge.collect::<Result<Vec<_>>>()?;
     nodes.cloud_node("cloud-0")?;
     let (_, kubectl) = fixture.another_namespace("unanswered", json!({}))?;
-    let edgeward = fixture.live_edgeward(&nodes.config())?;
-    let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
+    let (edgeward, _registered) = fixture.registered_live(&nodes.config())?;
 
     would_be(fixture, 900, EDGE)?;
     for i in 0..PODS {

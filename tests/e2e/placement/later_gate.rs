@@ -25,9 +25,7 @@ fn not_asked_again(fixture: &Fixture<'_>) -> Result<()> {
 /// The pod keeps the placement that it was given before its gate and gets no gate of ours, and its reservation is withdrawn,
 /// for which nobody is blamed. It takes no room until its gate is removed, and then it does.
 fn keeps_its_placement(fixture: &Fixture<'_>, is_asked_again: bool) -> Result<()> {
-    let nodes = Nodes::new(fixture)?;
-    nodes.edge_node("edge-0", "1")?;
-    nodes.cloud_node("cloud-0")?;
+    let nodes = Nodes::edge_and_cloud(fixture, "1")?;
     // By it no reservation expires while the test goes on.
     let config = nodes.gating(&for_long());
     let replicas = ["first", "second"].map(|name| fixture.live_edgeward_as(name, &config));
@@ -99,10 +97,8 @@ fn keeps_its_placement(fixture: &Fixture<'_>, is_asked_again: bool) -> Result<()
         "{explanation}"
     );
 
-    let admit = json!([{"op": "remove", "path": "/spec/schedulingGates/0"}]).to_string();
-    fixture
-        .kubectl
-        .run(&["patch", "pod", "gated", "--type=json", "-p", &admit], "")?;
+    let admit = json!([{"op": "remove", "path": "/spec/schedulingGates/0"}]);
+    fixture.kubectl.patch("pod", "gated", &admit, &[])?;
     goes(fixture, &nodes, "gated", "edge", "edge_feasible_slo_met")?;
     eventually("its room is taken", BOUND, || {
         is_now(fixture, &next, "cloud: cloud_edge_no_capacity")

@@ -111,21 +111,18 @@ pub fn burst(
     })?;
 
     let outcome = Outcome::of(nodes, &pods);
-    fixture.kubectl.run(
-        &[
-            "delete",
-            "pods",
-            "-l",
-            LABEL,
-            "--grace-period=0",
-            "--force",
-            "--wait=false",
-        ],
-        "",
-    )?;
+    let args = [
+        "delete",
+        "pods",
+        "-l",
+        LABEL,
+        "--grace-period=0",
+        "--force",
+        "--wait=false",
+    ];
+    fixture.kubectl.run(&args, "")?;
     eventually("the pods are gone", 4 * BOUND, || {
-        let left = fixture.kubectl.list("pods", LABEL)?.len();
-        ensure!(left == 0, "{left} left");
+        ensure!(fixture.kubectl.list("pods", LABEL)?.is_empty());
         Ok(())
     })?;
     Ok(outcome)

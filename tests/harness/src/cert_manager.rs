@@ -47,17 +47,11 @@ impl CertManager {
             "type": "Issuing", "status": "True", "reason": "ManuallyTriggered", "message": "for a test",
             "lastTransitionTime": Timestamp::from_second(Timestamp::now().as_second())?.to_string(),
         });
-        let patch = json!([{"op": "add", "path": "/status/conditions/-", "value": condition}]).to_string();
-        let args = [
-            "patch",
-            "certificate",
-            certificate,
-            "--subresource=status",
-            "--type=json",
-        ];
+        let patch = json!([{"op": "add", "path": "/status/conditions/-", "value": condition}]);
         // While it is being issued already, the condition is there.
         eventually("it can be asked for", BOUND, || {
-            self.kubectl.run(&[&args[..], &["-p", &patch]].concat(), "")
+            self.kubectl
+                .patch("certificate", certificate, &patch, &["--subresource=status"])
         })?;
         self.is_renewed(certificate, revision)
     }

@@ -1,8 +1,6 @@
 //! etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok as processes on loopback, with certificates
 //! and ports of their own. It takes seconds to start, so most tests share one.
 
-mod stages;
-
 use std::env;
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read as _, Seek as _, SeekFrom};
@@ -372,7 +370,7 @@ struct Files {
     kubeconfig: PathBuf,
     audit_policy: PathBuf,
     audit_log: PathBuf,
-    stages: [PathBuf; 3],
+    stages: PathBuf,
 }
 
 impl Files {
@@ -417,10 +415,10 @@ impl Files {
             "apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"], "rules": rules,
         });
         fs::write(&audit_policy, policy.to_string())?;
-        let stages = stages::own().map(|(name, stage)| (dir.join(format!("{name}.json")), stage));
-        for (file, stage) in &stages {
-            fs::write(file, stage.to_string())?;
-        }
+        let stages = dir.join("stages.yaml");
+        let text = include_str!("control_plane/stages.yaml").replace("$SLOW", SLOW);
+        let text = text.replace("$MILLISECONDS", &SLOW_END.as_millis().to_string());
+        fs::write(&stages, text.replace("$WORKS_ON", WORKS_ON))?;
         Ok(Self {
             ca,
             ca_key,
@@ -428,7 +426,7 @@ impl Files {
             service_accounts,
             kubeconfig,
             audit_policy,
-            stages: stages.map(|(file, _)| file),
+            stages,
             audit_log: dir.join(AUDIT_LOG),
         })
     }
@@ -526,7 +524,7 @@ fn kwok_args(binaries: &Path, files: &Files, ports: &Ports, shape: &Shape) -> Re
         }
     }
     if shape.runs_pods {
-        args.extend(files.stages.iter().map(|stage| flag("config", stage)));
+        args.push(flag("config", &files.stages));
     }
     Ok(args)
 }

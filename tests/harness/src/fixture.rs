@@ -194,6 +194,13 @@ impl<'run> Fixture<'run> {
         self.start_live(&self.dir, self.plane.edgeward_kubeconfig(), config)
     }
 
+    /// The same, registered for the pods of the test's namespace.
+    pub fn registered_live(&self, config: &Value) -> Result<(Edgeward<'run>, Registration)> {
+        let edgeward = self.live_edgeward(config)?;
+        let registration = self.register(&edgeward.url, &edgeward.ca)?;
+        Ok((edgeward, registration))
+    }
+
     pub fn live_edgeward_as(&self, name: &str, config: &Value) -> Result<Edgeward<'run>> {
         let dir = self.dir.join(name);
         fs::create_dir_all(&dir)?;

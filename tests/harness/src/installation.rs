@@ -83,9 +83,8 @@ impl<'s, 'run> Installation<'s, 'run> {
     /// API server still asks for the certificate of the Service, of the CA that the manifests have brought it.
     pub fn lead_to(&self, port: u16) -> Result<()> {
         let spec = json!({"type": "ExternalName", "externalName": "localhost", "clusterIP": null, "clusterIPs": null});
-        let patch = json!({"spec": spec}).to_string();
         let kubectl = self.fixture.kubectl_in(NAMESPACE);
-        kubectl.run(&["patch", "service", "edgeward", "--type=merge", "-p", &patch], "")?;
+        kubectl.patch("service", "edgeward", &json!({"spec": spec}), &[])?;
         let replace = |entry| {
             let path = format!("/webhooks/{entry}/clientConfig/service/port");
             json!({"op": "replace", "path": path, "value": port})
@@ -94,9 +93,8 @@ impl<'s, 'run> Installation<'s, 'run> {
     }
 
     pub(crate) fn patch_webhook(&self, patch: Value) -> Result<()> {
-        let args = ["patch", "mutatingwebhookconfiguration", WEBHOOK, "--type=json", "-p"];
         let kubectl = &self.fixture.kubectl;
-        kubectl.run(&[&args[..], &[&patch.to_string()]].concat(), "").map(drop)
+        kubectl.patch("mutatingwebhookconfiguration", WEBHOOK, &patch, &[])
     }
 
     /// The API server waits as long as it can, however busy the machine is.

@@ -93,17 +93,19 @@ impl Kubectl {
     }
 
     pub fn patch_status(&self, kind: &str, name: &str, status: &Value) -> Result<()> {
-        let patch = json!({ "status": status }).to_string();
-        let args = [
-            "patch",
-            kind,
-            name,
-            "--subresource=status",
-            "--type=merge",
-            "-p",
-            &patch,
-        ];
-        self.run(&args, "").map(drop)
+        let patch = json!({ "status": status });
+        self.patch(kind, name, &patch, &["--subresource=status"])
+    }
+
+    /// Changes an object by a list of operations or by a merge patch. The last type among the options counts.
+    pub fn patch(&self, kind: &str, name: &str, patch: &Value, options: &[&str]) -> Result<()> {
+        let by = if patch.is_array() {
+            "--type=json"
+        } else {
+            "--type=merge"
+        };
+        let args = ["patch", kind, name, "-p", &patch.to_string(), by];
+        self.run(&[&args[..], options].concat(), "").map(drop)
     }
 
     /// Runs a script of the documentation in a shell, whose kubectl has the rights of this kubeconfig; returns what it

@@ -32,13 +32,10 @@ pub fn outcome(pod: &Value) -> Result<String> {
 /// Nothing happens in the cluster for so long, and the view, which may be as old as `ttl`, is never stale.
 pub fn is_quiet(fixture: &Fixture<'_>, duration: Duration, ttl: &str) -> Result<()> {
     const PAUSE: Duration = Duration::from_secs(5);
-    let nodes = Nodes::new(fixture)?;
-    nodes.edge_node("edge-0", "1")?;
-    nodes.cloud_node("cloud-0")?;
+    let nodes = Nodes::edge_and_cloud(fixture, "1")?;
     let mut config = nodes.config();
     config["telemetryCacheTTL"] = json!(ttl);
-    let edgeward = fixture.live_edgeward(&config)?;
-    let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
+    let (_edgeward, _registered) = fixture.registered_live(&config)?;
 
     let begun = Instant::now();
     while begun.elapsed() < duration {

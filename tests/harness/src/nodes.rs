@@ -33,6 +33,14 @@ impl<'run> Nodes<'run> {
         })
     }
 
+    /// An edge node with so much CPU and a cloud node with room for everything.
+    pub fn edge_and_cloud(fixture: &Fixture<'run>, cpu: &str) -> Result<Self> {
+        let nodes = Self::new(fixture)?;
+        nodes.edge_node("edge-0", cpu)?;
+        nodes.cloud_node("cloud-0")?;
+        Ok(nodes)
+    }
+
     /// An edge node of one core, with its name, and a cloud node behind a WAN that is down.
     pub fn without_wan(fixture: &Fixture<'run>) -> Result<(Self, String)> {
         let nodes = Self::new(fixture)?;
@@ -117,17 +125,9 @@ impl<'run> Nodes<'run> {
     pub fn stop(&self, node: &str) -> Result<()> {
         self.leave_alone(node)?;
         let condition = json!({"type": "Ready", "status": "False", "reason": "Stopped", "message": "for a test"});
-        let patch = json!({"status": {"conditions": [condition]}}).to_string();
-        let args = [
-            "patch",
-            "node",
-            node,
-            "--subresource=status",
-            "--type=strategic",
-            "-p",
-            &patch,
-        ];
-        self.kubectl.run(&args, "").map(drop)
+        let patch = json!({"status": {"conditions": [condition]}});
+        self.kubectl
+            .patch("node", node, &patch, &["--subresource=status", "--type=strategic"])
     }
 
     pub fn start_again(&self, node: &str) -> Result<()> {

@@ -15,7 +15,7 @@ use reqwest::Client;
 use rustix::process::Signal;
 use tokio::runtime::Runtime;
 
-use self::objects::{CONSUMER, LIQO, TEMPLATE, consumer, resource_slice, tenant_namespace, webhooks};
+use self::objects::{CONSUMER, LIQO, TEMPLATE, webhooks};
 pub use self::objects::{REMOTE, Strategy};
 use crate::checkout::xtask;
 use crate::control_plane::{ControlPlane, FailureDetection, Shape, VIRTUAL_NODE, node};
@@ -115,11 +115,15 @@ impl Peering {
         self.processes.extend(processes);
         for (cloud, provider) in layout.clouds.iter().zip(&self.providers) {
             let identity = provider.identity()?;
-            for object in tenant_namespace(cloud.id, &identity) {
-                consumer.kubectl.create(&object)?;
-            }
+            let identity = json!(identity).to_string();
+            let mut made = objects::objects("tenancy", &[("$PROVIDER", cloud.id), ("$IDENTITY", &identity)])?;
             for (name, cores) in cloud.virtual_nodes {
-                consumer.kubectl.create(&resource_slice(cloud.id, name, *cores))?;
+                let cores = cores.to_string();
+                let values = [("$PROVIDER", cloud.id), ("$NODE", *name), ("$CORES", &*cores)];
+                made.extend(objects::objects("slice", &values)?);
+            }
+            for object in made {
+                consumer.kubectl.create(&object)?;
             }
         }
         let nodes = layout.clouds.iter();
@@ -234,7 +238,7 @@ impl Kit<'_> {
         for role in objects::ROLES_THERE {
             plane.kubectl.create(&self.role(role)?)?;
         }
-        for object in objects::provider() {
+        for object in objects::objects("provider", &[])? {
             plane.kubectl.create(&object)?;
         }
         let ca = STANDARD.encode(&plane.authority.certificate);
@@ -253,7 +257,7 @@ impl Kit<'_> {
         let plane = ControlPlane::start(self.runtime, self.binaries, &shape)?;
         self.define(&plane)?;
         plane.kubectl.create(&self.role("virtual-kubelet-local")?)?;
-        for object in consumer() {
+        for object in objects::objects("consumer", &[])? {
             plane.kubectl.create(&object)?;
         }
         Ok(plane)
@@ -320,7 +324,7 @@ impl Kit<'_> {
         let environment = [("TMPDIR", temporary.as_path())];
         let mut server = self.start(plane, "liqo-webhook", "webhook", &args, &environment)?;
         self.ready(&mut server, &format!("http://{health}/readyz"))?;
-        for configuration in webhooks(webhook.port(), &STANDARD.encode(&authority.certificate)) {
+        for configuration in webhooks(webhook.port(), &STANDARD.encode(&authority.certificate))? {
             plane.kubectl.create(&configuration)?;
         }
         let pings = match detection {
@@ -412,7 +416,11 @@ fn read(file: &Path) -> Result<Value> {
 
 /// Offloads this namespace, or changes how, and waits until every cloud has it.
 pub(crate) fn offload(kubectl: &Kubectl, namespace: &str, strategy: Strategy) -> Result<()> {
-    kubectl.apply(&objects::offloading(namespace, strategy))?;
+    let strategy_name = format!("{strategy:?}");
+    let values = [("$NAMESPACE", namespace), ("$STRATEGY", &*strategy_name)];
+    for object in objects::objects("offloading", &values)? {
+        kubectl.apply(&object)?;
+    }
     eventually("the namespace is offloaded", BOUND, || {
         let offloading = kubectl.get("namespaceoffloadings", "offloading")?;
         let phase = &offloading["status"]["offloadingPhase"];

@@ -52,9 +52,7 @@ impl fmt::Display for Rolled {
 
 /// So many rollouts of each kind, with `waitForTerminating` and without.
 pub fn roll_out(fixture: &Fixture<'_>, strategies: &[Strategy], count: usize) -> Result<Vec<Rolled>> {
-    let nodes = Nodes::new(fixture)?;
-    nodes.edge_node("edge-0", "1")?;
-    nodes.cloud_node("cloud-0")?;
+    let nodes = Nodes::edge_and_cloud(fixture, "1")?;
     let shares = |wait: &str| -> Result<Vec<Vec<usize>>> {
         let mut config = nodes.gating(&for_long());
         config["waitForTerminating"] = json!(wait);
@@ -97,8 +95,7 @@ fn rollouts(fixture: &Fixture<'_>, nodes: &Nodes<'_>, strategy: &Value, count: u
     let (mut shares, mut gated) = (Vec::new(), 0);
     for rollout in 0..count {
         let patch = json!({"spec": {"template": {"metadata": {"labels": {"rollout": rollout.to_string()}}}}});
-        let args = ["patch", "deployment", NAME, "--type=merge", "-p", &patch.to_string()];
-        fixture.kubectl.run(&args, "")?;
+        fixture.kubectl.patch("deployment", NAME, &patch, &[])?;
         let pods = settled(fixture, REPLICAS)?;
         shares.push(in_cloud(nodes, &pods));
         let was_gated = |pod: &&Value| annotation(pod, "reason").is_some_and(|reason| reason.starts_with("released_"));

@@ -15,8 +15,7 @@ e2e! { "liqo::frozen_api_server", Peering, frozen_api_server }
 fn frozen_api_server(fixture: &Fixture<'_>) -> Result<()> {
     let [near, _far] = near_and_far(fixture)?;
     fixture.offload(&fixture.namespace, Strategy::Local)?;
-    let edgeward = fixture.live_edgeward(&config(fixture))?;
-    let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
+    let (edgeward, _registered) = fixture.registered_live(&config(fixture))?;
     for (name, replicas, cpu) in [("fills", 8, "1"), ("moves", 4, "200m")] {
         let mut deployment = workloads::deployment(name, replicas, slo());
         let spec = &mut deployment["spec"]["template"]["spec"];

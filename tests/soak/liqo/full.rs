@@ -18,8 +18,7 @@ e2e! { "liqo::full_near_cloud", Peering, full_near_cloud }
 fn full_near_cloud(fixture: &Fixture<'_>) -> Result<()> {
     let [near, _far] = near_and_far(fixture)?;
     fixture.offload(&fixture.namespace, Strategy::Local)?;
-    let edgeward = fixture.live_edgeward(&config(fixture))?;
-    let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
+    let (edgeward, _registered) = fixture.registered_live(&config(fixture))?;
     goes(fixture, deployment("fills", 8, "1"), "edge")?;
 
     cordon(near, true)?;

@@ -80,9 +80,8 @@ fn rotation_cert_manager(fixture: &Fixture<'_>) -> Result<()> {
         installed.is_renewed(&installed.shown()?)?;
         installed.is_used(load, "a certificate of the same CA, by time")?;
         // By hand alone from here on.
-        let patch = json!({"spec": {"renewBefore": "60s"}}).to_string();
-        let args = ["patch", "certificate", LEAF, "--type=merge", "-p", &patch];
-        fixture.kubectl_in(NAMESPACE).run(&args, "")?;
+        let patch = json!({"spec": {"renewBefore": "60s"}});
+        fixture.kubectl_in(NAMESPACE).patch("certificate", LEAF, &patch, &[])?;
         cert_manager.renew(LEAF)?;
         for _ in 0..2 {
             let old = cert_manager.authority()?;
