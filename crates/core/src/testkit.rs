@@ -6,9 +6,13 @@ mod generated;
 use serde_json::Value;
 
 use crate::config::Config;
+use crate::keys::Keys;
+use crate::model::link::{Link, LinkState};
+use crate::model::pod_record::PodRecord;
 use crate::model::snapshot::Snapshot;
-use crate::units::{Moment, Now};
+use crate::units::{Micros, Moment, Now};
 use crate::wire::fleet_file;
+use crate::wire::pod::Pod;
 
 #[cfg(test)]
 pub(crate) use generated::{fleet, huge_pod, pod};
@@ -23,6 +27,35 @@ pub const NOW: Now = Now {
 #[allow(clippy::panic)]
 pub fn snapshot(fleet: &Value) -> Snapshot {
     fleet_file::read(fleet, &Config::default(), NOW.moment).unwrap_or_else(|faults| panic!("{faults}"))
+}
+
+/// What a watch keeps of a pod.
+#[allow(clippy::unwrap_used)]
+pub fn record(pod: &Value, keys: &Keys) -> PodRecord {
+    let text = pod.to_string();
+    Pod::from_json(&text).unwrap().record(keys).unwrap().unwrap()
+}
+
+/// A link that was measured at this moment, without a loss.
+pub fn link(state: LinkState, rtt_ms: u64, as_of: Moment) -> Link {
+    Link {
+        state,
+        rtt: Some(Micros::from_millis(rtt_ms)),
+        loss: None,
+        as_of,
+    }
+}
+
+/// The document with another value at this pointer, or one more at the end of a list (`-`).
+#[cfg(test)]
+pub(crate) fn with(mut document: Value, pointer: &str, value: Value) -> Value {
+    let (parent, key) = pointer.rsplit_once('/').unwrap();
+    let key = key.replace("~1", "/");
+    match document.pointer_mut(parent).unwrap() {
+        Value::Array(list) if key == "-" => list.push(value),
+        parent => parent[key] = value,
+    }
+    document
 }
 
 #[cfg(test)]

@@ -87,7 +87,7 @@ mod tests {
     use super::super::finding::Level;
     use super::*;
     use edgeward_core::keys::Keys;
-    use edgeward_core::wire::pod::Pod;
+    use edgeward_core::testkit;
 
     fn now() -> Timestamp {
         Facts::example().now
@@ -170,9 +170,7 @@ mod tests {
             "spec": {"schedulingGates": [{"name": "scheduling.acme.dev/awaiting-capacity"}], "containers": []},
         });
         change(&mut pod);
-        let text = pod.to_string();
-        let record = Pod::from_json(&text).unwrap().record(&Keys::new("acme.dev"));
-        record.unwrap().unwrap().gated_pod.unwrap()
+        testkit::record(&pod, &Keys::new("acme.dev")).gated_pod.unwrap()
     }
 
     #[test]

@@ -183,7 +183,7 @@ mod tests {
     use edgeward_core::config::Config;
     use edgeward_core::model::link::Link;
     use edgeward_core::placement::policy::Policy;
-    use edgeward_core::testkit::NOW;
+    use edgeward_core::testkit::{self, NOW};
     use edgeward_core::units::{Micros, Moment};
     use edgeward_core::wire::fleet_file;
     use edgeward_core::wire::pod::Pod;
@@ -270,20 +270,13 @@ mod tests {
                 "status": {"phase": "Pending",
                            "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]},
             });
-            let text = pod.to_string();
-            let record = Pod::from_json(&text).unwrap().record(&config.keys);
-            listing.add(record.unwrap().unwrap(), now);
+            listing.add(testkit::record(&pod, &config.keys), now);
         }
         Kind::ALL
             .into_iter()
             .for_each(|kind| listing.cache.record_event(kind, now.moment));
         let mut found = |state| {
-            let link = Link {
-                state,
-                rtt: Some(Micros::from_millis(10)),
-                loss: None,
-                as_of: now.moment,
-            };
+            let link = testkit::link(state, 10, now.moment);
             listing.cache.set_link("cloud", Some(link));
             let snapshot = listing.cache.publish(now.moment);
             let nodes = Nodes {

@@ -193,9 +193,8 @@ fn pod(name: &str, version: &str) -> Value {
 
 /// The pod of this number as the waitlist keeps it, in version 7.
 fn gated_pod(number: usize) -> Arc<GatedPod> {
-    let text = pod(&format!("p{number}"), "7").to_string();
-    let record = Pod::from_json(&text).unwrap().record(&Config::default().keys).unwrap();
-    record.unwrap().gated_pod.unwrap()
+    let pod = pod(&format!("p{number}"), "7");
+    testkit::record(&pod, &Config::default().keys).gated_pod.unwrap()
 }
 
 fn seconds(patches: &[Asked]) -> Vec<u64> {

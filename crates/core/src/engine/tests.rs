@@ -10,7 +10,7 @@ use super::*;
 use crate::model::link::{Link, LinkState};
 use crate::model::node::Node;
 use crate::resources::Amounts;
-use crate::testkit::NOW;
+use crate::testkit::{self, NOW};
 use crate::units::{Micros, Millicores};
 
 const TTL: Micros = Micros::from_secs(3);
@@ -102,9 +102,7 @@ fn a_gated_pod_is_no_older_for_having_been_folded_late() {
 
 /// The change that a watch makes of a pod.
 fn record(pod: &serde_json::Value) -> Change {
-    let text = pod.to_string();
-    let pod = crate::wire::pod::Pod::from_json(&text).unwrap();
-    Change::Pod(Box::new(pod.record(&Config::default().keys).unwrap().unwrap()))
+    Change::Pod(Box::new(testkit::record(pod, &Config::default().keys)))
 }
 
 #[test]

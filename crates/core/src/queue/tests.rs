@@ -72,9 +72,7 @@ impl Gated {
 }
 
 fn read(document: &Value) -> Arc<GatedPod> {
-    let text = document.to_string();
-    let record = Pod::from_json(&text).unwrap().record(&Keys::new("example.io"));
-    record.unwrap().unwrap().gated_pod.unwrap()
+    testkit::record(document, &Keys::new("example.io")).gated_pod.unwrap()
 }
 
 fn waitlist(pods: &[Gated]) -> Waitlist {

@@ -223,32 +223,20 @@ pub fn json(sections: &[Section]) -> Value {
     sections.iter().map(section).collect()
 }
 
-/// The numbers of clusters of the paper's Fig. 5, whose policies were trained with the first.
-const FIGURE_5_CLUSTERS: [f64; 6] = [4.0, 8.0, 16.0, 32.0, 64.0, 128.0];
+/// The mean rewards of the paper's Fig. 5 with 4, 8, 16, 32, 64 and 128 clusters. The policies were trained with 4.
+const FIGURE_5: &str = "\
+deepsets-ppo latency 92.64 84.90 76.10 63.10 58.82 59.30
+deepsets-dqn latency 87.98 87.28 85.84 79.22 62.16 36.50
+deepsets-ppo cost 1150.9 1224.3 1261.8 1355.2 1400.9 1435.0
+deepsets-dqn cost 1143.7 1256.2 1359.2 1428.1 1452.1 1451.5";
 
-/// The mean rewards of Fig. 5.
-const FIGURE_5: [(&str, RewardKind, [f64; 6]); 4] = [
-    (
-        "deepsets-ppo",
-        RewardKind::Latency,
-        [92.64, 84.90, 76.10, 63.10, 58.82, 59.30],
-    ),
-    (
-        "deepsets-dqn",
-        RewardKind::Latency,
-        [87.98, 87.28, 85.84, 79.22, 62.16, 36.50],
-    ),
-    (
-        "deepsets-ppo",
-        RewardKind::Cost,
-        [1150.9, 1224.3, 1261.8, 1355.2, 1400.9, 1435.0],
-    ),
-    (
-        "deepsets-dqn",
-        RewardKind::Cost,
-        [1143.7, 1256.2, 1359.2, 1428.1, 1452.1, 1451.5],
-    ),
-];
+/// The points of Fig. 5 of this policy and reward.
+fn figure_5(policy: &str, reward: RewardKind) -> Option<Vec<(f64, f64)>> {
+    let name = format!("{policy} {reward} ");
+    let rewards = FIGURE_5.lines().find_map(|row| row.strip_prefix(&name))?.split(' ');
+    let rewards = rewards.filter_map(|reward| reward.parse().ok());
+    Some([4.0, 8.0, 16.0, 32.0, 64.0, 128.0].into_iter().zip(rewards).collect())
+}
 
 /// Whether [`over_clusters`] can show these policies together.
 ///
@@ -297,9 +285,8 @@ pub fn over_clusters(sections: &[Section]) -> String {
                 clusters: papers,
                 ..first.settings.clone()
             };
-            let paper = FIGURE_5
-                .iter()
-                .find(|(other, kind, _)| *other == name && *kind == reward && report::paper(other, &of_4).is_some());
+            let is_papers = report::paper(&name, &of_4).is_some();
+            let paper = figure_5(&name, reward).filter(|_| is_papers);
             lines.push(Line {
                 label: name.clone(),
                 colour,
@@ -307,12 +294,12 @@ pub fn over_clusters(sections: &[Section]) -> String {
                 points,
                 spread: if trainings > 1 { spread } else { Vec::new() },
             });
-            if let Some((_, _, rewards)) = paper {
+            if let Some(points) = paper {
                 lines.push(Line {
                     label: format!("{name} of the paper"),
                     colour,
                     dashed: true,
-                    points: FIGURE_5_CLUSTERS.into_iter().zip(*rewards).collect(),
+                    points,
                     spread: Vec::new(),
                 });
             }

@@ -2,12 +2,13 @@
 
 use std::fmt;
 
-use anyhow::{Context as _, Result, bail, ensure};
-use serde_json::{Map, Value, json};
+use anyhow::{Result, ensure};
+use serde::Deserialize;
+use serde_json::{Value, json};
 
 use super::network::Shape;
 use super::optimiser::Method;
-use crate::gym::{Mode, Observation, RewardKind, Settings, words};
+use crate::gym::{Settings, words};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Algorithm {
@@ -171,22 +172,9 @@ impl Plan {
     }
 
     pub fn to_json(&self) -> Value {
-        let Settings {
-            clusters,
-            mode,
-            observation,
-            reward,
-            distinct_padding,
-            scaled,
-        } = &self.settings;
         json!({
             "algorithm": self.algorithm.as_str(),
-            "clusters": clusters,
-            "mode": mode.as_str(),
-            "observation": observation.as_str(),
-            "reward": reward.as_str(),
-            "distinctPadding": distinct_padding,
-            "scaled": scaled,
+            "environment": self.settings.to_string(),
             "seed": self.seed,
             "environmentSeed": self.environment_seed,
             "steps": self.steps,
@@ -199,64 +187,36 @@ impl Plan {
     /// # Errors
     /// A field that is missing, unknown or has a value it cannot have.
     pub fn from_json(document: &Value) -> Result<Self> {
-        let Value::Object(fields) = document else {
-            bail!("a plan is an object, and this is {document}");
-        };
-        let mut fields = Fields(fields.clone());
+        let Written {
+            algorithm,
+            environment,
+            seed,
+            environment_seed,
+            steps,
+            masked_targets,
+        } = serde_json::from_value(document.clone())?;
+        let named = |field: &'static str, value: String| move |error| anyhow::anyhow!("{field}: {value} {error}");
         let plan = Self {
-            algorithm: fields.word("algorithm", Algorithm::parse)?,
-            settings: Settings {
-                clusters: usize::try_from(fields.number("clusters")?)?,
-                mode: fields.word("mode", Mode::parse)?,
-                observation: fields.word("observation", Observation::parse)?,
-                reward: fields.word("reward", RewardKind::parse)?,
-                distinct_padding: fields.choice("distinctPadding")?,
-                scaled: fields.choice("scaled")?,
-            },
-            seed: fields.number("seed")?,
-            environment_seed: match fields.0.get("environmentSeed") {
-                Some(Value::Null) => {
-                    fields.take("environmentSeed")?;
-                    None
-                }
-                _ => Some(fields.number("environmentSeed")?),
-            },
-            steps: fields.number("steps")?,
-            masked_targets: fields.choice("maskedTargets")?,
+            algorithm: Algorithm::parse(&algorithm).map_err(named("algorithm", algorithm.clone()))?,
+            settings: Settings::parse(&environment).map_err(anyhow::Error::msg)?,
+            seed,
+            environment_seed,
+            steps,
+            masked_targets,
         };
-        if let Some(name) = fields.0.keys().next() {
-            bail!("{name}: there is no such field");
-        }
         plan.validate()?;
         Ok(plan)
     }
 }
 
-/// The fields that were not read yet.
-struct Fields(Map<String, Value>);
-
-impl Fields {
-    fn take(&mut self, name: &str) -> Result<Value> {
-        self.0.remove(name).with_context(|| format!("{name}: is missing"))
-    }
-
-    fn number(&mut self, name: &str) -> Result<u64> {
-        let value = self.take(name)?;
-        value
-            .as_u64()
-            .with_context(|| format!("{name}: {value} is not a whole number"))
-    }
-
-    fn choice(&mut self, name: &str) -> Result<bool> {
-        let value = self.take(name)?;
-        value
-            .as_bool()
-            .with_context(|| format!("{name}: {value} is not true or false"))
-    }
-
-    fn word<T>(&mut self, name: &str, parse: impl Fn(&str) -> Result<T, String>) -> Result<T> {
-        let value = self.take(name)?;
-        let word = value.as_str().unwrap_or_default();
-        parse(word).map_err(|error| anyhow::anyhow!("{name}: {value} {error}"))
-    }
+/// The fields of a document.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Written {
+    algorithm: String,
+    environment: String,
+    seed: u64,
+    environment_seed: Option<u64>,
+    steps: u64,
+    masked_targets: bool,
 }

@@ -2,7 +2,7 @@ use std::collections::HashSet;
 
 use edgeward_core::keys::Keys;
 use edgeward_core::placement::verdict::Reason;
-use edgeward_core::wire::pod::Pod;
+use edgeward_core::testkit;
 use serde_json::json;
 
 use super::super::NOTE_BYTES;
@@ -32,12 +32,7 @@ fn observed(reason: &str, kind: Option<SiteKind>, gated: bool, annotations: &Val
         "metadata": {"name": "camera-1", "namespace": "shop", "uid": "u1", "annotations": all},
         "spec": {"containers": [{"name": "app", "resources": {"requests": requests}}]},
     });
-    let text = pod.to_string();
-    let record = Pod::from_json(&text)
-        .unwrap()
-        .record(&Keys::new("example.io"))
-        .unwrap()
-        .unwrap();
+    let record = testkit::record(&pod, &Keys::new("example.io"));
     ObservedDecision {
         namespace: record.namespace,
         uid: record.uid,
@@ -228,9 +223,7 @@ fn a_hold_is_reported_once_for_each_reason_though_it_has_no_id() {
             }},
             "spec": {"schedulingGates": [{"name": "scheduling.example.io/awaiting-capacity"}]},
         });
-        let text = pod.to_string();
-        let pod = Pod::from_json(&text).unwrap();
-        let record = pod.record(&Keys::new("example.io")).unwrap().unwrap();
+        let record = testkit::record(&pod, &Keys::new("example.io"));
         let gated = ObservedDecision {
             decided: *record.decided?,
             ..observed(reason, None, true, &json!({}))

@@ -9,13 +9,14 @@ use super::*;
 use crate::cluster::telemetry::{Measurement, Telemetry};
 use crate::config::{Input, Prometheus, Query};
 use crate::keys::Keys;
-use crate::model::link::Link;
 use crate::model::slo::Class;
 use crate::model::snapshot::JobTimes;
 use crate::placement::decide::decide;
 use crate::placement::room::Room;
 use crate::testkit::NOW;
+use crate::testkit::{self, NOW, with};
 use crate::units::Micros;
+use crate::units::{Micros, Millicores};
 use crate::wire::node;
 use crate::wire::pod::Pod;
 
@@ -50,9 +51,7 @@ impl Fixture {
     }
 
     fn pod_with(&mut self, pod: &Value, reserved_node: Option<NodeId>) {
-        let text = pod.to_string();
-        let pod = Pod::from_json(&text).unwrap();
-        let record = pod.record(&Keys::new("example.io")).unwrap().unwrap();
+        let record = testkit::record(pod, &Keys::new("example.io"));
         self.cache.apply_pod(&record, reserved_node, NOW.at(self.now));
     }
 
@@ -115,14 +114,12 @@ fn pod(uid: &str, millicores: u32) -> Value {
     })
 }
 
-fn with(mut document: Value, pointer: &str, value: Value) -> Value {
-    let (parent, key) = pointer.rsplit_once('/').unwrap();
-    document.pointer_mut(parent).unwrap()[key.replace("~1", "/")] = value;
-    document
-}
-
 fn bound(pod: Value, node: &str) -> Value {
     with(pod, "/spec/nodeName", node.into())
+}
+
+fn terminating(pod: Value) -> Value {
+    with(pod, "/metadata/deletionTimestamp", "2026-01-01T00:00:00Z".into())
 }
 
 fn unschedulable(pod: Value, message: &str) -> Value {
@@ -162,11 +159,7 @@ fn a_bound_pod_charges_its_node_until_it_ends() {
     fixture.node(&edge_node("c", 1000));
     assert_eq!(fixture.used(), [0, 500, 700]);
     // Terminating pods count until they are gone.
-    fixture.pod(&with(
-        bound(pod("1", 500), "b"),
-        "/metadata/deletionTimestamp",
-        "2026-01-01T00:00:00Z".into(),
-    ));
+    fixture.pod(&terminating(bound(pod("1", 500), "b")));
     assert_eq!(fixture.used(), [0, 500, 700]);
     fixture.pod(&with(bound(pod("1", 500), "b"), "/status/phase", "Succeeded".into()));
     fixture.cache.delete_pod("2");
@@ -233,11 +226,7 @@ fn an_assumed_pod_charges_the_node_that_the_scheduler_would_take() {
 fn a_pod_that_leaves_before_it_has_a_node_is_in_nobodys_way() {
     let mut fixture = Fixture::new();
     fixture.node(&edge_node("a", 1000));
-    let leaving = with(
-        pod("1", 500),
-        "/metadata/deletionTimestamp",
-        "2026-01-01T00:00:00Z".into(),
-    );
+    let leaving = terminating(pod("1", 500));
     fixture.pod(&unschedulable(leaving, "volumes"));
     fixture.wait(60);
     assert_eq!(
@@ -352,11 +341,7 @@ fn pods_of_a_controller_are_counted_where_they_are_if_that_decides_anything() {
     assert_eq!(counted(&mut fixture), ["rs: 2", "rs: 1"]);
     // Those that are over, about to be, or wait for a site.
     fixture.pod(&with(bound(pod("p1", 100), "a"), "/status/phase", json!("Succeeded")));
-    fixture.pod(&with(
-        in_cloud(pod("p3", 100)),
-        "/metadata/deletionTimestamp",
-        json!("2026-01-01T00:00:00Z"),
-    ));
+    fixture.pod(&terminating(in_cloud(pod("p3", 100))));
     fixture.pod(&with(pod("p5", 100), "/spec/schedulingGates", json!([{"name": "g"}])));
     assert_eq!(counted(&mut fixture), ["rs: 1", ""]);
     // A node of another site takes its pods along.
@@ -407,11 +392,7 @@ fn site_stays_closed_after_a_refused_pod_is_gone() {
     let refused = unschedulable(pod("1", 500), "volume limits");
     fixture.pod(&refused);
     fixture.publish();
-    fixture.pod(&with(
-        refused,
-        "/metadata/deletionTimestamp",
-        "2026-01-01T00:00:00Z".into(),
-    ));
+    fixture.pod(&terminating(refused));
     assert_eq!(fixture.closed(), ["shop/rs: 0"]);
     fixture.wait(599);
     assert_eq!(fixture.closed(), ["shop/rs: 0"]);
@@ -702,12 +683,7 @@ fn a_measurement_is_a_delta_when_it_changes_or_was_stale() {
     let virtual_node = json!({"node.role/cloud": "true"});
     fixture.node(&with(edge_node("v", 4000), "/metadata/labels", virtual_node));
     let link = |fixture: &mut Fixture, rtt: u64| {
-        let link = Link {
-            state: crate::model::link::LinkState::Healthy,
-            rtt: Some(Micros::from_millis(rtt)),
-            loss: None,
-            as_of: fixture.now,
-        };
+        let link = testkit::link(crate::model::link::LinkState::Healthy, rtt, fixture.now);
         fixture.cache.set_link("cloud", Some(link));
         delta(fixture).0
     };
@@ -727,12 +703,7 @@ fn cloud_is_away_without_a_healthy_wan_and_a_usable_node() {
     let mut fixture = Fixture::new();
     let began = fixture.now;
     let mut away_for = |state, ready: bool| {
-        let link = Link {
-            state,
-            rtt: Some(Micros::from_millis(20)),
-            loss: None,
-            as_of: fixture.now,
-        };
+        let link = testkit::link(state, 20, fixture.now);
         fixture.cache.set_link("cloud", Some(link));
         let mut node = edge_node("c", 4000);
         node["metadata"]["labels"] = json!({"node.role/cloud": "true"});
@@ -989,11 +960,7 @@ fn a_pod_that_evicts_placeholders_is_assumed_on_their_node() {
         "/status/nominatedNodeName",
         "a".into(),
     ));
-    fixture.pod(&with(
-        bound(placeholder("warm", 1000, -10), "a"),
-        "/metadata/deletionTimestamp",
-        "2026-01-01T00:00:00Z".into(),
-    ));
+    fixture.pod(&terminating(bound(placeholder("warm", 1000, -10), "a")));
     fixture.pod(&pod("3", 400));
     assert_eq!(fixture.used(), [2000]);
     fixture.cache.delete_pod("warm");

@@ -3,6 +3,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use super::*;
+use crate::testkit;
 
 const SITE: &str = "cloud";
 
@@ -96,12 +97,7 @@ fn a_measured_number_around_its_threshold_does_not_flap() {
 
 #[test]
 fn probes_keep_their_age() {
-    let probed = Link {
-        state: LinkState::Healthy,
-        rtt: Some(Micros::from_millis(30)),
-        loss: None,
-        as_of: at(19),
-    };
+    let probed = testkit::link(LinkState::Healthy, 30, at(19));
     let telemetry = measured([rtt(25), loss(3)]);
     assert_eq!(
         telemetry.link(SITE, Some(probed), at(20)),

@@ -8,7 +8,6 @@ use super::*;
 use crate::model::link::LinkState;
 use crate::model::liqo::{ApiServerStatus, Liqo, Offloading, OffloadingPhase, Offloadings, RemoteCluster, Strategy};
 use crate::queue::PlanAction;
-use crate::wire::pod::Pod;
 
 fn config() -> Arc<Config> {
     let far = json!({"name": "far", "kind": "liqo", "nodeSelector": {"liqo.io/remote-cluster-id": "far"}});
@@ -53,20 +52,13 @@ fn gated() -> Change {
                  "nodeSelector": {"only": "cloud"},
                  "schedulingGates": [{"name": "scheduling.example.io/awaiting-capacity"}]},
     });
-    let text = pod.to_string();
-    let read = Pod::from_json(&text).unwrap().record(&Config::default().keys);
-    Change::Pod(Box::new(read.unwrap().unwrap()))
+    record(&pod)
 }
 
 fn engine() -> (Engine, Arc<SharedState>) {
     let shared = Arc::new(SharedState::new(Arc::default(), TTL));
     let mut engine = Engine::new(config(), Arc::clone(&shared));
-    let link = Link {
-        state: LinkState::Healthy,
-        rtt: Some(Micros::from_millis(10)),
-        loss: None,
-        as_of: NOW.moment,
-    };
+    let link = testkit::link(LinkState::Healthy, 10, NOW.moment);
     let told = [
         node("edge-0", json!({"node.role/edge": "true"}), "1"),
         node(

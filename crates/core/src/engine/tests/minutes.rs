@@ -54,12 +54,7 @@ impl Cluster {
     }
 
     fn has_a_link(&mut self, state: LinkState) {
-        let link = Link {
-            state,
-            rtt: Some(Micros::from_millis(10)),
-            loss: None,
-            as_of: self.now.moment,
-        };
+        let link = testkit::link(state, 10, self.now.moment);
         self.sees(&Change::Link("cloud".into(), Some(link)));
     }
 
@@ -425,12 +420,7 @@ fn a_time_that_changed_is_no_reason_to_plan() {
     assert!(cluster.engine.publish(cluster.now).plan.is_some());
     cluster.pass(2, true);
     let rtt = |cluster: &mut Cluster, state: LinkState, millis: u64| {
-        let link = Link {
-            state,
-            rtt: Some(Micros::from_millis(millis)),
-            loss: None,
-            as_of: cluster.now.moment,
-        };
+        let link = testkit::link(state, millis, cluster.now.moment);
         cluster.sees(&Change::Link("cloud".into(), Some(link)));
         cluster.engine.publish(cluster.now).plan.is_some()
     };

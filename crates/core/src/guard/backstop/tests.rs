@@ -2,10 +2,9 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::keys::Keys;
-use crate::model::link::{Link, LinkState};
-use crate::testkit::NOW;
+use crate::model::link::LinkState;
+use crate::testkit::{self, NOW, with};
 use crate::wire::node;
-use crate::wire::pod::Pod;
 
 const SECOND: i64 = 1_000_000;
 
@@ -26,12 +25,6 @@ fn node(name: &str, site: &str, cpu: &str) -> Value {
             "conditions": [{"type": "Ready", "status": "True"}],
         },
     })
-}
-
-fn with(mut document: Value, pointer: &str, value: Value) -> Value {
-    let (parent, key) = pointer.rsplit_once('/').unwrap();
-    document.pointer_mut(parent).unwrap()[key.replace("~1", "/")] = value;
-    document
 }
 
 /// A pod of class batch that nobody decided.
@@ -115,12 +108,7 @@ impl Fixture {
     }
 
     fn see(&mut self, pod: &Value) {
-        let text = pod.to_string();
-        let record = Pod::from_json(&text)
-            .unwrap()
-            .record(&Keys::new("example.io"))
-            .unwrap()
-            .unwrap();
+        let record = testkit::record(pod, &Keys::new("example.io"));
         self.backstop.apply(&record, self.now);
         self.cache.apply_pod(&record, None, NOW.at(self.now));
     }
@@ -131,12 +119,7 @@ impl Fixture {
     }
 
     fn report(&mut self) -> (BackstopReport, Snapshot) {
-        let link = Link {
-            state: LinkState::Healthy,
-            rtt: Some(Micros::from_millis(10)),
-            loss: None,
-            as_of: self.now,
-        };
+        let link = testkit::link(LinkState::Healthy, 10, self.now);
         self.cache.set_link("cloud", Some(link));
         crate::cluster::cache::Kind::ALL
             .into_iter()
@@ -200,51 +183,36 @@ fn a_pod_is_left_where_it_is_no_worse_than_elsewhere() {
         change(&mut fixture);
         assert_eq!(fixture.found(), [], "{pod}");
     };
-    let nothing = |_: &mut Fixture| {};
-    // Pods that are not ours, or may go nowhere else.
-    none(
-        &nothing,
+    let reason = |pod: Value, reason: &str| {
+        with(
+            pod,
+            "/metadata/annotations/scheduling.example.io~1reason",
+            reason.into(),
+        )
+    };
+    for pod in [
+        // Pods that are not ours, or may go nowhere else.
         with(
             stuck(),
             "/metadata/labels",
             json!({"scheduling.example.io/managed": "false"}),
         ),
-    );
-    none(
-        &nothing,
         with(stuck(), "/metadata/annotations/slo.example.io~1class", Value::Null),
-    );
-    none(
-        &nothing,
         with(
             stuck(),
             "/metadata/annotations/slo.example.io~1offloadAllowed",
             "false".into(),
         ),
-    );
-    none(
-        &nothing,
         with(stuck(), "/metadata/deletionTimestamp", "2026-01-01T00:00:00Z".into()),
-    );
-    none(&nothing, with(stuck(), "/spec/schedulingGates", json!([{"name": "g"}])));
-    none(&nothing, with(stuck(), "/status/nominatedNodeName", "e".into()));
-    // It was gated and lost the gate, after refusals or by hand: so would the one in its place.
-    none(
-        &nothing,
-        with(
-            unschedulable(pod("p", 500)),
-            "/metadata/annotations/scheduling.example.io~1reason",
-            "held_no_capacity".into(),
-        ),
-    );
-    none(
-        &nothing,
+        with(stuck(), "/spec/schedulingGates", json!([{"name": "g"}])),
+        with(stuck(), "/status/nominatedNodeName", "e".into()),
+        // It was gated and lost the gate, after refusals or by hand: so would the one in its place.
+        reason(unschedulable(pod("p", 500)), "held_no_capacity"),
         unschedulable(placed(pod("p", 500), "edge", "edge_pinned_by_pod")),
-    );
-    none(
-        &nothing,
         unschedulable(placed(pod("p", 200_000), "edge", "edge_too_large")),
-    );
+    ] {
+        none(&|_| {}, pod);
+    }
     none(&|fixture| fixture.cache.apply_namespace("shop", false), stuck());
     none(&|fixture| fixture.cache.delete_node("c"), stuck());
     none(&|fixture| fixture.config.enable_offload = false, stuck());

@@ -23,6 +23,7 @@ use super::*;
 use crate::config::Gating;
 use crate::model::site::SiteKind;
 use crate::placement::verdict::RefusalCode;
+pub(in crate::placement) use crate::testkit::with;
 use crate::testkit::{self, NOW};
 use crate::units::Micros;
 use crate::wire::pod::Pod;
@@ -87,19 +88,6 @@ pub(in crate::placement) fn pod(slo: Value) -> Value {
         "metadata": {"name": "web", "annotations": annotations},
         "spec": {"containers": [{"resources": {"requests": {"cpu": "500m", "memory": "256Mi"}}}]},
     })
-}
-
-pub(in crate::placement) fn with(mut document: Value, pointer: &str, value: Value) -> Value {
-    let (parent, key) = pointer.rsplit_once('/').unwrap();
-    let key = key.replace("~1", "/");
-    match document.pointer_mut(parent).unwrap() {
-        Value::Object(map) => {
-            map.insert(key, value);
-        }
-        Value::Array(list) if key == "-" => list.push(value),
-        other => panic!("{other} at {parent}"),
-    }
-    document
 }
 
 /// The edge, and two clouds whose nodes share the label `any: cloud`.

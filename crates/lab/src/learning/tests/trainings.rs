@@ -219,14 +219,18 @@ fn a_plan_is_read_as_it_was_written() {
     assert_eq!(plan.environment_seeds(), [42; 8]);
     for (field, value, expected) in [
         ("steps", Value::from(0), "steps: 0 is not"),
-        ("clusters", Value::from(200), "clusters: 200 is not"),
+        ("environment", Value::from("clusters=200"), "clusters: 200 is not"),
         (
             "algorithm",
             Value::from("sarsa"),
-            "algorithm: \"sarsa\" is none of deepsets-ppo",
+            "algorithm: sarsa is none of deepsets-ppo",
         ),
-        ("scaled", Value::from(1), "scaled: 1 is not true or false"),
-        ("colour", Value::from(1), "colour: there is no such field"),
+        (
+            "maskedTargets",
+            Value::from(1),
+            "invalid type: integer `1`, expected a boolean",
+        ),
+        ("colour", Value::from(1), "unknown field `colour`"),
     ] {
         let mut document = plan.to_json();
         document[field] = value;

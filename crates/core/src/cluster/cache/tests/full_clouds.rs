@@ -3,8 +3,9 @@
 use serde_json::{Value, json};
 
 use super::super::*;
-use crate::cluster::cache::tests::{Fixture, bound, edge_node, of, pod, unschedulable, with};
+use crate::cluster::cache::tests::{Fixture, bound, edge_node, of, pod, terminating, unschedulable};
 use crate::model::remote_room::MAX_BOUNDS;
+use crate::testkit::with;
 
 const CPU: &str = "0/4 nodes are available: 1 node(s) had untolerated taint {a: b}, 3 Insufficient cpu.";
 
@@ -98,11 +99,7 @@ fn a_pod_at_the_edge_or_on_its_way_out_says_nothing() {
     fixture.node(&edge_node("edge-0", 4000));
     fixture.pod(&unschedulable(bound(pod("1", 500), "edge-0"), CPU));
     fixture.pod(&bound(pod("2", 500), "edge-0"));
-    fixture.pod(&with(
-        refused("3", 500),
-        "/metadata/deletionTimestamp",
-        "2026-01-01T00:00:00Z".into(),
-    ));
+    fixture.pod(&terminating(refused("3", 500)));
     fixture.pod(&with(refused("4", 500), "/status/phase", "Failed".into()));
     fixture.pass(100);
     assert!(fixture.full().is_empty() && fixture.closed_cloud().is_empty());
