@@ -122,7 +122,7 @@ fn comes_back_to_its_data(fixture: &Fixture<'_>) -> Result<()> {
         fixture.kubectl.create(&volume(fixture, &nodes, site))?;
         fixture.kubectl.create(&claim(fixture, &nodes, set, site))?;
     }
-    let (edgeward, _registered) = fixture.registered_live(&config)?;
+    let (_edgeward, _registered) = fixture.registered_live(&config)?;
 
     fixture.kubectl.create(&stateful_set(fixture, "home"))?;
     goes(fixture, &nodes, "home-0", "edge", "edge_feasible_slo_met")?;

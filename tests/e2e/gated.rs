@@ -230,7 +230,7 @@ fn until_the_wan_is_back(fixture: &Fixture<'_>) -> Result<()> {
     let (nodes, _) = Nodes::without_wan(fixture)?;
     let limits = json!({"latency": "30s", "throughput": "1h", "batch": "1h"});
     let config = nodes.gating(&limits);
-    let (edgeward, _registered) = fixture.registered_live(&config)?;
+    let (_edgeward, _registered) = fixture.registered_live(&config)?;
     fill(fixture, &nodes)?;
 
     fixture.kubectl.create(&pod(fixture, "patient", 500, 5))?;
@@ -317,7 +317,7 @@ e2e! { "gated::behind_other_gates", Domain, behind_other_gates }
 /// namespace's label, it loses our gate and gets nothing else.
 fn behind_other_gates(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = Nodes::edge_and_cloud(fixture, "1")?;
-    let (edgeward, _registered) = fixture.registered_live(&nodes.gating(&for_long()))?;
+    let (_edgeward, _registered) = fixture.registered_live(&nodes.gating(&for_long()))?;
     let mut queued = pod(fixture, "queued", 500, 5);
     queued["spec"]["schedulingGates"] = json!([{"name": "queue.example/admission"}]);
     queued["spec"]["affinity"] = nodes.affinity();

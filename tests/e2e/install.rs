@@ -196,9 +196,7 @@ pub(crate) fn decides_and_gates<'run>(installation: &Installation<'_, 'run>) -> 
     };
     let pod = |name: &str, millicores: u32| {
         let slo = json!({format!("slo.{domain}/class"): "batch"});
-        let mut pod = workloads::pod(name, slo);
-        pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!(format!("{millicores}m"));
-        pod
+        workloads::pod_of(name, slo, &format!("{millicores}m"))
     };
     let probe = pod("probe", 100);
     eventually("the API server calls the webhook", BOUND, || {

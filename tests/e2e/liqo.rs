@@ -44,7 +44,7 @@ fn fills_the_edge_first(fixture: &Fixture<'_>) -> Result<()> {
     const AT_THE_EDGE: usize = 8;
     let (cloud, namespace) = (cloud(fixture)?, &fixture.namespace);
     fixture.offload(namespace, Strategy::Local)?;
-    let (edgeward, _registered) = fixture.registered_live(&config(fixture))?;
+    let (_edgeward, _registered) = fixture.registered_live(&config(fixture))?;
     let mut deployment = workloads::deployment("elastic", REPLICAS as u32, slo());
     deployment["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("1");
     fixture.kubectl.create(&deployment)?;

@@ -1,13 +1,10 @@
 //! Certificates in a Secret, and clients that must show one.
 
-use std::fs;
-use std::sync::Arc;
-use std::time::Duration;
-
 use edgeward::instruments::metrics::Metrics;
 use edgeward::serve::{ServeOptions, Server};
 use edgeward::tls::{Authority, Contents, Service, Source, stored};
 use edgeward_core::units::Micros;
+use edgeward_harness::prelude::*;
 use jiff::{SignedDuration, Timestamp};
 use rustls::SupportedProtocolVersion;
 use rustls::version::{TLS12, TLS13};

@@ -1,13 +1,8 @@
 //! The Helm chart fits the program, its own documents and the manifests.
 
-use std::collections::BTreeSet;
-use std::fs;
-use std::path::Path;
-
 use edgeward_core::config::Config;
 use edgeward_harness::chart::{Documented, defaults, documented, folder};
-use edgeward_harness::checkout::workspace;
-use serde_json::Value;
+use edgeward_harness::prelude::*;
 
 use crate::program::{edgeward, is_recorded};
 

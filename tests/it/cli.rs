@@ -1,6 +1,6 @@
 //! The command line as its users meet it: outputs, errors, exit codes.
 
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::Write as _;
 use std::process::{Output, Stdio};
 
 use clap::CommandFactory as _;
@@ -245,30 +245,7 @@ fn what_makes_no_pods_is_skipped_and_named() {
 }
 
 #[test]
-fn hints_name_what_the_api_server_would_not_even_ask_about() {
-    let hints = |metadata: &str| {
-        let item = reviewed(&format!("{{kind: Pod, metadata: {metadata}, spec: {{}}}}"));
-        item["hints"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|hint| hint.as_str().unwrap().to_owned())
-            .collect::<Vec<_>>()
-    };
-    assert_eq!(
-        hints(r#"{annotations: {slo.example.io/deadlineMs: "100"}}"#),
-        ["slo.example.io/deadlineMs has no effect without slo.example.io/class"]
-    );
-    assert_eq!(
-        hints("{labels: {slo.example.io/class: batch}}"),
-        ["slo.example.io/class is a label; edgeward reads it as an annotation"]
-    );
-    assert_eq!(hints("{annotations: {slo.example.io/class: batch}}"), [""; 0]);
-    let copied = hints("{annotations: {slo.example.io/class: batch, scheduling.example.io/decision: cloud}}");
-    assert!(
-        copied[0].starts_with("scheduling.example.io/decision is of an earlier decision"),
-        "{copied:?}"
-    );
+fn an_slo_in_the_wrong_place_is_hinted_at() {
     let item = reviewed(
         "{kind: Deployment, metadata: {name: web, annotations: {slo.example.io/class: batch}}, spec: {template: {spec: {}}}}",
     );
@@ -339,77 +316,6 @@ fn a_cluster_that_does_not_answer_is_named() {
 }
 
 #[test]
-fn a_missing_file_of_kubeconfig_is_skipped() {
-    let refusing = {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        format!("https://{}", listener.local_addr().unwrap())
-    };
-    let there = kubeconfig(&refusing);
-    let files = std::env::join_paths([there.path(), "missing".as_ref()]).unwrap();
-    let mut command = program::edgeward();
-    let output = command
-        .args(["release", "--all"])
-        .env("KUBECONFIG", files)
-        .output()
-        .unwrap();
-    let stderr = text(&output.stderr);
-    assert!(
-        stderr.contains(&format!("{refusing}/ (context far): cannot ")),
-        "{stderr}"
-    );
-}
-
-#[test]
-fn a_proxy_leads_to_the_api_server_unless_excluded() {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let proxy = listener.local_addr().unwrap().to_string();
-    let (sender, asked) = std::sync::mpsc::channel();
-    std::thread::spawn(move || {
-        for mut stream in listener.incoming().flatten() {
-            let mut line = String::new();
-            BufReader::new(&stream).read_line(&mut line).unwrap();
-            sender.send(line).unwrap();
-            // Not every client has read this when the connection ends.
-            let _ = stream.write_all(b"HTTP/1.1 403 Forbidden\r\n\r\n");
-        }
-    });
-    let kubeconfig = kubeconfig("https://api.invalid:6443");
-    for (no_proxy, is_asked) in [(&*proxy, true), ("127.0.0.1,", true), (".invalid,", false)] {
-        let mut command = program::edgeward();
-        let output = command
-            .args(["fleet"])
-            .env("KUBECONFIG", kubeconfig.path())
-            .env("HTTPS_PROXY", &proxy)
-            .env("NO_PROXY", no_proxy)
-            .output()
-            .unwrap();
-        let stderr = text(&output.stderr);
-        assert!(
-            stderr.contains("https://api.invalid:6443/ (context far): cannot "),
-            "{stderr}"
-        );
-        let lines: Vec<_> = asked.try_iter().collect();
-        assert_eq!(!lines.is_empty(), is_asked, "{no_proxy} {lines:?}");
-        assert!(
-            lines.iter().all(|line| line.starts_with("CONNECT api.invalid:6443 ")),
-            "{lines:?}"
-        );
-    }
-}
-
-#[test]
-fn a_pod_to_release_is_a_name() {
-    for arguments in [
-        &["release"][..],
-        &["release", "--all", "web"],
-        &["release", "web/status"],
-    ] {
-        let output = edgeward(arguments, "");
-        assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
-    }
-}
-
-#[test]
 fn every_fault_of_a_file_is_listed() {
     let directory = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| {
@@ -473,6 +379,9 @@ fn wrong_usage_is_exit_code_2() {
         &["review"][..],
         &["serve", "--fleet", "x"],
         &["dance"],
+        &["release"],
+        &["release", "--all", "web"],
+        &["release", "web/status"],
         &["serve", "--fleet", "x", "--tls-cert", "c"],
         &["review", "-f", "x", "--fleet", "x", "--live"],
         &["review", "-f", "x", "--fleet", "x", "--context", "c"],

@@ -91,10 +91,6 @@ impl Connection {
         self.stream.get_ref().get_ref().1.alpn_protocol()
     }
 
-    pub(crate) fn version(&self) -> Option<rustls::ProtocolVersion> {
-        self.stream.get_ref().get_ref().1.protocol_version()
-    }
-
     pub(crate) fn chain(&self) -> Vec<Vec<u8>> {
         let chain = self
             .stream

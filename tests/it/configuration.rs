@@ -1,13 +1,10 @@
 //! The configuration: the ConfigMap of the first design, and a mounted one that changes under a running server.
 
-use std::sync::Arc;
-
 use edgeward::sources::configuration::read;
 use edgeward_core::config::Config;
 use edgeward_core::model::endpoint::Endpoint;
-use edgeward_harness::checkout::workspace;
+use edgeward_harness::prelude::*;
 use edgeward_harness::volume::Volume;
-use serde_json::{Value, json};
 
 use crate::client::{Client, eventually, get};
 use crate::process::Process;

@@ -1,16 +1,11 @@
 //! The manifests that run edgeward fit each other and the program.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::path::PathBuf;
-
 use edgeward::serve::{DEFAULT_SHUTDOWN_DELAY, DRAIN_LIMIT};
 use edgeward::sources::configuration::read;
 use edgeward_core::config::Config;
 use edgeward_core::keys::Keys;
-use edgeward_harness::checkout::workspace;
 use edgeward_harness::edgeward::IMAGE_ENVIRONMENT;
-use serde_json::{Value, json};
+use edgeward_harness::prelude::*;
 
 use crate::manifests::{default_of, webhook};
 use crate::program::edgeward;

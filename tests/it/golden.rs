@@ -1,11 +1,7 @@
 //! `tests/golden/<case>/`: an input, a fleet, perhaps a configuration, and what `edgeward review -o json` says. Every
 //! folder is found by itself. `EDGEWARD_BLESS=1` writes what it says now.
 
-use std::fs;
-use std::path::Path;
-
-use edgeward_harness::checkout::workspace;
-use serde_json::Value;
+use edgeward_harness::prelude::*;
 
 use crate::program::{edgeward, is_recorded};
 

@@ -1,10 +1,8 @@
 //! What `deploy/monitoring` asks for exists. That the queries parse and the alerts fire is for
 //! promtool to say, in `tests/prometheus`.
 
-use std::collections::BTreeSet;
-
 use edgeward_core::placement::verdict::Reason;
-use serde_json::{Value, json};
+use edgeward_harness::prelude::*;
 
 use crate::deployment::object;
 

@@ -1,11 +1,8 @@
 //! Profiles in files: those that are given as examples, and the commands about them.
 
-use std::fs;
-use std::path::Path;
-
+use edgeward_harness::prelude::*;
 use edgeward_profiles::Profile;
 use edgeward_profiles::profile::{BuiltIn, Source};
-use serde_json::Value;
 
 use crate::program::edgeward;
 

@@ -1,9 +1,7 @@
 //! The proof at the end of the end-to-end tests finds rights that are wider than what is done with them.
 
-use std::collections::BTreeSet;
-
+use edgeward_harness::prelude::*;
 use edgeward_harness::rights::proof::{Proof, granted_by, prove};
-use serde_json::{Value, json};
 
 const HOME: &str = "edgeward-system";
 

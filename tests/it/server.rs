@@ -14,8 +14,6 @@ use edgeward::serve;
 use edgeward::serve::{Readiness, ServeOptions, Server, Task};
 use edgeward::tls::{Service, Source};
 use edgeward_harness::volume::Volume;
-use rustls::SupportedProtocolVersion;
-use rustls::version::{TLS12, TLS13};
 
 use crate::authority::{Authority, publish};
 use crate::client::{BOUND, Client, eventually, get};
@@ -136,29 +134,6 @@ async fn http_1_1_is_negotiated_and_nothing_else() {
         .all(|line| page.contains(line))
     })
     .await;
-    server.shutdown().await.expect("stopped");
-}
-
-const ONLY_1_2: &[&SupportedProtocolVersion] = &[&TLS12];
-const ONLY_1_3: &[&SupportedProtocolVersion] = &[&TLS13];
-
-#[tokio::test]
-async fn tls_1_2_and_1_3_are_spoken() {
-    let server = Server::start(options(self_signed())).await.expect("started");
-    for (versions, version) in [
-        (ONLY_1_2, rustls::ProtocolVersion::TLSv1_2),
-        (ONLY_1_3, rustls::ProtocolVersion::TLSv1_3),
-    ] {
-        let mut connection = Client {
-            versions,
-            ..client(&server)
-        }
-        .connect()
-        .await
-        .expect("handshake");
-        assert_eq!(connection.version(), Some(version));
-        assert_eq!(connection.post().await.expect("answered").status, 200);
-    }
     server.shutdown().await.expect("stopped");
 }
 

@@ -1,8 +1,7 @@
 //! The declared settings: their defaults, and the tables of `docs/reference/settings.md`.
 
 use edgeward_core::config::{Assumed, Config, Kind, Setting};
-use edgeward_harness::checkout::workspace;
-use serde_json::{Value, json};
+use edgeward_harness::prelude::*;
 
 use crate::program::is_recorded;
 

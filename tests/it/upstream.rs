@@ -1,19 +1,15 @@
 //! `tests/golden/upstream/`: what Kubernetes itself answers, from its own code, about quantities, about what a pod
 //! asks for, and about the nodes it fits. How the answers were made: the README there.
 
-use std::collections::BTreeMap;
-use std::fs;
-
 use edgeward_core::config::Config;
 use edgeward_core::placement::decide::decide;
 use edgeward_core::placement::room::Room;
 use edgeward_core::units::{Moment, Now, Quantity};
 use edgeward_core::wire::fleet_file;
 use edgeward_core::wire::pod::Pod;
-use edgeward_harness::checkout::workspace;
+use edgeward_harness::prelude::*;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
 
 #[derive(Deserialize)]
 #[serde(untagged)]

@@ -356,55 +356,6 @@ mod tests {
     }
 
     #[test]
-    fn every_fault_is_named() {
-        assert_eq!(
-            faults(json!({
-                "domain": "Example",
-                "excludedNamespaces": ["team-a", "Team_B", ""],
-                "liqo": {"enabled": "yes", "runtimeClassName": "A b"},
-                "probing": {"probes": 0, "period": "500ms", "timeout": 2},
-                "sitePolicy": "cheapest", "onNoCapacity": "cloud",
-                "holdLimits": {"batch": "2h", "bulk": "1m"},
-                "waitForTerminating": 30,
-                "maxPriority": {"guests": 11, "No": 1, "*": -1},
-                "rttThresholdMs": 0,
-                "lossThresholdPct": 2.25,
-                "telemetryCacheTTL": "soon",
-                "reservationTTL": "25h",
-                "models": {"quick": {}, "batch": {"alpha": -1}},
-                "thresholds": {},
-            })),
-            [
-                "thresholds: is not a field here; there are domain, excludedNamespaces, sites, liqo, sitePolicy, probing, enableOffload, \
-                 invalidSlo, onNoCapacity, holdLimits, waitForTerminating, headroomBelow, maxPriority, explain, \
-                 rttThresholdMs, lossThresholdPct, telemetryCacheTTL, reservationTTL, models, prometheus",
-                "domain: \"Example\" is no DNS domain, at most 200 characters",
-                "excludedNamespaces[1]: \"Team_B\" is no name of a namespace (lower-case letters, digits and `-`, at most 63)",
-                "excludedNamespaces[2]: \"\" is no name of a namespace (lower-case letters, digits and `-`, at most 63)",
-                "liqo.enabled: \"yes\" is not true or false, and not one of auto",
-                "liqo.runtimeClassName: \"A b\" is no name of a RuntimeClass (lower-case letters, digits, `-` and `.`)",
-                "sitePolicy: \"cheapest\" is not one of lowest-eta, lowest-cost, spread, ordered",
-                "probing.probes: 0 is not a whole number from 1 to 100",
-                "probing.period: \"500ms\" is not a duration from 1s to 1h, such as 60s or 1m30s",
-                "probing.timeout: 2 is not a duration from 1ms to 1m, such as 60s or 1m30s",
-                "onNoCapacity: \"cloud\" is not one of hold, edge",
-                "holdLimits.bulk: is not a field here; there are latency, throughput, batch",
-                "holdLimits.batch: \"2h\" is not a duration from 0s to 1h, such as 60s or 1m30s",
-                "waitForTerminating: 30 is not a duration from 0s to 10m, such as 60s or 1m30s",
-                "maxPriority.*: -1 is not a whole number from 0 to 10",
-                "maxPriority.No: \"No\" is no namespace",
-                "maxPriority.guests: 11 is not a whole number from 0 to 10",
-                "rttThresholdMs: 0 is not a number from 0.001 to 60000 with at most three decimals",
-                "lossThresholdPct: 2.25 is not a percentage from 0.1 to 100 with at most one decimal",
-                "telemetryCacheTTL: \"soon\" is not a duration from 45s to 24h, such as 60s or 1m30s",
-                "reservationTTL: \"25h\" is not a duration from 0s to 24h, such as 60s or 1m30s",
-                "models.quick: is not a field here; there are latency, throughput, batch",
-                "models.batch.alpha: -1 is not a number from 0 to 1000 with at most three decimals",
-            ]
-        );
-    }
-
-    #[test]
     fn nothing_is_stale_for_want_of_a_look() {
         let short =
             |ttl: &str| format!("telemetryCacheTTL: {ttl:?} is not a duration from 45s to 24h, such as 60s or 1m30s");

@@ -10,6 +10,7 @@ use crate::keys::Keys;
 use crate::model::link::{Link, LinkState};
 use crate::model::pod_record::PodRecord;
 use crate::model::snapshot::Snapshot;
+use crate::model::workload::Workload;
 use crate::units::{Micros, Moment, Now};
 use crate::wire::fleet_file;
 use crate::wire::pod::Pod;
@@ -34,6 +35,14 @@ pub fn snapshot(fleet: &Value) -> Snapshot {
 pub fn record(pod: &Value, keys: &Keys) -> PodRecord {
     let text = pod.to_string();
     Pod::from_json(&text).unwrap().record(keys).unwrap().unwrap()
+}
+
+/// A pod of namespace `shop` as decisions read it.
+#[allow(clippy::unwrap_used)]
+pub fn workload(pod: &Value, keys: &Keys) -> Workload<'static> {
+    let text = pod.to_string();
+    let pod = Pod::from_json(&text).unwrap();
+    pod.workload("shop".into(), keys).into_owned()
 }
 
 /// A link that was measured at this moment, without a loss.

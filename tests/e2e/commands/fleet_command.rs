@@ -37,9 +37,7 @@ fn outcome(item: &Value) -> Value {
 
 fn pod(name: &str, millicores: u32) -> Value {
     let slo = json!({"slo.example.io/class": "batch", "slo.example.io/deadlineMs": "60000"});
-    let mut pod = workloads::pod(name, slo);
-    pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!(format!("{millicores}m"));
-    pod
+    workloads::pod_of(name, slo, &format!("{millicores}m"))
 }
 
 e2e! { "fleet_command::a_cluster_becomes_a_file", Nodes, a_cluster_becomes_a_file }
@@ -50,7 +48,7 @@ fn a_cluster_becomes_a_file(fixture: &Fixture<'_>) -> Result<()> {
     let small = nodes.edge_node("edge-1", "1")?;
     let cloud = nodes.cloud_node("cloud-0")?;
     let config = nodes.config();
-    let (running, _registered) = fixture.registered_live(&config)?;
+    let (_running, _registered) = fixture.registered_live(&config)?;
     for (name, millicores) in [("first", 1_500), ("second", 700)] {
         fixture.kubectl.create(&pod(name, millicores))?;
         eventually("it runs", BOUND, || {
@@ -222,7 +220,7 @@ e2e! { "fleet_command::the_real_answer", Nodes, the_real_answer }
 fn the_real_answer(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = Nodes::edge_and_cloud(fixture, "2")?;
     let config = nodes.config();
-    let (running, _registered) = fixture.registered_live(&config)?;
+    let (_running, _registered) = fixture.registered_live(&config)?;
     let live = |object: &Value| review(fixture, &config, &["--live"], object);
 
     // A template has no name, and its controller is not there.

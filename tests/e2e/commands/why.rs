@@ -12,9 +12,7 @@ const GATE: &str = "scheduling.why.example/awaiting-capacity";
 
 fn pod(name: &str) -> Value {
     let slo = json!({"slo.why.example/class": "batch", "slo.why.example/deadlineMs": "600000"});
-    let mut pod = workloads::pod(name, slo);
-    pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("900m");
-    pod
+    workloads::pod_of(name, slo, "900m")
 }
 
 /// The nodes' configuration under that domain, by which pods are gated.

@@ -366,11 +366,10 @@ fn sites_change(fixture: &Fixture<'_>) -> Result<()> {
     fixture.remove_custom_resources()?;
     fixture.install_custom_resources()?;
     let nodes = Nodes::edge_and_cloud(fixture, "1")?;
-    let (edgeward, _registration) = fixture.registered_live(&nodes.config())?;
+    let (_edgeward, _registration) = fixture.registered_live(&nodes.config())?;
     let kubectl = &fixture.kubectl;
     let asked = |millicores: u32| -> Result<Value> {
-        let mut pod = workloads::pod("asking", workloads::batch());
-        pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!(format!("{millicores}m"));
+        let mut pod = workloads::pod_of("asking", workloads::batch(), &format!("{millicores}m"));
         kubectl.dry_run(&pod)
     };
     // Every answer until then is one of the configuration before.

@@ -22,7 +22,7 @@ fn in_single_namespaces(fixture: &Fixture<'_>) -> Result<()> {
     let _narrow = fixture.narrow_rights()?;
     let bind = documented("sh", "create rolebinding edgeward-pods")?;
     fixture.shell(&bind.replace("shop", &fixture.namespace))?;
-    let (edgeward, _registered) = fixture.registered_live(&nodes.gating(&for_long()))?;
+    let (_edgeward, _registered) = fixture.registered_live(&nodes.gating(&for_long()))?;
     fill(fixture, &nodes)?;
     fixture.kubectl.create(&pod(fixture, "waiting", 500, 5))?;
     is_gated_for(fixture, "waiting", "held_no_capacity")?;

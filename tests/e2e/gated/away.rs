@@ -36,7 +36,7 @@ fn until_the_site_is_back(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = Nodes::new(fixture)?;
     nodes.edge_node("edge-0", "1")?;
     let node = cloud_node(&nodes)?;
-    let (edgeward, _registered) = fixture.registered_live(&nodes.config())?;
+    let (_edgeward, _registered) = fixture.registered_live(&nodes.config())?;
     would_be(fixture, &gpu(fixture, "dry"), "cloud_edge_no_capacity")?;
 
     nodes.stop(&node)?;

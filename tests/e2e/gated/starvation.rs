@@ -13,7 +13,7 @@ fn large_pod_runs(fixture: &Fixture<'_>) -> Result<()> {
     const PLACES: usize = 10;
     const BETWEEN_ENDS: Duration = Duration::from_millis(500);
     let (nodes, _) = Nodes::without_wan(fixture)?;
-    let (edgeward, _registered) = fixture.registered_live(&nodes.gating(&for_long()))?;
+    let (_edgeward, _registered) = fixture.registered_live(&nodes.gating(&for_long()))?;
 
     let mut created = 0;
     let mut create = || {

@@ -32,7 +32,7 @@ fn on_the_node_that_has_them(fixture: &Fixture<'_>) -> Result<()> {
     };
     label(&edge[3], LABEL)?;
     let config = nodes.gating(&json!({"latency": "4s", "throughput": "4s", "batch": "1m"}));
-    let (edgeward, _registered) = fixture.registered_live(&config)?;
+    let (_edgeward, _registered) = fixture.registered_live(&config)?;
 
     for name in ["one", "two", "three"] {
         kubectl.create(&requiring(fixture, name, "SecureRuntime, GreenEnergy?"))?;

@@ -57,9 +57,7 @@ fn upgraded_and_rolled_back(fixture: &Fixture<'_>) -> Result<()> {
     }
     let pod = |name: &str| {
         let slo = json!({"slo.example.io/class": "batch", "slo.example.io/deadlineMs": "600000"});
-        let mut pod = workloads::pod(name, slo);
-        pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("700m");
-        pod
+        workloads::pod_of(name, slo, "700m")
     };
     eventually("the API server calls the webhook", BOUND, || {
         let answered = fixture.kubectl.dry_run(&pod("probe"))?["metadata"]["annotations"].take();

@@ -79,9 +79,7 @@ fn while_it_is_frozen(fixture: &Fixture<'_>, cloud: &Provider, edgeward: &Edgewa
 }
 
 fn pod(name: &str, cpu: &str) -> Value {
-    let mut pod = workloads::pod(name, slo());
-    pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!(cpu);
-    pod
+    workloads::pod_of(name, slo(), cpu)
 }
 
 /// Waits until a pod that no edge node could hold would go to the cloud.

@@ -13,7 +13,7 @@ e2e! { "live::highly_available", Nodes, highly_available }
 fn highly_available(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = Nodes::edge_and_cloud(fixture, "4")?;
     nodes.cloud_node("cloud-1")?;
-    let (edgeward, _registered) = fixture.registered_live(&nodes.config())?;
+    let (_edgeward, _registered) = fixture.registered_live(&nodes.config())?;
 
     fixture.kubectl.apply(&spread(2, None))?;
     let run_at = |expected: &[&str]| {
@@ -56,7 +56,7 @@ e2e! { "live::affinity", Nodes, affinity }
 fn affinity(fixture: &Fixture<'_>) -> Result<()> {
     const PINNED: &str = "cloud: cloud_pinned_by_pod";
     let nodes = Nodes::edge_and_cloud(fixture, "4")?;
-    let (edgeward, _registered) = fixture.registered_live(&nodes.config())?;
+    let (_edgeward, _registered) = fixture.registered_live(&nodes.config())?;
 
     let mut web = pod(fixture, "web", 100);
     let near = json!({"labelSelector": {"matchLabels": {"app": "db"}}, "topologyKey": "kubernetes.io/hostname"});

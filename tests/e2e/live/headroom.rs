@@ -14,7 +14,7 @@ fn placeholders_give_way(fixture: &Fixture<'_>) -> Result<()> {
     let class =
         json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": low}, "value": -10});
     fixture.kubectl.create(&class)?;
-    let (edgeward, _registered) = fixture.registered_live(&nodes.config())?;
+    let (_edgeward, _registered) = fixture.registered_live(&nodes.config())?;
     would_be(fixture, 1000, EDGE)?;
     // The API server may not know the PriorityClass yet.
     let create = |pod: &Value| eventually("the pod is created", BOUND, || fixture.kubectl.create(pod));

@@ -14,7 +14,7 @@ fn nodes_change(fixture: &Fixture<'_>) -> Result<()> {
     let node = nodes.edge_node("edge-0", "1")?;
     nodes.edge_node("edge-1", "100m")?;
     nodes.cloud_node("cloud-0")?;
-    let (edgeward, _registered) = fixture.registered_live(&nodes.config())?;
+    let (_edgeward, _registered) = fixture.registered_live(&nodes.config())?;
     would_be(fixture, 900, EDGE)?;
 
     let kubectl = |args: &[&str]| fixture.kubectl.run(args, "").map(drop);
@@ -64,7 +64,7 @@ fn cloud_node_states(fixture: &Fixture<'_>) -> Result<()> {
     let node = nodes.cloud_node("cloud-0")?;
     let mut config = nodes.config();
     config["probing"] = json!({"period": "1s"});
-    let (edgeward, _registered) = fixture.registered_live(&config)?;
+    let (_edgeward, _registered) = fixture.registered_live(&config)?;
     fill(fixture, "fills", 900, EDGE)?;
     would_be(fixture, 500, CLOUD)?;
 

@@ -63,8 +63,7 @@ fn unknown_scheduler(fixture: &Fixture<'_>) -> Result<()> {
 
 /// A pod that asks for so much CPU of the edge, as if it had been decided.
 fn at_the_edge(nodes: &Nodes<'_>, name: &str, cpu: &str) -> Value {
-    let mut pod = workloads::pod(name, workloads::latency());
-    pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!(cpu);
+    let mut pod = workloads::pod_of(name, workloads::latency(), cpu);
     for (field, value) in nodes.edge_placement().as_object().into_iter().flatten() {
         pod["spec"][field] = value.clone();
     }

@@ -9,9 +9,7 @@ pub const EDGE: &str = "edge: edge_feasible_slo_met";
 /// A pod that asks for so many millicores and has a minute.
 pub fn pod(fixture: &Fixture<'_>, name: &str, millicores: u32) -> Value {
     let slo = json!({"slo.example.io/class": "batch", "slo.example.io/deadlineMs": "60000"});
-    let mut pod = workloads::pod(name, slo);
-    pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!(format!("{millicores}m"));
-    fixture.in_its_domain(pod)
+    fixture.in_its_domain(workloads::pod_of(name, slo, &format!("{millicores}m")))
 }
 
 /// Fails if this pod would not be placed like this now.

@@ -19,6 +19,13 @@ pub fn pod(name: &str, annotations: Value) -> Value {
     })
 }
 
+/// A pod that asks for so much CPU.
+pub fn pod_of(name: &str, annotations: Value, cpu: &str) -> Value {
+    let mut pod = pod(name, annotations);
+    pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!(cpu);
+    pod
+}
+
 pub fn deployment(name: &str, replicas: u32, annotations: Value) -> Value {
     let mut deployment = controller("apps/v1", "Deployment", name, annotations);
     deployment["spec"]["replicas"] = json!(replicas);

@@ -3,10 +3,14 @@ use std::collections::BTreeMap;
 use proptest::strategy::{Strategy as _, ValueTree as _};
 use proptest::test_runner::TestRunner;
 
+use serde_json::json;
+
 use super::*;
+use crate::config::map;
 use crate::model::site::SiteKind;
 use crate::placement::decide::decide;
 use crate::placement::patch::{Stamp, patch};
+use crate::placement::policy::Policy;
 use crate::placement::room::Room;
 use crate::wire::pod::Pod;
 
@@ -71,5 +75,27 @@ fn the_cases_are_not_vacuous() {
             found >= least,
             "{what}: {found} of {CASES}, fewer than {least}: {counts:#?}"
         );
+    }
+}
+
+/// Whose document it is, the document in JSON, and its faults.
+#[test]
+fn every_fault_is_named_with_its_path() {
+    let parse = |text: &str| serde_json::from_str(text).map_err(|error| error.to_string());
+    for block in include_str!("faults.txt").split("\n\n") {
+        let (kind, rest) = block.split_once('\n').unwrap();
+        let (document, expected) = rest.split_once("\n- ").unwrap();
+        let document: Value = serde_json::from_str(document).unwrap();
+        let read = match kind {
+            "config" => Config::read(&document).map(drop),
+            "map" => map::read(&serde_json::from_value(document.clone()).unwrap(), parse).map(drop),
+            "policy" => Policy::read(&json!({"spec": document}))
+                .map(drop)
+                .map_err(|refused| refused.faults().clone()),
+            _ => fleet_file::read(&document, &Config::default(), NOW.moment).map(drop),
+        };
+        let found: Vec<_> = read.unwrap_err().0.iter().map(ToString::to_string).collect();
+        let expected: Vec<_> = expected.trim_end().split("\n- ").collect();
+        assert_eq!(found, expected, "{document}");
     }
 }

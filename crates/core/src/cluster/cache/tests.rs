@@ -891,9 +891,7 @@ fn jobs_elsewhere_change_no_estimate_of_a_namespace() {
             (0..5).for_each(|i| fixture.pod(&done(&format!("{namespace}-{i}"), namespace)));
         }
         let snapshot = fixture.publish();
-        let text = pod("new", 200).to_string();
-        let pod = Pod::from_json(&text).unwrap();
-        let workload = pod.workload("shop".into(), &config.keys);
+        let workload = testkit::workload(&pod("new", 200), &config.keys);
         let verdict = decide(&workload, &Room::of(&snapshot), &config, NOW.at(fixture.now));
         let known = snapshot.sites[0].job_times.classes.keys().map(ToString::to_string);
         (verdict.sites[0].estimate.processing, known.collect::<Vec<_>>())

@@ -10,7 +10,6 @@ use crate::model::link::LinkState;
 use crate::model::volumes::{ClaimRecord, ClassRecord};
 use crate::placement::verdict::Reason;
 use crate::queue::PlanAction;
-use crate::wire::pod::Pod;
 use crate::wire::volumes::read_affinity;
 
 fn node(name: &str, site: &str) -> Change {
@@ -124,9 +123,7 @@ fn pods_that_share_a_claim_without_a_volume_go_to_the_same_site() {
     }
     engine.publish(NOW);
     let review = |id: u128, pod: &Value, is_wanted: bool, seconds: u64| {
-        let text = pod.to_string();
-        let pod = Pod::from_json(&text).unwrap();
-        let workload = pod.workload("shop".into(), &config.keys);
+        let workload = testkit::workload(&pod, &config.keys);
         let context = DecisionContext {
             config: &config,
             id: DecisionId(id),

@@ -321,44 +321,26 @@ fn bound_without_a_decision_counts_once_others_were_decided() {
             format!("2026-01-01T00:00:{second:02}Z").into(),
         )
     };
-    fixture.see(&bound(at(pod("before", 1), 0), "e"));
-    fixture.see(&bound(at(pod("missed", 1), 30), "e"));
-    fixture.see(&at(pod("waits", 1), 30));
-    fixture.see(&bound(
-        with(
-            at(pod("out", 1), 30),
+    let but = |uid: &str, pointer: &str, value: Value| with(bound(at(pod(uid, 1), 30), "e"), pointer, value);
+    let reason = "/metadata/annotations/scheduling.example.io~1reason";
+    let daemon = json!([owner("apps/v1", "DaemonSet")]);
+    for pod in [
+        bound(at(pod("before", 1), 0), "e"),
+        bound(at(pod("missed", 1), 30), "e"),
+        at(pod("waits", 1), 30),
+        but(
+            "out",
             "/metadata/labels",
             json!({"scheduling.example.io/managed": "false"}),
         ),
-        "e",
-    ));
-    fixture.see(&bound(
-        with(
-            at(pod("daemon", 1), 30),
-            "/metadata/ownerReferences",
-            json!([owner("apps/v1", "DaemonSet")]),
-        ),
-        "e",
-    ));
-    fixture.see(&bound(
-        with(at(pod("plain", 1), 30), "/metadata/annotations", json!({})),
-        "e",
-    ));
-    fixture.see(&with(
-        bound(at(pod("over", 1), 30), "e"),
-        "/status/phase",
-        "Succeeded".into(),
-    ));
-    fixture.see(&with(
-        bound(at(pod("released", 1), 30), "e"),
-        "/metadata/annotations/scheduling.example.io~1reason",
-        "held_no_capacity".into(),
-    ));
-    let other = with(
-        bound(at(pod("other", 1), 30), "e"),
-        "/metadata/namespace",
-        "till".into(),
-    );
+        but("daemon", "/metadata/ownerReferences", daemon),
+        but("plain", "/metadata/annotations", json!({})),
+        but("over", "/status/phase", "Succeeded".into()),
+        but("released", reason, "held_no_capacity".into()),
+    ] {
+        fixture.see(&pod);
+    }
+    let other = but("other", "/metadata/namespace", "till".into());
     fixture.see(&other);
     assert_eq!(fixture.report().0.bound, 1);
     // There it is not known that the webhook was ever called, until a pod says so.

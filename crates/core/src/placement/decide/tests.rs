@@ -5,7 +5,7 @@ mod apart;
 mod candidates;
 mod capacity;
 mod data;
-mod decisions;
+pub(in crate::placement) mod decisions;
 mod gating;
 mod headroom;
 mod liqo;
@@ -54,9 +54,7 @@ fn warnings(fleet: &Value, pod: &Value) -> Vec<String> {
 
 fn with_verdict<T>(fleet: &Value, pod: &Value, config: &Config, read: impl FnOnce(&Verdict<'_>) -> T) -> T {
     let snapshot = testkit::snapshot(fleet);
-    let text = pod.to_string();
-    let pod = Pod::from_json(&text).unwrap();
-    let workload = pod.workload("shop".into(), &config.keys);
+    let workload = testkit::workload(&pod, &config.keys);
     read(&decide(&workload, &Room::of(&snapshot), config, NOW))
 }
 

@@ -17,29 +17,3 @@ pub(super) fn not_in_sites(case: &Case<'_, '_>, found: &Assessment<'_>) -> Optio
     }
     Some(Refusal::new(RefusalCode::NotInSites).with("sites", excerpt(sites, SHOWN)))
 }
-
-#[cfg(test)]
-mod tests {
-    use serde_json::{Value, json};
-
-    use super::*;
-    use crate::placement::decide::tests::{fleet, pod, with};
-    use crate::placement::filters::tests::said;
-
-    #[test]
-    fn sites_by_name_and_label() {
-        let fleet: Value = with(fleet(0), "/sites/1/labels", json!({"region": "eu"}));
-        for (sites, edge, cloud) in [
-            ("edge", "", r#"not_in_sites {"sites":"edge"}"#),
-            ("cloud", r#"not_in_sites {"sites":"cloud"}"#, ""),
-            ("region=eu", r#"not_in_sites {"sites":"region in (eu)"}"#, ""),
-            ("region!=eu", "", r#"not_in_sites {"sites":"region notin (eu)"}"#),
-            ("edge,cloud", "", ""),
-        ] {
-            let pod = pod(json!({"sites": sites}));
-            assert_eq!(said(not_in_sites, "edge", &fleet, &pod), edge, "{sites}");
-            assert_eq!(said(not_in_sites, "cloud", &fleet, &pod), cloud, "{sites}");
-        }
-        assert_eq!(said(not_in_sites, "cloud", &fleet, &pod(json!({}))), "");
-    }
-}

@@ -34,39 +34,3 @@ pub(super) fn missing_optional(workload: &Workload<'_>, site: &Site, fitting: &[
         traits.missing_optional(&site.definition, fitting.iter().copied(), rtt)
     })
 }
-
-#[cfg(test)]
-mod tests {
-    use serde_json::{Value, json};
-
-    use super::*;
-    use crate::placement::decide::tests::{fleet, pod, with};
-    use crate::placement::filters::tests::said;
-
-    #[test]
-    fn required_traits_are_on_a_node_or_the_site() {
-        let of_node = |node: usize| -> Value {
-            let label = format!("/nodes/{node}/labels/traits.edgeward.io~1SecureRuntime");
-            with(fleet(0), &label, json!("true"))
-        };
-        let young = with(of_node(1), "/nodes/1/young", json!(true));
-        let on_site = with(fleet(0), "/sites/1/traits", json!(["SecureRuntime"]));
-        let missing = r#"missing_trait {"traits":"SecureRuntime"}"#;
-        for (site, fleet, traits, expected) in [
-            ("cloud", fleet(0), "SecureRuntime", missing),
-            ("cloud", fleet(0), "SecureRuntime?", ""),
-            ("cloud", of_node(1), "SecureRuntime", missing),
-            ("cloud", young, "SecureRuntime", missing),
-            ("cloud", on_site, "SecureRuntime", ""),
-            ("edge", of_node(0), "SecureRuntime", ""),
-            ("edge", of_node(1), "SecureRuntime", missing),
-        ] {
-            let pod = pod(json!({"traits": traits}));
-            assert_eq!(
-                said(missing_trait, site, &fleet, &pod),
-                expected,
-                "{site} {traits} {fleet}"
-            );
-        }
-    }
-}

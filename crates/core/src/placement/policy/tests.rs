@@ -98,54 +98,6 @@ fn another_namespace_is_another_world() {
 }
 
 #[test]
-fn every_fault_is_named() {
-    let faults = |spec: &Value| {
-        let refused = seen("shop", "faulty", spec).policy.clone().unwrap_err();
-        refused.faults().0.iter().map(ToString::to_string).collect::<Vec<_>>()
-    };
-    let spec = json!({
-        "selector": {"matchLabels": {"a b": "c d"}, "matchExpressions": [
-            {"key": "", "operator": "In"}, {"key": "a", "operator": "Exists", "values": ["b"]}]},
-        "slo": {"class": "batch", "sites": "a b"},
-    });
-    let faulty = seen("shop", "faulty", &spec);
-    assert_eq!(
-        faults(&spec),
-        [
-            "spec.selector: \"a b\" is not a label key: `[domain/]name`",
-            "spec.selector: \"c d\" is not a label value: letters, digits, `-`, `_` and `.`, at most 63",
-            "spec.selector: \"\" is not a label key: `[domain/]name`",
-            "spec.selector: values of \"\" must be stated with operator In",
-            "spec.selector: values of \"a\" must be empty with operator Exists",
-            "spec.slo.sites: \"a b\" is not site names or a selector of site labels, at most 1024 bytes",
-        ]
-    );
-    for (slo, fault) in [
-        (
-            json!({"class": "batch", "deadline": 5}),
-            "spec.slo.deadline: unknown field `deadline`, expected one of `class`, `deadlineMs`, `latencyTargetMs`, `priority`, \
-             `offloadAllowed`, `sites`, `traits`, `profile`",
-        ),
-        (json!({}), "spec.slo: missing field `class`"),
-        (
-            json!({"class": "batch", "deadlineMs": 0}),
-            "spec.slo.deadlineMs: 0 is not a whole number from 1 to 31536000000",
-        ),
-        (
-            json!({"class": "batch", "latencyTargetMs": "5"}),
-            "spec.slo.latencyTargetMs: invalid type: string \"5\", expected f64",
-        ),
-    ] {
-        assert_eq!(faults(&json!({"selector": {}, "slo": slo})), [fault]);
-    }
-    let policies = Policies::of([
-        faulty,
-        seen("shop", "good", &json!({"selector": {}, "slo": {"class": "batch"}})),
-    ]);
-    assert_eq!(policies.len(), 1);
-}
-
-#[test]
 fn a_selector_is_of_a_bounded_length() {
     let of = |bytes: usize| {
         let values: Vec<_> = (0..bytes - 3)

@@ -156,42 +156,4 @@ mod tests {
         assert_eq!(greenness.sites["cloud"].as_of, Moment(97_500_000));
         assert_eq!(fleet_file::write(&snapshot, now)["profiles"], stated);
     }
-
-    #[test]
-    fn every_fault_is_named() {
-        let faults = |profiles: Value| {
-            let faults = fleet_file::read(&file(profiles), &Config::default(), Moment(0)).unwrap_err();
-            faults.0.iter().map(ToString::to_string).collect::<Vec<_>>()
-        };
-        let stated = json!([
-            {"name": "Green", "better": "lower", "margin": -1, "preferred": "moon", "scores": [
-                {"site": "moon", "score": 1}, {"site": "edge", "score": []}]},
-            {"name": "twice", "better": "lower", "scores": [{"site": "edge", "score": 1}, {"site": "edge", "score": 1}]},
-            {"name": "twice", "better": "lower"},
-        ]);
-        assert_eq!(
-            faults(stated),
-            [
-                "profiles[0].name: \"Green\" is not the name of a PerformanceProfile: lower-case letters, digits, `-` and `.`, at most 63",
-                "profiles[0].margin: -1 is negative",
-                "profiles[0].preferred: \"moon\" is no site of this file",
-                "profiles[0].scores[0]: \"moon\" is no site of this file",
-                "profiles[0].scores[1]: score is empty",
-                "profiles[1].scores[1]: the site \"edge\" has a score already",
-                "profiles[2].name: \"twice\" is taken by an earlier profile",
-            ]
-        );
-        for (stated, fault) in [
-            (
-                json!([{"name": "a", "better": "less"}]),
-                "profiles[0].better: unknown variant `less`, expected `lower` or `higher`",
-            ),
-            (
-                json!([{"name": "a", "better": "lower", "scores": [{"site": "edge", "score": 2e9}]}]),
-                "profiles[0].scores[0].score: not a number from -1000000000 to 1000000000, nor a list of such",
-            ),
-        ] {
-            assert_eq!(faults(stated), [fault]);
-        }
-    }
 }

@@ -18,7 +18,6 @@ use crate::placement::room::Room;
 use crate::resources::Amounts;
 use crate::testkit::{self, NOW};
 use crate::units::{Bytes, CostPerHour, Millicores, Permille};
-use crate::wire::pod::Pod;
 
 /// Ages in steps of so many microseconds.
 fn moment(step: i64) -> impl Strategy<Value = Moment> {
@@ -162,9 +161,7 @@ proptest! {
     #[test]
     fn a_decision_on_the_file_is_that_on_the_snapshot(snapshot in snapshot(7), pod in testkit::pod()) {
         let config = Config::default();
-        let text = pod.to_string();
-        let pod = Pod::from_json(&text).unwrap();
-        let workload = pod.workload("shop".into(), &config.keys);
+        let workload = testkit::workload(&pod, &config.keys);
         let copy = written_and_read(&snapshot);
         let [original, copy] = [&snapshot, &copy].map(|snapshot| {
             let verdict = decide(&workload, &Room::of(snapshot), &config, NOW);
@@ -264,103 +261,6 @@ fn nodes_belong_to_the_site_whose_selector_they_carry() {
         }
     );
     assert!(!cloud.nodes[0].ready);
-}
-
-#[test]
-fn what_the_api_server_would_refuse_on_a_pod_is_refused_here() {
-    let faults = load(json!({
-        "sites": [
-            {"name": "edge", "kind": "edge", "nodeSelector": {"a b": "x", "ok": "no spaces please"}},
-            {"name": "north/1", "kind": "cloud", "tolerations": [{"key": "a b", "value": "c d"}]},
-        ],
-        "nodes": [{"name": "n", "labels": {}, "allocatable": {"pods": 1}, "used": {"cpu": 1, "pods": 1},
-                   "usedByPriority": [{"priority": 0, "used": {"cpu": "600m"}},
-                                      {"priority": 1, "used": {"cpu": "500m", "pods": 9223372036854775807_i64}},
-                                      {"priority": 2, "used": {"pods": 9223372036854775807_i64}}]}],
-    }))
-    .unwrap_err();
-    let rule = "letters, digits, `-`, `_` and `.`, at most 63";
-    assert_eq!(
-        faults,
-        [
-            "sites[0].nodeSelector: \"a b\" is not a label key: `[domain/]name`".to_owned(),
-            format!("sites[0].nodeSelector: \"no spaces please\" is not a label value: {rule}"),
-            format!("sites[1].name: \"north/1\" is not a site name: {rule}"),
-            format!("sites[1].tolerations[0]: \"a b\" is not a taint key: {rule}"),
-            format!("sites[1].tolerations[0]: \"c d\" is not a taint value: {rule}"),
-            "nodes[0].usedByPriority: is more than `used`, of which it is a part".to_owned(),
-        ]
-    );
-}
-
-#[test]
-fn every_fault_with_its_path() {
-    let faults = load(json!({
-        "sites": [
-            {"name": "a", "kind": "edge", "wan": {"rttMs": 1}},
-            {"name": "a", "kind": "edge", "nodeSelector": {"x": "y"}},
-            {"name": "", "kind": "cloud", "nodeSelector": {}, "tolerations": [{"operator": "Equal"}], "wan": {"reachable": true},
-             "full": [{"refused": {"cpu": 0}}]},
-            {"name": "d", "kind": "moon"},
-            {"name": "e", "kind": "cloud", "wan": {"reachable": false, "health": "healthy"}, "queue": []},
-            {"name": "f", "kind": "cloud", "supports": ["gpu"]},
-        ],
-        "nodes": [
-            {"name": "m", "site": "a", "labels": {"node.role/edge": "true"}, "allocatable": {"cpu": 2}},
-            {"name": "n", "allocatable": {"pods": 1}, "taints": [{"key": "k", "effect": "Never"}]},
-            {"name": "n", "allocatable": {"pods": 1}},
-            {"name": "both", "labels": {"node.role/edge": "true", "x": "y"}, "allocatable": {"pods": 1}},
-            {"name": "c", "site": "a", "allocatable": {"pods": 1}},
-        ],
-    }))
-    .unwrap_err();
-    let fields = "`name`, `kind`, `labels`, `costPerHour`, `order`, `nodeSelector`, `tolerations`, `runtimeClassName`, \
-                  `speedFactor`, `supports`, `traits`, `storageClasses`, `rttThresholdMs`, `lossThresholdPct`, `probes`";
-    assert_eq!(
-        faults,
-        [
-            "sites[0].wan: is not for the edge site, which no WAN leads to",
-            "sites[2].name: \"\" is not a site name: letters, digits, `-`, `_` and `.`, at most 63",
-            "sites[2].nodeSelector: is empty, which every node would carry",
-            "sites[2].tolerations[0]: key may be empty only with operator Exists",
-            "sites[2].wan.rttMs: is missing",
-            "sites[2].full[0].refused: names no amount above zero",
-            "sites[3].kind: unknown variant `moon`, expected one of `edge`, `cloud`, `liqo`",
-            &format!("sites[4].queue: unknown field `queue`, expected one of {fields}"),
-            "sites[5].supports[0]: unknown variant `gpu`, expected one of `persistentVolumeClaim`, `hostPath`, `hostNetwork`, \
-             `hostPID`, `hostIPC`, `hostPort`, `resourceClaims`",
-            "sites[1]: the name \"a\" is taken by an earlier site",
-            "sites: has 2 sites of kind edge; there must be exactly one",
-            "nodes[0].allocatable: has no `pods`: without pod slots nothing ever fits",
-            "nodes[1].taints[0].effect: \"Never\" is not one of NoSchedule, PreferNoSchedule, NoExecute",
-            "nodes[2]: the name \"n\" is taken by an earlier node",
-            "nodes[3]: \"both\" carries the selectors of two sites, \"a\" and \"a\"; `site` says to which it counts",
-            "nodes[4]: \"c\" does not carry the selector of a site \"a\"",
-        ]
-    );
-}
-
-const SHAPES: &str = r#"
-sites null -> missing field `sites`
-sites [{"wan": {"rttMs": "x"}}] -> sites[0].wan.rttMs: invalid type: string "x", expected f64
-sites [{"queues": [{"waiting": 2}]}] -> sites[0].queues[0]: missing field `class`
-sites [{"observedProcMs": {"batch": 0}}] -> sites[0].observedProcMs.batch: 0 is not a number from 0.001 to 86400000 with at most 3 decimals
-sites [{"measuredFree": {"cpu": -1}}] -> sites[0].measuredFree: cpu must not be negative
-nodes [{"allocatable": {"pods": 1}}] -> nodes[0]: missing field `name`
-nodes [{"allocatable": {"cpu": "two"}}] -> nodes[0].allocatable.cpu: `two` is not a quantity (a number such as 2, 0.5, 500m, 1.5Gi or 1e3)
-nodes [{"labels": {"node.role/edge": true}}] -> nodes[0].labels.node.role/edge: invalid type: boolean `true`, expected a string
-"#;
-
-#[test]
-fn the_first_place_of_another_shape_is_told() {
-    let edge = json!([{"name": "edge", "kind": "edge"}]);
-    for line in SHAPES.trim().lines() {
-        let (place, fault) = line.split_once(" -> ").unwrap();
-        let (field, value) = place.split_once(' ').unwrap();
-        let mut file = json!({"sites": edge, "nodes": []});
-        file[field] = serde_json::from_str(value).unwrap();
-        assert_eq!(load(file).unwrap_err(), [fault]);
-    }
 }
 
 #[test]

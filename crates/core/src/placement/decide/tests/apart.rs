@@ -22,9 +22,7 @@ fn replica(app: &str, topology_key: &str) -> Value {
 }
 
 fn workload(pod: &Value) -> Workload<'static> {
-    let text = pod.to_string();
-    let pod = Pod::from_json(&text).unwrap();
-    pod.workload("shop".into(), &Config::default().keys).into_owned()
+    testkit::workload(pod, &Config::default().keys)
 }
 
 /// The snapshot of a fleet where `change` is made to a node of the edge.

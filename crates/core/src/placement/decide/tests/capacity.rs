@@ -105,9 +105,7 @@ fn half_of_what_is_free_counts_where_the_pod_fits() {
             snapshot.sites[0].free.cpu = Some(Millicores(measured));
         }
         let pod = with(pod(json!({})), "/spec/containers/0/resources/requests", asked);
-        let text = pod.to_string();
-        let pod = Pod::from_json(&text).unwrap();
-        let workload = pod.workload("shop".into(), &config.keys);
+        let workload = testkit::workload(&pod, &config.keys);
         let amount = |name: &str| kept[name].as_i64().unwrap_or(0);
         let kept = Share {
             amounts: Amounts {

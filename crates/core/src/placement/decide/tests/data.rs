@@ -136,9 +136,7 @@ fn watches_that_are_behind_say_where_volumes_are_and_not_where_to_make_them() {
         ("there", Reason::CloudPinnedByPod, Reason::CloudPinnedByPod),
         ("new-far", Reason::EdgeNotOffloadable, Reason::CloudEdgeNoCapacity),
     ] {
-        let text = with_claims(&[claim]).to_string();
-        let pod = Pod::from_json(&text).unwrap();
-        let mut workload = pod.workload("shop".into(), &config.keys);
+        let mut workload = testkit::workload(&with_claims(&[claim]), &config.keys);
         let room = Room::of(&snapshot);
         assert_eq!(decide(&workload, &room, &config, NOW).reason, arriving, "{claim}");
         workload.gated_for = Some(Micros(0));
@@ -151,9 +149,7 @@ fn a_gated_pod_waits_until_it_is_known_where_its_data_is() {
     let mut snapshot = testkit::snapshot(&fleet());
     let volumes = snapshot.volumes.take();
     let config = Config::default();
-    let text = with_claims(&["there"]).to_string();
-    let pod = Pod::from_json(&text).unwrap();
-    let mut workload = pod.workload("shop".into(), &config.keys);
+    let mut workload = testkit::workload(&with_claims(&["there"]), &config.keys);
     workload.gated_for = Some(Micros::from_secs(3_600));
     for (is_awaited, reason) in [(true, Reason::HeldSiteAway), (false, Reason::EdgeNotOffloadable)] {
         snapshot.awaits_volumes = is_awaited;
@@ -291,9 +287,7 @@ proptest! {
         pod["spec"]["volumes"] = volumes.collect();
         let snapshot = testkit::snapshot(&fleet);
         let config = Config::default();
-        let text = pod.to_string();
-        let pod = Pod::from_json(&text).unwrap();
-        let mut workload = pod.workload("shop".into(), &config.keys);
+        let mut workload = testkit::workload(&pod, &config.keys);
         workload.gated_for = gated.map(Micros::from_secs);
         let verdict = decide(&workload, &Room::of(&snapshot), &config, NOW);
         let known = snapshot.volumes.as_deref().unwrap();

@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 use super::*;
 
 /// Definitions by name.
-type Definitions<'t> = BTreeMap<&'t str, &'t str>;
+pub(in crate::placement) type Definitions<'t> = BTreeMap<&'t str, &'t str>;
 
-fn made(document: Value, parts: &str, definitions: &Definitions<'_>) -> Value {
+pub(in crate::placement) fn made(document: Value, parts: &str, definitions: &Definitions<'_>) -> Value {
     parts.split(" & ").fold(document, |document, part| {
         if let Some(parts) = definitions.get(part) {
             return made(document, parts, definitions);
@@ -17,6 +17,8 @@ fn made(document: Value, parts: &str, definitions: &Definitions<'_>) -> Value {
         match part {
             "-" => return document,
             "two_clouds" => return two_clouds(),
+            "clusters" => return liqo::clusters(0),
+            "clusters_full" => return liqo::clusters(4000),
             "data" => return data::fleet(),
             "data_full" => return data::full_edge(),
             _ => {}
@@ -57,9 +59,7 @@ fn config(name: &str) -> Config {
 /// Site and reason, and the warnings.
 fn decided(fleet: &Value, pod: &Value, config: &Config, gated: Option<u64>) -> (String, String) {
     let snapshot = testkit::snapshot(fleet);
-    let text = pod.to_string();
-    let pod = Pod::from_json(&text).unwrap();
-    let mut workload = pod.workload("shop".into(), &config.keys);
+    let mut workload = testkit::workload(&pod, &config.keys);
     if let Some(seconds) = gated {
         workload.gated_for = Some(Micros::from_secs(seconds));
         workload.gates = vec![(*config.keys.gate).into()];

@@ -72,10 +72,8 @@ fn pods_that_are_terminating_are_waited_for_a_while() {
         };
         let nodes = &mut snapshot.sites[0].nodes;
         Arc::make_mut(&mut Arc::make_mut(nodes)[0]).terminating[0].termination = termination;
-        let text = web.to_string();
-        let pod = Pod::from_json(&text).unwrap();
         let config = Config::default();
-        let workload = pod.workload("shop".into(), &config.keys);
+        let workload = testkit::workload(&web, &config.keys);
         decide(&workload, &Room::of(&snapshot), &config, NOW).reason.as_str()
     };
     let (wait, go) = ("held_no_capacity", "cloud_edge_no_capacity");

@@ -63,10 +63,8 @@ fn what_placeholders_keep_is_given_once() {
             "/spec/containers/0/resources/requests/cpu",
             json!(request),
         );
-        let text = pod.to_string();
-        let pod = Pod::from_json(&text).unwrap();
         let config = Config::default();
-        let workload = pod.workload("shop".into(), &config.keys);
+        let workload = testkit::workload(&pod, &config.keys);
         decide(&workload, &Room::of(&snapshot), &config, NOW).reason.as_str()
     };
     let placeholder = |seconds| {

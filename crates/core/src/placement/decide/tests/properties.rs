@@ -11,9 +11,7 @@ use crate::units::{Bytes, Millicores};
 
 /// Where a pod is placed.
 fn placed(snapshot: &Snapshot, pod: &Value, config: &Config) -> Option<SiteKind> {
-    let text = pod.to_string();
-    let pod = Pod::from_json(&text).unwrap();
-    let workload = pod.workload("shop".into(), &config.keys);
+    let workload = testkit::workload(&pod, &config.keys);
     let verdict = decide(&workload, &Room::of(snapshot), config, NOW);
     verdict.site().map(|site| site.kind())
 }
@@ -120,9 +118,7 @@ proptest! {
     ) {
         let config = Config::default();
         let mut snapshot = testkit::snapshot(&fleet);
-        let text = pod.to_string();
-        let pod = Pod::from_json(&text).unwrap();
-        let workload = pod.workload("shop".into(), &config.keys);
+        let workload = testkit::workload(&pod, &config.keys);
         let mut request = crate::resources::Amounts {
             cpu: Millicores(amounts[0]),
             memory: Bytes(amounts[1] << 20),
@@ -245,9 +241,7 @@ proptest! {
         let is_allowed = |site: &str| own.1(site) && policy.is_none_or(|(_, allows)| allows(site));
         let is_unreadable = [Some(own.0), policy.map(|(text, _)| text)].into_iter().flatten().any(|text| text.is_empty() || text == "region in (eu");
         let snapshot = testkit::snapshot(&labelled(fleet));
-        let text = with_sites(pod, Some(own.0), policy.map(|(text, _)| text)).to_string();
-        let pod = Pod::from_json(&text).unwrap();
-        let mut workload = pod.workload("shop".into(), &config.keys);
+        let mut workload = testkit::workload(&with_sites(pod, Some(own.0), policy.map(|(text, _)| text)), &config.keys);
         workload.gated_for = gated.map(Micros::from_secs);
         if gated.is_some() {
             workload.gates = vec![(*config.keys.gate).into()];

@@ -62,10 +62,8 @@ fn placement_of_others_and_a_costly_decision_leave_no_site() {
         [0]["matchExpressions"][0]["values"] = json!(vec!["v"; 9_000]);
     let tolerations = vec![json!({"operator": "Exists"}); 900];
     values["spec"]["tolerations"] = json!(tolerations);
-    let text = values.to_string();
     let config = Config::default();
-    let pod = Pod::from_json(&text).unwrap();
-    let workload = pod.workload("shop".into(), &config.keys);
+    let workload = testkit::workload(&values, &config.keys);
     let mut many = snapshot.clone();
     let node = many.sites[0].nodes[0].clone();
     let more = std::iter::repeat_n(node, 1_000);

@@ -96,9 +96,7 @@ proptest! {
     fn a_placement_is_never_on_a_node_without_its_traits(fleet in testkit::fleet(), pod in testkit::pod(), gated in any::<bool>()) {
         let config = Config::default();
         let snapshot = testkit::snapshot(&fleet);
-        let text = pod.to_string();
-        let pod = Pod::from_json(&text).unwrap();
-        let mut workload = pod.workload("shop".into(), &config.keys);
+        let mut workload = testkit::workload(&pod, &config.keys);
         workload.gated_for = gated.then_some(Micros::from_secs(400));
         let verdict = decide(&workload, &Room::of(&snapshot), &config, NOW);
         let (Some(site), Some(traits)) = (verdict.site(), workload.traits()) else { return Ok(()) };
