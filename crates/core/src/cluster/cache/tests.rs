@@ -13,10 +13,8 @@ use crate::model::slo::Class;
 use crate::model::snapshot::JobTimes;
 use crate::placement::decide::decide;
 use crate::placement::room::Room;
-use crate::testkit::NOW;
 use crate::testkit::{self, NOW, with};
 use crate::units::Micros;
-use crate::units::{Micros, Millicores};
 use crate::wire::node;
 use crate::wire::pod::Pod;
 
