@@ -1,6 +1,7 @@
 //! Nodes of a benchmark's own, run by kwok.
 
 use edgeward_harness::control_plane::node;
+use edgeward_harness::decision::is_usable;
 use edgeward_harness::prelude::*;
 
 const LABEL: &str = "edgeward.test/fleet";
@@ -22,17 +23,10 @@ pub(crate) fn create(fixture: &Fixture<'_>, edge_nodes: usize) -> Result<()> {
     fixture.kubectl.run(&["create", "-f", "-"], &list.to_string())?;
     eventually("the nodes are Ready", 4 * BOUND, || {
         let nodes = fixture.kubectl.list("nodes", LABEL)?;
-        let ready = nodes.iter().filter(|node| is_ready(node)).count();
+        let ready = nodes.iter().filter(|node| is_usable(node)).count();
         ensure!(ready == edge_nodes + 1, "{ready} of {}", nodes.len());
         Ok(())
     })
-}
-
-/// Whether it is Ready, and kube-scheduler may know it.
-fn is_ready(node: &Value) -> bool {
-    let conditions = node["status"]["conditions"].as_array().into_iter().flatten();
-    let mut ready = conditions.filter(|condition| condition["type"] == "Ready");
-    ready.any(|condition| condition["status"] == "True") && !node["spec"]["taints"].to_string().contains("not-ready")
 }
 
 pub(crate) fn edge_node(number: usize) -> String {

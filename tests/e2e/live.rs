@@ -10,7 +10,7 @@ pub(crate) mod restart;
 pub(crate) mod tenants;
 pub(crate) mod waiting;
 
-use edgeward_harness::live::{EDGE, pod};
+use edgeward_harness::live::{EDGE, pod, runs};
 use edgeward_harness::prelude::*;
 
 /// Outcome at an edge that has no room, where a cloud has.
@@ -32,14 +32,6 @@ fn fill(fixture: &Fixture<'_>, name: &str, millicores: u32, expected: &str) -> R
     let created = outcome(&fixture.kubectl.create(&pod(fixture, name, millicores))?)?;
     ensure!(created == expected, "{name}: {created}");
     runs(fixture, name)
-}
-
-fn runs(fixture: &Fixture<'_>, name: &str) -> Result<()> {
-    eventually(&format!("{name} runs"), BOUND, || {
-        let pod = fixture.kubectl.get("pod", name)?;
-        ensure!(pod["status"]["phase"] == "Running", "{}", pod["status"]);
-        Ok(())
-    })
 }
 
 e2e! { "live::capacity_comes_and_goes", Nodes, capacity_comes_and_goes }

@@ -5,6 +5,7 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::{env, thread};
 
+use edgeward_harness::live::runs;
 use edgeward_harness::prelude::*;
 
 /// Runs edgeward as a command, with this configuration and the rights of a cluster administrator.
@@ -51,11 +52,7 @@ fn a_cluster_becomes_a_file(fixture: &Fixture<'_>) -> Result<()> {
     let (_running, _registered) = fixture.registered_live(&config)?;
     for (name, millicores) in [("first", 1_500), ("second", 700)] {
         fixture.kubectl.create(&pod(name, millicores))?;
-        eventually("it runs", BOUND, || {
-            let pod = fixture.kubectl.get("pod", name)?;
-            ensure!(pod["status"]["phase"] == "Running", "{}", pod["status"]);
-            Ok(())
-        })?;
+        runs(fixture, name)?;
     }
     fixture.kubectl.run(&["cordon", &small], "")?;
     wait_for_nobody(fixture)?;

@@ -3,6 +3,7 @@
 use std::os::unix::fs::symlink;
 
 use edgeward_harness::fixture::{manifest, with_long_timeout};
+use edgeward_harness::live::runs;
 use edgeward_harness::prelude::*;
 
 /// A domain of its own, so that no other test's edgeward releases what is gated here.
@@ -78,11 +79,7 @@ impl<'s, 'run> Asking<'s, 'run> {
 
 fn run(fixture: &Fixture<'_>, name: &str) -> Result<()> {
     fixture.kubectl.create(&pod(name))?;
-    eventually(&format!("{name} runs"), BOUND, || {
-        let pod = fixture.kubectl.get("pod", name)?;
-        ensure!(pod["status"]["phase"] == "Running", "{}", pod["status"]);
-        Ok(())
-    })
+    runs(fixture, name)
 }
 
 e2e! { "why::pods_of_every_fate", Cluster, pods_of_every_fate }

@@ -3,6 +3,7 @@
 use edgeward::platform::yaml;
 use edgeward_core::keys::Keys;
 use edgeward_core::model::slo::parse;
+use edgeward_harness::clients;
 use edgeward_harness::fixture::POLICIES;
 use edgeward_harness::folder::copy;
 use edgeward_harness::prelude::*;
@@ -10,7 +11,6 @@ use http::header::{CONTENT_TYPE, WARNING};
 use http::{HeaderValue, Request};
 use kube::Client;
 use kube::client::Body;
-use kube::config::{Config, KubeConfigOptions, Kubeconfig};
 use serde::Deserialize;
 
 use crate::commands::fleet_command::edgeward;
@@ -198,11 +198,7 @@ struct Answer {
 
 impl<'s> Api<'s> {
     fn open(fixture: &'s Fixture<'s>) -> Result<Self> {
-        let client = fixture.runtime.block_on(async {
-            let kubeconfig = Kubeconfig::read_from(fixture.kubeconfig())?;
-            let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
-            anyhow::Ok(Client::try_from(config)?)
-        })?;
+        let client = fixture.runtime.block_on(clients::client(fixture))?;
         Ok(Self { fixture, client })
     }
 

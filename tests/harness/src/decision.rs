@@ -29,6 +29,17 @@ pub fn is_gated(pod: &Value) -> bool {
     })
 }
 
+/// Whether the object's status has this condition, as true.
+pub fn has_condition(object: &Value, kind: &str) -> bool {
+    let mut conditions = object["status"]["conditions"].as_array().into_iter().flatten();
+    conditions.any(|condition| condition["type"] == kind && condition["status"] == "True")
+}
+
+/// Whether a node is Ready, and kube-scheduler may know it.
+pub fn is_usable(node: &Value) -> bool {
+    has_condition(node, "Ready") && !node["spec"]["taints"].to_string().contains("not-ready")
+}
+
 pub fn is_unschedulable(pod: &Value) -> bool {
     let conditions = pod["status"]["conditions"].as_array();
     let mut conditions = conditions.into_iter().flatten();

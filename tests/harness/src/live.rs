@@ -20,6 +20,15 @@ pub fn is_now(fixture: &Fixture<'_>, pod: &Value, expected: &str) -> Result<()> 
     Ok(())
 }
 
+/// Waits until a pod runs.
+pub fn runs(fixture: &Fixture<'_>, name: &str) -> Result<()> {
+    eventually(&format!("{name} runs"), BOUND, || {
+        let pod = fixture.kubectl.get("pod", name)?;
+        ensure!(pod["status"]["phase"] == "Running", "{}", pod["status"]);
+        Ok(())
+    })
+}
+
 pub fn outcome(pod: &Value) -> Result<String> {
     let (site, reason) = annotation(pod, "site")
         .zip(annotation(pod, "reason"))

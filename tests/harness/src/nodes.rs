@@ -8,6 +8,7 @@ use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 
 use crate::control_plane::{STOPPED, node};
+use crate::decision::is_usable;
 use crate::prelude::*;
 
 /// The label by which a node is of a test's edge or cloud, and the taint that keeps other tests' pods from its edge.
@@ -175,12 +176,7 @@ impl<'run> Nodes<'run> {
         self.kubectl.run(&["create", "-f", "-"], &list.to_string())?;
         eventually("all are Ready and not tainted", BOUND, || {
             let nodes = self.kubectl.list("nodes", &self.edge_label())?;
-            let is_used = |node: &&Value| {
-                let mut conditions = node["status"]["conditions"].as_array().into_iter().flatten();
-                conditions.any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
-                    && !node["spec"]["taints"].to_string().contains("not-ready")
-            };
-            let used = nodes.iter().filter(is_used).count();
+            let used = nodes.iter().filter(|node| is_usable(node)).count();
             ensure!(used == count, "{used} of {count}");
             Ok(())
         })

@@ -19,6 +19,7 @@ use self::objects::{CONSUMER, LIQO, TEMPLATE, webhooks};
 pub use self::objects::{REMOTE, Strategy};
 use crate::checkout::xtask;
 use crate::control_plane::{ControlPlane, FailureDetection, Shape, VIRTUAL_NODE, node};
+use crate::decision::has_condition;
 use crate::prelude::*;
 use crate::process::free_addresses;
 
@@ -136,13 +137,7 @@ impl Peering {
             eventually("the virtual node is Ready", BOUND, || {
                 self.processes.iter_mut().try_for_each(Process::ensure_running)?;
                 let node = self.consumer.kubectl.get("node", name)?;
-                let conditions = node["status"]["conditions"].as_array().into_iter().flatten();
-                let mut ready = conditions.filter(|condition| condition["type"] == "Ready");
-                ensure!(
-                    ready.any(|condition| condition["status"] == "True"),
-                    "{}",
-                    node["status"]["conditions"]
-                );
+                ensure!(has_condition(&node, "Ready"), "{}", node["status"]["conditions"]);
                 let taints = node["spec"]["taints"].to_string();
                 ensure!(!taints.contains("node.kubernetes.io"), "{taints}");
                 Ok(())
@@ -270,11 +265,7 @@ impl Kit<'_> {
         }
         eventually("Liqo's definitions are served", BOUND, || {
             let kinds = plane.kubectl.list("customresourcedefinitions", "")?;
-            let is_established = |kind: &Value| {
-                let mut conditions = kind["status"]["conditions"].as_array().into_iter().flatten();
-                conditions.any(|condition| condition["type"] == "Established" && condition["status"] == "True")
-            };
-            let established = kinds.iter().filter(|kind| is_established(kind)).count();
+            let established = kinds.iter().filter(|kind| has_condition(kind, "Established")).count();
             ensure!(established >= self.definitions.len(), "{established}");
             Ok(())
         })

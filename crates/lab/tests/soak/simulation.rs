@@ -5,10 +5,10 @@ mod pods;
 
 use std::sync::atomic::AtomicBool;
 
-use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use anyhow::anyhow;
 use edgeward_core::document::Faults;
 use edgeward_core::model::slo::Class;
-use edgeward_harness::fixture::Fixture;
+use edgeward_harness::prelude::*;
 use edgeward_harness::tables::Table;
 use edgeward_harness::timing::TooBusy;
 use edgeward_lab::load::Load;

@@ -54,7 +54,9 @@ fn warnings(fleet: &Value, pod: &Value) -> Vec<String> {
 
 fn with_verdict<T>(fleet: &Value, pod: &Value, config: &Config, read: impl FnOnce(&Verdict<'_>) -> T) -> T {
     let snapshot = testkit::snapshot(fleet);
-    let workload = testkit::workload(&pod, &config.keys);
+    let text = pod.to_string();
+    let pod = Pod::from_json(&text).unwrap();
+    let workload = pod.workload("shop".into(), &config.keys);
     read(&decide(&workload, &Room::of(&snapshot), config, NOW))
 }
 

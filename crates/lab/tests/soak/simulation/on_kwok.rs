@@ -1,17 +1,14 @@
 //! What a scenario asks, asked of the control plane at the same times.
 
 use std::fmt;
-use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail, ensure};
 use edgeward_core::units::{Micros, Permille};
 use edgeward_core::wire::node;
 use edgeward_harness::balancer::Balancer;
 use edgeward_harness::clients;
 use edgeward_harness::control_plane::{SLOW, SLOW_END, WORKS_ON};
-use edgeward_harness::fixture::{Fixture, MANAGED};
 use edgeward_harness::nodes::Wan;
-use edgeward_harness::wait::{BOUND, eventually};
+use edgeward_harness::prelude::*;
 use edgeward_lab::load::{Load, Service, Task};
 use edgeward_lab::outcome::Outcome;
 use edgeward_lab::random::Distribution;
@@ -20,7 +17,6 @@ use edgeward_lab::units::{Unit, Units, is_met, request_id};
 use edgeward_lab::wan::{Path, round_trips};
 use http::{Method, Request};
 use kube::Client;
-use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio::time::sleep_until;
 

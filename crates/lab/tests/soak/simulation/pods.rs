@@ -2,18 +2,14 @@
 
 use std::collections::HashMap;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use anyhow::{Context as _, Result, bail, ensure};
 use edgeward_core::units::Micros;
-use edgeward_harness::decision::{is_gated, is_unschedulable};
-use edgeward_harness::fixture::Fixture;
+use edgeward_harness::prelude::*;
 use futures::TryStreamExt as _;
 use http::Request;
 use kube::Client;
 use kube::core::WatchEvent;
-use serde_json::Value;
 use tokio::task::JoinHandle;
 
 /// The label of the load's pods: the number of the task, or [`SERVICE`].

@@ -59,7 +59,9 @@ fn config(name: &str) -> Config {
 /// Site and reason, and the warnings.
 fn decided(fleet: &Value, pod: &Value, config: &Config, gated: Option<u64>) -> (String, String) {
     let snapshot = testkit::snapshot(fleet);
-    let mut workload = testkit::workload(&pod, &config.keys);
+    let text = pod.to_string();
+    let pod = Pod::from_json(&text).unwrap();
+    let mut workload = pod.workload("shop".into(), &config.keys);
     if let Some(seconds) = gated {
         workload.gated_for = Some(Micros::from_secs(seconds));
         workload.gates = vec![(*config.keys.gate).into()];
