@@ -6,7 +6,7 @@ use edgeward_harness::prelude::*;
 
 use crate::client::{BOUND, Connection, eventually, get};
 use crate::process::Process;
-use crate::program::{edgeward, is_recorded};
+use crate::program::is_recorded;
 
 /// The creation of a pod that states nothing, which is a line in the log for the first ones.
 const CREATE: &str = r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u",

@@ -181,12 +181,10 @@ mod tests {
     use crate::inspect::Listing;
     use edgeward_core::cluster::cache::{Kind, NodeFault};
     use edgeward_core::config::Config;
-    use edgeward_core::model::link::Link;
     use edgeward_core::placement::policy::Policy;
     use edgeward_core::testkit::{self, NOW};
-    use edgeward_core::units::{Micros, Moment};
+    use edgeward_core::units::Moment;
     use edgeward_core::wire::fleet_file;
-    use edgeward_core::wire::pod::Pod;
     use jiff::SignedDuration;
 
     /// Where the cluster is as in a fleet file.

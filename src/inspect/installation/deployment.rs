@@ -176,13 +176,6 @@ mod tests {
         assert_eq!(named(&json!(["serve", "--config=/etc/edgeward"])), None);
     }
 
-    #[test]
-    fn that_of_the_manifests_is_found() {
-        let manifest: Value = serde_saphyr::from_str(include_str!("../../../deploy/base/deployment.yaml")).unwrap();
-        let args = &manifest["spec"]["template"]["spec"]["containers"][0]["args"];
-        assert_eq!(named(args).as_deref(), Some("edgeward-config"));
-    }
-
     fn found(pod: Value) -> Result<Option<PairSecret>, String> {
         let found = find("edgeward-system", &serde_json::from_value(pod).unwrap());
         found.map_err(|error| error.to_string())
@@ -196,14 +189,6 @@ mod tests {
             key: key.into(),
             is_self_managed: false,
         }))
-    }
-
-    #[test]
-    fn the_secret_of_the_manifests_is_found() {
-        let manifest = include_str!("../../../deploy/base/deployment.yaml");
-        let manifest: Value = serde_saphyr::from_str(manifest).unwrap();
-        let pod = &manifest["spec"]["template"]["spec"];
-        assert_eq!(found(pod.clone()), secret("tls.crt", "tls.key"));
     }
 
     #[test]

@@ -17,7 +17,7 @@ e2e! { "liqo::elastic_cluster", Peering, elastic_cluster }
 fn elastic_cluster(fixture: &Fixture<'_>) -> Result<()> {
     let [near, far] = near_and_far(fixture)?;
     fixture.offload(&fixture.namespace, Strategy::Local)?;
-    let (edgeward, _registered) = fixture.registered_live(&config(fixture))?;
+    let (_edgeward, _registered) = fixture.registered_live(&config(fixture))?;
     let begun = Instant::now();
     let deployment = workloads::deployment("elastic", REPLICAS as u32, slo());
     fixture.kubectl.create(&deployment)?;

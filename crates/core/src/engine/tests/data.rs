@@ -123,7 +123,7 @@ fn pods_that_share_a_claim_without_a_volume_go_to_the_same_site() {
     }
     engine.publish(NOW);
     let review = |id: u128, pod: &Value, is_wanted: bool, seconds: u64| {
-        let workload = testkit::workload(&pod, &config.keys);
+        let workload = testkit::workload(pod, &config.keys);
         let context = DecisionContext {
             config: &config,
             id: DecisionId(id),

@@ -217,7 +217,7 @@ proptest! {
             let snapshot = fixture.publish();
             let now = testkit::NOW.at(fixture.now);
             let verdict = |pod: &Value| {
-                let workload = testkit::workload(&pod, &config.keys);
+                let workload = testkit::workload(pod, &config.keys);
                 let verdict = decide(&workload, &Room::of(&snapshot), &config, now);
                 format!("{verdict:?}").replace(&format!("revision: {}", snapshot.revision), "")
             };

@@ -11,7 +11,7 @@ use crate::units::{Bytes, Millicores};
 
 /// Where a pod is placed.
 fn placed(snapshot: &Snapshot, pod: &Value, config: &Config) -> Option<SiteKind> {
-    let workload = testkit::workload(&pod, &config.keys);
+    let workload = testkit::workload(pod, &config.keys);
     let verdict = decide(&workload, &Room::of(snapshot), config, NOW);
     verdict.site().map(|site| site.kind())
 }
