@@ -123,7 +123,10 @@ impl Release {
             let released = ungate.release_until_none(pause, |pod, freed| counts.add(pod, freed));
             others = released.await?;
         }
-        let namespace = self.namespace.as_deref().unwrap_or(connection.default_namespace());
+        let namespace = self
+            .namespace
+            .as_deref()
+            .unwrap_or(connection.client.default_namespace());
         let named: Vec<_> = self.pods.iter().map(|name| Target::new(namespace, name)).collect();
         let mut released = std::pin::pin!(ungate.release_all(&named));
         while let Some((pod, freed)) = released.next().await {

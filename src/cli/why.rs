@@ -70,7 +70,10 @@ impl Why {
     }
 
     async fn explain(&self, connection: &Connection) -> anyhow::Result<Explanation> {
-        let namespace = self.namespace.as_deref().unwrap_or(connection.default_namespace());
+        let namespace = self
+            .namespace
+            .as_deref()
+            .unwrap_or(connection.client.default_namespace());
         let name = &self.pod;
         let found = self.installed.read(connection).await?;
         let json = connection.pod(namespace, name).await?;

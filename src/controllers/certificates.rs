@@ -179,7 +179,7 @@ impl Certificates {
         let secret = secret.map_err(|error| self.failure("get the Secret", &self.secret, error))?;
 
         let now = self.clock.now();
-        let mut contents = contents(secret.as_ref());
+        let mut contents = secret.clone().map(stored::contents).unwrap_or_default();
         let stored = Stored::read(&contents, &self.service, now.wall);
         if let Some((key, fault)) = stored.early() {
             bail!(
@@ -363,11 +363,6 @@ impl Certificates {
             .map(drop)
             .map_err(|error| self.failure("write the Secret", &self.secret, error))
     }
-}
-
-fn contents(secret: Option<&Secret>) -> Contents {
-    let data = secret.and_then(|secret| secret.data.as_ref()).into_iter().flatten();
-    data.map(|(key, value)| (key.clone(), value.0.clone())).collect()
 }
 
 /// The bundle of each entry; empty where there is none.

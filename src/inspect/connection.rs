@@ -50,11 +50,6 @@ impl Connection {
         Self { client, clock, name }
     }
 
-    /// The namespace of the context.
-    pub fn default_namespace(&self) -> &str {
-        self.client.default_namespace()
-    }
-
     /// An object; `None` if there is none.
     ///
     /// # Errors

@@ -1,6 +1,5 @@
 //! What is in one Secret.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures::StreamExt as _;
@@ -10,9 +9,7 @@ use tokio::sync::watch;
 
 use crate::instruments::metrics::Metrics;
 use crate::sources::watcher;
-
-/// By key.
-type Contents = BTreeMap<String, Vec<u8>>;
+use crate::tls::{Contents, stored};
 
 /// Tells what is in the Secret whenever it is another, for ever; nothing before it exists for the first time, and that there is
 /// nothing in it once it is gone. An API server that does not answer leaves what was told last. A failure is logged, counted
@@ -26,11 +23,8 @@ pub async fn follow(
 ) {
     let mut secrets = watcher::object(Api::<Secret>::namespaced(client, &namespace), &name);
     while let Some(secret) = secrets.next().await {
-        let now: Contents = match secret {
-            Ok(Some(secret)) => {
-                let data = secret.data.unwrap_or_default().into_iter();
-                data.map(|(key, value)| (key, value.0)).collect()
-            }
+        let now = match secret {
+            Ok(Some(secret)) => stored::contents(secret),
             Ok(None) => Contents::new(),
             Err(error) => {
                 metrics.watch_failures.at(["secrets"]).inc();

@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Secret;
 
 use super::authority::{Authority, Pem, Service};
 use super::pair::{Fault, Pair};
@@ -17,6 +18,12 @@ use super::verification::vouches;
 
 /// What is in a Secret, by key.
 pub type Contents = BTreeMap<String, Vec<u8>>;
+
+/// What is in this Secret.
+pub fn contents(secret: Secret) -> Contents {
+    let data = secret.data.into_iter().flatten();
+    data.map(|(key, value)| (key, value.0)).collect()
+}
 
 const AUTHORITY: [&str; 2] = ["ca.crt", "ca.key"];
 /// The authority that is to follow.

@@ -10,6 +10,7 @@ use kube::api::ListParams;
 
 use crate::inspect::Connection;
 use crate::sources::namespaced_name::NamespacedName;
+use crate::tls::stored::contents;
 use crate::tls::{Contents, Service};
 
 /// The Secret that `--self-managed` is without a name.
@@ -91,10 +92,7 @@ impl Connection {
     /// It cannot be read.
     pub async fn contents(&self, secret: &PairSecret) -> anyhow::Result<Option<Contents>> {
         let found = self.get::<Secret>(&secret.namespace, &secret.name).await?;
-        Ok(found.map(|found| {
-            let data = found.data.into_iter().flatten();
-            data.map(|(key, value)| (key, value.0)).collect()
-        }))
+        Ok(found.map(contents))
     }
 }
 
