@@ -178,12 +178,15 @@ pub struct Prober {
     targets: Vec<Arc<Target>>,
     probing: Probing,
     health: LinkHealth,
-    /// What is waited for: each gives the outcome of a probe and of which endpoint it is, or nothing.
-    jobs: FuturesUnordered<BoxFuture<'static, Option<(usize, Result<Micros, Lost>)>>>,
+    /// What is waited for.
+    jobs: FuturesUnordered<BoxFuture<'static, Done>>,
     /// The site's own.
     own: OwnThresholds,
     shared: Probers,
 }
+
+/// The outcome of a probe and of which endpoint it is; `None` where a name was looked up.
+type Done = Option<(usize, Result<Micros, Lost>)>;
 
 impl Prober {
     /// Five probes of each endpoint, 50 ms apart. Takes 3 s at most, whatever the timeout; afterwards the site has a
@@ -228,7 +231,8 @@ impl Prober {
 
     /// Asks for the addresses of all endpoints.
     fn resolve(&mut self) {
-        for target in self.targets.iter().cloned() {
+        for target in &self.targets {
+            let target = Arc::clone(target);
             let job = async move {
                 target.resolve().await;
                 None
@@ -249,7 +253,7 @@ impl Prober {
         }
     }
 
-    fn fold(&mut self, done: Option<(usize, Result<Micros, Lost>)>) {
+    fn fold(&mut self, done: Done) {
         let Some((endpoint, outcome)) = done else { return };
         let (was_silent, before) = (self.health.is_silent(endpoint), self.health.link());
         let rtt = outcome.as_ref().ok().copied();
