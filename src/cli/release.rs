@@ -100,9 +100,8 @@ impl Release {
         if let Some(name) = &self.unregister
             && !is_domain_known
         {
-            let webhooks = connection.webhooks().await?;
-            let mut ours = webhooks.iter().filter(|webhook| webhook.configuration() == name);
-            if let Some(domain) = ours.find_map(Webhook::domain) {
+            let webhooks = connection.webhooks_of(name).await?;
+            if let Some(domain) = webhooks.iter().find_map(Webhook::domain) {
                 config = of_domain(&domain)?;
                 is_domain_known = true;
             }

@@ -197,16 +197,20 @@ impl Connection {
     /// They cannot be listed.
     pub async fn webhooks(&self) -> anyhow::Result<Vec<Webhook>> {
         let all = Api::<MutatingWebhookConfiguration>::all(self.client.clone());
-        let found = self.list(&all, ListParams::default(), Some).await?.into_iter();
-        let entries = found.flat_map(|found| {
-            let entries = found.webhooks.into_iter().flatten().enumerate();
-            entries.map(move |(position, entry)| Webhook {
-                metadata: found.metadata.clone(),
-                position,
-                entry,
-            })
-        });
-        Ok(entries.collect())
+        let found = self.list(&all, ListParams::default(), Some).await?;
+        Ok(found.into_iter().flat_map(entries).collect())
+    }
+
+    /// The mutating webhooks of the configuration of this name; none if there is no such.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub async fn webhooks_of(&self, name: &str) -> anyhow::Result<Vec<Webhook>> {
+        let all = Api::<MutatingWebhookConfiguration>::all(self.client.clone());
+        let found = all.get_opt(name).await;
+        let doing = || format!("cannot get mutatingwebhookconfiguration {name}");
+        let found = found.map_err(|error| self.failure(&doing(), error))?;
+        Ok(found.map(entries).unwrap_or_default())
     }
 
     /// The metadata of every namespace, by name.
@@ -253,6 +257,16 @@ impl Connection {
         }
         Ok(Some(endpoints))
     }
+}
+
+fn entries(found: MutatingWebhookConfiguration) -> Vec<Webhook> {
+    let entries = found.webhooks.into_iter().flatten().enumerate();
+    let webhook = |(position, entry)| Webhook {
+        metadata: found.metadata.clone(),
+        position,
+        entry,
+    };
+    entries.map(webhook).collect()
 }
 
 /// `address:port` of an endpoint.
