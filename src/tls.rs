@@ -1,7 +1,8 @@
-//! The serving certificate: where it comes from, how it is checked, and how it changes under a running server. And who may
-//! connect, where that is not everybody.
+//! The serving certificate: its sources, its checks, and its replacement while the server runs. With `--client-ca`,
+//! also which clients may connect.
 //!
-//! Every change makes new TLS settings, which axum-server takes over. A connection keeps the certificate it was opened with.
+//! Every change builds new TLS settings, which axum-server takes over. A connection keeps the certificate it was opened
+//! with.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -41,49 +42,49 @@ pub use verification::{Bundle, VerificationError};
 use clients::ClientCa;
 use rotation::{Der, Since, ders};
 
-/// The only application protocol we offer. It is what the API server uses towards a Service, and HTTP/1.1's
-/// `Connection: close` is how we drain.
+/// The only application protocol we offer. The API server uses it towards a Service, and we drain with HTTP/1.1's
+/// `Connection: close`.
 pub const ALPN: &[u8] = b"http/1.1";
 
-/// How often ends are looked at.
+/// Longest pause between two checks of the certificates' ends.
 const OVER: Duration = Duration::from_secs(60);
 
-/// How often a certificate that is not valid yet is tried again.
+/// Retry interval for a certificate that is not valid yet.
 const EARLY: Duration = Duration::from_secs(1);
 
 /// Where the serving certificate comes from.
 #[derive(Debug, Clone)]
 pub enum Source {
-    /// PEM files, read again when they change.
+    /// PEM files, read again whenever they change.
     Files {
-        /// The certificate, leaf first, intermediates after it.
+        /// The certificate chain: leaf first, then intermediates.
         cert: PathBuf,
-        /// Its private key: PKCS#8, PKCS#1 or SEC1.
+        /// The leaf's private key: PKCS#8, PKCS#1 or SEC1.
         key: PathBuf,
     },
-    /// A certificate authority and a leaf made at start. Their keys never leave memory, so every start has new
-    /// ones: for one replica, a demonstration or a test.
+    /// A certificate authority and a leaf, both made at start. Their keys never leave memory, so each start makes new
+    /// ones. Meant for one replica, a demonstration or a test.
     SelfSigned {
-        /// Gets `ca.crt`, for the `caBundle` of a MutatingWebhookConfiguration; created if missing. `None`: the
-        /// bundle is only to be had from [`Certificates::ca_bundle`].
+        /// Directory for `ca.crt`, the `caBundle` of a MutatingWebhookConfiguration; created if missing. With `None`,
+        /// the bundle is available only from [`Certificates::ca_bundle`].
         directory: Option<PathBuf>,
-        /// Our Service; the certificate is for `<service>.<namespace>.svc`, `localhost` and `127.0.0.1`.
+        /// Our Service. The certificate is for `<service>.<namespace>.svc`, `localhost` and `127.0.0.1`.
         service: Service,
     },
-    /// A Secret that the replicas share and one of them keeps up to date ([`stored`]). Until it holds something that can be
-    /// served, there is no certificate.
+    /// A Secret that all replicas read and the leader keeps up to date ([`stored`]). There is no certificate until the
+    /// Secret holds a usable one.
     Secret {
-        /// What is in it, always the newest; `None` while that is not known or there is none yet.
+        /// The newest contents of the Secret. `None` while they are unknown or the Secret does not exist.
         contents: watch::Receiver<Option<Arc<Contents>>>,
-        /// Our Service, whose name the certificate must have.
+        /// Our Service; the certificate must have its name.
         service: Service,
-        /// How long an authority must have been in it before a leaf of it takes the place of a valid one of another:
-        /// [`Lives::settle`](rotation::Lives::settle).
+        /// How long a new authority must have been in the Secret before its leaf replaces a valid leaf of another
+        /// authority: [`Lives::settle`](rotation::Lives::settle).
         settle: Micros,
     },
 }
 
-/// The certificate being served, and what may replace it; and who may connect.
+/// The serving certificate, its source, and the authorities of the clients that may connect.
 #[derive(Debug)]
 pub struct Certificates {
     current: Current,
@@ -92,7 +93,7 @@ pub struct Certificates {
     client_ca: Option<Watch>,
 }
 
-/// What may replace the certificate.
+/// Where a replacement of the certificate comes from.
 #[derive(Debug)]
 enum Origin {
     Files(Watch),
@@ -101,11 +102,12 @@ enum Origin {
 }
 
 impl Certificates {
-    /// Reads or makes the first pair; of a Secret, that is left to [`Self::follow`]. With a file in PEM, only clients with a
-    /// certificate of an authority in it may connect.
+    /// Reads or makes the first pair. For a Secret, [`Self::follow`] does this. With a `client_ca` file (PEM), only
+    /// clients with a certificate of an authority in it may connect.
     ///
     /// # Errors
-    /// There is no usable pair, or no usable authority. At start that is final: a server without a certificate answers nobody.
+    /// The pair or the client authorities are unusable. At start this is final: a server without a certificate can
+    /// answer no request.
     pub async fn load(
         source: &Source,
         client_ca: Option<&Path>,
@@ -167,7 +169,7 @@ impl Certificates {
         })
     }
 
-    /// The authority that clients must trust, in PEM; `None` unless the pair was made here.
+    /// The CA certificate that clients must trust, in PEM. `None` unless the pair was made at start.
     pub fn ca_bundle(&self) -> Option<&str> {
         self.ca_bundle.as_deref()
     }
@@ -177,14 +179,15 @@ impl Certificates {
         self.current.pair.load().is_none()
     }
 
-    /// Settings that always serve the current pair. While there is none, every handshake fails.
+    /// TLS settings that always serve the current pair. While there is no pair, every handshake fails.
     pub fn settings(&self) -> RustlsConfig {
         self.current.settings.clone()
     }
 
-    /// Takes over every good pair, and every good set of authorities of clients, for ever; a bad one is refused and the old
-    /// one kept, with a warning and a count. A pair that is not valid yet is tried again until it is. That a certificate is
-    /// served past its end is said every minute. `loaded` is called when one that was awaited is there.
+    /// Takes over each new pair and each new set of client authorities, until the process ends. A bad one is refused
+    /// with a warning and a count, and the old one stays. A pair that is not valid yet is retried until it is. An
+    /// expired serving certificate is logged every minute. `loaded` is called once, when a Secret first has a usable
+    /// pair.
     pub async fn follow(self, loaded: impl FnOnce() + Send) {
         let (current, clock) = (&self.current, self.current.clock);
         let renew = async {
@@ -216,7 +219,8 @@ impl Certificates {
     }
 }
 
-/// Has every other content of these files taken over. What is refused or cannot be read changes nothing.
+/// Calls `take_over` with the new contents of the watched files after each change. If they are refused or unreadable,
+/// the old ones stay.
 async fn follow_files(
     mut watch: Watch,
     of: TlsMaterial,
@@ -227,7 +231,7 @@ async fn follow_files(
         TlsMaterial::Certificate => "certificate",
         TlsMaterial::ClientCa => "client CA",
     };
-    // Beginning of the certificate in the files, while it is refused for that.
+    // `not_before` of the certificate that was refused as not valid yet.
     let mut early = None;
     loop {
         let contents = match watch.changed().await {
@@ -303,7 +307,7 @@ async fn follow_secret(
 ) {
     let metrics = &current.metrics;
     let mut loaded = Some(loaded);
-    // What was said last against what is in it.
+    // The faults that were logged last.
     let mut said = String::new();
     loop {
         let seen = contents.borrow_and_update().clone().unwrap_or_default();
@@ -343,14 +347,14 @@ async fn follow_secret(
             () = tokio::time::sleep(wait.unwrap_or_default()), if wait.is_some() => Ok(()),
         };
         if changed.is_err() {
-            // Nobody looks any more: the process is ending.
+            // The sender is gone: the process is ending.
             return;
         }
     }
 }
 
-/// Says each minute that the certificate being served is past its end, which API servers refuse, so that every pod is created
-/// undecided; and which authorities of clients are, by whom nobody is let in any more.
+/// Logs every minute that the serving certificate has expired; API servers then refuse it, and pods are created without
+/// a decision. Also logs each expired client authority, whose clients are then refused.
 async fn watch_ends(current: &Current) {
     loop {
         let now = current.clock.wall();
@@ -359,7 +363,7 @@ async fn watch_ends(current: &Current) {
             match Duration::try_from(ends.duration_since(now)) {
                 Ok(left) => pause = pause.min(left.saturating_add(EARLY)),
                 Err(_) => {
-                    tracing::error!(not_after = %ends, "the certificate being served is past its end: no API server accepts it");
+                    tracing::error!(not_after = %ends, "the serving certificate is past its end: API servers refuse it");
                 }
             }
         }
@@ -380,10 +384,10 @@ async fn watch_ends(current: &Current) {
     }
 }
 
-/// Makes ring the process's crypto provider, for clients that ask for the default one. Our own server does not
-/// need it. May be called more than once.
+/// Makes ring the default crypto provider of the process, for clients that ask for the default one. Our own server does
+/// not need it. May be called more than once.
 pub fn install_crypto_provider() {
-    // The error says that there is one already, which is what was wanted.
+    // The error means that a provider is installed already, which is the aim.
     let _ = ring::default_provider().install_default();
 }
 
@@ -391,12 +395,12 @@ fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
 }
 
-/// What is served, and to whom. An authority of clients is dropped when it has expired.
+/// The current pair, the client authorities, and the TLS settings made of them. Expired client authorities are ignored.
 #[derive(Debug)]
 struct Current {
     pair: ArcSwapOption<Pair>,
     clients: ArcSwapOption<ClientCa>,
-    /// Made of both, and made again when one changes. Connections keep the settings that they were opened with.
+    /// Made of both and rebuilt when either changes. Connections keep the settings they were opened with.
     settings: RustlsConfig,
     clock: Clock,
     metrics: Arc<Metrics>,
@@ -435,7 +439,7 @@ impl Current {
         self.publish();
     }
 
-    /// From now on only clients of these may connect.
+    /// From now on, only clients of these authorities may connect.
     fn let_in(&self, clients: ClientCa) {
         tracing::info!(not_after = %clients.not_after(), "only clients with a certificate may connect");
         self.clients.store(Some(Arc::new(clients)));
@@ -451,8 +455,9 @@ impl Current {
     }
 }
 
-/// TLS 1.2 and 1.3, [`ALPN`] only, and this pair whatever name the client asks for: the API server may call us by Service name or
-/// by URL, and the name is its business to check. Without a pair, or where no client could be verified, every handshake fails.
+/// Builds settings for TLS 1.2 and 1.3 and [`ALPN`] only. The server shows this pair for any requested name: the API
+/// server may call by Service name or by URL, and checks the name itself. Without a pair, or without a valid client
+/// authority, every handshake fails.
 fn settings(pair: Option<&Pair>, clients: Option<&ClientCa>, now: Timestamp) -> anyhow::Result<Arc<ServerConfig>> {
     let builder = ServerConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])
@@ -466,7 +471,7 @@ fn settings(pair: Option<&Pair>, clients: Option<&ClientCa>, now: Timestamp) -> 
     let mut settings = match verifier {
         Some(verifier) => {
             let mut settings = builder.with_client_cert_verifier(verifier).with_cert_resolver(pair);
-            // A session that is resumed is judged by the authorities of when it began.
+            // A resumed session would be judged by the client authorities of its first handshake.
             settings.session_storage = Arc::new(NoServerSessionStorage {});
             settings.send_tls13_tickets = 0;
             settings

@@ -1,4 +1,4 @@
-//! An authority of our own, and the leaves it signs.
+//! edgeward's own certificate authority and the leaves it signs.
 
 use std::time::Duration;
 
@@ -13,22 +13,22 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 use super::pair::{Fault, Pair};
 use super::rotation::{BACKDATED, Certificate};
 
-/// Our Service, whom certificates of our own are for.
+/// Our Service, the subject of our own certificates.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Service {
-    /// Its name.
+    /// Name of the Service.
     pub name: String,
-    /// Its namespace.
+    /// Namespace of the Service.
     pub namespace: String,
 }
 
 impl Service {
-    /// The name that API servers ask for.
+    /// The DNS name that API servers ask for.
     pub fn dns_name(&self) -> String {
         format!("{}.{}.svc", self.name, self.namespace)
     }
 
-    /// By this an authority of ours is told from others in a bundle.
+    /// The subject that identifies an authority of this Service in a bundle.
     fn subject(&self) -> [(DnType, &str); 3] {
         [
             (DnType::CommonName, "edgeward CA"),
@@ -37,7 +37,7 @@ impl Service {
         ]
     }
 
-    /// The certificate, if it is an authority that we made.
+    /// Returns the certificate if it is an authority that edgeward made for this Service.
     pub(super) fn authority(&self, der: &[u8]) -> Option<Certificate> {
         let (_, parsed) = X509Certificate::from_der(der).ok()?;
         let subject = parsed.subject();
@@ -52,25 +52,25 @@ impl Service {
     }
 }
 
-/// A certificate with its key, PEM.
+/// A certificate with its private key, both PEM.
 #[derive(Debug, Clone)]
 pub struct Pem {
     /// The certificate.
     pub certificate: String,
-    /// Its key, PKCS#8.
+    /// The private key, PKCS#8.
     pub key: String,
 }
 
-/// An authority of our own that can sign. Its key is of ECDSA P-256, and so are those of its leaves.
+/// An authority that edgeward made and can sign with. Its key and those of its leaves are ECDSA P-256.
 #[derive(Debug)]
 pub struct Authority {
-    /// Its certificate.
+    /// The certificate of the authority.
     pub certificate: Certificate,
     issuer: Issuer<'static, KeyPair>,
 }
 
 impl Authority {
-    /// Makes one that lives from now on.
+    /// Makes a self-signed authority that is valid from now (backdated by an hour) for `life`.
     ///
     /// # Errors
     /// The crypto provider fails.
@@ -86,7 +86,7 @@ impl Authority {
         })
     }
 
-    /// Reads one that we made.
+    /// Reads an authority that edgeward made.
     ///
     /// # Errors
     /// [`Fault`] names the first thing that is wrong.
@@ -102,7 +102,7 @@ impl Authority {
         Ok(Self { certificate, issuer })
     }
 
-    /// Makes a leaf for these names that lives from now on, and not longer than the authority itself.
+    /// Makes a leaf for these names that is valid from now (backdated by an hour). It never outlives the authority.
     ///
     /// # Errors
     /// A name cannot be in a certificate, or the crypto provider fails.
@@ -184,7 +184,7 @@ mod tests {
         let certificate = &leaf.certificate;
         assert_eq!((certificate.made, certificate.ends), (now, at("2027-02-19T12:00:00Z")));
         assert_eq!(vouched(&authority, &leaf, now), Ok(()));
-        // Of the same subject, with another key; and after the end.
+        // Another authority with the same subject and a different key; then a time after the end.
         assert!(vouched(&other, &leaf, now).is_err());
         assert!(vouched(&authority, &leaf, at("2027-02-19T12:00:01Z")).is_err());
 

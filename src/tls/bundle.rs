@@ -1,4 +1,4 @@
-//! A `caBundle`: PEM in which others may have certificates as well.
+//! A `caBundle`: PEM certificates, some of edgeward and some of other owners.
 
 use std::collections::BTreeSet;
 
@@ -10,14 +10,15 @@ use rustls::pki_types::pem::PemObject as _;
 use super::authority::Service;
 use super::rotation::{Certificate, Der};
 
-/// The authorities of ours in a bundle. What cannot be read is somebody else's.
+/// Returns the authorities of this Service in a bundle. Blocks that cannot be parsed belong to other owners and are
+/// skipped.
 pub fn authorities(bundle: &[u8], service: &Service) -> Vec<Certificate> {
     let all = CertificateDer::pem_slice_iter(bundle).flatten();
     all.filter_map(|der| service.authority(&der)).collect()
 }
 
-/// The certificates of others in a bundle, and these authorities of ours, and no others of ours. What is no certificate is left
-/// out, as API servers pass over it.
+/// Returns the bundle with exactly the `wanted` authorities of this Service. Certificates of other owners stay. Blocks
+/// that are not certificates are dropped, because API servers ignore them.
 pub fn with_authorities(bundle: &[u8], wanted: &BTreeSet<Der>, service: &Service) -> Vec<u8> {
     let mut missing = wanted.clone();
     let stays = |der: &CertificateDer<'_>| match service.authority(der) {
@@ -80,7 +81,7 @@ mod tests {
         assert_eq!(with(&three, &[&old, &new]), three, "nothing changes twice");
         assert_eq!(with(&three, &[&new]), format!("{other}{new}"));
         assert_eq!(with(&three, &[]), other);
-        // The same one twice is one too many.
+        // A duplicate is removed.
         assert_eq!(with(&format!("{old}{old}"), &[&old]), old);
 
         let found = authorities(three.as_bytes(), &service("ours"));

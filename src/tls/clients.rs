@@ -1,4 +1,4 @@
-//! Who may connect: only clients with a certificate of an authority in a file, where one is named.
+//! `--client-ca`: only clients with a certificate of an authority in that file may connect.
 
 use std::sync::Arc;
 
@@ -14,16 +14,15 @@ use super::pair::Fault;
 use super::verification::validity;
 use crate::platform::files::Content;
 
-/// The authorities of a file, at least one.
+/// The client authorities of the file, at least one.
 #[derive(Debug)]
 pub(super) struct ClientCa(pub(super) Vec<Authority>);
 
-/// One of them.
+/// One client authority.
 #[derive(Debug)]
 pub(super) struct Authority {
-    /// Its subject, for people.
+    /// The subject, for logs.
     pub(super) subject: String,
-    /// Its end.
     pub(super) not_after: Timestamp,
     der: CertificateDer<'static>,
 }
@@ -59,14 +58,14 @@ impl ClientCa {
         }
     }
 
-    /// When the last of them is over.
+    /// When the last authority expires.
     pub(super) fn not_after(&self) -> Timestamp {
         let ends = self.0.iter().map(|authority| authority.not_after);
         ends.max().unwrap_or(Timestamp::MIN)
     }
 
-    /// Judges clients by those that have not expired, which rustls does not ask; `None` where all have. It asks for no
-    /// particular ones: whoever has a certificate shows it.
+    /// Verifies clients against the authorities that have not expired, because rustls does not check their expiry.
+    /// `None` if all have expired. The handshake names no authority, so a client sends whatever certificate it has.
     pub(super) fn verifier(&self, now: Timestamp) -> Option<Arc<dyn ClientCertVerifier>> {
         let mut roots = RootCertStore::empty();
         let stand = self.0.iter().filter(|authority| authority.not_after >= now);
@@ -97,7 +96,7 @@ mod tests {
         let after = |hours| now.checked_add(SignedDuration::from_hours(hours)).unwrap();
         let clients = ClientCa::from_contents(&contents, after(2)).unwrap();
         assert_eq!(clients.not_after(), after(9));
-        // A signer that lets its clients outlive it, which ours would not.
+        // This signer lets its clients outlive it, which ours would not.
         let client = |signer: &crate::tls::Pem| {
             let key = rcgen::KeyPair::from_pem(&signer.key).unwrap();
             let issuer = rcgen::Issuer::from_ca_cert_pem(&signer.certificate, key).unwrap();

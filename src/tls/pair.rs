@@ -1,4 +1,4 @@
-//! A certificate and its private key, read from PEM and checked before anybody is served with it.
+//! A certificate and its private key, read from PEM and checked before they are served.
 
 use std::sync::Arc;
 
@@ -13,19 +13,19 @@ use super::rotation::Certificate;
 use super::verification::validity;
 use crate::platform::files::Content;
 
-/// How far in the future a certificate may begin: the issuer's clock may be ahead of ours.
+/// How far in the future a certificate's `not_before` may lie: the issuer's clock may be ahead of ours.
 const CLOCK_SKEW: SignedDuration = SignedDuration::from_mins(5);
 
-/// Why a certificate is not used.
+/// Why a certificate is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum Fault {
-    /// What is wrong, in words.
+    /// The certificate or key is broken, mismatched or expired; the text says how.
     #[error("{0}")]
     Unusable(String),
-    /// Before its beginning.
+    /// The certificate's `not_before` lies in the future.
     #[error("the certificate is not valid before {not_before}")]
     NotYetValid {
-        /// Its beginning.
+        /// When the certificate becomes valid.
         not_before: Timestamp,
     },
 }
@@ -36,21 +36,21 @@ impl Fault {
     }
 }
 
-/// A certificate chain with the private key of its leaf, checked.
+/// A checked certificate chain with the private key of its leaf.
 #[derive(Debug)]
 pub struct Pair {
-    /// What rustls serves.
+    /// The chain and key, as rustls serves them.
     pub key: Arc<CertifiedKey>,
-    /// The leaf.
+    /// The leaf certificate.
     pub certificate: Certificate,
-    /// The alternative names that the leaf is for, for people.
+    /// The subject alternative names of the leaf, for logs.
     pub names: Vec<String>,
 }
 
 impl Pair {
-    /// Reads a chain and a key from PEM and checks that the key is the leaf's and that the leaf is valid `now`.
+    /// Reads a chain and a key from PEM. Checks that the key belongs to the leaf and that the leaf is valid at `now`.
     ///
-    /// Other blocks (parameters, a certificate in the key file) are skipped.
+    /// Other PEM blocks (parameters, a certificate in the key file) are skipped.
     ///
     /// # Errors
     /// [`Fault`] names the first thing that is wrong.
@@ -73,7 +73,7 @@ impl Pair {
             };
             match X509Certificate::from_der(der) {
                 Ok(([], certificate)) => Ok(certificate),
-                // A client that parses the whole chain, as the API server does, gives up on it.
+                // A client that parses the whole chain, such as the API server, would reject the certificate.
                 Ok((rest, _)) => Err(broken(format!("{} bytes follow it", rest.len()))),
                 Err(error) => Err(broken(error.to_string())),
             }
@@ -105,7 +105,7 @@ impl Pair {
         })
     }
 
-    /// Reads the contents of two watched files, certificate first.
+    /// Reads a pair from the contents of two watched files: certificate first, key second.
     ///
     /// # Errors
     /// As [`Pair::from_pem`].
@@ -125,7 +125,7 @@ mod tests {
         "2026-11-20T12:00:00Z".parse().expect("a timestamp")
     }
 
-    /// A certificate with its key, valid in the given years.
+    /// A certificate for `key`, valid from the start of one year to the start of the other.
     fn issued(years: std::ops::Range<i32>, key: &KeyPair) -> String {
         let mut params = CertificateParams::new(vec!["edgeward.example.svc".to_owned(), "127.0.0.1".to_owned()])
             .expect("valid names");
@@ -196,7 +196,7 @@ mod tests {
         assert!(refused(&issued(2027..2028, &key), &pem).contains("not valid before 2027-01-01T00:00:00Z"));
     }
 
-    /// A PKCS#8 key wraps the older form of the same key, which is how this test comes by it.
+    /// A PKCS#8 key wraps the same key in its older form (SEC1 or PKCS#1), which this extracts.
     fn older_form(key: &KeyPair, label: &str) -> String {
         let (_, outer) = x509_parser::der_parser::parse_der(key.serialized_der()).expect("DER");
         let inner = outer.as_sequence().expect("a sequence")[2]

@@ -1,13 +1,15 @@
-//! How certificates of our own follow each other: from what is stored, what API servers trust and who serves
-//! what, to the next step.
+//! Rotation of edgeward's own certificates: computes the next step from the Secret, the bundles, and the certificates
+//! that replicas serve.
 //!
-//! There is one authority, which signs one leaf that every replica serves. Both are stored in one place, and API servers
-//! know authorities by bundles. An authority that is to follow is stored as `next` and added to the bundles; when that has
-//! settled everywhere it takes over, with a leaf of its own; when every replica serves a leaf of what is stored, what else is
-//! ours leaves the bundles. So the state of a rotation is what is stored and what is in the bundles, and whoever leads goes on
-//! from there. See `docs/design/certificates.md`.
+//! One authority signs one leaf, which every replica serves. Both are stored in one Secret. API servers learn
+//! authorities from bundles (`caBundle`).
 //!
-//! **Invariant**: no replica serves a leaf that an API server which trusted us before does not trust.
+//! A new authority is first stored as `next` and added to every bundle. Once it has settled everywhere, it becomes the
+//! signing authority, with a new leaf. Once every replica serves a leaf of a stored authority, edgeward's other
+//! authorities leave the bundles. The state of a rotation is only what is stored and what the bundles hold, so any new
+//! leader can continue it. See `docs/design/certificates.md`.
+//!
+//! **Invariant**: no replica serves a leaf that an API server distrusts, if that API server trusted us before.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,26 +20,25 @@ use x509_parser::prelude::X509Certificate;
 
 use super::verification::validity;
 
-/// A certificate by its DER: the same bytes are the same certificate.
+/// The DER encoding of a certificate, which identifies it.
 pub type Der = Arc<[u8]>;
 
-/// How much earlier than it was made a certificate of ours begins: clients whose clock is behind ours must not see one from the
-/// future.
+/// How far `not_before` of our certificates is backdated, so that clients with a slow clock accept them.
 pub(super) const BACKDATED: SignedDuration = SignedDuration::from_hours(1);
 
-/// When a certificate was made, and when it is over.
+/// A certificate with its lifetime.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Certificate {
-    /// The certificate itself.
+    /// The DER encoding.
     pub der: Der,
-    /// When it was made, by the wall clock of whoever did.
+    /// When it was made, by the maker's wall clock.
     pub made: Timestamp,
-    /// Its end.
+    /// When it expires.
     pub ends: Timestamp,
 }
 
 impl Certificate {
-    /// The certificate, whose times are as we make them.
+    /// Reads a certificate that edgeward made: `made` is `not_before` plus [`BACKDATED`].
     pub(super) fn read(der: &[u8], parsed: &X509Certificate<'_>) -> Self {
         let (from, ends) = validity(parsed);
         Self {
@@ -47,48 +48,48 @@ impl Certificate {
         }
     }
 
-    /// Whether two thirds of its life are over.
+    /// Whether two thirds of its lifetime have passed.
     pub fn is_due(&self, wall: Timestamp) -> bool {
         let life = self.ends.duration_since(self.made);
         wall.duration_since(self.made) >= life / 3 * 2
     }
 
-    /// Whether its end is past.
+    /// Whether it has expired.
     pub fn has_expired(&self, wall: Timestamp) -> bool {
         wall >= self.ends
     }
 }
 
-/// How long certificates live.
+/// Lifetimes of our certificates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lives {
-    /// The authority.
+    /// Lifetime of the authority.
     pub authority: Micros,
-    /// The leaf.
+    /// Lifetime of the leaf.
     pub leaf: Micros,
 }
 
-/// The longest that an API server may take to trust by a bundle that was stored.
+/// The longest time an API server may take to trust a bundle after it was written.
 const SETTLE: Micros = Micros::from_secs(60);
 
 /// The longest pause between two steps.
 const PERIOD: Micros = Micros::from_secs(10);
 
-/// The shortest and the longest life of a leaf. More than 397 days is what many clients refuse.
+/// Shortest and longest lifetime of a leaf. Many clients refuse more than 397 days.
 const LEAF: [&str; 2] = ["15s", "9528h"];
 
-/// The longest life of an authority, a hundred years.
+/// Longest lifetime of an authority: 100 years.
 const AUTHORITY: &str = "876000h";
 
-/// How often the leaf must fit into the authority's life: then one that is signed before the authority is due is never over
-/// later than the authority.
+/// The authority must live at least this many times as long as a leaf. A leaf signed before the authority is due (at
+/// two thirds) then expires before the authority does.
 const LEAVES: u64 = 3;
 
 impl Lives {
-    /// Reads durations such as `2160h`.
+    /// Parses durations such as `2160h`.
     ///
     /// # Errors
-    /// Every fault, with the option, what it says, and what it may say.
+    /// All faults; each names the option, the given value and the allowed range.
     pub fn read(authority: &str, leaf: &str) -> Result<Self, Vec<String>> {
         let read = |option: &str, text: &str, [least, most]: [&str; 2]| {
             let allowed = Micros::parse(least)..=Micros::parse(most);
@@ -105,35 +106,36 @@ impl Lives {
         }
     }
 
-    /// How long an authority must have been in every bundle before a leaf of it is served: 60 s, or a twentieth of its life
-    /// where that is less.
+    /// How long an authority must have been in every bundle before its leaf is served: 60 s, or a twentieth of its
+    /// lifetime if that is less.
     pub fn settle(self) -> Micros {
         SETTLE.min(Micros(self.authority.0 / 20))
     }
 
-    /// How long to pause when there is nothing to do: 10 s, or a thirtieth of the leaf's life where that is less.
+    /// Pause between steps when there is nothing to do: 10 s, or a thirtieth of the leaf's lifetime if that is less.
     pub fn period(self) -> Micros {
         PERIOD.min(Micros(self.leaf.0 / 30))
     }
 }
 
-/// What is stored and valid. What is not ours, does not belong to its key or is over is as if it were not there.
+/// The stored certificates that are valid. A certificate is left out if it is not edgeward's, does not match its key,
+/// or has expired.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Stored {
     /// The authority that signs.
     pub authority: Option<Certificate>,
-    /// The one that is to follow it.
+    /// The authority that will replace it.
     pub next: Option<Certificate>,
-    /// What the replicas are to serve: for our name, and of the authority that signs.
+    /// The leaf that replicas serve: for our Service's name, signed by `authority`.
     pub leaf: Option<Certificate>,
 }
 
-/// Since when authorities have been in a place, as one process has seen it.
+/// For each authority in a place: since when it has been there, as this process has observed.
 #[derive(Debug, Default)]
 pub(super) struct Since(BTreeMap<Der, Moment>);
 
 impl Since {
-    /// These are there at this moment, and no others.
+    /// Records that exactly these authorities are there now.
     pub(super) fn observe(&mut self, there: &BTreeSet<Der>, now: Moment) {
         self.0.retain(|der, _| there.contains(der));
         for der in there {
@@ -141,19 +143,19 @@ impl Since {
         }
     }
 
-    /// How long this one has been there.
+    /// How long this authority has been there; 0 if it is not.
     pub(super) fn age(&self, der: &Der, now: Moment) -> Micros {
         self.0.get(der).map_or(Micros(0), |since| now.since(*since))
     }
 
-    /// Those that have been there for so long.
+    /// Returns the authorities that have been there for at least `settle`.
     fn settled(&self, settle: Micros, now: Moment) -> BTreeSet<Der> {
         let settled = self.0.keys().filter(|der| self.age(der, now) >= settle);
         settled.map(Arc::clone).collect()
     }
 }
 
-/// Since when authorities have been in every bundle, and since when they have been in one without being stored.
+/// Since when each authority has been in every bundle, and since when each has been in a bundle without being stored.
 #[derive(Debug, Default)]
 pub struct Published {
     everywhere: Since,
@@ -161,7 +163,7 @@ pub struct Published {
 }
 
 impl Published {
-    /// This is stored, and these are the authorities of ours in each bundle at this moment.
+    /// Records what is stored and which of edgeward's authorities each bundle holds now.
     pub fn observe(&mut self, stored: &Stored, bundles: &[Vec<Certificate>], now: Moment) {
         let bundles: Vec<_> = bundles.iter().map(ders).collect();
         let found: BTreeSet<Der> = bundles.iter().flatten().map(Arc::clone).collect();
@@ -171,87 +173,88 @@ impl Published {
         self.abandoned.observe(&(&found - &stored), now);
     }
 
-    /// Those that have been everywhere for so long.
+    /// Returns the authorities that have been in every bundle for at least `settle`.
     pub fn settled(&self, settle: Micros, now: Moment) -> BTreeSet<Der> {
         self.everywhere.settled(settle, now)
     }
 
-    /// Those in bundles that have not been stored for so long.
+    /// Returns the authorities that have been in some bundle, but not stored, for at least `settle`.
     pub fn abandoned(&self, settle: Micros, now: Moment) -> BTreeSet<Der> {
         self.abandoned.settled(settle, now)
     }
 }
 
-/// The bytes of each of these.
+/// Returns the DER encodings of these certificates.
 pub fn ders<'c>(certificates: impl IntoIterator<Item = &'c Certificate>) -> BTreeSet<Der> {
     let ders = certificates.into_iter().map(|certificate| Arc::clone(&certificate.der));
     ders.collect()
 }
 
-/// What a replica shows whoever connects.
+/// The certificate that a replica presents in a TLS handshake.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Serves {
-    /// A leaf for our name of this authority, which is stored or in a bundle.
+    /// A leaf for our name, signed by this authority, which is stored or in a bundle.
     LeafOf(Der),
-    /// Something that no authority of ours vouches for any more, or ever did.
+    /// A certificate that none of our authorities vouches for.
     Other,
-    /// Nobody answers, or without a certificate.
+    /// No answer, or no certificate.
     Nothing,
 }
 
-/// A replica, as the cluster routes to it.
+/// A replica behind our Service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Replica {
-    /// Where it is, for people.
+    /// Its address, for logs.
     pub address: String,
-    /// Whether new connections are led there.
+    /// Whether the cluster routes new connections to it.
     pub is_ready: bool,
-    /// What was seen.
+    /// The certificate that it presented.
     pub serves: Serves,
 }
 
-/// Everything that the next step depends on.
+/// All inputs of the next step.
 #[derive(Debug, Clone, Copy)]
 pub struct RotationState<'a> {
-    /// What is stored.
+    /// The stored certificates.
     pub stored: &'a Stored,
-    /// The authorities of ours in each bundle, read before `stored` was: then what is written to bundles in the version that
-    /// was read never goes by something older than they do. None where no API server calls us.
+    /// The authorities of ours in each bundle. They must be read before `stored` is: a write to the bundle version read
+    /// here is then never based on an older `stored`. Empty if no API server calls us.
     pub bundles: &'a [Vec<Certificate>],
-    /// [`Published::settled`].
+    /// The result of [`Published::settled`].
     pub settled: &'a BTreeSet<Der>,
-    /// [`Published::abandoned`], for as long: what replicas have not taken up in that time they do not.
+    /// The result of [`Published::abandoned`] with the same time: a replica that has not taken up a leaf by then never
+    /// will.
     pub abandoned: &'a BTreeSet<Der>,
-    /// Every replica; `None` before they were inspected, which costs a handshake each.
+    /// Every replica. `None` until they are inspected, which costs one handshake each.
     pub replicas: Option<&'a [Replica]>,
     /// The wall clock.
     pub wall: Timestamp,
 }
 
-/// What is to be done. Each is one write, refused where what it goes by is another by now.
+/// The next action. Each is at most one write, which fails if what it is based on has changed meanwhile.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
-    /// Nothing, before something changes or time has passed.
+    /// Do nothing until something changes or time has passed.
     Wait,
-    /// It depends on what replicas serve, which must be read.
+    /// Find out what the replicas serve; the next step depends on it.
     InspectReplicas,
-    /// An old authority is in bundles for as long as these replicas, by address, may serve a leaf of it; or, where it names
-    /// none, for as long as no replica is seen.
+    /// Keep old authorities in the bundles while the replicas at these addresses may serve a leaf of them. If the list
+    /// is empty, wait until a ready replica is seen.
     Await(Vec<String>),
-    /// Store a new authority, and no leaf.
+    /// Store a new authority, and drop the leaf.
     NewAuthority,
-    /// Store a new authority as the next one.
+    /// Store a new authority as `next`.
     NewNext,
-    /// Store the next authority as the one that signs, with a leaf of it.
+    /// Make `next` the signing authority, and store a leaf of it.
     Promote,
-    /// Store a leaf of the authority that signs.
+    /// Store a new leaf of the signing authority.
     NewLeaf,
-    /// Let each bundle have these of ours, and no others.
+    /// Write each bundle with exactly these of our authorities.
     Bundles(Vec<BTreeSet<Der>>),
 }
 
 impl RotationState<'_> {
-    /// What is to be done next.
+    /// Returns the next step.
     pub fn next_step(&self) -> Step {
         let stands = |certificate: &&Certificate| !certificate.has_expired(self.wall);
         let authority = self.stored.authority.as_ref().filter(stands);
@@ -261,7 +264,7 @@ impl RotationState<'_> {
         if wanted.is_empty() {
             return Step::NewAuthority;
         }
-        // What is in one bundle may be needed in each; what is not is taken out of all at once.
+        // An authority in one bundle may be needed in all of them. An unneeded one is removed from all at once.
         let known = &ders(self.bundles.iter().flatten().filter(stands)) | &wanted;
         if self.of_bundles().any(|bundle| !bundle.is_superset(&known)) {
             return Step::Bundles(self.of_bundles().map(|bundle| &bundle | &known).collect());
@@ -276,9 +279,9 @@ impl RotationState<'_> {
             };
             match self.is_settled(signer) {
                 true if is_due || step == Step::Promote => return step,
-                // Whoever trusts the present leaf trusts the next one of the same authority.
+                // A client that trusts the current leaf also trusts another leaf of the same authority.
                 false if is_due && leaf.is_some() => return step,
-                // Nobody is trusted yet, so nobody can lose by it.
+                // No replica serves a trusted leaf yet, so no client can lose trust.
                 false if leaf.is_none() => match self.replicas {
                     None => return Step::InspectReplicas,
                     Some(replicas) if !replicas.iter().any(Replica::may_be_trusted) => return step,
@@ -301,8 +304,8 @@ impl RotationState<'_> {
         self.bundles.iter().map(ders)
     }
 
-    /// Takes out of the bundles what nobody serves a leaf of any more, nor could serve. By our clock alone nothing goes, not
-    /// even what has expired.
+    /// Removes old authorities from the bundles once no replica serves or can still take up a leaf of them. Our clock
+    /// alone removes nothing, not even an expired authority.
     fn prune(&self, wanted: &BTreeSet<Der>) -> Step {
         let found: BTreeSet<Der> = self.of_bundles().flatten().collect();
         let others = &found - wanted;
@@ -312,13 +315,13 @@ impl RotationState<'_> {
         let Some(replicas) = self.replicas else {
             return Step::InspectReplicas;
         };
-        // What is not seen may be old.
+        // A ready replica whose leaf was not recognized may serve an old one.
         let is_unseen = |replica: &&Replica| replica.is_ready && replica.signer().is_none();
         let is_old = |replica: &&Replica| replica.signer().is_some_and(|signer| !wanted.contains(signer));
         let unseen: Vec<_> = replicas.iter().filter(is_unseen).collect();
         let old: Vec<_> = replicas.iter().filter(is_old).collect();
         let served: BTreeSet<_> = old.iter().filter_map(|replica| replica.signer()).collect();
-        // Replicas may be taking up one that was stored a moment ago.
+        // Replicas may still take up a leaf that was stored a moment ago.
         let may_go = |other: &Der| old.is_empty() || (self.abandoned.contains(other) && !served.contains(other));
         let gone = match unseen.is_empty() && replicas.iter().any(|replica| replica.is_ready) {
             true => others.into_iter().filter(may_go).collect(),
@@ -333,7 +336,7 @@ impl RotationState<'_> {
 }
 
 impl Replica {
-    /// The authority of the leaf that was seen.
+    /// The authority of the leaf that it presented.
     fn signer(&self) -> Option<&Der> {
         match &self.serves {
             Serves::LeafOf(authority) => Some(authority),
@@ -341,14 +344,14 @@ impl Replica {
         }
     }
 
-    /// Whether an API server could be content with what it is shown there, as far as was seen.
+    /// Whether an API server might accept what it presents, as far as was seen.
     fn may_be_trusted(&self) -> bool {
-        // One that nobody has given a leaf yet is not ready.
+        // A replica that has no leaf yet is not ready.
         self.signer().is_some() || (self.serves == Serves::Nothing && self.is_ready)
     }
 }
 
-/// A life as jiff counts.
+/// A lifetime as a jiff duration.
 pub fn span(life: Micros) -> SignedDuration {
     SignedDuration::from_micros(i64::try_from(life.0).unwrap_or(i64::MAX))
 }

@@ -1,4 +1,4 @@
-//! A certificate authority of our own, for one replica, a demonstration or a test.
+//! Self-signed mode: an authority in memory, for one replica, a demonstration or a test.
 
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
@@ -13,11 +13,11 @@ use super::authority::{Authority, Service};
 /// File name of the CA bundle.
 const BUNDLE: &str = "ca.crt";
 
-/// The keys die with the process, so nothing is gained by an end that a long-lived process could reach.
+/// The keys die with the process, so a shorter lifetime would gain nothing.
 const VALID_FOR: SignedDuration = SignedDuration::from_hours(10 * 365 * 24);
 
-/// Makes an authority, and a leaf of it for `<service>.<namespace>.svc`, `localhost` and `127.0.0.1`. Returns the leaf, and the
-/// authority's certificate in PEM.
+/// Makes an authority and its leaf for `<service>.<namespace>.svc`, `localhost` and `127.0.0.1`. Returns the leaf and
+/// the authority's certificate in PEM.
 pub(super) fn make(service: &Service, now: Timestamp) -> anyhow::Result<(Pair, String)> {
     let pem = Authority::make(service, now, VALID_FOR)?;
     let authority = Authority::read(pem.certificate.as_bytes(), pem.key.as_bytes(), service, now)?;
@@ -27,7 +27,7 @@ pub(super) fn make(service: &Service, now: Timestamp) -> anyhow::Result<(Pair, S
     Ok((pair, pem.certificate))
 }
 
-/// Writes the bundle as `ca.crt`, readable by all, in one step: a reader sees the old file or the new one.
+/// Writes the bundle as `ca.crt`, readable by all. The write is atomic: a reader sees the old file or the new one.
 pub(super) fn write_bundle(directory: &Path, bundle: &str) -> anyhow::Result<()> {
     let path = directory.join(BUNDLE);
     let write = || {

@@ -1,4 +1,4 @@
-//! What a server shows in a TLS handshake, looked at from outside.
+//! The certificates that a server presents in a TLS handshake, seen from a client.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,14 +14,15 @@ use tokio_rustls::TlsConnector;
 use super::rotation::{Der, Serves};
 use super::verification::vouches;
 
-/// How long a connection and its handshake may take.
+/// Timeout of the connection and its handshake together.
 const TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Certificates, leaf first.
 pub type Chain = Vec<CertificateDer<'static>>;
 
-/// Which of these authorities vouches for whoever serves at `address` (`host:port`) under this name. Takes 3 s at most, sends
-/// nothing, and brings no certificate: in TLS 1.3, the server's is seen before ours is missed.
+/// Returns which of these authorities vouches for the server at `address` (`host:port`) under `name`. Takes at most
+/// 3 s, sends no application data and presents no certificate: in TLS 1.3, the server's certificate arrives before
+/// the missing client certificate matters.
 pub async fn served(address: &str, name: &str, authorities: &[Der], now: Timestamp) -> Serves {
     let Ok(chain) = shown(address, name).await else {
         return Serves::Nothing;
@@ -32,16 +33,18 @@ pub async fn served(address: &str, name: &str, authorities: &[Der], now: Timesta
     signer.map_or(Serves::Other, |signer| Serves::LeafOf(Arc::clone(signer)))
 }
 
-/// Connects to `address` (`host:port`), asks for `name`, and returns the certificates that are shown there. The server has
-/// the leaf's key; whether it is to be believed is not asked. Takes 3 s at most, sends nothing.
+/// Connects to `address` (`host:port`), asks for `name`, and returns the certificates that the server presents. The
+/// server proves that it has the leaf's key. The chain itself is not verified. Takes at most 3 s and sends no
+/// application data.
 ///
 /// # Errors
-/// Nobody answers here, or not in TLS; in these words. From where the API server is, that may be otherwise.
+/// The server does not answer from here, or not in TLS; the text says why. It may still answer the API server, which
+/// connects from elsewhere.
 pub async fn shown(address: &str, name: &str) -> Result<Chain, String> {
-    // What is not to be believed must be seen as well.
+    // An untrusted certificate must be returned too.
     let config = with_anybody().map_err(|error| error.to_string())?;
     let server = ServerName::try_from(name.to_owned());
-    let server = server.map_err(|error| format!("{name:?} is no name of a server: {error}"))?;
+    let server = server.map_err(|error| format!("{name:?} is not a valid server name: {error}"))?;
     let connect = async {
         let stream = TcpStream::connect(address).await?;
         let stream = TlsConnector::from(Arc::new(config)).connect(server, stream).await?;
@@ -53,7 +56,7 @@ pub async fn shown(address: &str, name: &str) -> Result<Chain, String> {
     answer.map_err(|error| error.to_string())
 }
 
-/// A client that takes every certificate whose key the server has, and brings none.
+/// Returns a TLS client that accepts any certificate whose key the server has, and presents none itself.
 ///
 /// # Errors
 /// Never with our provider.

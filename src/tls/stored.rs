@@ -1,10 +1,10 @@
-//! The Secret in which replicas share certificates of our own.
+//! The Secret in which replicas share edgeward's own certificates.
 //!
-//! | key | is |
+//! | keys | content |
 //! |---|---|
 //! | `ca.crt`, `ca.key` | the authority that signs |
 //! | `tls.crt`, `tls.key` | the leaf that every replica serves |
-//! | `next-ca.crt`, `next-ca.key` | the authority that is to follow, while there is one |
+//! | `next-ca.crt`, `next-ca.key` | the next authority, during a rotation |
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use super::pair::{Fault, Pair};
 use super::rotation;
 use super::verification::vouches;
 
-/// What is in a Secret, by key.
+/// The data of a Secret, by key.
 pub type Contents = BTreeMap<String, Vec<u8>>;
 
 /// What is in this Secret.
@@ -26,26 +26,26 @@ pub fn contents(secret: Secret) -> Contents {
 }
 
 const AUTHORITY: [&str; 2] = ["ca.crt", "ca.key"];
-/// The authority that is to follow.
+/// Keys of the next authority.
 pub const NEXT: [&str; 2] = ["next-ca.crt", "next-ca.key"];
-/// A leaf of the authority that signs.
+/// Keys of the leaf, which the current authority signed.
 pub const LEAF: [&str; 2] = ["tls.crt", "tls.key"];
 
-/// What of a Secret can be used, and why the rest cannot.
+/// The usable certificates of a Secret, and why the others are unusable.
 #[derive(Debug, Default)]
 pub struct Stored {
     /// The authority that signs.
     pub authority: Option<Authority>,
-    /// The one that is to follow it.
+    /// The authority that will replace it.
     pub next: Option<Authority>,
-    /// What is to be served: for our name, and of the authority that signs.
+    /// The leaf to serve: for our Service's name, signed by `authority`.
     pub leaf: Option<Pair>,
-    /// What is there and cannot be used, by the key of its certificate.
+    /// Unusable certificates, by their key in the Secret.
     pub faults: Vec<(&'static str, Fault)>,
 }
 
 impl Stored {
-    /// Reads a Secret. What is not there is no fault.
+    /// Reads a Secret. A missing certificate is not a fault.
     pub fn read(contents: &Contents, service: &Service, now: Timestamp) -> Self {
         let mut stored = Self::default();
         let authority = |[certificate, key]: [&[u8]; 2]| Authority::read(certificate, key, service, now);
@@ -54,7 +54,7 @@ impl Stored {
         let signer = stored.authority.as_ref().map(|authority| authority.certificate.clone());
         stored.leaf = stored.take(contents, LEAF, |[certificate, key]| {
             let pair = Pair::from_pem(certificate, key, now)?;
-            // Without an authority, nothing vouches for it.
+            // Without an authority, the leaf is refused as unverified.
             let signer = signer.map(|signer| signer.der).unwrap_or_default();
             vouches(&signer, &pair.key.cert, &service.dns_name(), now).map_err(|error| {
                 let [authority, _] = AUTHORITY;
@@ -83,19 +83,19 @@ impl Stored {
         result.map_err(|fault| self.faults.push((certificate, fault))).ok()
     }
 
-    /// What cannot be used, in words; empty where everything can.
+    /// All faults as one text; empty if there is none.
     pub fn faults(&self) -> String {
         let faults = self.faults.iter().map(|(key, fault)| format!("{key}: {fault}"));
         faults.collect::<Vec<_>>().join("; ")
     }
 
-    /// What is not valid yet.
+    /// The first certificate that is not valid yet.
     pub fn early(&self) -> Option<&(&'static str, Fault)> {
         let mut faults = self.faults.iter();
         faults.find(|(_, fault)| matches!(fault, Fault::NotYetValid { .. }))
     }
 
-    /// What the next step is found by.
+    /// The certificates without keys, as [`rotation::RotationState`] needs them.
     pub fn in_short(&self) -> rotation::Stored {
         let certificate = |authority: &Authority| authority.certificate.clone();
         rotation::Stored {
@@ -106,20 +106,22 @@ impl Stored {
     }
 }
 
-/// Stores a certificate and its key; the key of the certificate.
+/// Stores a certificate and its key. Returns the key of the certificate in the Secret.
 pub fn put(contents: &mut Contents, [certificate, key]: [&'static str; 2], pem: Pem) -> &'static str {
     contents.insert(certificate.to_owned(), pem.certificate.into_bytes());
     contents.insert(key.to_owned(), pem.key.into_bytes());
     certificate
 }
 
-/// Stores a new authority, and no leaf; the key of its certificate.
+/// Stores a new authority and removes the next one and the leaf. Returns the key of the authority's certificate in the
+/// Secret.
 pub fn put_authority(contents: &mut Contents, authority: Pem) -> &'static str {
     contents.retain(|key, _| !NEXT.contains(&&**key) && !LEAF.contains(&&**key));
     put(contents, AUTHORITY, authority)
 }
 
-/// Makes the next authority the one that signs, with a leaf of it; the key of the leaf.
+/// Makes the next authority the signing one and stores its leaf. Returns the key of the leaf's certificate in the
+/// Secret.
 pub fn promote(contents: &mut Contents, leaf: Pem) -> &'static str {
     for (from, to) in NEXT.into_iter().zip(AUTHORITY) {
         if let Some(value) = contents.remove(from) {
@@ -154,7 +156,7 @@ mod tests {
         authority.issue(&[service().dns_name()], now(), LIFE).unwrap()
     }
 
-    /// What is there, what is not, and the faults.
+    /// Which of authority, next and leaf are usable, and the faults.
     fn shown(contents: &Contents) -> ([bool; 3], String) {
         let stored = read(contents);
         let there = [stored.authority.is_some(), stored.next.is_some(), stored.leaf.is_some()];
@@ -209,7 +211,7 @@ mod tests {
         );
         let (there, faults) = with("tls.key", Some(&leaf_of(&signer).key));
         assert!(!there[2] && faults.contains("does not belong"), "{faults}");
-        // Without its authority, and of another of the same name.
+        // The authority is broken; then another authority with the same name.
         for other in ["rubbish".to_owned(), authority().certificate] {
             let (there, faults) = with("ca.crt", Some(&other));
             assert_eq!(there, [false; 3]);
@@ -237,7 +239,7 @@ mod tests {
                 .all(|(_, fault)| fault.to_string().contains("expired at")),
             "{stored:?}"
         );
-        // For another name.
+        // A leaf for another name.
         let other = signer.issue(&["other.example.svc".to_owned()], now(), LIFE).unwrap();
         put(&mut good, LEAF, other);
         let (there, faults) = shown(&good);

@@ -4,7 +4,7 @@ use super::rotation::{Der, Serves};
 use super::*;
 use crate::testkit::{Log, service};
 
-/// An authority of this moment, and a leaf of it that lives for an hour.
+/// A new authority, and its leaf with a lifetime of one hour.
 fn issued(now: Timestamp) -> (Authority, Pem) {
     let pem = Authority::make(&service(), now, SignedDuration::from_hours(24)).unwrap();
     let authority = Authority::read(pem.certificate.as_bytes(), pem.key.as_bytes(), &service(), now).unwrap();
@@ -29,7 +29,7 @@ async fn a_certificate_that_is_served_past_its_end_is_reported() {
         let made = clock.wall().checked_sub(age).unwrap();
         let current = Current::new(clock, Arc::default()).unwrap();
         current.pair.store(Some(Arc::new(pair(&issued(made).1, made))));
-        // It says so at once, and then waits for a minute.
+        // It logs at once, then waits for a minute.
         let waited = tokio::time::timeout(Duration::from_millis(10), watch_ends(&current)).await;
         assert!(waited.is_err());
         let text = log.text();
@@ -41,7 +41,7 @@ async fn a_certificate_that_is_served_past_its_end_is_reported() {
     }
 }
 
-/// What a server with this leaf is seen to serve by somebody who knows of these authorities.
+/// How a client that knows these authorities classifies a server with this leaf.
 async fn seen(leaf: Option<&Pem>, made: Timestamp, known: &[&Authority], name: &str) -> Serves {
     let (secret, contents) = watch::channel(None);
     let source = Source::Secret {
@@ -97,14 +97,14 @@ fn a_leaf_of_an_authority_that_is_new_waits_while_there_is_another() {
     assert_eq!(wait(&second, 1), Some(Duration::from_secs(60)));
     assert_eq!(wait(&second, 31), Some(Duration::from_secs(30)));
     assert_eq!(wait(&second, 61), None, "API servers have had their time");
-    // It was to follow, as in a rotation.
+    // The authority was stored as `next` before, as in a rotation.
     let leaf = third.leaf.take();
     second.next = third.authority.take();
     assert_eq!(wait(&second, 62), None);
     third.authority = second.next.take();
     third.leaf = leaf;
     assert_eq!(wait(&third, 123), None);
-    // Until the present one ends.
+    // The wait ends with the current certificate.
     let left = u64::try_from(ends.duration_since(start.wall).as_secs()).unwrap();
     assert!(wait(&made(), left - 10).unwrap() < Duration::from_secs(11));
 }

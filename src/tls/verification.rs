@@ -1,4 +1,4 @@
-//! When a certificate is valid, and what a client such as the API server would say of a chain.
+//! Validity of certificates, and the verdict of a client such as the API server on a chain.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, Error as TlsError, RootCertStore};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-/// From when to when a certificate is valid, as far as a [`Timestamp`] reaches.
+/// The validity period of a certificate, clamped to the range of [`Timestamp`].
 pub(super) fn validity(certificate: &X509Certificate<'_>) -> (Timestamp, Timestamp) {
     let validity = certificate.validity();
     let from = Timestamp::from_second(validity.not_before.timestamp());
@@ -20,11 +20,11 @@ pub(super) fn validity(certificate: &X509Certificate<'_>) -> (Timestamp, Timesta
     (from.unwrap_or(Timestamp::MIN), to.unwrap_or(Timestamp::MAX))
 }
 
-/// Whether this authority vouches for a chain, leaf first, under this name at this time, as a client would say. It does not
-/// ask whether the authority itself is valid.
+/// Verifies a chain (leaf first) against this authority, this name and this time, as a TLS client does. It does not
+/// check whether the authority itself is valid now.
 ///
 /// # Errors
-/// What the client would say.
+/// The client's verification error.
 pub(super) fn vouches(
     authority: &[u8],
     chain: &[CertificateDer<'_>],
@@ -45,42 +45,42 @@ pub(super) fn vouches(
         .map(drop)
 }
 
-/// A certificate that the bundle and the name vouch for.
+/// A certificate that the bundle vouches for under the requested name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Serving {
-    /// How long the leaf is valid in all.
+    /// Total lifetime of the leaf.
     pub life: SignedDuration,
-    /// Its end.
+    /// When the leaf expires.
     pub not_after: Timestamp,
-    /// The end of the authority in the bundle that vouches for it; of several, the last.
+    /// When the authority that vouches for it expires. If several do, the latest.
     pub authority_not_after: Timestamp,
 }
 
-/// Why the API server would not believe a server; in words that complete "it will not, because it …".
+/// Why the API server would refuse a server. The text completes "it will not, because it …".
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum VerificationError {
-    /// The certificate is of no authority in the bundle.
-    #[error("is of none of the authorities in caBundle")]
+    /// No authority in the bundle signed the certificate.
+    #[error("is signed by no authority in caBundle")]
     Authority,
-    /// The certificate itself does not stand: name, time or purpose.
+    /// The certificate itself is invalid: its name, validity period or purpose.
     #[error("{0}")]
     Certificate(String),
 }
 
-/// The authorities of a `caBundle` that count now.
+/// The authorities of a `caBundle` that are valid now.
 #[derive(Debug)]
 pub struct Bundle {
-    /// With the end of each.
+    /// Each with the end of its validity.
     authorities: Vec<(CertificateDer<'static>, Timestamp)>,
     now: Timestamp,
 }
 
 impl Bundle {
-    /// Reads PEM as the API server does: a block that is broken or no certificate is passed over, and an authority counts in
-    /// its own time only.
+    /// Reads PEM as the API server does: broken blocks and other items are skipped, and an authority counts only within
+    /// its validity period.
     ///
     /// # Errors
-    /// None counts, in words that follow "caBundle".
+    /// No authority counts. The text continues "caBundle …".
     pub fn read(pem: &[u8], now: Timestamp) -> Result<Self, String> {
         let mut authorities = Vec::new();
         let mut words = "holds no certificate".to_owned();
@@ -98,8 +98,8 @@ impl Bundle {
         }
     }
 
-    /// Whether the API server believes a server that shows this chain to be `name`: a host or an address, which must be among
-    /// the certificate's alternative names.
+    /// Verifies a chain as the API server does. `name` is a host name or an IP address, and must be among the
+    /// certificate's alternative names.
     ///
     /// # Errors
     /// [`VerificationError`].
@@ -107,7 +107,7 @@ impl Bundle {
         let fault = |words: &str| VerificationError::Certificate(words.to_owned());
         let leaf = chain.first().ok_or_else(|| fault("is not there"))?;
         let (from, to) = parsed_validity(leaf).ok_or_else(|| fault("cannot be parsed"))?;
-        // Before anything else, and with the times in words.
+        // These checks come first, so that the error gives the times in words.
         if to < self.now {
             return Err(fault(&format!("expired at {to}")));
         }
@@ -117,7 +117,7 @@ impl Bundle {
         let mut refusal = VerificationError::Authority;
         let mut authority_not_after = None;
         for (authority, not_after) in &self.authorities {
-            // The API server, unlike our library, takes a certificate that is in the bundle itself.
+            // The API server, unlike rustls, accepts a leaf that is itself in the bundle.
             let verified = match authority == leaf {
                 true => is_for(leaf, name),
                 false => vouches(authority, chain, name, self.now),
@@ -140,7 +140,7 @@ fn is_for(leaf: &CertificateDer<'_>, name: &str) -> Result<(), TlsError> {
     verify_server_name(&ParsedCertificate::try_from(leaf)?, &name)
 }
 
-/// What an authority has against a certificate that it signed.
+/// The error for a certificate that this authority signed; `None` if it did not sign it.
 fn told(error: &TlsError, name: &str) -> Option<VerificationError> {
     use CertificateError as Fault;
     let words = match error {
@@ -148,7 +148,7 @@ fn told(error: &TlsError, name: &str) -> Option<VerificationError> {
         TlsError::InvalidCertificate(Fault::NotValidForName | Fault::NotValidForNameContext { .. }) => {
             format!("has no alternative name {name}")
         }
-        error => format!("does not stand: {error}"),
+        error => format!("is not valid: {error}"),
     };
     Some(VerificationError::Certificate(words))
 }
@@ -190,7 +190,7 @@ mod tests {
         params
     }
 
-    /// A leaf for [`NAME`] alone.
+    /// A leaf for [`NAME`] only.
     fn leaf(authority: &Authority, change: impl FnOnce(&mut CertificateParams)) -> Chain {
         let mut params = CertificateParams::new(vec![NAME.to_owned()]).unwrap();
         params.not_before = date_time_ymd(2026, 1, 1);
@@ -219,10 +219,10 @@ mod tests {
         assert_eq!(serving.not_after.to_string(), "2027-01-01T00:00:00Z");
         assert_eq!(serving.life.as_hours(), 365 * 24);
         assert_eq!(serving.authority_not_after.to_string(), "2030-01-01T00:00:00Z");
-        // Two authorities, as while one is rotated.
+        // Two authorities, as during a rotation.
         let both = format!("{}{}", authority("other", 2020..2040).pem(), ours.pem());
         assert_eq!(judged(&both, &good, NAME), Ok(serving));
-        // Two certificates of the same.
+        // Two certificates of one authority.
         let longer = authority_params("ours", 2020..2040).self_signed(ours.key()).unwrap();
         let both = format!("{}{}", longer.pem(), ours.pem());
         let serving = judged(&both, &good, NAME).unwrap();
@@ -243,7 +243,7 @@ mod tests {
             certificate_words(judged(&ours.pem(), &early, NAME)),
             "is not valid before 2026-12-01T00:00:00Z"
         );
-        // The common name is not asked.
+        // The common name is ignored.
         let nameless = leaf(&ours, |params| {
             params.subject_alt_names.clear();
             params.distinguished_name.push(DnType::CommonName, NAME);
@@ -285,7 +285,7 @@ mod tests {
         assert!(certificate_words(judged(&itself.pem(), &chain, "other.example.svc")).contains("no alternative name"));
     }
 
-    /// Our own library takes an authority for good whatever its time; the API server does not.
+    /// rustls accepts an authority outside its validity period; the API server does not.
     #[test]
     fn an_authority_counts_in_its_own_time_only() {
         let (over, young) = (authority("ours", 2020..2026), authority("ours", 2027..2030));
@@ -312,7 +312,7 @@ mod tests {
         ] {
             assert_eq!(read(nothing), "holds no certificate", "{nothing}");
         }
-        // One that is broken spoils none but itself.
+        // A broken block affects no other.
         let broken = "-----BEGIN CERTIFICATE-----\n?\n-----END CERTIFICATE-----\n";
         let pem = format!("{broken}{}{broken}", other.pem());
         assert!(judged(&pem, &leaf(&other, |_| {}), NAME).is_ok());

@@ -1,4 +1,4 @@
-//! Each step by itself, and all of them among API servers, replicas and leaders that know of things sooner or later.
+//! Tests of each step alone, and a model with API servers, replicas and leaders that see changes at different times.
 
 use proptest::prelude::*;
 
@@ -14,7 +14,7 @@ fn der(n: u16) -> Der {
     Der::from(n.to_be_bytes())
 }
 
-/// Lives for three hours from this second on.
+/// A certificate with a lifetime of three hours, made at this second.
 fn certificate(n: u16, made: i64) -> Certificate {
     Certificate {
         der: der(n),
@@ -41,7 +41,7 @@ struct Case {
 }
 
 impl Case {
-    /// A CA 1, a leaf 2 of it, and two bundles that have had the CA for long.
+    /// CA 1, its leaf 2, and two bundles that have had the CA for a long time.
     fn steady() -> Self {
         let stored = Stored {
             authority: Some(certificate(1, 0)),
@@ -94,15 +94,15 @@ fn the_first_ones_are_made_without_waiting() {
         replica("b", true, Serves::Other),
     ]);
     assert_eq!(case.step(), Step::NewLeaf);
-    // A ready one that does not answer may serve a leaf of before.
+    // A ready replica that does not answer may serve an older leaf.
     case.replicas = Some(vec![replica("a", true, Serves::Nothing)]);
     assert_eq!(case.step(), Step::Wait);
-    // While somebody serves a leaf that is trusted, API servers must know the new CA first.
+    // A replica serves a trusted leaf, so API servers must learn the new CA first.
     case.replicas = Some(vec![replica("a", true, Serves::LeafOf(der(7)))]);
     assert_eq!(case.step(), Step::Wait);
     case.settled = BTreeSet::from([der(1)]);
     assert_eq!(case.step(), Step::NewLeaf);
-    // Nobody calls us.
+    // No API server calls us.
     case.settled = BTreeSet::new();
     case.bundles = vec![];
     assert_eq!(case.step(), Step::NewLeaf);
@@ -131,7 +131,7 @@ fn an_authority_is_followed_in_four_steps() {
     assert_eq!(case.step(), Step::NewNext);
     case.stored.next = Some(certificate(4, 2 * HOUR));
     assert_eq!(case.step(), Case::bundles(&[&[1, 4], &[1, 4]]));
-    // One of two is not enough.
+    // Both bundles must have it.
     case.bundles[0].push(certificate(4, 2 * HOUR));
     assert_eq!(case.step(), Case::bundles(&[&[1, 4], &[1, 4]]));
     case.bundles[1].push(certificate(4, 2 * HOUR));
@@ -192,7 +192,7 @@ fn an_entry_without_an_old_authority_gets_it_from_another() {
         vec![certificate(1, 0), certificate(4, HOUR)],
     ];
     assert_eq!(case.step(), Case::bundles(&[&[1, 4], &[1, 4]]));
-    // Unless it has expired.
+    // An expired authority is not restored.
     case.bundles[1][0].ends = at(HOUR);
     assert_eq!(case.step(), Step::InspectReplicas);
 }
@@ -268,13 +268,13 @@ fn lives_are_bounded_and_every_fault_is_named() {
     );
 }
 
-/// The lives of the model, in seconds.
+/// Lifetimes in the model.
 const LIVES: Lives = Lives {
     authority: Micros::from_secs(6_000),
     leaf: Micros::from_secs(1_200),
 };
 
-/// What is stored, as a leader writes it: the leaf with its authority.
+/// The Secret as a leader writes it: the leaf with its authority.
 #[derive(Debug, Clone, Default)]
 struct Secret {
     authority: Option<Certificate>,
@@ -296,7 +296,7 @@ impl Secret {
     }
 }
 
-/// What a leader has read and will write by.
+/// The state that a leader has read and bases its write on.
 struct Read {
     bundle: (usize, Vec<Certificate>),
     secret: (usize, Secret),
@@ -310,38 +310,38 @@ struct Leader {
     read: Option<Read>,
 }
 
-/// A cluster: the Secret and the bundle with their versions, and who has seen which.
+/// A cluster: every version of the Secret and of the bundle, and which version each component has seen.
 struct Cluster {
     now: i64,
     made: u16,
     secrets: Vec<Secret>,
-    /// Each with the second at which it was written.
+    /// Each version, with the second at which it was written.
     bundles: Vec<(i64, Vec<Certificate>)>,
-    /// The version of the bundle that each API server has.
+    /// The bundle version that each API server has.
     api_servers: Vec<usize>,
     /// The leaf that each replica serves.
     replicas: Vec<Option<(Certificate, Der)>>,
     leaders: Vec<Leader>,
-    /// Somebody else has emptied the bundle, and it has not yet what it needs.
+    /// The bundle was emptied from outside and still lacks a needed authority.
     is_torn: bool,
-    /// Until then API servers may not know what they need.
+    /// Until this second, API servers may lack a needed authority.
     excused_until: i64,
 }
 
 #[derive(Debug, Clone)]
 enum Event {
     Pass(i64),
-    /// An API server hears of the newest bundle.
+    /// An API server receives the newest bundle.
     Hear(usize),
-    /// A replica sees the Secret.
+    /// A replica receives the newest Secret.
     See(usize),
-    /// A leader reads the bundle; the Secret and, where it must, the replicas; writes.
+    /// A leader works in three steps: reads the bundle, reads the Secret (and the replicas if needed), writes.
     Begin(usize),
     Finish(usize),
     Write(usize),
-    /// Another leader in its place, that knows nothing.
+    /// A new leader takes over and has observed nothing.
     Succeed(usize),
-    /// A replica is started again.
+    /// A replica restarts.
     Restart(usize),
     LoseSecret,
     LoseBundle,
@@ -404,7 +404,7 @@ impl Cluster {
         match *event {
             Event::Pass(seconds) => {
                 self.now += seconds;
-                // Nobody takes longer to hear of a bundle than it takes to settle.
+                // Every API server has a bundle once the settle time has passed.
                 let settled = self.bundles.iter().rposition(|(at, _)| self.now - at >= self.settle());
                 for seen in &mut self.api_servers {
                     *seen = settled.map_or(*seen, |settled| settled.max(*seen));
@@ -448,7 +448,7 @@ impl Cluster {
         self.check(event);
     }
 
-    /// What the leader would do by what it has read.
+    /// The leader's next step, from what it has read.
     fn step(&mut self, leader: usize) -> Option<Step> {
         let (moment, wall) = (self.moment(), at(self.now));
         let leader = &mut self.leaders[leader];
@@ -487,7 +487,7 @@ impl Cluster {
         self.leaders[leader].read.as_mut().unwrap().replicas = Some(replicas);
     }
 
-    /// Writes by what it has read, if that is still the newest.
+    /// Writes the next step, if what the leader read is still the newest version.
     fn write(&mut self, leader: usize) {
         let Some(step) = self.step(leader) else { return };
         let read = self.leaders[leader].read.take().unwrap();
@@ -532,7 +532,7 @@ impl Cluster {
         let needed = secret.authority.iter().map(|authority| &authority.der);
         let is_whole = served().chain(needed).all(|of| has(bundle, of));
         let served: Vec<Der> = served().cloned().collect();
-        // Whoever is the first to be served may be so before API servers know of it.
+        // The first leaf may be served before API servers know its authority.
         if served.is_empty() || (self.is_torn && is_whole) {
             self.excused_until = self.excused_until.max(heard);
             self.is_torn &= !is_whole;
@@ -562,8 +562,8 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(25))]
 
-    /// Whatever has happened, when all hear of everything and one leads, there is soon one authority and a leaf of it, and so
-    /// it stays over many lives.
+    /// After any events, once every component hears of changes and one leader is left, one authority and its leaf
+    /// remain. This holds over many lifetimes.
     #[test]
     fn in_quiet_times_it_comes_to_rest(events in prop::collection::vec(event(), 0..200)) {
         let mut cluster = Cluster::new();

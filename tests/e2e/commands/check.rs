@@ -150,7 +150,7 @@ fn each_fault_and_its_fix(fixture: &Fixture<'_>) -> Result<()> {
     let webhook = &installation.webhook;
     let bundle = |pem: &str| json!([{"op": "replace", "path": "/webhooks/0/clientConfig/caBundle", "value": STANDARD.encode(pem)}]);
     let foreign = Authority::new()?;
-    let of_nobody = "its certificate is of none of the authorities in caBundle";
+    let of_nobody = "its certificate is signed by no authority in caBundle";
     installation.patch("mutatingwebhookconfiguration", webhook, &bundle(&foreign.certificate))?;
     // The foreign one stays: somebody may be served by that.
     let fixes = installation.finds("FAULT", of_nobody)?;

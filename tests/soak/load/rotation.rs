@@ -114,7 +114,7 @@ fn rotation_cert_manager(fixture: &Fixture<'_>) -> Result<()> {
     let report = installed.under_load(|_| {
         cert_manager.renew(CA)?;
         cert_manager.renew(LEAF)?;
-        let words = "its certificate is of none of the authorities in caBundle";
+        let words = "its certificate is signed by no authority in caBundle";
         finds(fixture, "FAULT", words).map(drop)
     })?;
     println!("load: cert-manager: both renewed, and nobody fills in caBundle: {report}");

@@ -144,7 +144,7 @@ fn a_certificate_is_judged_by_what_is_served() {
     );
     assert_eq!(
         fault(&trusted().pem(), &good),
-        format!("{untrusting}is of none of the authorities in caBundle")
+        format!("{untrusting}is signed by no authority in caBundle")
     );
     for (name, hours, words) in [
         (
@@ -402,7 +402,7 @@ fn what_is_stored_for_replicas_is_judged_as_they_will() {
     assert_eq!(
         found.text,
         "pods.edgeward.io: the API server does not believe who serves from Secret edgeward-system/edgeward-tls to be \
-         edgeward.edgeward-system.svc: its certificate is of none of the authorities in caBundle"
+         edgeward.edgeward-system.svc: its certificate is signed by no authority in caBundle"
     );
     assert!(found.fix.unwrap().starts_with("test -s ca.crt && "));
     let missing = judged(None);
