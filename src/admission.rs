@@ -1,6 +1,6 @@
-//! The admission endpoint: reviews in, patches out.
+//! The admission endpoint: receives reviews and returns patches.
 //!
-//! [`server`] is HTTP and TLS around the synchronous [`Answer`]; [`review`] is the answer itself.
+//! [`server`] is the HTTP and TLS around the synchronous [`Answer`]; [`review`] is the answer itself.
 
 mod body;
 mod clients;
@@ -19,23 +19,25 @@ use std::time::Duration;
 use crate::platform::clock::Clock;
 use review::{NoOpinion, NotAReview};
 
-/// What the server asks. [`Reviewer`](review::Reviewer) is the answer in production; tests bring slow and broken ones.
+/// Answers reviews for the server. [`Reviewer`](review::Reviewer) is the production implementation; tests use slow and
+/// broken ones.
 pub trait Answer: Send + Sync + 'static {
-    /// Answers one AdmissionReview in JSON with the bytes of the AdmissionReview response. Synchronous,
-    /// microseconds; one that takes long keeps a worker of the runtime and a turn. May panic: a bug in one review must not cost
-    /// another.
+    /// Answers one AdmissionReview (JSON) with the bytes of the AdmissionReview response. Synchronous; takes
+    /// microseconds. A slow call blocks one review thread and one of the concurrent reviews. It may panic: the server
+    /// contains the panic, so other reviews are unaffected.
     ///
-    /// Claims the answer when it has decided, and reserves, counts and logs only then: otherwise the review is overdue,
-    /// has been answered, and what is returned goes nowhere.
+    /// The implementation claims `responder` once it has decided, and reserves, counts and logs only if the claim
+    /// succeeds. If the claim fails, the deadline has passed and was answered, and the returned bytes are discarded.
     ///
     /// # Errors
     /// The body is not an AdmissionReview.
     fn review(&self, body: &[u8], responder: &Responder) -> Result<Vec<u8>, NotAReview>;
 
-    /// "Allowed, no patch" with a warning that says why, counted with this time since the body was complete.
+    /// Returns "allowed, no patch" with a warning that gives the reason. Counts it with the time since the body was
+    /// complete.
     ///
     /// # Errors
-    /// The body is not even a review to which "allowed" could be said.
+    /// The body is not an AdmissionReview, so not even "allowed" can be answered.
     fn no_opinion(&self, body: &[u8], why: NoOpinion, elapsed: Duration) -> Result<Vec<u8>, NotAReview>;
 }
 

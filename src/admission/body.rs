@@ -1,4 +1,4 @@
-//! A request's body in memory, of which there is only so much.
+//! Reads request bodies into memory, within a total limit.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -7,41 +7,41 @@ use axum::body::{Body, HttpBody as _};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// The largest request body in bytes. A review can hold a pod twice and the API server takes objects of 3 MiB, so
-/// this is what webhooks commonly accept.
+/// Largest request body in bytes. A review can hold a pod twice, and the API server accepts objects of 3 MiB. Other
+/// webhooks commonly use this limit too.
 pub const BODY_LIMIT: usize = 7 * 1024 * 1024;
 
-/// How many bytes of large bodies are held at the same time, in all requests together. A body counts as it arrives, with the
-/// memory that is set aside for it, so that a client which only announces one takes nothing from the others.
+/// Total bytes of large bodies in memory, over all requests. A body counts as it arrives, by the memory allocated for
+/// it: a client that only announces a large body takes nothing from others.
 pub const BODIES_LIMIT: usize = 26 * 1024 * 1024;
 
-/// So many bytes of a body in bytes never count: the review of an ordinary pod is a few KiB, and is taken whatever others
-/// send. What they cost is bounded by the number of connections.
+/// The first bytes of each body that do not count towards [`BODIES_LIMIT`]. The review of an ordinary pod is a few KiB,
+/// so it is accepted whatever others send. The number of connections bounds this memory.
 pub const ORDINARY_BODY: usize = 64 * 1024;
 
-/// A complete body. Its bytes count until it is dropped.
+/// A complete body. Its bytes count towards the limit until it is dropped.
 pub(super) struct Buffered {
     bytes: Vec<u8>,
     _room: Option<OwnedSemaphorePermit>,
 }
 
-/// Why there is no complete body.
+/// Why a body could not be read.
 #[derive(Debug)]
 pub(super) enum Fault {
-    /// Larger than [`BODY_LIMIT`].
+    /// The body is larger than [`BODY_LIMIT`].
     TooLarge,
-    /// Large bodies together exceed [`BODIES_LIMIT`].
+    /// Large bodies together would exceed [`BODIES_LIMIT`].
     NoRoom,
-    /// The client broke off, or what it sends is no HTTP.
+    /// The client disconnected or sent invalid HTTP.
     Broken(axum::BoxError),
 }
 
-/// Room for [`BODIES_LIMIT`].
+/// A semaphore with [`BODIES_LIMIT`] permits, one per byte.
 pub(super) fn room() -> Arc<Semaphore> {
     Arc::new(Semaphore::new(BODIES_LIMIT))
 }
 
-/// Collects a body, in `room` that is shared by all.
+/// Collects a body. Its large part takes permits from the shared `room`.
 pub(super) async fn read(body: Body, room: &Arc<Semaphore>) -> Result<Buffered, Fault> {
     if body.size_hint().lower() > BODY_LIMIT as u64 {
         return Err(Fault::TooLarge);
@@ -76,8 +76,8 @@ pub(super) async fn read(body: Body, room: &Arc<Semaphore>) -> Result<Buffered, 
     Ok(Buffered { bytes, _room: held })
 }
 
-/// How much memory is set aside for a body of which so much is needed: the double of what it had as long as it is ordinary,
-/// then a quarter more, lest half of it be unused.
+/// Returns the new buffer capacity for `needed` bytes. An ordinary body doubles its capacity. A large one grows by a
+/// quarter, so that less memory stays unused.
 fn capacity(had: usize, needed: usize) -> usize {
     match needed {
         _ if needed <= had => had,
@@ -87,7 +87,7 @@ fn capacity(had: usize, needed: usize) -> usize {
 }
 
 impl Buffered {
-    /// Whether it counts, as only few do at a time.
+    /// Whether the body is above [`ORDINARY_BODY`]. Large bodies are reviewed one at a time.
     pub(super) fn is_large(&self) -> bool {
         self.bytes.len() > ORDINARY_BODY
     }

@@ -1,4 +1,4 @@
-//! Who asks for reviews, as far as the network shows it.
+//! The network addresses of the clients that send reviews.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -7,10 +7,11 @@ use std::sync::{Mutex, PoisonError};
 use crate::instruments::logs::LogLimit;
 use crate::platform::clock::Clock;
 
-/// How many addresses are known at the same time; another takes the place of the one that came first.
+/// How many addresses are remembered; a new one replaces the oldest.
 const KNOWN: usize = 64;
 
-/// The addresses from which reviews were answered. Each is a line in the log when it is new: what `admissionFrom` must let in.
+/// Addresses whose reviews were answered. A new address is logged, so that operators know what `admissionFrom` must
+/// admit.
 #[derive(Debug)]
 pub(super) struct Clients {
     known: Mutex<VecDeque<IpAddr>>,
@@ -25,9 +26,10 @@ impl Clients {
         }
     }
 
-    /// A review from there was answered. Whether that is told; one that is held back is new the next time as well.
+    /// Records an answered review from this address. Returns whether the address was logged. If the log limit held the
+    /// line back, the address stays new.
     pub(super) fn answered(&self, address: IpAddr) -> bool {
-        // Of a socket for both families.
+        // A dual-stack socket reports IPv4 addresses as mapped IPv6.
         let address = address.to_canonical();
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if known.contains(&address) {
@@ -60,14 +62,14 @@ mod tests {
         assert!(!told("192.0.2.1") && !told("::ffff:192.0.2.1"));
         let many: Vec<_> = (2..=200).map(|last| format!("192.0.2.{last}")).collect();
         assert_eq!(many.iter().filter(|address| told(address)).count(), 8);
-        // What was held back is told later.
+        // An address that was held back is logged later.
         tokio::time::advance(Duration::from_secs(1)).await;
         assert!(told("192.0.2.200") && !told("192.0.2.200"));
         for address in &many {
             tokio::time::advance(Duration::from_secs(1)).await;
             told(address);
         }
-        // The first ones were forgotten, for so many are kept.
+        // Only the newest addresses are remembered.
         assert_eq!(clients.known.lock().unwrap().len(), KNOWN);
         tokio::time::advance(Duration::from_secs(1)).await;
         assert!(told("192.0.2.1"));

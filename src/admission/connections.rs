@@ -1,7 +1,8 @@
-//! Serves HTTP/1 on a port, with a bound on its connections.
+//! Serves HTTP/1 on a port with a limited number of connections.
 //!
-//! The API server does not repeat a review that it has written, so a connection with a review in progress is never closed, and
-//! one that idles only after the API server has dropped it itself or when the port is full.
+//! The API server does not resend a review that it has written. So a connection with a review in progress is never
+//! closed. An idle connection is closed only after the API server would have dropped it itself, or when the port is
+//! full.
 
 use std::io;
 use std::pin::Pin;
@@ -27,31 +28,31 @@ pub(super) use slots::{Slot, Stage};
 
 use stream::Closable;
 
-/// How long a connection may take until the head of its next request is complete. It must exceed the 90 s after which the API
-/// server drops an idle connection: were ours the shorter, a review could meet a connection that is closing, and under
-/// `failurePolicy: Ignore` its pod would be admitted undecided.
+/// How long a connection may wait until the head of its next request is complete. It must exceed the 90 s after which
+/// the API server drops an idle connection. If ours were shorter, a review could arrive on a closing connection, and
+/// under `failurePolicy: Ignore` its pod would be admitted without a decision.
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// The age from which a connection's next answer says `Connection: close`, so that replicas which come later get their
-/// share. Each connection adds something random, as much again at most.
+/// Age at which the next answer of a connection carries `Connection: close`, so that new replicas receive connections
+/// too. Each connection adds random jitter of up to the same time.
 pub const AGE_LIMIT: Duration = Duration::from_secs(3 * 60);
 
-/// The largest request head in bytes; hyper answers 431 beyond it, and beyond 100 header fields. It is also the
-/// size of one read from the socket.
+/// Largest request head in bytes. hyper answers 431 beyond it, or beyond 100 header fields. It is also the size of one
+/// socket read.
 pub const HEAD_LIMIT: usize = 16 * 1024;
 
-/// A port as metrics name it, and what it takes. Both ports together stay below 1,024 connections, the number of files that a
-/// process commonly may open.
+/// A port with its metric label and limits. Both ports together stay below 1,024 connections, the usual limit of open
+/// files per process.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Port {
     name: &'static str,
     connections: usize,
-    /// Of these, how many may be in their handshake.
+    /// How many of these connections may be in the TLS handshake.
     handshakes: usize,
     idle: Duration,
 }
 
-/// The admission port. An API server opens a connection for each review that it sends while the others are busy.
+/// The admission port. An API server opens a further connection while all others are busy with reviews.
 pub(crate) const ADMISSION: Port = Port {
     name: "admission",
     connections: 768,
@@ -59,7 +60,7 @@ pub(crate) const ADMISSION: Port = Port {
     idle: IDLE_TIMEOUT,
 };
 
-/// The port of health and metrics. Closing an idle connection loses nothing there.
+/// The port for health and metrics. An idle connection there can be closed without harm.
 pub(crate) const HEALTH: Port = Port {
     name: "health",
     connections: 128,
@@ -67,8 +68,8 @@ pub(crate) const HEALTH: Port = Port {
     idle: Duration::from_secs(10),
 };
 
-/// Serves `router` on every connection that `handshake` accepts, until [`Connections::drain`] has ended the last one. `failed` is
-/// told each handshake's error.
+/// Serves `router` on every connection that `handshake` accepts, until [`Connections::drain`] has ended the last one.
+/// Calls `failed` with the error of each failed handshake.
 pub(crate) async fn serve<A, F>(
     listener: TcpListener,
     connections: Connections,
@@ -100,7 +101,7 @@ pub(crate) async fn serve<A, F>(
     let _ = server.serve(router.into_make_service()).await;
 }
 
-/// Tells a connection's [`Slot`] of each request and its answer.
+/// Updates the connection's [`Slot`] for each request and its answer.
 async fn track(Extension(slot): Extension<Arc<Slot>>, request: Request, next: Next) -> Response {
     slot.enter(Stage::Used);
     let mut answer = next.run(request).await;
@@ -108,7 +109,7 @@ async fn track(Extension(slot): Extension<Arc<Slot>>, request: Request, next: Ne
     answer
 }
 
-/// Takes a [`Slot`] for a connection and makes its handshake, with `TCP_NODELAY`.
+/// Takes a [`Slot`] for a new connection, sets `TCP_NODELAY`, and runs the handshake.
 #[derive(Clone)]
 struct Acceptor<A, F> {
     handshake: A,

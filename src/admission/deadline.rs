@@ -1,4 +1,4 @@
-//! How long the API server waits, and when our answer must leave so that it arrives in time.
+//! The API server's timeout, and when our answer must leave to arrive in time.
 
 use std::time::Duration;
 
@@ -7,18 +7,18 @@ use axum::http::Uri;
 use edgeward_core::units::Micros;
 use serde::Deserialize;
 
-/// What the API server waits when it does not say.
+/// The API server's timeout if the request does not state one.
 const DEFAULT: Duration = Duration::from_secs(10);
 
-/// The longest that a webhook configuration can say. A client that asks for more does not get to hold a task longer.
+/// The longest timeout a webhook configuration can state. A client that asks for more does not hold a task for longer.
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// The answer leaves a tenth of the timeout early, because the caller's clock started before the request reached us
-/// and stops when the answer has reached it.
+/// The answer leaves a tenth of the timeout early: the caller's clock starts before the request reaches us and stops
+/// when the answer arrives.
 const MARGIN_SHARE: u32 = 10;
-/// No less than this: a scheduling hiccup on a busy machine is of this order.
+/// Minimum margin; a scheduling delay on a busy machine is of this order.
 const MARGIN_LEAST: Duration = Duration::from_millis(50);
-/// No more than this.
+/// Maximum margin.
 const MARGIN_MOST: Duration = Duration::from_millis(500);
 
 #[derive(Deserialize)]
@@ -26,11 +26,11 @@ struct Asked {
     timeout: Option<String>,
 }
 
-/// How long after its head arrived a request must be answered, from the `timeout` parameter of its query: the
-/// timeout less a tenth, at least 50 ms (but never more than half of the timeout), at most 500 ms. So `1s`, our own
-/// configuration, leaves 900 ms.
+/// How long after the request head a review must be answered, from the `timeout` query parameter. This is the timeout
+/// minus a margin of a tenth, between 50 ms and 500 ms, but at most half of the timeout. Our own configuration, `1s`,
+/// leaves 900 ms.
 ///
-/// A missing or unreadable parameter is 10 s, the API server's default: it is no reason to refuse a review.
+/// A missing or unreadable parameter counts as 10 s, the API server's default, and is no reason to refuse a review.
 pub(super) fn answer_within(uri: &Uri) -> Duration {
     let asked = Query::<Asked>::try_from_uri(uri).ok().and_then(|query| query.0.timeout);
     let stated = asked.as_deref().and_then(Micros::parse).filter(|stated| stated.0 > 0);

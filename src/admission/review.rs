@@ -1,6 +1,6 @@
-//! One AdmissionReview: bytes in, bytes out.
+//! One AdmissionReview, from request bytes to response bytes.
 //!
-//! The request is read into structs of our own that borrow from the body and name only the fields used.
+//! The request is parsed into our own structs, which borrow from the body and contain only the fields used.
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
@@ -36,24 +36,24 @@ use crate::platform::clock::Clock;
 const API_VERSION: &str = "admission.k8s.io/v1";
 const KIND: &str = "AdmissionReview";
 
-/// The most list elements and fields that a pod may have. Each takes a few bytes of the body and up to 500 bytes of memory once it is
-/// read: `{},` may be a container.
+/// Most list elements and fields that a pod may have. Each takes a few bytes of the body, but up to 500 bytes of memory
+/// once parsed: `{},` may be a container.
 const MAX_ELEMENTS: usize = 20_000;
 
-/// The bytes of serde's message that are shown: it quotes texts of any length.
+/// How many bytes of serde's error message are shown; it may quote long input.
 const SHOWN_ERROR: usize = 512;
 
-/// The longest warning that clients show whole.
+/// Longest warning that clients show in full.
 pub const WARNING_CHARS: usize = 120;
 
 /// Why a review is answered without an opinion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoOpinion {
-    /// The answer would have come too late.
+    /// The decision would have come too late.
     Deadline,
     /// The review panicked.
     Panic,
-    /// Something that decisions need is missing.
+    /// A precondition of decisions is missing.
     NotReady,
 }
 
@@ -73,30 +73,31 @@ impl NoOpinion {
     }
 }
 
-/// The body is not an AdmissionReview; the reason.
+/// The reason why a body is not an AdmissionReview.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct NotAReview(pub String);
 
-/// Answers reviews. Shared by all connections.
+/// Answers reviews. All connections share one.
 #[derive(Debug)]
 pub struct Reviewer {
-    /// Settings, replaced as a whole by their one writer.
+    /// The configuration. Its only writer replaces it as a whole.
     pub config: Arc<ArcSwap<Config>>,
-    /// What the SLO of a pod is where it does not say, replaced as a whole by their one writer.
+    /// The SloPolicies: SLOs of pods that do not state one. Their only writer replaces them as a whole.
     pub policies: Arc<ArcSwap<Policies>>,
-    /// What is decided on.
+    /// The cluster state and reservations that decisions use.
     pub shared: Arc<SharedState>,
-    /// Where reviews are counted.
+    /// Metrics of the reviews.
     pub metrics: Arc<Metrics>,
-    /// The process's clock.
+    /// The clock of the process.
     pub clock: Clock,
-    /// Bounds the lines about pods that are not decided.
+    /// Limits the log lines about reviews without a decision.
     pub log_limit: LogLimit,
 }
 
 impl Answer for Reviewer {
-    /// Cost: two passes over the body and one over the nodes. Logs one line for a pod that is decided, and some for others.
+    /// Cost: two passes over the body and one over the nodes. Logs one line per decided pod; lines about other reviews
+    /// are limited.
     fn review(&self, body: &[u8], responder: &Responder) -> Result<Vec<u8>, NotAReview> {
         let request = Request::read(body)?;
         let Some(object) = request.object.filter(|_| request.is_pod_create()) else {
@@ -119,7 +120,7 @@ impl Answer for Reviewer {
             Ok(pod) => return Ok(self.decide(&request, pod, responder)),
             Err(error) => excerpt(error, SHOWN_ERROR),
         };
-        // serde's message quotes the pod: it is for the author of the pod, not for the log.
+        // serde's message may quote the pod, so it goes to the pod's author and not to the log.
         let mut response = self.untouched(&request, Reason::NotAPodCreate, "cannot be read", responder);
         response.warn(&format!(
             "edgeward could not read the pod, which was left as it is: {error}"
@@ -127,7 +128,7 @@ impl Answer for Reviewer {
         Ok(response.bytes())
     }
 
-    /// Reads nothing of the body but the uid.
+    /// Reads only the request's metadata, not the pod.
     fn no_opinion(&self, body: &[u8], why: NoOpinion, elapsed: Duration) -> Result<Vec<u8>, NotAReview> {
         let request = Request::read(body)?;
         let (reason, warning) = why.reason_and_warning();
@@ -150,9 +151,9 @@ impl Answer for Reviewer {
 }
 
 impl Reviewer {
-    /// Answers the review of this pod.
+    /// Decides about this pod and returns the response.
     fn decide(&self, request: &Request<'_>, mut pod: Pod<'_>, responder: &Responder) -> Vec<u8> {
-        // One version for the whole review.
+        // One version of the configuration for the whole review.
         let config = self.config.load();
         let namespace = Cow::Borrowed(request.namespace());
         self.policies.load().apply(&mut pod, &namespace, &config.keys);
@@ -185,7 +186,7 @@ impl Reviewer {
         bytes
     }
 
-    /// The answer to a review that there is nothing to decide about, or too much.
+    /// Answers a review that edgeward does not decide: not a pod CREATE, unreadable, or too large.
     fn untouched<'r>(
         &self,
         request: &'r Request<'r>,
@@ -215,7 +216,8 @@ impl Reviewer {
         response
     }
 
-    /// The one line per decision. Names and numbers only: what a pod contains is nobody's business here.
+    /// Logs the line of one decision. It contains only names and numbers, because the contents of a pod may be
+    /// confidential.
     fn log(&self, request: &Request<'_>, pod: &Pod<'_>, workload: &Workload<'_>, verdict: &Verdict<'_>) {
         let held_back = match kind_of_line(request, verdict).map(|kind| self.log_limit.due(kind)) {
             Some(None) => return,
@@ -268,7 +270,7 @@ impl Reviewer {
     }
 }
 
-/// The commas of a JSON text, without those in its strings.
+/// Counts the commas in a JSON text outside strings.
 fn commas(json: &str) -> usize {
     let (mut commas, mut in_string, mut is_escaped) = (0, false, false);
     for byte in json.bytes() {
@@ -283,7 +285,7 @@ fn commas(json: &str) -> usize {
     commas
 }
 
-/// The class as logs and metrics name it: `none` for a pod without SLO, `invalid` where it is not one.
+/// The workload class for logs and metrics: `none` for a pod without an SLO, `invalid` for an unknown class.
 fn class(workload: &Workload<'_>) -> &'static str {
     match &workload.intent {
         None => "none",
@@ -311,7 +313,7 @@ fn respond<'a>(
             response.patch(operations);
         }
         Action::PassThrough => {
-            // A placement that was made a moment ago is repeated.
+            // Another webhook's change caused this second review, so the earlier placement is repeated.
             if let Some(claim) = workload
                 .placement
                 .as_ref()
@@ -330,24 +332,25 @@ fn respond<'a>(
     response
 }
 
-/// The kind of line, where lines about reviews like this are bounded. They are not where a pod is decided: each is a line,
-/// but for a dry run, after which there is no pod.
+/// The limit that applies to the log line of this review; `None` if it is not limited. Each decided pod gets a line. A
+/// dry run is limited, because it creates no pod.
 fn kind_of_line(request: &Request<'_>, verdict: &Verdict<'_>) -> Option<&'static str> {
     match verdict.action {
-        // Who writes such pods does not hide the line of an answer that was too late.
+        // A separate kind, so that such pods cannot hold back the line of an answer that was too late.
         Action::PassThrough if verdict.reason == Reason::Deadline => Some("too many comparisons"),
         Action::PassThrough => Some(verdict.reason.as_str()),
         Action::Place(_) | Action::Gate | Action::Deny => request.is_dry_run().then_some("dry run"),
     }
 }
 
-/// A name of the pod's as far as a line of the log goes: none that the API server keeps is longer, but it asks us before it looks.
+/// Truncates a pod's name for the log. The API server accepts no longer name, but it calls the webhook before it
+/// validates.
 fn shown(name: &str) -> &str {
     &name[..name.floor_char_boundary(LONGEST_NAME)]
 }
 
-/// A name in an AdmissionReview, all of which come from the API server. It is taken as raw text first, so that one of megabytes
-/// is refused and never copied.
+/// A name in an AdmissionReview, set by the API server. It is read as raw JSON first, so that a name of megabytes is
+/// refused without a copy.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Name<'a>(Cow<'a, str>);
 
@@ -363,7 +366,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Name<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let too_long = || D::Error::custom(format_args!("a name of more than {LONGEST_NAME} bytes"));
         let raw = <&RawValue>::deserialize(deserializer)?.get();
-        // With its quotes; a byte may be spelled as an escape of six.
+        // The raw text includes the quotes, and one byte may be a six-byte escape.
         if raw.len() > 2 + 6 * LONGEST_NAME {
             return Err(too_long());
         }
@@ -375,7 +378,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Name<'a> {
     }
 }
 
-/// The fields of an AdmissionReview that are read.
+/// The fields of an AdmissionReview that edgeward reads.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Review<'a> {
@@ -399,14 +402,14 @@ pub(crate) struct Request<'a> {
     namespace: Option<Name<'a>>,
     dry_run: Option<bool>,
     user_info: Option<UserInfo<'a>>,
-    /// What is created.
+    /// The object that is created.
     pub(crate) object: Option<&'a RawValue>,
 }
 
-/// Who creates it.
+/// The user who creates the object.
 #[derive(Deserialize)]
 struct UserInfo<'a> {
-    /// As JSON, of any length.
+    /// As raw JSON, of any length.
     #[serde(borrow)]
     username: Option<&'a RawValue>,
 }
@@ -420,10 +423,10 @@ struct Resource<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// Reads the request of an AdmissionReview.
+    /// Parses the request of an AdmissionReview.
     pub(crate) fn read(body: &'a [u8]) -> Result<Self, NotAReview> {
         let refuse = |reason: String| Err(NotAReview(shorten(&reason)));
-        // serde reads a list into a struct as well.
+        // serde would also accept a JSON list for a struct.
         if !body.trim_ascii_start().starts_with(b"{") {
             return refuse("not an AdmissionReview: the body is not a JSON object".into());
         }
@@ -445,23 +448,23 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Whether nothing is to be stored.
+    /// Whether this is a dry run, which stores nothing.
     fn is_dry_run(&self) -> bool {
         self.dry_run.unwrap_or(false)
     }
 
-    /// Where the pod is to be; its own metadata may not name it yet.
+    /// The pod's namespace. The pod's own metadata may not have it yet.
     pub(crate) fn namespace(&self) -> &str {
         self.namespace.as_deref().unwrap_or_default()
     }
 
-    /// Whether a ServiceAccount of Liqo creates it.
+    /// Whether a ServiceAccount in Liqo's namespace creates the object.
     fn is_by_liqo(&self) -> bool {
         let username = self.user_info.as_ref().and_then(|user| user.username);
         username.is_some_and(|name| name.get().starts_with("\"system:serviceaccount:liqo:"))
     }
 
-    /// Whether this is the creation of a pod itself, not of one of its subresources.
+    /// Whether this creates a pod itself, not a subresource of one.
     pub(crate) fn is_pod_create(&self) -> bool {
         let pods = |resource: &Resource<'_>| resource.group.is_empty() && &*resource.resource == "pods";
         &*self.operation == "CREATE"
@@ -484,7 +487,7 @@ struct Response<'a> {
     audit_annotations: BTreeMap<&'static str, &'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     patch_type: Option<&'static str>,
-    /// The JSONPatch in base64. The API server refuses a patch without its type and a type without its patch.
+    /// The JSONPatch in base64. The API server refuses a patch without a type, and a type without a patch.
     #[serde(skip_serializing_if = "Option::is_none")]
     patch: Option<String>,
 }
@@ -505,7 +508,7 @@ impl<'a> Response<'a> {
 
     fn patch(&mut self, operations: &[PatchOperation]) {
         if !operations.is_empty() {
-            // Operations are plain strings and maps, which always serialise.
+            // Operations consist of strings and maps, which always serialise.
             let patch = serde_json::to_vec(operations).unwrap_or_default();
             self.patch_type = Some("JSONPatch");
             self.patch = Some(STANDARD.encode(patch));
@@ -522,12 +525,12 @@ impl<'a> Response<'a> {
 
     fn bytes(&self) -> Vec<u8> {
         let review = json!({"apiVersion": API_VERSION, "kind": KIND, "response": self});
-        // Strings, booleans and maps of strings: nothing here can fail to serialise.
+        // Strings, booleans and maps of strings always serialise.
         serde_json::to_vec(&review).unwrap_or_default()
     }
 }
 
-/// A message on one line of at most [`WARNING_CHARS`] characters.
+/// Returns the message on one line, cut to at most [`WARNING_CHARS`] characters.
 pub fn shorten(warning: &str) -> String {
     let line = warning.replace(|c: char| c.is_control(), " ");
     if line.chars().count() <= WARNING_CHARS {

@@ -1,5 +1,5 @@
-//! `POST /mutate` over TLS: bounds on everything a client may take from us, the caller's deadline, and a review that
-//! panics or takes long costs its own opinion and nothing else.
+//! `POST /mutate` over TLS. Limits everything a client may consume, and keeps the caller's deadline. A review that
+//! panics or is slow loses only its own opinion.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -33,30 +33,30 @@ use crate::instruments::metrics::{HandshakeFailure, Metrics};
 use crate::platform::clock::Clock;
 use crate::platform::threads::Threads;
 
-/// Where reviews are posted.
+/// Path of the admission endpoint.
 pub const PATH: &str = "/mutate";
 
-/// The longest a handshake may take; the API server gives up after as long.
+/// Longest TLS handshake; the API server gives up after the same time.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How many reviews are decided at the same time; the others wait, until their deadline at most. It does not grow with the
-/// number of cores, because each review takes memory.
+/// How many reviews are decided concurrently. Others wait, at most until their deadline. The limit does not grow with
+/// the number of cores, because each review takes memory.
 pub const REVIEWS_AT_A_TIME: usize = 4;
 
-/// What a handler shares.
+/// State shared by all requests.
 struct Endpoint<A> {
     answer: Arc<A>,
     metrics: Arc<Metrics>,
     phase: watch::Receiver<Phase>,
     clock: Clock,
-    /// Decide reviews, [`REVIEWS_AT_A_TIME`]. No other work runs on them, so that nothing that blocks (a name look-up that gets no answer,
-    /// say) keeps a review waiting.
+    /// Decide reviews; [`REVIEWS_AT_A_TIME`] threads. Other work does not run on them, so that a blocking call (such as
+    /// a name look-up without an answer) does not delay a review.
     threads: Threads,
-    /// [`REVIEWS_AT_A_TIME`]; never closed.
+    /// [`REVIEWS_AT_A_TIME`] permits; never closed.
     slots: Arc<Semaphore>,
-    /// For the one large body that is decided at a time; never closed.
+    /// One permit for deciding a large body; never closed.
     large: Arc<Semaphore>,
-    /// For bodies, in bytes.
+    /// Memory for large bodies, in bytes.
     room: Arc<Semaphore>,
     clients: Clients,
 }
@@ -66,21 +66,21 @@ struct Endpoint<A> {
 /// | request | answer |
 /// |---|---|
 /// | `POST /mutate` with an AdmissionReview | 200 and the review's response |
-/// | what is sent is no AdmissionReview | 400 with the reason |
-/// | another path, another method | 404, 405 |
+/// | a body that is not an AdmissionReview | 400 with the reason |
+/// | another path or another method | 404, 405 |
 /// | the body does not arrive before the deadline | 408 |
 /// | the body is larger than [`BODY_LIMIT`](crate::admission::BODY_LIMIT) | 413 |
 /// | the body is not `application/json` | 415 |
-/// | with the body, [`BODIES_LIMIT`](crate::admission::BODIES_LIMIT) would be exceeded | 503; no body up to [`ORDINARY_BODY`](crate::admission::ORDINARY_BODY) |
+/// | a body above [`ORDINARY_BODY`](crate::admission::ORDINARY_BODY) would exceed [`BODIES_LIMIT`](crate::admission::BODIES_LIMIT) | 503 |
 ///
-/// A review that panics, is not decided within its `timeout` or comes before everything needed is there is answered
-/// "allowed, no patch". At most [`REVIEWS_AT_A_TIME`] are decided at the same time; one that overruns its `timeout` keeps its
-/// slot until it ends. Bodies of more than [`ORDINARY_BODY`](crate::admission::ORDINARY_BODY) are decided one at a time,
-/// because what is made of them takes memory. While draining every answer carries `Connection: close`, so that the client's
-/// next request goes to another replica.
+/// A review is answered "allowed, no patch" if it panics, if it is not decided within its `timeout`, or if edgeward is
+/// not ready. At most [`REVIEWS_AT_A_TIME`] are decided concurrently; a review that exceeds its `timeout` keeps its
+/// slot until it ends. Bodies above [`ORDINARY_BODY`](crate::admission::ORDINARY_BODY) are decided one at a time,
+/// because their parsed form takes memory. While draining, every answer carries `Connection: close`, so that the
+/// client's next request goes to another replica.
 ///
 /// # Errors
-/// The threads that decide reviews cannot be started.
+/// The review threads cannot be started.
 pub fn router<A: Answer>(
     answer: Arc<A>,
     metrics: Arc<Metrics>,
@@ -106,7 +106,7 @@ pub fn router<A: Answer>(
     Ok(router)
 }
 
-/// Serves `router` over TLS, until a drain has ended the last connection.
+/// Serves `router` over TLS until a drain has ended the last connection.
 pub async fn listen(
     socket: TcpListener,
     tls: RustlsConfig,
@@ -121,7 +121,7 @@ pub async fn listen(
     connections::serve(socket, connections, handshake, failed, router).await;
 }
 
-/// Every answer passes here: errors are counted, and a draining server closes its connections.
+/// Runs on every answer: counts errors and, while draining, closes the connection.
 async fn finish<A: Answer>(State(endpoint): State<Arc<Endpoint<A>>>, request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     let status = response.status();
@@ -169,7 +169,7 @@ async fn mutate<A: Answer>(State(endpoint): State<Arc<Endpoint<A>>>, request: Re
     response
 }
 
-/// What is answered to this body, by the deadline.
+/// Returns the answer to this body by the deadline.
 async fn answer<A: Answer>(
     endpoint: &Endpoint<A>,
     body: Arc<Buffered>,
@@ -189,7 +189,7 @@ async fn answer<A: Answer>(
             if responder.claim() {
                 return no_opinion(NoOpinion::Deadline);
             }
-            // Decided in this very moment, and about to arrive.
+            // The review was decided at the same moment; its answer is about to arrive.
             review.await
         }
     };
@@ -199,8 +199,8 @@ async fn answer<A: Answer>(
     }
 }
 
-/// Waits for a slot, and has the review decided on a thread for reviews. The review keeps its slot until it
-/// ends, even after the deadline.
+/// Waits for a slot, then decides the review on a review thread. The review keeps its slot until it ends, even after
+/// the deadline.
 async fn review<A: Answer>(
     endpoint: &Endpoint<A>,
     body: Arc<Buffered>,
@@ -219,10 +219,10 @@ async fn review<A: Answer>(
     review.await.map_err(|_| NoOpinion::Panic)
 }
 
-/// Bodies of more bytes are not parsed while other tasks wait for the thread.
+/// Larger bodies are parsed with `block_in_place`, so that the other tasks of this thread move to another one.
 const PARSED_IN_PLACE: usize = 256 * 1024;
 
-/// The answer of last resort. Should it panic too, the client gets a 500, which `failurePolicy: Ignore` admits.
+/// The fallback answer. If it panics too, the client gets a 500, which `failurePolicy: Ignore` admits.
 fn no_opinion(answer: &impl Answer, body: &[u8], why: NoOpinion, responder: &Responder) -> Response {
     let answer = || answer.no_opinion(body, why, responder.elapsed());
     let answer = || catch_unwind(AssertUnwindSafe(answer));
@@ -240,12 +240,12 @@ fn respond(answered: Result<Vec<u8>, NotAReview>) -> Response {
     }
 }
 
-/// An error before the body was read to its end: the connection cannot be used again, and the client is told.
+/// Answers an error before the whole body was read. The connection cannot be reused, so the answer closes it.
 fn refuse(status: StatusCode, reason: impl IntoResponse) -> Response {
     (status, [(CONNECTION, HeaderValue::from_static("close"))], reason).into_response()
 }
 
-/// Parameters such as `charset=utf-8` are allowed; JSON is UTF-8 whatever they say.
+/// Whether the content type is JSON. Parameters such as `charset=utf-8` are ignored: JSON is always UTF-8.
 fn is_json(headers: &HeaderMap) -> bool {
     let value = headers
         .get(CONTENT_TYPE)

@@ -1,4 +1,4 @@
-//! Which connections a port has, and which one is closed when it is full.
+//! The connections of a port, and which one is closed when the port is full.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, SocketAddr};
@@ -17,9 +17,9 @@ use crate::platform::random;
 
 /// The connections of a port. Clones share them.
 ///
-/// When all slots are taken, a connection is closed for a new one: first those that were never answered with success, the
-/// oldest first, then the one of the peer address with the most connections that has idled longest. One with a review in
-/// progress is never closed; if all have one, the new connection is refused.
+/// When all slots are taken, a new connection replaces an old one. Connections that were never answered with success go
+/// first, the oldest first. After them goes the longest-idle connection of the peer address with the most connections.
+/// A connection with a review in progress is never closed; if all have one, the new connection is refused.
 #[derive(Debug, Clone)]
 pub struct Connections(pub(super) Arc<Shared>);
 
@@ -35,7 +35,7 @@ pub(super) struct Shared {
 #[derive(Debug, Default)]
 struct Slots {
     taken: HashMap<u64, Taken>,
-    /// Numbers events; the least is the oldest.
+    /// Counter of events; the lowest number is the oldest event.
     next: u64,
 }
 
@@ -43,23 +43,23 @@ struct Slots {
 struct Taken {
     peer: IpAddr,
     stage: Stage,
-    /// Whether it was ever answered with success.
+    /// Whether a request was ever answered with success.
     is_proven: bool,
-    /// When its handshake ended, or when a proven one was last used.
+    /// Event number of the end of its handshake, or of the last use of a proven connection.
     since: u64,
-    /// Dropped, it closes the connection.
+    /// Closes the connection when dropped.
     _open: oneshot::Sender<()>,
 }
 
-/// What a connection does.
+/// The state of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::admission) enum Stage {
     Handshake,
-    /// No request has begun.
+    /// No request has started.
     New,
-    /// A request has begun.
+    /// A request has started.
     Used,
-    /// A review has arrived whole and is not answered yet.
+    /// A whole review has arrived and is not answered yet.
     Review,
 }
 
@@ -89,7 +89,7 @@ impl Slots {
 }
 
 impl Connections {
-    /// None yet.
+    /// A port without connections.
     pub(crate) fn new(port: Port, clock: Clock, metrics: Arc<Metrics>) -> Self {
         Self(Arc::new(Shared {
             port,
@@ -100,13 +100,13 @@ impl Connections {
         }))
     }
 
-    /// Stops accepting, closes connections without a request and lets the others end after their answer. A request whose first
-    /// bytes have arrived is answered.
+    /// Stops accepting, closes connections without a request, and lets the others end after their answer. A request
+    /// whose first bytes have arrived is answered.
     pub(crate) fn drain(&self) {
         self.0.handle.graceful_shutdown(None);
     }
 
-    /// Closes every connection, and returns how many there were.
+    /// Closes every connection and returns how many there were.
     pub(crate) fn cut(&self) -> usize {
         self.0.handle.shutdown();
         self.0.handle.connection_count()
@@ -117,8 +117,8 @@ impl Connections {
         self.0.lock().taken.values().filter(|slot| slot.stage == stage).count()
     }
 
-    /// A slot for a new connection, perhaps that of another, which is closed for it, and what is open until the new one has to
-    /// close. `None` where there is no slot. Either way to be full is counted.
+    /// Takes a slot for a new connection, if necessary by closing another connection. The returned receiver fires when
+    /// the new connection must close. Returns `None` if no slot can be freed. A full port is counted in both cases.
     pub(in crate::admission) fn open(&self, peer: IpAddr) -> Option<(Slot, oneshot::Receiver<()>)> {
         let (shared, port) = (&self.0, self.0.port);
         let mut slots = shared.lock();
@@ -161,7 +161,7 @@ impl Shared {
     }
 }
 
-/// One connection's place. Dropped, it is free.
+/// The slot of one connection; dropping it frees the slot.
 #[derive(Debug)]
 pub(in crate::admission) struct Slot {
     shared: Arc<Shared>,
@@ -171,7 +171,7 @@ pub(in crate::admission) struct Slot {
 }
 
 impl Slot {
-    /// Does nothing to a connection that is being closed.
+    /// Sets the stage. Has no effect on a connection that is being closed.
     pub(in crate::admission) fn enter(&self, stage: Stage) {
         let mut slots = self.shared.lock();
         let now = slots.number();
@@ -183,7 +183,7 @@ impl Slot {
         }
     }
 
-    /// This is the answer to its request.
+    /// Records the answer to a request, and adds `Connection: close` if the connection is old.
     pub(super) fn answered(&self, answer: &mut Response) {
         if answer.status().is_success() {
             let mut slots = self.shared.lock();

@@ -1,4 +1,4 @@
-//! A stream that can be closed from outside.
+//! A stream that another task can close.
 
 use std::io;
 use std::pin::Pin;
@@ -9,8 +9,8 @@ use futures::channel::oneshot::Receiver;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-/// A connection's stream, which fails the next time that it would wait once the sender of `open` is gone. What can be read or
-/// written at once still is, so an answer that is due leaves.
+/// A connection's stream. Once the sender of `open` is dropped, the next read or write that would block fails. Data
+/// that can be read or written at once still is, so a finished answer is sent.
 #[derive(Debug)]
 pub(crate) struct Closable {
     pub(super) inner: TcpStream,

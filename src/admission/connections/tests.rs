@@ -1,4 +1,4 @@
-//! A port with a handler of the test, over plain TCP.
+//! Tests of a port with a test handler, over plain TCP.
 
 use std::net::SocketAddr;
 
@@ -15,7 +15,7 @@ use super::*;
 use crate::instruments::metrics::Metrics;
 use crate::platform::clock::Clock;
 
-/// The longest that anything may take that does happen.
+/// Timeout of operations that are expected to finish.
 const BOUND: Duration = Duration::from_secs(60);
 
 const TWO: Port = Port {
@@ -65,21 +65,21 @@ impl Served {
         socket.connect(self.address).await.expect("connected")
     }
 
-    /// A new connection that was asked for `/`.
+    /// Opens a connection and requests `/`.
     async fn asked(&self) -> TcpStream {
         let mut stream = self.connect().await;
         assert!(ask(&mut stream, "/").await.contains("200 OK"));
         stream
     }
 
-    /// Waits for a connection in this stage.
+    /// Waits until a connection is in this stage.
     async fn until(&self, stage: Stage) {
         while self.connections.count(stage) == 0 {
             tokio::task::yield_now().await;
         }
     }
 
-    /// A new connection with a review in progress.
+    /// Opens a connection with a review in progress.
     async fn reviewing(&self) -> TcpStream {
         let mut stream = self.connect().await;
         stream
@@ -91,10 +91,10 @@ impl Served {
     }
 }
 
-/// The answer; empty if the connection is closed without one.
+/// Returns the answer; empty if the connection was closed without one.
 async fn ask(stream: &mut TcpStream, path: &str) -> String {
     let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\n\r\n");
-    // May fail where it is closed, which the answer tells.
+    // Fails if the connection is closed; the missing answer shows that.
     let _ = stream.write_all(request.as_bytes()).await;
     answer(stream).await
 }
@@ -127,7 +127,7 @@ async fn full_port_closes_unproven_then_idle_but_no_review() {
 
 #[tokio::test]
 async fn port_full_of_idle_proven_connections_answers_another_peer() {
-    // Not as many as the admission port takes: this process has both ends of each.
+    // Fewer than the admission port allows: this process holds both ends of each.
     let port = Port {
         connections: 256,
         ..ADMISSION

@@ -122,7 +122,7 @@ fn a_pod_that_states_nothing_is_decided_by_its_policy() {
     assert_eq!(annotations["value"]["slo.example.io/deadlineMs"], "60000");
     assert_eq!(annotations["value"].get("slo.example.io/priority"), None);
 
-    // Another's pods and the namespaces that are nobody's stay as they are.
+    // Pods that the policy does not select, and pods of other namespaces, stay unchanged.
     for (pointer, value) in [
         ("/request/object/metadata/labels/app", "api"),
         ("/request/namespace", "kube-system"),
@@ -236,7 +236,7 @@ fn names_of_a_review_are_no_longer_than_names_are() {
         review.to_string()
     };
     for field in ["uid", "namespace", "operation", "subResource"] {
-        // As text of one byte a character, and as escapes of six.
+        // One byte per character, and six-byte escapes.
         for character in ["u", "\u{1}"] {
             let ask = |length: usize| {
                 let body = with(field, character.repeat(length));
@@ -392,10 +392,10 @@ fn a_second_round_repeats_the_first_without_a_patch() {
     );
 }
 
-/// No test takes so long that a reservation expires.
+/// Long enough that no reservation expires during a test.
 const HOUR: Micros = Micros::from_secs(3_600);
 
-/// Two edge nodes for four of [`core_pod`] each, and a cloud with room for all.
+/// Two edge nodes with room for four [`core_pod`]s each, and a cloud with room for all.
 fn burst_reviewer(reservation_ttl: Micros) -> Reviewer {
     let edge = ["e1", "e2"].map(
         |name| json!({"name": name, "labels": {"node.role/edge": "true"}, "allocatable": {"cpu": "4500m", "pods": 99}}),
@@ -428,7 +428,7 @@ fn site(reviewer: &Reviewer, review: &Value) -> String {
     response["auditAnnotations"]["site"].as_str().unwrap().to_owned()
 }
 
-/// How many of 60 pods that arrive through six connections at once are sent to the edge.
+/// How many of 60 pods, created over six connections at once, are placed on the edge.
 fn edge_share_of_a_burst(reviewer: &Reviewer) -> usize {
     let review = create(core_pod());
     let ten = || (0..10).filter(|_| site(reviewer, &review) == "edge").count();
@@ -493,7 +493,7 @@ fn nothing_is_reserved_for_a_pod_that_fits_nowhere_nor_by_an_answer_that_comes_t
     assert_eq!(open(&reviewer), 0);
 }
 
-/// A pod of a core, as another webhook's change brings it back: placed on the edge.
+/// A pod with one core in a second review after another webhook's change: placed on the edge.
 fn second_round(reviewer: &Reviewer) -> Value {
     let mut review = create(core_pod());
     let response = answer(reviewer, &review);
@@ -503,7 +503,7 @@ fn second_round(reviewer: &Reviewer) -> Value {
     review
 }
 
-/// Millicores and pod slots that are reserved on the edge.
+/// Millicores and pod slots reserved on the edge.
 fn reserved(reviewer: &Reviewer) -> (i64, i64) {
     let ledger = reviewer.shared.ledger();
     let reserved = ledger.reserved("edge", 0, "shop");
@@ -527,7 +527,7 @@ fn a_second_round_adjusts_what_is_reserved() {
     review["request"]["dryRun"] = false.into();
     assert_eq!(audit(&review), "passthrough_reinvocation");
     assert_eq!(reserved(&reviewer), (2_500, 1));
-    // What fits nowhere takes nothing, whatever was reserved for it.
+    // A pod that fits nowhere takes nothing, whatever is reserved for it.
     review["request"]["object"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("9E");
     assert_eq!(audit(&review), "passthrough_reinvocation");
     assert_eq!(reserved(&reviewer), (0, 0));

@@ -1,4 +1,4 @@
-//! The router without a port.
+//! Tests of the router without a port.
 
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -14,7 +14,7 @@ use super::*;
 use crate::admission::{BODIES_LIMIT, BODY_LIMIT, ORDINARY_BODY};
 use crate::platform::clock::Clock;
 
-/// Says which way it was asked; `review` does what the test wants first.
+/// An answer whose text names the method that was called. `review` first runs the test's closure.
 struct Scripted<F>(F);
 
 impl<F: Fn(&Responder) + Send + Sync + 'static> Answer for Scripted<F> {
@@ -151,7 +151,7 @@ async fn a_body_of_7_mib_is_taken_and_one_byte_more_is_not() {
     assert!(harness.counted("edgeward_http_errors_total{code=\"413\"} 1"));
 }
 
-/// Sends this much, and never the rest.
+/// A body that sends these bytes and never ends.
 struct Stalled(Option<Bytes>);
 
 impl HttpBody for Stalled {
@@ -217,10 +217,10 @@ async fn bodies_together_are_bounded_by_what_has_arrived() {
     );
 }
 
-/// The longest that a test waits for what must happen.
+/// Timeout of operations that are expected to finish.
 const BOUND: Duration = Duration::from_secs(60);
 
-/// A review that lasts until the test drops the other end, and tells then whether it still was the one to answer.
+/// A review that lasts until the test drops the other end. It then reports whether it could still claim the answer.
 fn until(released: Receiver<()>, claimed: Sender<bool>) -> impl Fn(&Responder) + Send + Sync {
     let released = Mutex::new(released);
     move |responder| {
@@ -262,7 +262,7 @@ async fn reviews_without_a_slot_are_answered_in_time_and_served_again_afterwards
     );
 }
 
-/// Tells when it begins a large review, which lasts until the test drops the other end.
+/// Reports the start of a large review, which lasts until the test drops the other end.
 struct LargeLasts {
     begun: UnboundedSender<()>,
     released: Mutex<Receiver<()>>,
