@@ -1,6 +1,6 @@
-//! The PerformanceProfile, cluster-scoped.
+//! The PerformanceProfile, a cluster-scoped kind.
 
-// The derive repeats each type inside a function, and columns are alike.
+// The derive repeats each type inside a function, and print columns have similar attributes.
 #![allow(unreachable_pub, clippy::duplicated_attributes)]
 
 use kube::core::Rule;
@@ -10,19 +10,19 @@ use serde::{Deserialize, Serialize};
 
 use super::{LABEL_KEY, matches};
 
-/// What an operator prefers among the sites that would do for a pod.
+/// Ranks the sites that are acceptable for a pod.
 #[derive(CustomResource, KubeSchema, Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[kube(
     group = "edgeward.io",
     version = "v1alpha1",
     kind = "PerformanceProfile",
-    doc = "What is preferred among the sites that would do for a pod: an equation over normalised metrics gives each site a score. \
-           Pods select it by the annotation `slo.<domain>/profile` or by their SloPolicy.",
+    doc = "Ranks the sites that are acceptable for a pod: an equation over normalised metrics gives each site a score. Pods \
+           select a profile by the annotation `slo.<domain>/profile` or by their SloPolicy.",
     status = "PerformanceProfileStatus",
     shortname = "pprofile",
     category = "edgeward",
     validation = Rule::new("self.metadata.name.size() <= 63")
-        .message(Message::Expression("self.metadata.name + ' is longer than 63 characters, which the name of a profile may have'".into())),
+        .message(Message::Expression("self.metadata.name + ' is longer than 63 characters, the limit for a profile name'".into())),
     printcolumn(name = "Accepted", type_ = "string", json_path = ".status.conditions[?(@.type=='Accepted')].status"),
     printcolumn(name = "Better", type_ = "string", json_path = ".spec.better"),
     printcolumn(name = "Scores", type_ = "string", json_path = ".status.summary"),
@@ -35,23 +35,23 @@ use super::{LABEL_KEY, matches};
 )]
 #[serde(rename_all = "camelCase")]
 pub struct PerformanceProfileSpec {
-    /// Which of two scores is the better one.
+    /// Which of two scores is better.
     pub better: Better,
-    /// The score, in CEL over `cm_normalized_<metric>`, each from 0.0 to 1.0: `+ - * /`, comparisons, `? :`, `math.greatest`,
-    /// `math.least`, `exp`. Numbers are written with a point.
+    /// The score, a CEL expression over `cm_normalized_<metric>`, each from 0.0 to 1.0. Allowed: `+ - * /`,
+    /// comparisons, `? :`, `math.greatest`, `math.least`, `exp`. Numbers have a decimal point.
     #[schemars(length(min = 1, max = 1024))]
     #[x_kube(validation = matches(EQUATION, "an equation: letters, digits, spaces and _ . , + - * / ( ) < > = ! & | ? :"))]
     pub equation: String,
-    /// What the equation is made of.
+    /// The metrics that the equation uses.
     #[schemars(length(min = 1, max = 16))]
     #[x_kube(validation = Rule::new("self.all(metric, self.exists_one(other, other.name == metric.name))").message("a metric is listed twice"))]
     pub metrics: Vec<Metric>,
-    /// How the scores of a site's nodes become one, where a metric is of nodes. Default mean.
+    /// How the scores of a site's nodes become one score, if a metric belongs to nodes. Default mean.
     pub aggregate: Option<Aggregate>,
-    /// By how much another site must be better to be preferred. Default 0.05.
+    /// How much better another site must be to become the preferred one. Default 0.05.
     #[x_kube(validation = Rule::new("0.0 <= self && self <= 1000000000.0").message("is not a number from 0 to 1000000000"))]
     pub margin: Option<f64>,
-    /// For how long it must be better, such as 5m; the default.
+    /// How long another site must be better before it becomes the preferred one. Default 5m.
     #[x_kube(validation = duration())]
     #[schemars(length(max = 32))]
     pub dwell: Option<String>,
@@ -59,13 +59,13 @@ pub struct PerformanceProfileSpec {
     #[x_kube(validation = duration())]
     #[schemars(length(max = 32))]
     pub period: Option<String>,
-    /// How old a value may be to count; not less than the period. Default 2m.
+    /// Maximum age of a value, at least the period. Default 2m.
     #[x_kube(validation = duration())]
     #[schemars(length(max = 32))]
     pub staleness: Option<String>,
 }
 
-/// Which of two scores is the better one.
+/// Which of two scores is better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[allow(missing_docs)]
@@ -74,7 +74,7 @@ pub enum Better {
     Higher,
 }
 
-/// How the scores of nodes become that of their site.
+/// How the scores of a site's nodes become one score.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[allow(missing_docs)]
@@ -93,36 +93,36 @@ pub enum Aggregate {
     .message("class is stated with builtIn eta_ms, and only then"))]
 #[x_kube(validation = Rule::new("self.normMin < self.normMax").message("normMin is not below normMax"))]
 pub struct Metric {
-    /// The equation calls it `cm_normalized_<name>`.
+    /// Name of the metric; the equation uses `cm_normalized_<name>`.
     #[schemars(length(min = 1, max = 63))]
     #[x_kube(validation = matches("^[A-Za-z_][A-Za-z0-9_]*$", "a name: letters, digits and `_`, not first a digit"))]
     pub name: String,
-    /// What becomes 0.0, and all below it; in the metric's unit.
+    /// The value that becomes 0.0, in the metric's unit. Lower values become 0.0 too.
     pub norm_min: f64,
-    /// What becomes 1.0, and all above it.
+    /// The value that becomes 1.0, in the metric's unit. Higher values become 1.0 too.
     pub norm_max: f64,
-    /// An instant query of the Prometheus server of the configuration.
+    /// An instant query to the Prometheus server of the configuration.
     #[serde(rename = "promQL")]
     #[schemars(length(min = 1, max = 4096))]
     pub prom_ql: Option<String>,
-    /// Which label of a series names its place: `site`, `node`, or `instance`, an address of a node.
+    /// The label of a series that names its place: `site`, `node`, or `instance` (an address of a node).
     pub by: Option<By>,
-    /// A label of nodes whose value is a number.
+    /// A node label whose value is a number.
     #[schemars(length(max = 317))]
     #[x_kube(validation = matches(LABEL_KEY, "a label key: `[domain/]name`"))]
     pub node_label: Option<String>,
-    /// An annotation of nodes whose value is a number.
+    /// A node annotation whose value is a number.
     #[schemars(length(max = 317))]
     #[x_kube(validation = matches(LABEL_KEY, "an annotation key: `[domain/]name`"))]
     pub node_annotation: Option<String>,
-    /// What edgeward knows itself.
+    /// A metric that edgeward computes itself.
     pub built_in: Option<BuiltIn>,
-    /// Of which class's pods the ETA is.
+    /// The workload class for which `eta_ms` is computed.
     #[schemars(extend("enum" = ["latency", "throughput", "batch", null]))]
     pub class: Option<String>,
 }
 
-/// Which label of a series names its place.
+/// The label of a series that names its place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[allow(missing_docs)]
@@ -132,82 +132,82 @@ pub enum By {
     Instance,
 }
 
-/// What edgeward knows itself.
+/// A metric that edgeward computes itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 #[schemars(extend("enum" = edgeward_profiles::BuiltIn::WORDS))]
 pub struct BuiltIn(pub String);
 
-/// What one replica, the leader, finds. What is not known is written as null, which takes an earlier value away.
+/// The state of a profile as the leader sees it. An unknown value is written as null, which removes an earlier value.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PerformanceProfileStatus {
-    /// The generation of the spec that this is about.
+    /// The generation of the spec that this status describes.
     pub observed_generation: Option<i64>,
-    /// Accepted: whether the spec can be used, and why not.
+    /// The condition Accepted: whether the spec can be used, and why not.
     #[serde(default)]
     pub conditions: Vec<Condition>,
-    /// The site by which all replicas decide.
+    /// The preferred site; all replicas use it in their decisions.
     pub preferred: Option<String>,
-    /// Since when, RFC 3339.
+    /// Since when this site is preferred, RFC 3339.
     #[schemars(extend("format" = "date-time"))]
     pub preferred_since: Option<String>,
-    /// Each site's score, or why it has none.
+    /// The score of each site, or why it has none.
     #[serde(default)]
     pub scores: Vec<SiteScore>,
     /// The scores on one line.
     pub summary: Option<String>,
-    /// The first thing that is wrong: with the spec, or with what it is evaluated with.
+    /// The first fault of the spec or of its evaluation.
     pub fault: Option<String>,
-    /// When it was evaluated last, RFC 3339.
+    /// When the profile was last evaluated, RFC 3339.
     #[schemars(extend("format" = "date-time"))]
     pub evaluated: Option<String>,
 }
 
-/// A site's score.
+/// The score of one site.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SiteScore {
-    /// The site.
+    /// Name of the site.
     pub site: String,
-    /// Of pods that miss none of their optional traits there.
+    /// Score for a pod whose optional traits are all available there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub score: Option<f64>,
-    /// Of pods that miss no, one, two … of them, where the equation asks for that.
+    /// Scores for a pod that misses 0, 1, 2 … optional traits there, if the equation uses `missing_optional_traits`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub by_missing: Vec<f64>,
-    /// When the oldest of what it is made of was true, RFC 3339.
+    /// Time of the oldest value in the score, RFC 3339.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("format" = "date-time"))]
     pub as_of: Option<String>,
-    /// Why it has none.
+    /// Why the site has no score.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fault: Option<String>,
 }
 
-/// A condition, as Kubernetes' own kinds have them.
+/// A condition, as in Kubernetes' own kinds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Condition {
-    /// What it is about.
+    /// What the condition describes.
     #[serde(rename = "type")]
     pub kind: String,
     /// True or False.
     pub status: String,
-    /// Why, in a word.
+    /// Reason as one CamelCase word.
     pub reason: String,
-    /// Why, in words.
+    /// Reason as text.
     pub message: String,
-    /// Since when it is so, RFC 3339.
+    /// Since when the condition has this status, RFC 3339.
     #[schemars(extend("format" = "date-time"))]
     pub last_transition_time: String,
-    /// The generation of the spec that this is about.
+    /// The generation of the spec that this condition describes.
     pub observed_generation: Option<i64>,
 }
 
 const EQUATION: &str = "^[A-Za-z0-9_.,+*/()<>=!&|?: \\\\n\\\\t-]*$";
 
-/// What a duration looks like; its bounds are told by the condition Accepted.
+/// Requires the form of a duration. The condition Accepted reports one out of bounds.
 fn duration() -> Rule {
     matches("^([0-9]+(ms|s|m|h))+$", "a duration such as 60s or 1m30s")
 }
