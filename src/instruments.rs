@@ -1,4 +1,4 @@
-//! What the process tells of itself: metrics and logs.
+//! Observability of the process: metrics and logs.
 
 pub mod logs;
 pub mod metrics;

@@ -1,20 +1,20 @@
-//! edgeward decides, when a pod is created, whether it runs on the edge cluster's own nodes or in a cloud cluster
-//! behind a virtual node.
+//! edgeward decides at pod creation whether a pod runs on the edge cluster's own nodes or in a cloud cluster behind a
+//! virtual node.
 //!
-//! The decision is `edgeward_core`'s, which is pure. This crate is its effects.
+//! `edgeward_core` makes the decision and has no side effects. This crate does the I/O.
 //!
 //! | module | what it is |
 //! |---|---|
 //! | [`cli`] | the command line |
-//! | [`serve`] | the composition root: what runs; readiness, drain |
-//! | [`admission`] | the admission endpoint: reviews in, patches out |
-//! | [`sources`] | watches, probes, Prometheus, files: the world into the engine |
+//! | [`serve`] | the composition root: starts all tasks; readiness and drain |
+//! | [`admission`] | the admission endpoint: receives reviews, returns patches |
+//! | [`sources`] | the inputs of the engine: watches, probes, Prometheus, files |
 //! | [`controllers`] | the only writer to the API server |
 //! | [`inspect`] | one-shot reads of a cluster, for commands |
-//! | [`tls`] | the serving certificate, and its change under a running server |
-//! | [`api`] | our custom resources: their schemas and statuses |
-//! | [`instruments`] | metrics, logs |
-//! | [`platform`] | clock, files, threads for long work, the text of documents |
+//! | [`tls`] | the serving certificate, and its replacement at run time |
+//! | [`api`] | our custom resources: schemas and statuses |
+//! | [`instruments`] | metrics and logs |
+//! | [`platform`] | clock, files, threads for long work, YAML parsing |
 
 pub mod admission;
 pub mod api;

@@ -1,4 +1,4 @@
-//! The machine: clock, files, threads for long work, the text of documents, and how often something may happen.
+//! The machine: clock, files, threads for long work, YAML parsing, and rate limits.
 
 mod allocator;
 pub mod blocking;
@@ -8,7 +8,7 @@ pub mod threads;
 pub mod token_bucket;
 pub mod yaml;
 
-/// A number that no other replica, and no other call, has.
+/// A random number; unique across replicas and calls for all practical purposes.
 pub(crate) fn random() -> u64 {
     uuid::Uuid::new_v4().as_u64_pair().1
 }

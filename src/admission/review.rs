@@ -36,7 +36,7 @@ use crate::platform::clock::Clock;
 const API_VERSION: &str = "admission.k8s.io/v1";
 const KIND: &str = "AdmissionReview";
 
-/// Most list elements and fields that a pod may have. Each takes a few bytes of the body, but up to 500 bytes of memory
+/// Maximum number of list elements and fields of a pod. Each takes a few bytes of the body, but up to 500 bytes of memory
 /// once parsed: `{},` may be a container.
 const MAX_ELEMENTS: usize = 20_000;
 

@@ -189,7 +189,7 @@ pub struct SiteScore {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Condition {
-    /// What the condition describes.
+    /// Type of the condition: `Accepted`.
     #[serde(rename = "type")]
     pub kind: String,
     /// True or False.

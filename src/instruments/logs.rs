@@ -1,4 +1,4 @@
-//! Structured logs on standard error; standard output belongs to the commands.
+//! Structured logs on standard error. Standard output belongs to the commands.
 
 use std::io::{BufWriter, IsTerminal as _, stderr};
 use std::panic;
@@ -16,32 +16,31 @@ mod limit;
 
 pub use limit::LogLimit;
 
-/// The environment variable with the log filter, in the notation of tracing-subscriber: `debug`,
-/// `info,edgeward::tls=debug`.
+/// The environment variable with the log filter, in tracing-subscriber's syntax: `debug`, `info,edgeward::tls=debug`.
 pub const FILTER_VARIABLE: &str = "EDGEWARD_LOG";
 
-/// How log lines look.
+/// The format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum LogFormat {
-    /// One JSON object a line, its fields beside `timestamp`, `level`, `target` and `message`.
+    /// One JSON object per line, with `timestamp`, `level`, `target`, `message` and the fields of the event.
     Json,
-    /// For people; coloured on a terminal.
+    /// Text for people; coloured on a terminal.
     Pretty,
 }
 
-/// How many lines wait for a slow reader; more are dropped and counted.
+/// How many lines are buffered for a slow reader. Further lines are dropped and counted.
 const WAITING: usize = 4_096;
 
-/// Sends the process's logs, panics included, to standard error, by [`FILTER_VARIABLE`] or, where that is unset or empty, by
-/// `filter`. Once per process. A log call never waits for standard error. The guard waits, for a second at most, until the last
-/// lines are written.
+/// Sends the logs of the process, including panics, to standard error. The filter comes from [`FILTER_VARIABLE`], or
+/// from `filter` if the variable is unset or empty. Call it once per process. A log call never waits for standard
+/// error. The guard waits up to a second until the last lines are written.
 ///
 /// # Errors
-/// The filter in [`FILTER_VARIABLE`] cannot be read, or logs already go elsewhere.
+/// The filter in [`FILTER_VARIABLE`] is invalid, or a logger is already installed.
 pub fn init_logging(format: LogFormat, filter: &str, metrics: &Metrics) -> anyhow::Result<WorkerGuard> {
     let stated = std::env::var(FILTER_VARIABLE).unwrap_or_default();
     let filter = if stated.is_empty() { filter } else { &stated };
-    let filter = read_filter(filter).with_context(|| format!("{FILTER_VARIABLE}={filter} is no log filter"))?;
+    let filter = read_filter(filter).with_context(|| format!("{FILTER_VARIABLE}={filter} is not a log filter"))?;
     let lines = NonBlockingBuilder::default()
         .buffered_lines_limit(WAITING)
         .thread_name("log");
@@ -49,7 +48,7 @@ pub fn init_logging(format: LogFormat, filter: &str, metrics: &Metrics) -> anyho
     metrics.count_dropped_lines(writer.error_counter());
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        // It would tell standard error, and panic where that is closed.
+        // It would write to standard error and panic if that is closed.
         .log_internal_errors(false)
         .with_writer(writer);
     match format {
@@ -66,17 +65,19 @@ pub fn init_logging(format: LogFormat, filter: &str, metrics: &Metrics) -> anyho
     Ok(guard)
 }
 
-/// Where kube-client warns with the whole body of an answer that it cannot read (that of a Secret is private keys), and where
-/// kube-runtime warns of each request that is forbidden, which we tell ourselves.
+/// Targets that log only errors by default. kube-client warns with the whole body of an answer that it cannot parse,
+/// which for a Secret contains private keys. kube-runtime warns of every forbidden request, which edgeward reports
+/// itself.
 const QUIET: [&str; 2] = ["kube_client::client", "kube_runtime::watcher"];
 
-/// A filter in the notation of tracing-subscriber, which tells of [`QUIET`] targets only where it names them, but for a word that is no level: there it would name a target, and
-/// `verbose` would silence all others.
+/// Parses a filter in tracing-subscriber's syntax. [`QUIET`] targets log only errors unless the filter names them. A
+/// bare word that is not a level is an error: tracing-subscriber would take `verbose` for a target and silence all
+/// others.
 fn read_filter(text: &str) -> anyhow::Result<EnvFilter> {
     let directives = text.split(',').map(str::trim);
     let mut bare = directives.filter(|directive| !directive.is_empty() && !directive.contains(['=', '[', ']']));
     if let Some(word) = bare.find(|word| word.parse::<LevelFilter>().is_err()) {
-        bail!("{word:?} is none of off, error, warn, info, debug, trace, and not of the form target=level");
+        bail!("{word:?} is not a level (off, error, warn, info, debug, trace) and not of the form target=level");
     }
     let mut filter = EnvFilter::try_new(text)?;
     if filter.max_level_hint().is_some_and(|most| most <= LevelFilter::ERROR) {
@@ -88,12 +89,11 @@ fn read_filter(text: &str) -> anyhow::Result<EnvFilter> {
     Ok(filter)
 }
 
-/// A panic is a log line like any other, so that it reaches whoever reads the others. Nothing in here may panic: a
-/// panic in the hook aborts the process.
+/// Logs panics like other lines, so that the same reader sees them. The hook must not panic: that aborts the process.
 fn log_panics() {
     let limit = LogLimit::new(Clock::start());
     panic::set_hook(Box::new(move |info| {
-        // A review that panics can be sent again and again.
+        // A client can repeat a review that panics.
         let Some(held_back) = limit.due("panic") else { return };
         let payload = info.payload();
         let text = payload.downcast_ref::<String>().map(String::as_str);
@@ -116,7 +116,7 @@ mod tests {
         }
         for (text, word) in [("verbose", "verbose"), ("info,edgeward", "edgeward"), ("inf", "inf")] {
             let error = format!("{:#}", read_filter(text).unwrap_err());
-            assert!(error.starts_with(&format!("{word:?} is none of off")), "{error}");
+            assert!(error.starts_with(&format!("{word:?} is not a level (off")), "{error}");
         }
         assert!(read_filter("edgeward=loud").is_err());
     }

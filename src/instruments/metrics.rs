@@ -1,7 +1,7 @@
-//! Prometheus metrics: one registry per process, handed around by `Arc`, so that a test can hold two.
+//! Prometheus metrics. There is one registry per process, shared by `Arc`; a test can have several.
 //!
-//! Label sets are closed: each value is a word of ours or a name from the configuration, never part of a pod.
-//! `docs/reference/metrics.md` describes every metric; a test compares it with what is registered.
+//! Label sets are closed: each value is a fixed word or a name from the configuration, never data of a pod.
+//! `docs/reference/metrics.md` describes every metric, and a test compares it with the registry.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,18 +22,18 @@ use tracing_appender::non_blocking::ErrorCounter;
 
 mod sites;
 
-/// `Content-Type` of what [`Metrics::encode`] returns.
+/// `Content-Type` of the text that [`Metrics::encode`] returns.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Upper bounds of the review histogram in seconds: from 50 µs, where a review should be, to 1 s, the webhook's timeout.
+/// Upper bounds of the review histogram, in seconds: from 50 µs, the expected duration, to 1 s, the webhook's timeout.
 const REVIEW_BUCKETS: [f64; 14] = [
     50e-6, 100e-6, 200e-6, 500e-6, 1e-3, 2e-3, 5e-3, 10e-3, 25e-3, 50e-3, 100e-3, 250e-3, 500e-3, 1.0,
 ];
 
-/// How many series the faults of a configuration make at most.
+/// Maximum number of series for configuration faults.
 const FAULTS: usize = 32;
 
-/// Metrics of one name that `N` labels tell apart.
+/// A metric family with `N` labels.
 #[derive(Debug)]
 pub struct Labelled<M, const N: usize> {
     labels: [&'static str; N],
@@ -41,8 +41,8 @@ pub struct Labelled<M, const N: usize> {
 }
 
 impl<M: Metric + Clone + Default, const N: usize> Labelled<M, N> {
-    /// The one whose labels have these values. A counter is 0 from then on: one that is absent until it first counts hides its
-    /// first increase from `rate()`.
+    /// Returns the metric with these label values. A counter then exists with value 0: otherwise `rate()` would miss
+    /// its first increase.
     pub fn at(&self, values: [&str; N]) -> M {
         let mut labels = self.labels.map(|label| (label, String::new()));
         for ((_, label), value) in labels.iter_mut().zip(values) {
@@ -58,12 +58,12 @@ impl<M: Metric + Clone + Default, const N: usize> Labelled<M, N> {
 
 type Counters<const N: usize> = Labelled<Counter, N>;
 type Gauges<const N: usize> = Labelled<Gauge, N>;
-/// Fractional gauges.
+/// Gauges with fractional values.
 type Decimals<const N: usize> = Labelled<Gauge<f64, AtomicU64>, N>;
 
-/// What [`Metrics`] has under one name.
+/// A field of [`Metrics`] that is registered under one name.
 trait Registered<const N: usize> {
-    /// A new one. The encoder appends `_total` to the names of counters.
+    /// Creates and registers the metric. The encoder appends `_total` to the names of counters.
     fn register(to: &mut Registry, name: &str, labels: [&'static str; N], help: &str) -> Self;
 }
 
@@ -88,11 +88,11 @@ where
 /// Declares [`Metrics`]. A metric has a field, a type, a name, labels and a help text.
 macro_rules! metrics {
     ($($vis:vis $field:ident: $type:ty = $name:literal $labels:tt $help:literal;)*) => {
-        /// The process's metrics. Each may be changed from any thread, in well under a microsecond.
+        /// The metrics of the process. Any thread may change them; a change takes well under a microsecond.
         #[derive(Debug)]
         pub struct Metrics {
             registry: Registry,
-            /// Taken while a page is written: some gauges are filled just before.
+            /// Held while a page is written, because some gauges are set just before.
             page: Mutex<()>,
             shared: OnceLock<Arc<SharedState>>,
             dropped_lines: OnceLock<ErrorCounter>,
@@ -101,7 +101,7 @@ macro_rules! metrics {
         }
 
         impl Metrics {
-            /// All at zero.
+            /// Registers all metrics, with value 0.
             fn register(mut registry: Registry, review_duration: Histogram) -> Self {
                 Self {
                     page: Mutex::default(),
@@ -120,11 +120,11 @@ metrics! {
     reviews: Counters<4> = "reviews" ["verdict", "reason", "class", "site"] "Admission reviews answered";
     reservations: Gauge = "reservations" [] "Reservations whose pod has not been seen yet";
     reservations_expired: Counter = "reservations_expired" [] "Reservations whose pod was not seen in time";
-    log_lines_dropped: Counter = "log_lines_dropped" [] "Log lines that standard error did not take in time";
+    log_lines_dropped: Counter = "log_lines_dropped" [] "Log lines dropped because standard error was too slow";
     pub http_errors: Counters<1> = "http_errors" ["code"] "Reviews answered with an HTTP error";
     pub connections_refused: Counters<1> = "connections_refused" ["port"] "Connections closed because a port was full";
     pub handshake_failures: Counters<1> = "tls_handshake_failures" ["cause"] "TLS handshakes that failed";
-    tls_reloads: Counters<2> = "tls_reloads" ["of", "result"] "Changes of the certificate and of --client-ca";
+    tls_reloads: Counters<2> = "tls_reloads" ["of", "result"] "Reloads of the certificate and of --client-ca";
     pub certificate_not_after: Gauge = "tls_certificate_not_after_seconds" []
         "When the certificate expires, in Unix seconds";
     config_info: Gauges<1> = "config_info" ["version"] "Always 1; the version of the configuration in use";
@@ -134,21 +134,21 @@ metrics! {
     pub ready: Gauge = "ready" [] "1 while this replica is ready, else 0";
     pub leader: Gauge = "leader" [] "1 while this replica holds the Lease, else 0";
     pub events: Counters<2> = "events" ["reason", "result"] "Kubernetes Events on pods";
-    backstop_pods: Gauges<1> = "backstop_pods" ["finding"] "Pods that the backstop finds";
+    backstop_pods: Gauges<1> = "backstop_pods" ["finding"] "Pods that the backstop found";
     pub gated_pods: Gauge = "gated_pods" [] "Pods that carry our scheduling gate";
-    pub gated_oldest: Gauge = "gated_oldest_timestamp_seconds" [] "Since when the oldest is gated, in Unix seconds";
+    pub gated_oldest: Gauge = "gated_oldest_timestamp_seconds" [] "When the oldest gated pod was gated, in Unix seconds";
     pub gated_pod_changes: Counters<2> = "gated_pod_changes" ["reason", "result"] "Patches of gated pods";
-    pub cached_pods: Gauge = "cached_pods" [] "Pods that are cached";
+    pub cached_pods: Gauge = "cached_pods" [] "Pods in the cache";
     pub watch_heard: Gauges<1> = "watch_heard_timestamp_seconds" ["kind"] "Last event of the watch, in Unix seconds";
-    pub watch_lists: Counters<1> = "watch_lists" ["kind"] "Lists of everything of a kind that were begun";
+    pub watch_lists: Counters<1> = "watch_lists" ["kind"] "Full lists of a kind that were started";
     pub watch_failures: Counters<1> = "watch_failures" ["kind"] "Failures of a watch or list";
     pub clock_difference: Gauge = "clock_difference_seconds" []
-        "By how much our clock is ahead of the API server's, within a second";
+        "Seconds by which our clock is ahead of the API server's, to within a second";
     site_nodes: Gauges<2> = "site_nodes" ["site", "usable"] "Nodes of the site";
-    site_free_cpu: Decimals<1> = "site_free_cpu_cores" ["site"] "CPU that charges leave free";
-    site_free_memory: Gauges<1> = "site_free_memory_bytes" ["site"] "Memory that charges leave free";
+    site_free_cpu: Decimals<1> = "site_free_cpu_cores" ["site"] "CPU that is not charged to pods";
+    site_free_memory: Gauges<1> = "site_free_memory_bytes" ["site"] "Memory that is not charged to pods";
     queue: Gauges<2> = "queue_pods" ["site", "class"] "Managed pods that wait for room at the site";
-    closed: Gauges<1> = "closed_controllers" ["site"] "Controllers whose pods the site does not take";
+    closed: Gauges<1> = "closed_controllers" ["site"] "Controllers whose pods are not scheduled or do not start at the site";
     refused: Gauges<1> = "site_refused_pods" ["site"] "Pods that the cluster behind a cloud refuses";
     wan_state: Gauges<2> = "wan_state" ["site", "state"] "1 for the state of the link to the site, else 0";
     wan_rtt: Decimals<1> = "wan_rtt_seconds" ["site"] "Round-trip time to the site";
@@ -157,23 +157,23 @@ metrics! {
 }
 
 words! {
-    /// What became of the new content of something watched: the label `result`.
+    /// Result of loading a new version of watched contents: the label `result`.
     pub enum Reload {
-        /// It is in use.
+        /// The new contents are in use.
         Loaded = "loaded",
-        /// It has faults; the old content stays in use.
+        /// The new contents have faults; the old contents stay in use.
         Refused = "refused",
-        /// It could not be read; the old content stays in use.
+        /// The new contents could not be read; the old contents stay in use.
         Unreadable = "unreadable",
     }
 }
 
 words! {
-    /// What is read again when it changes: the label `of`.
+    /// The TLS material that is read again on a change: the label `of`.
     pub enum TlsMaterial {
-        /// The certificate that is served, with its key.
+        /// The serving certificate with its key.
         Certificate = "certificate",
-        /// The authorities of clients.
+        /// The client authorities.
         ClientCa = "client_ca",
     }
 }
@@ -181,29 +181,29 @@ words! {
 words! {
     /// Why a handshake on the admission port failed: the label `cause`.
     pub enum HandshakeFailure {
-        /// The client refused our certificate: its CA bundle, the name it expects, or its clock differ from ours.
+        /// The client refused our certificate: its CA bundle, expected name or clock differs from ours.
         Rejected = "rejected",
-        /// Client and server have no protocol, version or cipher in common, or what came is not TLS.
+        /// Client and server have no common protocol, version or cipher, or the data is not TLS.
         Protocol = "protocol",
-        /// The client hung up first. TCP health checks do.
+        /// The client closed the connection first, as TCP health checks do.
         Closed = "closed",
         /// The handshake took too long.
         Timeout = "timeout",
-        /// The client showed no certificate, or none that `--client-ca` vouches for.
+        /// The client sent no certificate, or `--client-ca` does not vouch for it.
         Client = "client",
     }
 }
 
 words! {
-    /// What became of an Event: the label `result`.
+    /// The result of writing an Event: the label `result`.
     pub enum EventResult {
-        /// It is written.
+        /// The Event was written.
         Written = "written",
-        /// It was there: another replica wrote it, or this one before it was started again.
+        /// The Event existed: another replica wrote it, or this one did before a restart.
         Duplicate = "duplicate",
-        /// The API server does not take it.
+        /// The API server refused the Event.
         Refused = "refused",
-        /// It was not written: there were too many.
+        /// The Event was not written, because there were too many.
         Dropped = "dropped",
     }
 }
@@ -215,7 +215,7 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// A registry with every metric, all at zero.
+    /// Creates a registry with every metric, all with value 0.
     pub fn new() -> Self {
         let mut registry = Registry::with_prefix("edgeward");
         let review_duration = Histogram::new(REVIEW_BUCKETS);
@@ -251,21 +251,21 @@ impl Metrics {
         self.backstop_finds([0; 3]);
     }
 
-    /// Counts an answered review. `site` is empty when the verdict names none; `elapsed` runs from the complete body to the answer's
-    /// bytes.
+    /// Counts an answered review. `site` is empty if the verdict names none. `elapsed` runs from the complete request
+    /// body to the bytes of the answer.
     pub fn review(&self, verdict: &str, reason: &str, class: &str, site: &str, elapsed: Duration) {
         self.reviews.at([verdict, reason, class, site]).inc();
         self.review_duration.observe(elapsed.as_secs_f64());
     }
 
-    /// Names the version of the configuration in use, a hash of its content. It has no faults.
+    /// Sets the version of the configuration in use, a hash of its contents, and clears the faults.
     pub fn config_version(&self, version: u64) {
         self.config_info.clear();
         self.config_info.at([&format!("{version:016x}")]).set(1);
         self.config_faults.clear();
     }
 
-    /// Shows where the first faults of the newest version of the configuration are.
+    /// Sets the paths of the first faults in the newest version of the configuration.
     pub fn config_faults<'p>(&self, paths: impl Iterator<Item = &'p str>) {
         self.config_faults.clear();
         for path in paths.take(FAULTS) {
@@ -273,35 +273,35 @@ impl Metrics {
         }
     }
 
-    /// Counts a change of a certificate or of authorities.
+    /// Counts a change of the serving certificate or of the client authorities.
     pub fn tls_reload(&self, of: TlsMaterial, result: Reload) {
         self.tls_reloads.at([of.as_str(), result.as_str()]).inc();
     }
 
-    /// Shows how many pods the backstop finds: Unschedulable while another site would take them, with a decision and without one,
-    /// and bound without a decision.
+    /// Sets the number of pods that the backstop found: Unschedulable although another site would take them, with a
+    /// decision and without one; and bound without a decision.
     pub fn backstop_finds(&self, pods: [usize; 3]) {
         for (finding, pods) in ["misplaced", "undecided", "bound"].into_iter().zip(pods) {
             self.backstop_pods.at([finding]).set(count(pods));
         }
     }
 
-    /// Reads snapshot and reservations from there for every page. Only the first call counts.
+    /// For every page, reads the snapshot and the reservations from `shared`. Only the first call has an effect.
     pub fn follow(&self, shared: Arc<SharedState>) {
-        // There is one in a process.
+        // A process has one shared state.
         let _ = self.shared.set(shared);
     }
 
-    /// Reads the number of lost log lines there for every page. Only the first call counts.
+    /// For every page, reads the number of lost log lines from `counter`. Only the first call has an effect.
     pub fn count_dropped_lines(&self, counter: ErrorCounter) {
         let _ = self.dropped_lines.set(counter);
     }
 
-    /// Every metric, in the OpenMetrics text format; see [`CONTENT_TYPE`]. Cost: a pass over all nodes.
+    /// Returns all metrics in the OpenMetrics text format; see [`CONTENT_TYPE`]. Cost: one pass over all nodes.
     pub fn encode(&self) -> String {
         let mut out = String::with_capacity(8 * 1024);
-        // Writing into a String cannot fail. If an encoder fails all the same, the scraper refuses the page, which
-        // lacks its `# EOF`.
+        // Writing into a String cannot fail. If an encoder fails anyway, the scraper refuses the page, because it has
+        // no `# EOF`.
         if let Err(error) = self.write(&mut out) {
             tracing::error!(%error, "metrics could not be encoded");
         }
@@ -325,7 +325,7 @@ impl Metrics {
     }
 }
 
-/// A number of things, as gauges have it.
+/// Converts a count to the type of gauges.
 pub fn count<N: TryInto<i64>>(things: N) -> i64 {
     things.try_into().unwrap_or(i64::MAX)
 }

@@ -1,4 +1,4 @@
-//! What hands out memory.
+//! The global memory allocator: mimalloc.
 
 use mimalloc::MiMalloc;
 

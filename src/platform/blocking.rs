@@ -1,24 +1,24 @@
-//! Work that takes the processor for long.
+//! Work that occupies a processor for long.
 
 use std::time::Duration;
 
 use super::clock::Clock;
 
-/// Does this on a thread for blocking work, so that the runtime's workers go on meanwhile. A panic goes on here. Whoever
-/// stops waiting does not end the work; its result is dropped.
+/// Runs `work` on a thread for blocking work, so that the runtime's workers stay free. A panic in `work` continues in
+/// the caller. Dropping the future does not stop the work; its result is then discarded.
 pub async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     match tokio::task::spawn_blocking(work).await {
         Ok(done) => done,
         Err(error) => match error.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),
-            // It never began: the runtime ends.
+            // The work never started: the runtime is shutting down.
             Err(_) => std::future::pending().await,
         },
     }
 }
 
-/// Waits for this work, and then three times as long as it took, but at least for this pause: who does it again and again takes a
-/// quarter of a processor at most.
+/// Waits for `work`, then pauses for three times as long as it took, and at least for `pause`. A loop around this uses
+/// at most a quarter of a processor.
 pub async fn at_leisure<T>(clock: Clock, pause: Duration, work: impl Future<Output = T>) -> T {
     let began = clock.moment();
     let done = work.await;

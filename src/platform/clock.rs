@@ -6,12 +6,12 @@ use edgeward_core::units::{Moment, Now};
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-/// The process's clocks: a monotonic one for ages, dwell times and durations, and the wall clock for what is
-/// written down or compared with a certificate.
+/// The clocks of the process. The monotonic clock measures ages, dwell times and durations. The wall clock is for
+/// timestamps in output and for comparisons with certificates.
 ///
-/// The monotonic clock is tokio's: a test that pauses tokio's time pauses it as well. The wall clock goes on.
+/// The monotonic clock is tokio's: a test that pauses tokio's time pauses it too. The wall clock is not paused.
 ///
-/// A copy is a copy of the origin, so times read through different copies compare. Reading either costs tens of
+/// Copies share the origin, so times read through different copies are comparable. Reading either clock takes tens of
 /// nanoseconds and never blocks.
 #[derive(Debug, Clone, Copy)]
 pub struct Clock {
@@ -19,22 +19,22 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// A clock whose monotonic zero is now. A process makes one and hands out copies.
+    /// Starts a clock whose monotonic zero is now. A process starts one and passes copies on.
     pub fn start() -> Self {
         Self { origin: Instant::now() }
     }
 
-    /// Microseconds since [`Clock::start`]. Never goes back; does not advance while the machine is suspended.
+    /// Microseconds since [`Clock::start`]. Never decreases; does not advance while the machine is suspended.
     pub fn monotonic_us(&self) -> u64 {
         u64::try_from(self.origin.elapsed().as_micros()).unwrap_or(u64::MAX)
     }
 
-    /// The moment it is, as the core counts it.
+    /// The current moment, in the core's unit.
     pub fn moment(&self) -> Moment {
         Moment(i64::try_from(self.monotonic_us()).unwrap_or(i64::MAX))
     }
 
-    /// Waits until this moment; for ever without one. Cancel-safe.
+    /// Waits until `at`; with `None`, waits forever. Cancel-safe.
     pub async fn reach(&self, at: Option<Moment>) {
         match at {
             Some(at) => tokio::time::sleep(Duration::from_micros(at.since(self.moment()).0)).await,
@@ -42,7 +42,7 @@ impl Clock {
         }
     }
 
-    /// What time it is, by both clocks.
+    /// The current time of both clocks.
     pub fn now(&self) -> Now {
         Now {
             moment: self.moment(),
@@ -50,7 +50,7 @@ impl Clock {
         }
     }
 
-    /// The wall clock, UTC. May jump in either direction.
+    /// The wall clock in UTC. It may jump in either direction.
     pub fn wall(&self) -> Timestamp {
         Timestamp::now()
     }

@@ -1,7 +1,7 @@
-//! Files that may change while we run: certificates, the fleet, the configuration.
+//! Files that may change while the process runs: certificates, the fleet, the configuration.
 //!
-//! A mounted Secret or ConfigMap is a directory of symlinks through `..data`, and an update swaps that one symlink. So the
-//! content is compared now and then, whatever happens to the files themselves.
+//! A mounted Secret or ConfigMap is a directory of symlinks through `..data`, and an update swaps that one symlink. So
+//! the contents are compared periodically, and file metadata is not used.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
@@ -13,39 +13,40 @@ use tokio::time::{Interval, MissedTickBehavior};
 
 use super::blocking::blocking;
 
-/// How often content is compared.
+/// Interval between two comparisons of the contents.
 const POLL: Duration = Duration::from_secs(1);
 
-/// Between two reads of files that are being replaced.
+/// Pause between two reads of files that are being replaced.
 const SETTLE: Duration = Duration::from_millis(50);
 
-/// How many times files are read that are another each time.
+/// Maximum number of reads while files keep changing.
 const SETTLE_ROUNDS: u32 = 40;
 
 /// A file could not be read.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {source}", path.display())]
 pub struct Unreadable {
-    /// Which file.
+    /// Path of the file.
     pub path: PathBuf,
-    /// Why.
+    /// The error of the read.
     #[source]
     pub source: io::Error,
 }
 
-/// One file, as read.
+/// One file and its contents.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Content {
-    /// Where it is.
+    /// Path of the file.
     pub path: PathBuf,
-    /// What is in it.
+    /// The contents.
     pub bytes: Vec<u8>,
 }
 
-/// Every file of a [`Watch`], in the order in which the paths were given; those of a directory by name.
+/// Every file of a [`Watch`], in the order of the given paths. The files of a directory are sorted by name.
 pub type Contents = Vec<Content>;
 
-/// The files in a directory, by name. Subdirectories are left out, and so is what a mounted volume keeps under `..`.
+/// Returns the files in a directory, sorted by name. Subdirectories are left out, and so are the names starting with
+/// `..` of a mounted volume.
 ///
 /// # Errors
 /// The directory cannot be read.
@@ -61,22 +62,22 @@ pub fn list(directory: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// A set of files that are read together and belong together, such as a certificate and its key.
+/// A set of files that belong together and are read together, such as a certificate and its key.
 ///
 /// Only hashes are kept, so that a private key does not stay in memory.
 #[derive(Debug)]
 pub struct Watch {
     paths: Vec<PathBuf>,
-    /// Hash of what was returned last; `None` when that was an [`Unreadable`].
+    /// Hash of the contents returned last; `None` if that was an [`Unreadable`].
     seen: Option<u64>,
     poll: Interval,
-    /// Whether the poll has ticked and the files were not read since.
+    /// Whether the poll has ticked and the files have not been read since.
     is_due: bool,
 }
 
 impl Watch {
-    /// Reads `paths` once, in that order, and watches them from then on. A directory stands for the files in it, whatever
-    /// they are at the time.
+    /// Reads `paths` once, in this order, and watches them from then on. A directory stands for the files that it
+    /// contains at the time of each read.
     ///
     /// # Errors
     /// [`Unreadable`] names the first file that cannot be read now.
@@ -97,14 +98,14 @@ impl Watch {
 
     /// Waits until the files differ from what was last returned, and returns all of them.
     ///
-    /// The files are read twice until both reads agree, so a set that is swapped at once is seen at once; files
-    /// replaced one after the other may be seen in between, and again when the rest has followed.
+    /// The files are read until two reads agree. An atomic swap is therefore seen as one change. Files replaced one by
+    /// one may be seen in between, and again after the last replacement.
     ///
-    /// Cancel-safe: dropping the future and calling again, however often, loses no change.
+    /// Cancel-safe: a caller may drop the future and call again without losing a change.
     ///
     /// # Errors
-    /// [`Unreadable`] once when files that could be read no longer can. The caller keeps what it has; the next
-    /// call waits until they are readable again, and returns them even if nothing else changed.
+    /// [`Unreadable`], once, when files can no longer be read. The caller keeps its current contents. The next call
+    /// waits until the files are readable again, and then returns them even if they are unchanged.
     pub async fn changed(&mut self) -> Result<Contents, Unreadable> {
         loop {
             if !self.is_due {
@@ -126,10 +127,10 @@ impl Watch {
         }
     }
 
-    /// The next call of [`Watch::changed`] returns at the next poll, even if nothing has changed: for content that may
-    /// be of use later.
+    /// Makes the next call of [`Watch::changed`] return at the next poll, even without a change. Meant for contents
+    /// that may become usable later.
     pub fn again(&mut self) {
-        // Anything but what was seen, and still something: files that vanish meanwhile are reported.
+        // Any value other than the seen hash, but not `None`, so that files that vanish meanwhile are reported.
         self.seen = self.seen.map(|hash| !hash);
     }
 
@@ -139,8 +140,8 @@ impl Watch {
     }
 }
 
-/// Reads all files until two reads in a row agree, so that one set never mixes the old and the new. A swap may take
-/// a file away before its name, so what cannot be read is tried twice.
+/// Reads all files until two consecutive reads agree, so that old and new files do not mix. A swap may remove a file
+/// before its name, so a failed first read is repeated once.
 fn read_settled(paths: &[PathBuf]) -> Result<Contents, Unreadable> {
     let mut before = read(paths).or_else(|_| {
         thread::sleep(SETTLE);
@@ -189,7 +190,7 @@ mod tests {
 
     use super::*;
 
-    /// Before a test gives up; none passes or fails by less.
+    /// Timeout of operations that are expected to finish; no test depends on its length.
     const TIMEOUT: Duration = Duration::from_secs(60);
     /// Publishes `files` the way kubelet does: a new directory, then one rename of the `..data` symlink.
     fn publish(volume: &Path, generation: u32, files: &[(&str, &str)]) {
@@ -228,7 +229,7 @@ mod tests {
         let changed = tokio::time::timeout(TIMEOUT, watch.changed()).await.expect("seen");
         assert_eq!(text(changed.expect("readable")), ["a1", "b1", "c2"]);
 
-        // A swap that takes a file away leaves its name behind for a moment.
+        // A swap that removes a file leaves its dangling link for a moment.
         publish(volume.path(), 3, &[("a", "a3"), ("c", "c2")]);
         let dangling = tokio::time::timeout(TIMEOUT, watch.changed()).await.expect("seen");
         assert_eq!(dangling.expect_err("b is gone").path, volume.path().join("b"));
@@ -246,7 +247,7 @@ mod tests {
         for generation in 2..4 {
             let (a, b) = (format!("a{generation}"), format!("b{generation}"));
             publish(volume.path(), generation, &[("a", &a), ("b", &b)]);
-            // Drops it over and over, sooner than the poll ticks.
+            // Drops the future repeatedly, before the poll ticks.
             let glimpses = async {
                 loop {
                     if let Ok(changed) = tokio::time::timeout(SETTLE, watch.changed()).await {

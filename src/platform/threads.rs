@@ -1,22 +1,22 @@
-//! Threads for one kind of task.
+//! Dedicated threads for one kind of task.
 
 use std::io;
 
 use tokio::runtime::{Builder, Handle, Runtime};
 
-/// Threads with a runtime of their own. When it is dropped, they end, and their tasks with them.
+/// Threads with their own runtime. Dropping it ends the threads and their tasks.
 #[derive(Debug)]
 pub struct Threads {
     handle: Handle,
-    /// Taken when it is dropped.
+    /// Taken on drop.
     runtime: Option<Runtime>,
 }
 
 impl Threads {
-    /// Starts `count` threads of this name.
+    /// Starts `count` threads with this name.
     ///
     /// # Errors
-    /// The system gives none.
+    /// The system cannot create the threads.
     pub fn start(name: &str, count: usize) -> io::Result<Self> {
         let mut threads = Builder::new_multi_thread();
         let runtime = threads.worker_threads(count).thread_name(name).enable_all().build()?;
@@ -26,7 +26,7 @@ impl Threads {
         })
     }
 
-    /// Where their tasks are spawned.
+    /// The handle for spawning tasks on these threads.
     pub fn handle(&self) -> &Handle {
         &self.handle
     }
@@ -35,7 +35,7 @@ impl Threads {
 impl Drop for Threads {
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
-            // A task of another runtime may not wait for the end of this one.
+            // A task of another runtime must not block until this one ends.
             runtime.shutdown_background();
         }
     }

@@ -1,18 +1,18 @@
-//! How often something may happen.
+//! A rate limit.
 
 use edgeward_core::units::{Micros, Moment};
 
-/// A token bucket: so many at once, and one more after each interval.
+/// A token bucket: allows `capacity` events at once, and one more per interval.
 #[derive(Debug)]
 pub struct TokenBucket {
     interval: Micros,
     capacity: u64,
-    /// When it is full again.
+    /// When the bucket is full again.
     full_at: Moment,
 }
 
 impl TokenBucket {
-    /// A full one.
+    /// Starts with a full bucket.
     pub fn new(capacity: u64, interval: Micros) -> Self {
         Self {
             interval,
@@ -26,7 +26,7 @@ impl TokenBucket {
         self.full_at <= now
     }
 
-    /// Takes a token, if there is one.
+    /// Takes a token. Returns whether there was one.
     pub fn take(&mut self, now: Moment) -> bool {
         let full_at = self.full_at.max(now).after(self.interval);
         let is_there = full_at.since(now) <= self.interval.times(self.capacity);

@@ -1,4 +1,4 @@
-//! How often a line is written that others can cause.
+//! Rate limit of log lines that clients can cause.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -8,21 +8,21 @@ use edgeward_core::units::Micros;
 use crate::platform::clock::Clock;
 use crate::platform::token_bucket::TokenBucket;
 
-/// How many lines of a kind are written at once, and after which time one more.
+/// How many lines of a kind are written at once, and the interval for each further line.
 const BURST: u64 = 10;
 const INTERVAL: Micros = Micros::from_secs(1);
 
-/// Bounds lines that others can cause at will, of each kind for itself: ten at once, then one a second. The next one says
-/// how many were held back.
+/// Limits log lines that clients can cause at will. Each kind may log ten lines at once, then one per second. The next
+/// line states how many were held back.
 #[derive(Debug)]
 pub struct LogLimit {
     clock: Clock,
-    /// Of each kind, when lines are due, and how many were held back.
+    /// For each kind, its token bucket and the number of lines held back.
     kinds: Mutex<BTreeMap<&'static str, (TokenBucket, u64)>>,
 }
 
 impl LogLimit {
-    /// None was written yet.
+    /// Starts without any lines written.
     pub fn new(clock: Clock) -> Self {
         Self {
             clock,
@@ -30,7 +30,7 @@ impl LogLimit {
         }
     }
 
-    /// How many lines of this kind were held back since the last one; `None` if this one is held back too.
+    /// Returns how many lines of this kind were held back since the last one; `None` if this line is held back too.
     pub fn due(&self, kind: &'static str) -> Option<u64> {
         let mut kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
         let new = || (TokenBucket::new(BURST, INTERVAL), 0);

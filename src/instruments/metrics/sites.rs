@@ -1,4 +1,4 @@
-//! Metrics of sites and of the links to them, as of one snapshot. Sites are named as in the configuration.
+//! Metrics of sites and of the WAN links to them, from one snapshot. Labels use the configured site names.
 
 use edgeward_core::model::link::{Link, LinkState};
 use edgeward_core::model::slo::Class;
@@ -7,7 +7,7 @@ use edgeward_core::model::snapshot::{Site, Snapshot};
 use crate::instruments::metrics::{Metrics, count};
 
 impl Metrics {
-    /// Shows the sites of this snapshot, and no others. Cost: a pass over all nodes.
+    /// Replaces the metrics of all sites by those of this snapshot. Cost: one pass over all nodes.
     pub(super) fn show_sites(&self, snapshot: &Snapshot) {
         for gauges in [&self.site_nodes, &self.queue, &self.wan_state] {
             gauges.clear();

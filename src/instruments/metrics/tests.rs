@@ -62,7 +62,7 @@ fn every_metric_touched() -> String {
     metrics.encode()
 }
 
-/// Of each metric its type and labels.
+/// The type and labels of each metric.
 type Known = BTreeMap<String, (String, BTreeSet<String>)>;
 
 fn exposed(page: &str) -> Known {
