@@ -1,4 +1,4 @@
-//! The only writer to the API server.
+//! Background controllers. They are the only code of a serving replica that writes to the API server.
 
 pub mod backstop;
 pub mod certificates;

@@ -1,5 +1,5 @@
-//! Reports pods that kube-scheduler finds no node for although another site would take them. Runs on the replica that holds
-//! the Lease.
+//! Reports pods that kube-scheduler finds no node for although another site would take them. This runs on the replica
+//! that holds the Lease.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -20,27 +20,27 @@ use crate::instruments::metrics::Metrics;
 use crate::platform::blocking::at_leisure;
 use crate::platform::clock::Clock;
 
-/// Evaluates the candidates, again and again.
+/// Evaluates the candidate pods each time the engine reports new ones.
 pub struct Backstop {
-    /// The candidates, always the newest.
+    /// The latest candidates.
     pub reports: watch::Receiver<Arc<BackstopReport>>,
-    /// Settings.
+    /// Current configuration.
     pub config: Arc<ArcSwap<Config>>,
-    /// What is decided on.
+    /// Snapshot and ledger of the engine.
     pub shared: Arc<SharedState>,
-    /// Where it is told.
+    /// Recorder for the Events.
     pub events: Events,
     /// The process's clock.
     pub clock: Clock,
-    /// Where it is counted.
+    /// Metrics that count the findings.
     pub metrics: Arc<Metrics>,
 }
 
 impl Backstop {
-    /// Evaluates for as long as the Lease is ours, for ever.
+    /// Evaluates candidates while this replica holds the Lease. Never returns.
     pub async fn run(mut self, leadership: Leadership) {
         while leadership.during(self.serve()).await.is_none() {
-            // Whoever leads now says what there is.
+            // The next leader reports the findings from now on.
             self.metrics.backstop_finds([0; 3]);
         }
     }
@@ -56,7 +56,7 @@ impl Backstop {
         }
     }
 
-    /// Counts the findings, and writes an Event on each pod that was not `told` of.
+    /// Counts the findings. Writes an Event on each pod whose uid is not in `told` yet.
     async fn evaluate(&self, report: Arc<BackstopReport>, told: &mut HashSet<Arc<str>>) {
         let now = self.clock.now();
         let (config, snapshot) = (self.config.load_full(), self.shared.snapshot());

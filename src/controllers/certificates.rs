@@ -1,5 +1,6 @@
-//! Certificates of our own: a Secret with an authority and the leaf that every replica serves, and the authority in the
-//! `caBundle` of the MutatingWebhookConfiguration. [`rotation`] says what is to be done next; this does it.
+//! Manages the webhook's own certificates. A Secret holds the CA and the serving certificate that every replica uses.
+//! The CA is also written to `caBundle` of the MutatingWebhookConfiguration. [`rotation`] chooses the next step; this
+//! module carries it out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -36,58 +37,60 @@ use crate::tls::{Authority, Contents, Pem, Service, Stored, bundle, rotation, se
 /// The shortest pause between two steps.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// How many writes may follow each other at that pace, before there is one in the time to settle. A CA is followed with four.
+/// How many writes may follow each other at that pace. After that, one write is allowed per settling time. A CA
+/// rotation takes four writes.
 const WRITES: u64 = 5;
 
-/// How long one step may take.
+/// Timeout of one step.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// How far our clock may be from the API server's.
+/// The largest accepted difference between our clock and the API server's.
 const SKEW: SignedDuration = SignedDuration::from_mins(5);
 
-/// How many replicas are inspected at once.
+/// How many replicas are inspected concurrently.
 const AT_ONCE: usize = 16;
 
-/// What is said when writes are slowed down.
+/// Log line for slowed-down writes.
 const CONTESTED: &str =
     "the certificates are written again and again: somebody else writes them as well; from now on more slowly";
 
 /// Name of the port in EndpointSlices, as in `deploy/base`.
 const PORT: &str = "webhook";
 
-/// Who writes, as the API server notes it.
+/// Field manager of our writes.
 const WRITER: &str = "edgeward";
 
-/// Keeps the certificates.
+/// Creates, publishes and rotates the certificates.
 pub struct Certificates {
-    /// Of the cluster whose API servers call us.
+    /// Client of the cluster whose API servers call the webhook.
     pub client: Client,
-    /// Our Service: who is to be trusted, and whose EndpointSlices name the replicas.
+    /// Service of the webhook. The certificates are issued for its name, and its EndpointSlices list the replicas.
     pub service: Service,
     /// Name of the Secret, in the namespace of the Service.
     pub secret: String,
     /// Name of the MutatingWebhookConfiguration.
     pub webhook: String,
-    /// How long certificates live.
+    /// Lifetimes of the certificates.
     pub lives: Lives,
     /// The process's clock.
     pub clock: Clock,
-    /// Where it is measured how far that is from the API server's.
+    /// Metrics that hold the measured difference from the API server's clock.
     pub metrics: Arc<Metrics>,
 }
 
-/// What is known from one step to the next. Whoever leads again knows nothing, and waits longer for it.
+/// State kept between steps. A replica that becomes leader again starts without it, and so waits for the settling
+/// time again.
 struct Known {
     published: Published,
-    /// What may be written while somebody else wants the same object otherwise.
+    /// Limits writes while another writer keeps changing the same object.
     writes: TokenBucket,
-    /// What was wrong with the Secret.
+    /// Faults of the Secret that were logged last.
     faults: Once,
-    /// What kept the next step from being taken.
+    /// Reason logged last for not taking the next step.
     hindrance: Once,
 }
 
-/// What was said last, for it is said once.
+/// The last message, so that a repeated one is not logged again.
 #[derive(Default)]
 struct Once(String);
 
@@ -100,18 +103,19 @@ impl Once {
     }
 }
 
-/// What became of a step.
+/// Result of a step.
 enum Outcome {
-    /// Something was written.
+    /// An object was written.
     Wrote,
-    /// Something has to come first.
+    /// Something else must happen first.
     Waits,
-    /// There is nothing to do.
+    /// Nothing needs to be done.
     Rests,
 }
 
 impl Certificates {
-    /// Takes step by step while the Lease is ours, for ever. `secret` tells that the Secret is another.
+    /// Takes steps while this replica holds the Lease. `secret` signals a changed Secret. Returns only when its
+    /// sender is gone.
     pub async fn run(self, leadership: Leadership, mut secret: watch::Receiver<Option<Arc<Contents>>>) {
         loop {
             let term = leadership.acquired().await;
@@ -122,7 +126,7 @@ impl Certificates {
         }
     }
 
-    /// Takes a step when the Secret or the webhook configuration is another, and now and then anyway.
+    /// Takes a step when the Secret or the webhook configuration changes, and once per period.
     async fn lead(&self, term: &Term, secret: &mut watch::Receiver<Option<Arc<Contents>>>) {
         let configurations = Api::<PartialObjectMeta<MutatingWebhookConfiguration>>::all(self.client.clone());
         let mut webhook = watcher::object(configurations, &self.webhook);
@@ -168,9 +172,9 @@ impl Certificates {
         Api::all(self.client.clone())
     }
 
-    /// Looks at everything and does what is to be done next.
+    /// Reads all objects and performs the next step.
     async fn step(&self, known: &mut Known, term: &Term) -> anyhow::Result<Outcome> {
-        // In this order; see `RotationState::bundles`.
+        // The reading order matters; see `RotationState::bundles`.
         let configuration = self.configurations().get_opt(&self.webhook).await;
         let configuration = configuration
             .map_err(|error| self.failure("get the MutatingWebhookConfiguration", &self.webhook, error))?;
@@ -254,7 +258,7 @@ impl Certificates {
                 ("made a certificate", stored::put(&mut contents, stored::LEAF, leaf))
             }
         };
-        // Else it would be made again and again.
+        // Without this check, an unusable entry would be written again and again.
         let unread = Stored::read(&contents, &self.service, now.wall).faults;
         if let Some((key, fault)) = unread.iter().find(|(key, _)| *key == made) {
             bail!("{key} was made and cannot be used: {fault}");
@@ -264,9 +268,10 @@ impl Certificates {
         Ok(Outcome::Wrote)
     }
 
-    /// What we make by a wrong clock may be valid for nobody else, and what has expired by it may not have for others.
+    /// Fails if our clock differs too much from the API server's. With a wrong clock, a new certificate may not be
+    /// valid for other clients, and one that looks expired here may still be valid elsewhere.
     fn compare_clocks(&self) -> anyhow::Result<()> {
-        // Of the answers to what was read for this step.
+        // Measured from the API server's answers to the reads of this step.
         let ahead = SignedDuration::from_secs(self.metrics.clock_difference.get());
         let side = if ahead.is_negative() { "behind" } else { "ahead of" };
         ensure!(
@@ -293,7 +298,7 @@ impl Certificates {
         leaf.context("a certificate cannot be made")
     }
 
-    /// Every endpoint of our Service, as API servers may be led to it.
+    /// Inspects every endpoint of our Service, because API servers may connect to any of them.
     async fn inspect_replicas(
         &self,
         stored: &rotation::Stored,
@@ -315,7 +320,8 @@ impl Certificates {
         Ok(stream::iter(endpoints).map(look).buffered(AT_ONCE).collect().await)
     }
 
-    /// Refused if the configuration is another by now.
+    /// Writes the bundles into the configuration. The API server refuses this if the configuration has changed since
+    /// it was read.
     async fn write_bundles(
         &self,
         configuration: &MutatingWebhookConfiguration,
@@ -341,7 +347,7 @@ impl Certificates {
             .map_err(|error| self.failure("patch the MutatingWebhookConfiguration", &self.webhook, error))
     }
 
-    /// Refused if the Secret is another by now.
+    /// Writes the Secret. The API server refuses this if the Secret has changed since it was read.
     async fn write_secret(&self, secrets: &Api<Secret>, old: Option<Secret>, contents: Contents) -> anyhow::Result<()> {
         self.compare_clocks()?;
         let data = contents.into_iter().map(|(key, value)| (key, ByteString(value)));
@@ -365,7 +371,7 @@ impl Certificates {
     }
 }
 
-/// The bundle of each entry; empty where there is none.
+/// The `caBundle` of each webhook entry, or an empty slice for an entry without one.
 fn ca_bundles(configuration: Option<&MutatingWebhookConfiguration>) -> impl Iterator<Item = &[u8]> {
     let entries = configuration.and_then(|configuration| configuration.webhooks.as_ref());
     entries.into_iter().flatten().map(|entry| {
@@ -374,14 +380,14 @@ fn ca_bundles(configuration: Option<&MutatingWebhookConfiguration>) -> impl Iter
     })
 }
 
-/// `address:port` of every endpoint, and whether it is ready, as it is where that is not known. One may be in two slices
-/// while it moves.
+/// `address:port` of every endpoint, and whether it is ready. An endpoint without a ready condition counts as ready.
+/// An endpoint may be in two slices while it moves between them.
 fn endpoints(slices: &[EndpointSlice]) -> BTreeMap<String, bool> {
     let mut endpoints = BTreeMap::new();
     for slice in slices {
         let ports = || slice.ports.iter().flatten();
         let named = ports().find(|port| port.name.as_deref() == Some(PORT));
-        // Another Service than that of our manifests.
+        // The Service may not be the one of our manifests; accept its only port.
         let only = || ports().next().filter(|_| ports().count() == 1);
         let Some(port) = named.or_else(only).and_then(|port| port.port) else {
             continue;

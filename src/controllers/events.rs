@@ -1,6 +1,7 @@
-//! Kubernetes Events: what `kubectl describe` and `kubectl get events` show.
+//! Kubernetes Events, as shown by `kubectl describe` and `kubectl get events`.
 //!
-//! The name of an Event is made from what it tells, so what is told twice, by two replicas or after a restart, is one Event.
+//! The name of an Event is derived from its content. Two replicas, or a restarted one, therefore create a repeated
+//! Event only once.
 
 mod configuration;
 mod decision;
@@ -21,13 +22,14 @@ pub use configuration::follow;
 pub use decision::{PodEvent, PodReason, bounds, in_words};
 pub use recorder::{Events, Recorder};
 
-/// Who reports.
+/// Reporting controller of our Events.
 const CONTROLLER: &str = "edgeward.io/edgeward";
 
-/// What the API server takes as a note.
+/// The API server's limit for an Event's note, in bytes.
 const NOTE_BYTES: usize = 1024;
 
-/// An Event about an object, of this type, reason and action. `what` tells it from other Events about the same.
+/// Builds an Event about an object with this type, reason and action. `what` distinguishes it from other Events about
+/// the object.
 fn event(
     regarding: ObjectReference,
     [kind, reason, action]: [&str; 3],
@@ -40,7 +42,7 @@ fn event(
     let object = regarding.name.as_deref().unwrap_or_default();
     Event {
         metadata: ObjectMeta {
-            // An object's name may be as long as an Event's.
+            // An object's name may be as long as an Event's name, so it is shortened.
             name: Some(format!("{object:.236}.{:016x}", hasher.finish())),
             namespace: regarding.namespace.clone(),
             ..ObjectMeta::default()
@@ -57,8 +59,8 @@ fn event(
     }
 }
 
-/// Writes an Event; `None` where the API server may take it later. What is not taken is logged, as far as the limit goes: whoever
-/// deletes a namespace has those of its pods refused.
+/// Writes an Event. Returns `None` if the API server may accept it later. Failures are logged within the limit,
+/// because deleting a namespace makes the API server refuse all Events of its pods.
 async fn create(client: &Client, event: &Event, limit: &LogLimit) -> Option<EventResult> {
     let namespace = event.metadata.namespace.as_deref().unwrap_or_default();
     let events: Api<Event> = Api::namespaced(client.clone(), namespace);
@@ -80,7 +82,7 @@ async fn create(client: &Client, event: &Event, limit: &LogLimit) -> Option<Even
     result
 }
 
-/// As much of a note as there is room for, with `end` where it is cut off.
+/// Shortens a note to the API server's limit. A shortened note ends with `end`.
 fn cut(text: String, end: &str) -> String {
     if text.len() <= NOTE_BYTES {
         return text;

@@ -1,8 +1,9 @@
-//! Carries the release plan out, on the replica that holds the Lease.
+//! Carries out the release plan on the replica that holds the Lease.
 //!
-//! Nobody keeps what a gated pod consists of: it is read when its turn comes. What the plan says is decided once more under the
-//! ledger's lock, and its room reserved, before the API server is told: in one patch that holds for the version of the pod
-//! that was planned and decided about. A version is acted on once, however late the watch shows what came of it.
+//! The manifest of a gated pod is not kept in memory. The executor reads the pod when its turn comes. It then decides
+//! again under the ledger's lock and reserves the room before it sends the patch. The patch applies only to the
+//! version of the pod that the plan and the decision saw. The executor acts on each version once, even if the watch
+//! shows the result late.
 
 use std::cell::OnceCell;
 use std::collections::HashMap;
@@ -34,63 +35,63 @@ use crate::platform::blocking::blocking;
 use crate::platform::clock::Clock;
 use crate::sources::raw::Raw;
 
-/// The most pods that are read or patched at once, each of which may take a few MiB. Pods that go on waiting use the places that
-/// releases leave.
+/// The most pods that are read or patched concurrently; each may take a few MiB. Updates of pods that stay gated use
+/// the slots that releases leave free.
 const AT_ONCE: usize = 8;
 
-/// The first and the longest pause before a pod that could not be patched is tried again.
+/// The first and the longest pause before a failed patch is retried.
 const PAUSES: [Micros; 2] = [Micros::from_secs(1), Micros::from_secs(60)];
 
-/// After how many refusals of a placement a pod that is overdue loses the gate without one: it would keep its room for ever. One
-/// that waits for a site that is away is overdue all the time, and could run nowhere without its placement; one that may run at some
-/// sites alone could run anywhere.
+/// After this many refusals of a placement, an overdue pod loses the gate without a placement; otherwise it would
+/// keep its room for ever. Two kinds of pods are exempt. A pod that waits for an absent site is overdue all the time
+/// and cannot run without its placement. A pod restricted to some sites could run anywhere without it.
 const REFUSALS: u32 = 5;
 
-/// For how long it is remembered what was done about a pod.
+/// How long the executor remembers what it did for a pod.
 const MEMORY: Micros = Micros::from_secs(600);
 
 /// Releases gated pods.
 pub struct Executor {
-    /// Of the cluster whose pods they are.
+    /// Client of the cluster that has the pods.
     pub client: Client,
-    /// What is to be done, always the newest.
+    /// The latest plan.
     pub plans: watch::Receiver<Arc<Plan>>,
-    /// Settings.
+    /// Current configuration.
     pub config: Arc<ArcSwap<Config>>,
-    /// What is decided on.
+    /// Snapshot and ledger of the engine.
     pub shared: Arc<SharedState>,
     /// The process's clock.
     pub clock: Clock,
-    /// Where releases are counted.
+    /// Metrics that count releases.
     pub metrics: Arc<Metrics>,
-    /// Where refusals are told.
+    /// Recorder for Events about refusals.
     pub events: Events,
-    /// Bounds the lines about pods that go on waiting.
+    /// Limits the log lines about pods that stay gated.
     pub log_limit: Arc<LogLimit>,
 }
 
-/// What was done about a version of a pod.
+/// What was done for a version of a pod.
 #[derive(Debug)]
 struct Done {
     version: Box<str>,
     at: Moment,
-    /// When it may be tried again; `None` while it is under way, or after it succeeded.
+    /// When to retry; `None` while the step is under way, and after it succeeded.
     retry_at: Option<Moment>,
     pause: Micros,
     refusals: u32,
 }
 
-/// What was done about pods, and how many are being read and patched.
+/// What was done for each pod, and how many steps are under way.
 #[derive(Debug, Default)]
 struct Progress {
     done: HashMap<Arc<str>, Done>,
     under_way: usize,
-    /// Without those that go on waiting.
+    /// Steps under way without updates of pods that stay gated.
     releases: usize,
 }
 
 impl Executor {
-    /// Carries out plans for as long as the Lease is ours, for ever.
+    /// Carries out plans while this replica holds the Lease. Never returns.
     pub async fn run(self, leadership: Leadership) {
         while leadership.during(self.serve()).await.is_none() {}
     }
@@ -118,8 +119,9 @@ impl Executor {
         }
     }
 
-    /// Reads the pod, decides and patches it; `None` if there is nothing to change after all. What is ahead of it keeps its room by
-    /// its claims, so whichever is read first is decided first. One is decided at a `turn`: reviews wait for the ledger's lock, too.
+    /// Reads the pod, decides, and patches it. The outcome is `None` if nothing has to change. Pods ahead in the plan
+    /// keep their room by their claims, so the order of reading does not matter. `turn` admits one decision at a
+    /// time, because reviews wait for the ledger's lock as well.
     async fn carry_out(&self, step: Step, turn: &Semaphore) -> (Step, Option<Outcome>) {
         let version = Version {
             namespace: &step.pod.namespace,
@@ -150,8 +152,8 @@ impl Executor {
         (step, Some(outcome))
     }
 
-    /// What to change on the pod. A decision is a pass over the nodes, and no worker of the runtime waits
-    /// for it. Of what was read nothing is left but the change.
+    /// Computes the change to the pod. A decision passes over all nodes, so it runs on a blocking thread. Only the
+    /// change is kept of the pod that was read.
     async fn decide(&self, step: Step, pod: Raw) -> Result<Option<Change>, Outcome> {
         let (shared, config, clock) = (Arc::clone(&self.shared), self.config.load_full(), self.clock);
         blocking(move || {
@@ -167,7 +169,7 @@ impl Executor {
     }
 
     fn log(&self, step: &Step, reason: &str, site: Option<String>) {
-        // Whoever changes the annotation makes us write it again.
+        // A user who edits the annotation makes us write it again, so these lines are limited.
         let held_back = match is_update(step) {
             true => self.log_limit.due("goes on waiting"),
             false => Some(0),
@@ -192,8 +194,8 @@ impl Executor {
 }
 
 impl Progress {
-    /// The next steps, as many as may be under way beside those that are; and when there may be another. What goes on waiting
-    /// has what is left by those that lose the gate.
+    /// Returns the next steps, within the limit on concurrent steps, and the moment of the next retry. Updates of
+    /// pods that stay gated only get the slots that releases leave free.
     fn begin(&mut self, plan: &Plan, config: &Config, now: Moment) -> (Vec<Step>, Option<Moment>) {
         self.done.retain(|_, done| done.at.after(MEMORY) > now);
         let mut retry_at: Option<Moment> = None;
@@ -210,7 +212,7 @@ impl Progress {
                     }
                     _ => {}
                 }
-                // Pods that go on waiting take no place of a release.
+                // Updates of pods that stay gated must not take the slots of releases.
                 let pods = if updates { self.under_way } else { self.releases };
                 if pods >= AT_ONCE {
                     break;
@@ -247,9 +249,10 @@ impl Progress {
             return;
         };
         match outcome {
-            // What it is now is told by the watch.
+            // The watch delivers the new state.
             Some(Outcome::Changed | Outcome::Outdated) => {}
-            // Nothing could be done now. A pod that is not in the plan's order would be read for nothing again and again.
+            // Nothing could be done now. Without back-off, a pod outside the plan's order would be read again and
+            // again for nothing.
             None if step.pod.workload.is_none() => known.pause_until_retry(now),
             None => known.retry_at = Some(now.after(PAUSES[0])),
             Some(Outcome::Unavailable(_)) => known.pause_until_retry(now),
@@ -261,23 +264,23 @@ impl Progress {
     }
 }
 
-/// Whether its pod goes on waiting.
+/// Whether the pod of this step stays gated.
 fn is_update(step: &Step) -> bool {
     matches!(step.action, PlanAction::UpdateReason(_))
 }
 
 impl Done {
-    /// The next pause is longer.
+    /// Schedules a retry and doubles the next pause.
     fn pause_until_retry(&mut self, now: Moment) {
         self.retry_at = Some(now.after(self.pause));
         self.pause = Micros(self.pause.0.saturating_mul(2)).min(PAUSES[1]);
     }
 }
 
-/// The label `reason` where a pod was not read, so that nothing was decided about it.
+/// Value of the label `reason` for a pod that could not be read, so that no decision was made.
 const UNREAD: &str = "unread";
 
-/// A change to a gated pod, whose room is reserved.
+/// A change to a gated pod, with the reservation for it.
 struct Change {
     operations: Vec<PatchOperation>,
     reason: Reason,
@@ -285,17 +288,18 @@ struct Change {
     reserved: Option<Reserved>,
 }
 
-/// Room for a release that is under way. Dropped, it is free again: the release was refused, or it is not known what became
-/// of it, for the Lease was lost, and whoever holds it now may release the pod elsewhere.
+/// Room reserved for a release that is under way. Dropping this frees the room, because the release was refused or
+/// its result is unknown. The result is unknown when the Lease was lost; the new leader may release the pod
+/// elsewhere.
 struct Reserved {
     shared: Arc<SharedState>,
     pod: Arc<GatedPod>,
-    /// `None` where it is kept.
+    /// `None` if the reservation is kept.
     id: Option<DecisionId>,
 }
 
 impl Reserved {
-    /// The pod is released: that it is seen confirms the reservation.
+    /// Keeps the reservation of a released pod. The watch confirms it when it shows the pod.
     fn keep(mut self) {
         self.id = None;
     }
@@ -309,7 +313,7 @@ impl Drop for Reserved {
     }
 }
 
-/// What to change on the pod; `None` if there is nothing to change after all.
+/// The change to the pod; `None` if nothing has to change.
 fn change_of(pod: &Pod<'_>, step: &Step, shared: &Arc<SharedState>, config: &Config, now: Now) -> Option<Change> {
     let gated = &step.pod;
     let id = DecisionId(uuid::Uuid::new_v4().as_u128());
@@ -337,7 +341,7 @@ fn change_of(pod: &Pod<'_>, step: &Step, shared: &Arc<SharedState>, config: &Con
                     reserved,
                 });
             }
-            // The next plan says so, with all that are ahead.
+            // The next plan decides this with all pods that are ahead.
             _ if gated.workload.is_some() => return None,
             PlanAction::UpdateReason(reason) if gated.reason.as_deref() == Some(reason.as_str()) => return None,
             action => action,

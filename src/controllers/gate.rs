@@ -1,4 +1,4 @@
-//! Takes our gate off pods, and changes nothing else: when edgeward is uninstalled, or where somebody asks for it.
+//! Removes our gate from pods without any other change. This is used when edgeward is uninstalled, and on request.
 
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
@@ -15,51 +15,51 @@ use super::pod_patch::{Outcome, Version, read, words};
 use crate::inspect::Connection;
 use crate::sources::raw::{Gvr, Raw};
 
-/// How many pods are asked for at a time: all of them are in memory, and the JSON of one may have 8 MiB.
+/// Page size of the list. A page is held in memory, and the JSON of one pod may have 8 MiB.
 const PAGE: u32 = 8;
 
-/// Pods without a node, as all are behind a gate.
+/// Selects pods without a node, as all gated pods are.
 const UNBOUND: &str = "spec.nodeName=";
 
-/// How many pods are released at a time, each of which is read.
+/// How many pods are read and released concurrently.
 const AT_ONCE: usize = 4;
 
-/// How often a pod is tried that changes in between each time.
+/// How often the release of a pod is tried while the pod keeps changing.
 const TRIES: usize = 10;
 
-/// Takes the gate of a configuration off pods.
+/// Removes the gate that a configuration names.
 #[derive(Clone)]
 pub struct Ungate<'a> {
-    /// To the cluster whose pods they are.
+    /// Connection to the cluster that has the pods.
     pub connection: &'a Connection,
-    /// Names the gate.
+    /// The keys that name the gate.
     pub keys: &'a Keys,
 }
 
 /// A pod to release.
 #[derive(Debug, Clone)]
 pub struct Target {
-    /// Its namespace.
+    /// Namespace of the pod.
     pub namespace: String,
-    /// Its name.
+    /// Name of the pod.
     pub name: String,
-    /// Whether a list had it, so that it is known to have been there.
+    /// Whether the pod came from a list and therefore existed.
     is_listed: bool,
 }
 
-/// What became of a pod.
+/// Result for a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Freed {
-    /// It carried our gate, and does not any more.
+    /// The pod carried our gate, and it was removed.
     Released,
-    /// It does not carry our gate, or is gone.
+    /// The pod does not carry our gate, or is gone.
     AlreadyFree,
-    /// It may carry our gate still; why.
+    /// The pod may still carry our gate; holds the cause.
     Failed(String),
 }
 
 impl Target {
-    /// The pod of this name.
+    /// Targets the pod of this name.
     pub fn new(namespace: &str, name: &str) -> Self {
         Self {
             namespace: namespace.to_owned(),
@@ -70,11 +70,11 @@ impl Target {
 }
 
 impl Ungate<'_> {
-    /// The pods that carry our gate, in every namespace, by namespace and name; and how many carry one like it of another domain,
-    /// by that. Lists all pods without a node, in pages, and keeps the names of those.
+    /// The pods that carry our gate, in all namespaces, sorted by namespace and name. The map counts pods with a
+    /// similar gate of another domain, by domain. Lists all pods without a node in pages, and keeps only the names.
     ///
     /// # Errors
-    /// The API server cannot be reached or refuses the list, or sends what is no list of pods.
+    /// The API server cannot be reached, refuses the list, or sends something other than a list of pods.
     pub async fn gated(&self) -> anyhow::Result<(Vec<Target>, BTreeMap<String, usize>)> {
         let params = ListParams::default().limit(PAGE).fields(UNBOUND);
         let mut others = BTreeMap::new();
@@ -85,7 +85,7 @@ impl Ungate<'_> {
             if let Some(domain) = gates.find_map(|gate| self.keys.other_domain(gate)) {
                 *others.entry(domain.to_owned()).or_default() += 1;
             }
-            // One that cannot be read may carry it; it is found out when it is released.
+            // An unreadable pod may carry the gate; the release finds out.
             let is_gated = match &pod {
                 Ok(pod) => pod.gate(gate).is_some(),
                 Err(_) => object.json().contains(&**gate),
@@ -101,11 +101,11 @@ impl Ungate<'_> {
         Ok((gated, others))
     }
 
-    /// Deletes the MutatingWebhookConfiguration of this name; `false` if there is none. Each API server takes a moment to
-    /// know, and what it has asked us before is still answered.
+    /// Deletes the MutatingWebhookConfiguration of this name; `false` if there is none. API servers notice the
+    /// deletion after a moment, and reviews that they have sent already are still answered.
     ///
     /// # Errors
-    /// The API server cannot be reached, or refuses.
+    /// The API server cannot be reached, or refuses the deletion.
     pub async fn unregister(&self, name: &str) -> anyhow::Result<bool> {
         let configurations = Api::<MutatingWebhookConfiguration>::all(self.connection.client.clone());
         match configurations.delete(name, &DeleteParams::default()).await {
@@ -118,18 +118,18 @@ impl Ungate<'_> {
         }
     }
 
-    /// Releases these pods, some at a time; tells of each in their order.
+    /// Releases these pods, several at a time. Yields the results in the order of the pods.
     pub fn release_all<'t>(&self, pods: &'t [Target]) -> impl Stream<Item = (&'t Target, Freed)> {
         let release = move |pod: &'t Target| async move { (pod, self.release(pod).await) };
         stream::iter(pods).map(release).buffered(AT_ONCE)
     }
 
-    /// Releases every pod that carries our gate, as often as others come to carry it: until two lists, `pause` apart, have none
-    /// but those that failed, which are tried once. Tells of each, and returns how many carry a gate like it of another
-    /// domain, by that. For as long as pods are gated, this does not end.
+    /// Releases every pod that carries our gate until two lists, `pause` apart, contain none. Pods that failed are
+    /// tried once and not counted. Calls `report` for each pod. Returns the number of pods with a similar gate of
+    /// another domain, by domain. This does not return while new pods are being gated.
     ///
     /// # Errors
-    /// Those of [`gated`](Self::gated) and of `report`.
+    /// The errors of [`gated`](Self::gated) and of `report`.
     pub async fn release_until_none(
         &self,
         pause: Duration,
@@ -155,7 +155,7 @@ impl Ungate<'_> {
         }
     }
 
-    /// Reads one pod and releases it, again when it has changed in between, and gives up when it always has.
+    /// Reads one pod and releases it. Retries if the pod changed in between, up to [`TRIES`] times in all.
     pub async fn release(&self, target: &Target) -> Freed {
         let (namespace, name) = (&*target.namespace, &*target.name);
         for _ in 0..TRIES {
@@ -201,11 +201,11 @@ mod tests {
     use super::*;
     use edgeward_core::config::Config;
 
-    /// An API server with one pod, which the first so many patches find changed.
+    /// An API server with one pod, which changes before each of the first `changes` patches.
     #[derive(Default)]
     struct Server {
         pod: Value,
-        /// How many lists do not have it yet.
+        /// How many lists do not contain the pod yet.
         lists: usize,
         changes: usize,
         patches: Vec<Value>,
@@ -221,7 +221,7 @@ mod tests {
             }
             match (method, uri.path()) {
                 (&Method::GET, "/api/v1/pods") => {
-                    // Two pages: a pod of somebody else, and ours.
+                    // Two pages: a pod without our gate, then the gated pod.
                     let is_first = !uri.query().unwrap_or_default().contains("continue=next");
                     let other = json!({"metadata": {"namespace": "a", "name": "other"}, "spec": {}});
                     let (item, token) = match is_first {
@@ -327,7 +327,7 @@ mod tests {
     #[tokio::test]
     async fn it_is_over_when_two_lists_have_none() {
         let config = Config::default();
-        // In which list it is gated first; whether it is seen.
+        // The number of lists before the pod appears, and whether it is released.
         for (lists, is_released) in [(0, true), (1, true), (2, false)] {
             let server = server(pod(), 0);
             server.lock().unwrap().lists = lists;
@@ -342,7 +342,7 @@ mod tests {
             assert!(others.is_empty());
             assert_eq!(told, vec![Freed::Released; usize::from(is_released)], "{lists}");
         }
-        // One that fails is told of once, and keeps nobody.
+        // A pod that fails is reported once and does not block the end.
         let server = server(pod(), usize::MAX);
         let mut told = 0;
         let report = |_: &Target, freed: &Freed| {
@@ -386,7 +386,7 @@ mod tests {
             .await;
         assert_eq!(freed, Freed::AlreadyFree);
 
-        // Gone since it was listed; never there.
+        // A pod that is gone since it was listed, and a pod that never existed.
         let server = server(pod(), 0);
         let connection = connection(&server);
         let ungate = ungate(&connection, &config);

@@ -1,6 +1,6 @@
-//! Which replica does what only one may do: the holder of a Lease in our own namespace.
+//! Leader election by a Lease in our own namespace. The holder does the work that only one replica may do.
 //!
-//! [`Election`] is the task that tries to get and keep the Lease, [`Leadership`] what everybody else asks. See
+//! [`Election`] is the task that acquires and renews the Lease. Other tasks ask [`Leadership`]. See
 //! `docs/design/leader.md`.
 
 mod candidate;
@@ -21,17 +21,17 @@ use crate::platform::random;
 use crate::sources::watcher;
 use candidate::{Candidate, Step};
 
-/// How long one request may take: within the time that the Lease is ours for certain there is room for two.
+/// Timeout of one request. Two requests fit into the time for which the Lease is certainly ours.
 const REQUEST: Duration = Duration::from_secs(3);
 
-/// The most that pauses are stretched, so that replicas do not ask at the same time.
+/// The most that pauses are stretched, in permille, so that replicas do not send requests at the same time.
 const JITTER: u32 = 250;
 
-/// How many steps the handing over may take before the Lease is left to lapse: a write, and where a request was under way
-/// when we were asked to stop, a read and another write.
+/// How many requests handing over may take before the Lease is left to expire. It needs one write. If a request was
+/// under way at the time, it also needs a read and a second write.
 const RELEASES: u32 = 3;
 
-/// Whether this replica holds the Lease. Clones ask the same.
+/// Whether this replica holds the Lease. Clones share the state.
 #[derive(Debug, Clone)]
 pub struct Leadership {
     held_until: watch::Receiver<Option<Moment>>,
@@ -51,14 +51,14 @@ impl Leadership {
         (sender, leadership)
     }
 
-    /// Whether the Lease is ours for certain, by the monotonic clock: nobody else takes it before this turns false,
-    /// whatever becomes of the network. Costs a clock reading; ask before each write.
+    /// Whether the Lease is certainly ours, by the monotonic clock. No other replica takes it before this turns
+    /// false, even if the network fails. Costs one clock reading. Call it before each write.
     pub fn is_held(&self) -> bool {
         self.remaining().is_some()
     }
 
-    /// Waits until it is ours. While a [`Term`] is kept, the Lease is not handed over: drop it as soon as the work has
-    /// stopped. Cancel-safe.
+    /// Waits until this replica holds the Lease. The Lease is not handed over while a [`Term`] exists, so drop the
+    /// term as soon as the work has stopped. Cancel-safe.
     pub async fn acquired(&self) -> Term {
         let mut held_until = self.held_until.clone();
         loop {
@@ -70,13 +70,13 @@ impl Leadership {
             }
             drop(_open);
             if held_until.changed().await.is_err() {
-                // There is no election any more: the process is ending.
+                // The election has ended, so the process is about to exit.
                 std::future::pending::<()>().await;
             }
         }
     }
 
-    /// Does this work once the Lease is ours, for as long as it is; `None` if that was over before the work.
+    /// Runs `work` once this replica holds the Lease. Returns `None` if the Lease was lost before the work ended.
     pub async fn during(&self, work: impl Future<Output = ()>) -> Option<()> {
         let term = self.acquired().await;
         tokio::select! {
@@ -85,7 +85,7 @@ impl Leadership {
         }
     }
 
-    /// For how long it is ours for certain.
+    /// How long the Lease is certainly ours.
     fn remaining(&self) -> Option<Duration> {
         let until = (*self.held_until.borrow())?;
         let remaining = until.since(self.clock.moment());
@@ -93,7 +93,7 @@ impl Leadership {
     }
 }
 
-/// That work for which the Lease is needed goes on.
+/// A period in which work that needs the Lease may go on.
 #[derive(Debug)]
 pub struct Term {
     leadership: Leadership,
@@ -101,13 +101,13 @@ pub struct Term {
 }
 
 impl Term {
-    /// [`Leadership::is_held`].
+    /// Whether the Lease is still certainly ours; see [`Leadership::is_held`].
     pub fn is_held(&self) -> bool {
         self.leadership.is_held()
     }
 
-    /// Waits until the Lease is not ours for certain any more: it was lost, could not be renewed in time, or this process
-    /// is about to end. Cancel-safe.
+    /// Waits until the Lease is not certainly ours any more. It was lost, could not be renewed in time, or this
+    /// process is about to end. Cancel-safe.
     pub async fn over(&self) {
         let mut held_until = self.leadership.held_until.clone();
         loop {
@@ -115,7 +115,7 @@ impl Term {
             let Some(remaining) = self.leadership.remaining() else {
                 return;
             };
-            // Whoever is gone renews no more; what is ours stays so until it lapses.
+            // An election that has ended renews no more, and the Lease stays ours until it expires.
             let changed = async {
                 if held_until.changed().await.is_err() {
                     std::future::pending().await
@@ -129,7 +129,7 @@ impl Term {
     }
 }
 
-/// Tries to get the Lease and to keep it.
+/// Acquires the Lease and renews it.
 pub struct Election {
     leases: Api<Lease>,
     name: String,
@@ -138,15 +138,15 @@ pub struct Election {
     leadership: Leadership,
     clock: Clock,
     metrics: Arc<Metrics>,
-    /// As logged last.
+    /// Leadership as logged last.
     is_leader: bool,
-    /// Whether the last request failed, which is logged once.
+    /// Whether the last request failed. Only the first failure of a series is logged.
     is_failing: bool,
 }
 
 impl Election {
-    /// For the Lease of this name. The holder is named after the pod, with something random behind it: a container that
-    /// is started again is another.
+    /// Creates a candidate for the Lease of this name. Its identity is the pod's name with a random suffix, so a
+    /// restarted container is another candidate.
     pub fn new(client: Client, namespace: &str, name: &str, clock: Clock, metrics: Arc<Metrics>) -> (Self, Leadership) {
         let (held_until, leadership) = Leadership::new(clock);
         let pod = std::env::var("HOSTNAME").unwrap_or_else(|_| name.to_owned());
@@ -165,9 +165,9 @@ impl Election {
         (election, leadership)
     }
 
-    /// Runs from `begin` to `resign`. Then the Lease is handed over: [`Leadership::is_held`] turns false at once, every
-    /// [`Term`] is waited for, and the Lease is written as nobody's. A term that is kept until the Lease lapses keeps it
-    /// from being handed over. Ends within 20 s after `resign`.
+    /// Runs the election from `begin` to `resign`, then hands the Lease over. For that, [`Leadership::is_held`] turns
+    /// false at once, every [`Term`] must end, and the Lease is written without a holder. If a term outlasts the
+    /// Lease, there is no handover. Ends within 20 s after `resign`.
     pub async fn run(mut self, begin: impl Future<Output = ()>, resign: impl Future<Output = ()>) {
         let mut resign = std::pin::pin!(resign);
         tokio::select! {
@@ -197,7 +197,7 @@ impl Election {
         }
     }
 
-    /// Makes a request, and takes in its result.
+    /// Makes a request and records its result.
     async fn make(&mut self, step: Step) {
         let is_replacing = matches!(&step, Step::Write(lease) if lease.metadata.resource_version.is_some());
         let params = PostParams::default();

@@ -1,4 +1,4 @@
-//! One version of a pod: read or patched.
+//! Reads or patches one version of a pod.
 
 use std::time::Duration;
 
@@ -9,24 +9,24 @@ use kube::{Api, Client};
 
 use crate::sources::raw::{Gvr, Raw};
 
-/// How long reading a pod may take.
+/// Timeout for reading a pod.
 const READING: Duration = Duration::from_secs(10);
 
-/// What came of a patch.
+/// Result of a patch.
 #[derive(Debug)]
 pub(super) enum Outcome {
-    /// The pod is changed.
+    /// The pod was changed.
     Changed,
-    /// The pod is another by now, or gone.
+    /// The pod has a newer version, or is gone.
     Outdated,
-    /// The API server does not take it, nor would it a moment later.
+    /// The API server refuses the patch, and a retry would not help.
     Refused(String),
-    /// The API server does not answer, or asks to wait.
+    /// The API server does not answer, or asks us to retry later.
     Unavailable(String),
 }
 
 impl Outcome {
-    /// As metrics name it.
+    /// Name of the result in metrics.
     pub(super) const fn as_str(&self) -> &'static str {
         match self {
             Self::Changed => "changed",
@@ -36,7 +36,7 @@ impl Outcome {
     }
 }
 
-/// The version of a pod that a patch is about.
+/// The version of a pod that a patch applies to.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Version<'a> {
     pub(super) namespace: &'a str,
@@ -45,10 +45,10 @@ pub(super) struct Version<'a> {
 }
 
 impl Version<'_> {
-    /// The pod, perhaps in another version.
+    /// Reads the pod, which may have a newer version by now.
     ///
     /// # Errors
-    /// What else came of it: never [`Outcome::Changed`].
+    /// Why there is no pod. This is never [`Outcome::Changed`].
     pub(super) async fn read(self, client: &Client) -> Result<Raw, Outcome> {
         let reading = tokio::time::timeout(READING, read(client, self.namespace, self.name));
         let pod = match reading.await {
@@ -58,7 +58,8 @@ impl Version<'_> {
         pod.ok_or(Outcome::Outdated)
     }
 
-    /// Sends a patch that begins by testing that the pod still is this version. What became of the pod, the watch says.
+    /// Sends a patch that starts with a test for this version of the pod. The watch delivers the new state of the
+    /// pod.
     pub(super) async fn patch(self, client: &Client, operations: &[PatchOperation]) -> Outcome {
         let pods = Api::<PodObject>::namespaced(client.clone(), self.namespace);
         let patch = Patch::Json::<()>(json_patch::Patch(operations.to_vec()));
@@ -70,7 +71,7 @@ impl Version<'_> {
             Err(error) => error,
         };
         match &error {
-            // A test that fails looks like a pod that is not valid, and the refusal of a webhook may look like anything.
+            // A failed test looks like an invalid pod, and a webhook may refuse the patch with any of these codes.
             kube::Error::Api(status) if matches!(status.code, 404 | 409 | 422) && !self.is_current(client).await => {
                 Outcome::Outdated
             }
@@ -78,7 +79,7 @@ impl Version<'_> {
         }
     }
 
-    /// Whether the pod is still there in this version, as far as can be told.
+    /// Whether the pod still has this version. If the API server does not answer, the version counts as current.
     async fn is_current(self, client: &Client) -> bool {
         let pods: Api<PodObject> = Api::namespaced(client.clone(), self.namespace);
         match pods.get_metadata_opt(self.name).await {
@@ -99,10 +100,10 @@ fn not_taken(error: kube::Error) -> Outcome {
     }
 }
 
-/// A pod; `None` if there is none of that name.
+/// Reads a pod; `None` if there is no pod of this name.
 ///
 /// # Errors
-/// The API server cannot be reached, or refuses to say.
+/// The API server cannot be reached, or refuses the request.
 pub(super) async fn read(client: &Client, namespace: &str, name: &str) -> kube::Result<Option<Raw>> {
     let pods = Api::namespaced_with(client.clone(), namespace, &Gvr::PODS);
     match pods.get(name).await {
@@ -112,7 +113,7 @@ pub(super) async fn read(client: &Client, namespace: &str, name: &str) -> kube::
     }
 }
 
-/// What the API server said, or what kept it from saying anything.
+/// The API server's message, or the error that prevented an answer.
 pub(super) fn words(error: kube::Error) -> String {
     match error {
         kube::Error::Api(status) if !status.message.is_empty() => status.message,

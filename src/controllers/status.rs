@@ -1,4 +1,4 @@
-//! Statuses of our custom resources, written by one replica.
+//! Statuses of our custom resources. The leader writes them.
 
 mod profiles;
 
@@ -32,15 +32,16 @@ use crate::api::{self, SiteStatus, SloPolicy, SloPolicyStatus};
 use crate::instruments::logs::LogLimit;
 use crate::platform::clock::Clock;
 
-/// The shortest and the longest time between two passes over what is to be written.
+/// The shortest and the longest time between two passes over the statuses.
 const PAUSE: Duration = Duration::from_secs(1);
 const PERIOD: Duration = Duration::from_secs(10);
 
-/// Namespace, empty where there is none, and name.
+/// Namespace and name. The namespace is empty for cluster-scoped objects.
 type Key = [String; 2];
 
-/// Writes these statuses, each when `is_due` says so of what was written, what it is now, and how long ago that was, for ever.
-/// They are computed again with each change, and after [`PERIOD`]. A failure is logged once, and tried again after as long.
+/// Writes statuses for ever. `is_due` gets the status as written, the current one, and the time since the write. The
+/// statuses are computed after each change, and at least every [`PERIOD`]. The first failure of a series is logged;
+/// writes are retried in the next pass.
 async fn keep<T: Clone, S: Serialize, K: Clone + Debug + DeserializeOwned>(
     mut changes: watch::Receiver<T>,
     api: impl Fn(&str) -> Api<K>,
@@ -49,12 +50,12 @@ async fn keep<T: Clone, S: Serialize, K: Clone + Debug + DeserializeOwned>(
     is_due: impl Fn(&S, &S, Micros) -> bool,
 ) {
     let (mut written, limit) = (BTreeMap::<Key, (S, Moment)>::new(), LogLimit::new(clock));
-    // Whether the last attempt failed: else there would be a line every few seconds.
+    // Whether the last attempt failed. This avoids a log line every few seconds.
     let mut fails = false;
     loop {
         let now = clock.now();
         let seen = changes.borrow_and_update().clone();
-        // A pass over all nodes or policies, for which no worker of the runtime waits.
+        // This passes over all nodes or policies, so it must not hold up the runtime's workers.
         let statuses = block_in_place(|| statuses(seen, now));
         written.retain(|key, _| statuses.contains_key(key));
         for (key, status) in statuses {
@@ -65,7 +66,7 @@ async fn keep<T: Clone, S: Serialize, K: Clone + Debug + DeserializeOwned>(
             let ([namespace, name], patch) = (&key, Patch::Merge(json!({ "status": status })));
             match api(namespace).patch_status(name, &PatchParams::default(), &patch).await {
                 Ok(_) => fails = false,
-                // Deleted meanwhile.
+                // The object was deleted meanwhile.
                 Err(Error::Api(status)) if status.code == 404 => {}
                 Err(error) => {
                     if !std::mem::replace(&mut fails, true)
@@ -86,8 +87,8 @@ async fn keep<T: Clone, S: Serialize, K: Clone + Debug + DeserializeOwned>(
     }
 }
 
-/// Writes the status of each policy when it is another, while the Lease is ours, for ever. Whose it becomes writes all of
-/// them: what is the same already changes nothing.
+/// Writes each changed policy status while this replica holds the Lease. Never returns. A new leader writes all
+/// statuses; a write of an unchanged status has no effect.
 pub async fn of_policies(
     policies: watch::Receiver<Arc<Policies>>,
     client: Client,
@@ -132,20 +133,20 @@ fn status(seen: &Seen, is_beyond: bool) -> SloPolicyStatus {
     }
 }
 
-/// After how long a status is written of which only the time of the last probe is another.
+/// Interval at which a status is written if only the time of the last probe changed.
 const LAST_PROBE: SignedDuration = SignedDuration::from_secs(60);
 
-/// What the status of a Site is made of.
+/// Inputs for the status of a Site.
 pub struct Views {
-    /// The Sites as they were read last.
+    /// The Sites as read last.
     pub seen: watch::Receiver<BTreeMap<String, SeenSite>>,
-    /// The view of the fleet.
+    /// The engine's view of the fleet.
     pub shared: Arc<SharedState>,
-    /// What is to be done about the pods that are gated.
+    /// The latest release plan, which counts the gated pods.
     pub plans: watch::Receiver<Arc<Plan>>,
 }
 
-/// Writes the status of each Site when it is another, while the Lease is ours, for ever.
+/// Writes each changed Site status while this replica holds the Lease. Never returns.
 pub async fn of_sites(views: Views, client: Client, clock: Clock, leadership: Leadership) {
     let api = |_: &str| Api::<api::Site>::all(client.clone());
     let of_all = |sites: BTreeMap<String, SeenSite>, now| {
@@ -175,7 +176,7 @@ fn has_changed(written: &SiteStatus, status: &SiteStatus) -> bool {
     undated(written) != undated(status) || is_late
 }
 
-/// What a person wants to know of a site. Cost: a pass over its nodes.
+/// Builds the status of a site. Cost: one pass over its nodes.
 fn site_status(seen: &SeenSite, site: Option<&Site>, gated: usize, now: Now) -> SiteStatus {
     let nodes = site.map_or(0, |site| site.usable_nodes().count());
     let link = site.and_then(|site| site.link);
@@ -232,7 +233,7 @@ fn site_status(seen: &SeenSite, site: Option<&Site>, gated: usize, now: Now) -> 
         health: Some(health.to_owned()),
         reason: Some(reason).filter(|reason| !reason.is_empty()),
         nodes: site.map(|_| whole(nodes)),
-        // In tenths of a core and in Mi, so that not every pod changes it.
+        // Rounded to tenths of a core and to Mi, so that not every pod changes the status.
         free_cpu: site.map(|site| Millicores(site.uncharged(|amounts| amounts.cpu.0) / 100 * 100).to_string()),
         free_memory: site.map(|site| {
             let free = Bytes(site.uncharged(|amounts| amounts.memory.0));
@@ -240,7 +241,7 @@ fn site_status(seen: &SeenSite, site: Option<&Site>, gated: usize, now: Now) -> 
         }),
         queue: site.map(|site| i64::try_from(waiting(site)).unwrap_or(i64::MAX)),
         full: site.map(full).filter(|full| !full.is_empty()),
-        // Reported once, for the cluster that has the gated pods.
+        // Only the edge reports gated pods, because they belong to its cluster.
         gated: site.filter(|site| site.kind() == SiteKind::Edge).map(|_| whole(gated)),
         rtt_ms: link
             .and_then(|link| link.rtt)
@@ -250,7 +251,7 @@ fn site_status(seen: &SeenSite, site: Option<&Site>, gated: usize, now: Now) -> 
     }
 }
 
-/// `cpu 500m or more (3 wait), a pod slot or more (none waits)`.
+/// Formats the bounds of full capacity: `cpu 500m or more (3 wait), a pod slot or more (none waits)`.
 fn full(site: &Site) -> String {
     let bounds: Vec<_> = site.full.iter().map(ToString::to_string).collect();
     bounds.join(", ")

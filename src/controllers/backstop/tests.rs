@@ -20,10 +20,10 @@ use tokio::time::timeout;
 use super::*;
 use crate::controllers::events::Recorder;
 
-/// Long enough for a busy machine.
+/// Generous enough for a busy machine.
 const BOUND: Duration = Duration::from_secs(30);
 
-/// An API server that keeps the Events that it is sent.
+/// An API server that keeps the Events it receives.
 #[derive(Clone, Default)]
 struct Server {
     notes: Arc<Mutex<Vec<String>>>,
@@ -41,7 +41,7 @@ impl Server {
     }
 }
 
-/// A replica, whose edge is full and whose cloud is not.
+/// A replica with a full edge and a cloud that has room.
 struct Replica {
     server: Server,
     reports: watch::Sender<Arc<BackstopReport>>,
@@ -98,7 +98,7 @@ impl Replica {
         self.leads.send_replace(leads.then_some(Moment(i64::MAX)));
     }
 
-    /// Waits until the page of metrics has this line.
+    /// Waits until the metrics page contains this line.
     async fn shows(&self, line: &str) {
         let shown = async {
             while !self.metrics.encode().lines().any(|shown| shown == line) {
@@ -157,7 +157,7 @@ async fn each_finding_is_counted_and_reported_once() {
         "{:?}",
         notes()
     );
-    // Its site is not among those that there are.
+    // The site of this pod is no longer in the configuration.
     let sent = "b: Unschedulable: sent to a site that is none any more (edge_no_capacity), and";
     assert!(notes()[1].starts_with(sent), "{:?}", notes());
 

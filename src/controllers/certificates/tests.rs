@@ -1,4 +1,4 @@
-//! What is read of a cluster; what is done is for the end-to-end tests.
+//! Tests of what is read from the cluster. End-to-end tests cover the writes.
 
 use serde_json::json;
 
@@ -21,7 +21,7 @@ fn an_endpoint_is_where_connections_may_be_led() {
                 {"addresses": ["10.0.0.3"]},
             ]),
         ),
-        // It moves.
+        // The endpoint moves from one slice to the other.
         slice(
             "b",
             both,

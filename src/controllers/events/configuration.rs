@@ -1,4 +1,4 @@
-//! Versions of the configuration that were refused.
+//! Events about refused versions of the configuration.
 
 use std::time::Duration;
 
@@ -13,12 +13,12 @@ use super::{create, cut};
 use crate::instruments::logs::LogLimit;
 use crate::platform::clock::Clock;
 
-/// Between attempts, while the API server does not answer.
+/// Pause between attempts while the API server does not answer.
 const PAUSE: Duration = Duration::from_secs(5);
 
-/// Tells each refused version of the configuration in an Event of its ConfigMap, until the sender is gone. One version
-/// is one Event, however many replicas refuse it and however often they start. What the API server does not accept is
-/// logged and dropped.
+/// Writes an Event on the ConfigMap for each refused version of the configuration, until the sender is gone. Each
+/// version has one Event, regardless of how many replicas refuse it and how often they restart. An Event that the API
+/// server refuses is logged and dropped.
 pub async fn follow(mut refused: watch::Receiver<Option<Refused>>, client: Client, clock: Clock) {
     let limit = LogLimit::new(clock);
     loop {
@@ -36,7 +36,7 @@ pub async fn follow(mut refused: watch::Receiver<Option<Refused>>, client: Clien
         };
         tokio::select! {
             () = told => {}
-            // What is newer is told instead.
+            // A newer refused version replaces this one.
             changed = refused.changed() => if changed.is_err() {
                 return;
             },
@@ -55,7 +55,7 @@ fn event(refused: &Refused, now: Timestamp) -> Event {
         ..ObjectReference::default()
     };
     let end = format!("…\n(cut off; the log names all {})", refused.faults.0.len());
-    // Every fault on a line, as far as there is room.
+    // The note has one line per fault, up to the size limit.
     let note = cut(refused.faults.to_string(), &end);
     let what = (&refused.uid, &refused.resource_version);
     super::event(

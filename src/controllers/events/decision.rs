@@ -1,4 +1,4 @@
-//! What is told of a pod's decision, and in what words.
+//! The Events about a pod's decision, and their wording.
 
 use std::fmt::Write as _;
 
@@ -17,27 +17,27 @@ use serde_json::{Map, Number, Value};
 use super::cut;
 
 edgeward_core::words! {
-    /// Why an Event is written on a pod.
+    /// Reason of an Event on a pod.
     pub enum PodReason {
-        /// It was sent to a cloud.
+        /// The pod was sent to a cloud.
         PlacedCloud = "PlacedCloud",
-        /// A gate of ours keeps it from kube-scheduler.
+        /// Our scheduling gate keeps the pod from kube-scheduler.
         Gated = "Gated",
-        /// That gate is gone.
+        /// Our scheduling gate was removed.
         Released = "Released",
-        /// Its SLO has faults.
+        /// The pod's SLO has faults.
         InvalidSlo = "InvalidSlo",
-        /// It was placed where it is not expected to keep its SLO.
+        /// The pod was placed where it is not expected to meet its SLO.
         SloAtRisk = "SloAtRisk",
-        /// kube-scheduler finds no node for it, and another site would take it.
+        /// kube-scheduler finds no node for the pod, but another site would take it.
         Unschedulable = "Unschedulable",
-        /// The API server does not let us change it, and so its gate stays.
+        /// The API server refuses our change to the pod, so the gate stays.
         ReleaseRefused = "ReleaseRefused",
     }
 }
 
 impl PodReason {
-    /// `type` and `action` of the Event.
+    /// Returns `type` and `action` of the Event.
     const fn type_and_action(self) -> [&'static str; 2] {
         match self {
             Self::PlacedCloud => ["Normal", "Place"],
@@ -51,7 +51,7 @@ impl PodReason {
     }
 }
 
-/// Something to tell on a pod. One Event for each uid, reason and decision.
+/// An Event to write on a pod. There is one Event per uid, reason and decision.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PodEvent {
     /// Namespace of the pod.
@@ -60,19 +60,19 @@ pub struct PodEvent {
     pub name: Box<str>,
     /// Uid of the pod.
     pub uid: Box<str>,
-    /// Why.
+    /// Reason of the Event.
     pub reason: PodReason,
-    /// The decision that it is about; `None` for a pod without one.
+    /// The decision that the Event is about; `None` for a pod without one.
     pub decision: Option<DecisionId>,
     /// When it happened.
     pub at: Timestamp,
-    /// For people; what is over 1024 bytes is cut off.
+    /// Text for people; cut off after 1024 bytes.
     pub note: String,
 }
 
 impl PodEvent {
-    /// The API server refuses to change a gated pod, in these words. One for each pod, however often it is
-    /// tried.
+    /// An Event that says that the API server refuses to change a gated pod, with its message `words`. A pod has one
+    /// such Event regardless of the number of attempts.
     pub fn release_refused(gated: &GatedPod, words: &str, keys: &Keys, at: Timestamp) -> Self {
         Self {
             namespace: gated.namespace.clone(),
@@ -88,7 +88,7 @@ impl PodEvent {
         }
     }
 
-    /// As the API server takes it.
+    /// Converts this into an Event of the Kubernetes API.
     pub(super) fn event(&self) -> Event {
         let text = |text: &str| Some(text.to_owned());
         let regarding = ObjectReference {
@@ -107,8 +107,8 @@ impl PodEvent {
     }
 }
 
-/// What there is to tell of a decision. It must agree with the pod's spec: of a placement that the spec does not carry
-/// nothing is told, whatever the annotations say. `now` bounds when it happened.
+/// The Events about a decision. They must agree with the pod's spec: a placement that the spec does not carry
+/// produces no Event, whatever the annotations say. `now` is an upper bound for the time of the decision.
 pub(super) fn events_of(observed: &ObservedDecision, now: Timestamp) -> Vec<PodEvent> {
     let decided = &observed.decided;
     let reason = &*decided.reason;
@@ -159,7 +159,8 @@ pub(super) fn events_of(observed: &ObservedDecision, now: Timestamp) -> Vec<PodE
     events
 }
 
-/// What happened, why in words, and the numbers of the pod and of every site that the pod's annotations have.
+/// Text of the Event: what happened, the reason in words, the numbers of the pod, and those of each site that the
+/// pod's annotations explain.
 fn note(observed: &ObservedDecision, what: &str) -> String {
     let decided = &observed.decided;
     let explained = decided.explain.as_deref();
@@ -180,7 +181,7 @@ fn note(observed: &ObservedDecision, what: &str) -> String {
     text
 }
 
-/// What one site would mean for the pod: either form of the explanation.
+/// What one site would mean for the pod. Reads the short and the full form of the explanation.
 fn assessment(entry: &Value) -> String {
     let number = |names: [&str; 2]| names.iter().find_map(|name| entry[*name].as_number());
     let mut parts = vec![];
@@ -201,14 +202,14 @@ fn assessment(entry: &Value) -> String {
     parts.join(", ")
 }
 
-/// The time bounds of an SLO, for people: `deadline 500 ms`, `latency target 200 ms`.
+/// The time bounds of an SLO as text: `deadline 500 ms`, `latency target 200 ms`.
 pub fn bounds(slo: &Slo) -> impl Iterator<Item = String> + use<> {
     let bounds = [("deadline", slo.deadline), ("latency target", slo.latency_target)];
     let stated = bounds.into_iter().filter_map(|(name, bound)| Some((name, bound?)));
     stated.map(|(name, bound)| format!("{name} {bound} ms"))
 }
 
-/// A reason code as a person would say it. One that is not known here is its own words.
+/// Explains a reason code in words. An unknown code is returned with spaces for its underscores.
 pub fn in_words(reason: &str) -> String {
     let words = match reason {
         "edge_feasible_slo_met" => "it fits and meets its SLO",

@@ -1,5 +1,5 @@
-//! Who writes the Events on pods: the holder of the Lease. The others keep what they would have written until it is sure
-//! that a holder has.
+//! Writes the Events on pods. Only the holder of the Lease writes. The other replicas keep their Events until another
+//! holder has certainly written them.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -18,24 +18,25 @@ use crate::instruments::metrics::{EventResult, Metrics};
 use crate::platform::clock::Clock;
 use crate::platform::token_bucket::TokenBucket;
 
-/// How long a replica that does not lead keeps an Event: twice as long as it takes until another leads.
+/// How long a replica without the Lease keeps an Event: twice as long as a change of leader takes.
 const KEPT: Micros = Micros::from_secs(30);
 
-/// How many Events may wait to be written, and how many may be told at once.
+/// The most Events that wait to be written, and the capacity of the channel.
 const WAITING: usize = 4096;
 
-/// For how long an Event is tried that the API server puts off, and how long is waited each time before the next is written.
+/// How long an Event is retried while the API server does not accept it, and the pause before the next attempt.
 const LATEST: Micros = Micros::from_secs(300);
 const MOMENT: Duration = Duration::from_millis(500);
 
-/// How many Events are written at once, and after which time one more. A namespace has half of that.
+/// How many Events may be written in a burst, and the interval after which one more is allowed. A namespace has half
+/// of that.
 const BURST: u64 = 200;
 const INTERVAL: Micros = Micros::from_millis(50);
 
-/// The most buckets: beyond, no Event is written until some are full again.
+/// The most token buckets. With this many, no Event is written until some buckets are full again.
 const BUCKETS: usize = 1_000;
 
-/// Where it is told what is to be written. Clones tell the same recorder.
+/// Accepts Events to be written. Clones feed the same recorder.
 #[derive(Debug, Clone)]
 pub struct Events {
     sender: mpsc::Sender<PodEvent>,
@@ -44,15 +45,16 @@ pub struct Events {
 }
 
 impl Events {
-    /// A decision was seen on a pod. Never blocks: what is too much is dropped and counted.
+    /// Records the Events about a decision that was seen on a pod. Never blocks: excess Events are dropped and
+    /// counted.
     pub fn decided(&self, observed: &ObservedDecision) {
         for event in events_of(observed, self.clock.wall()) {
             self.record(event);
         }
     }
 
-    /// Something happened to a pod; every replica may tell of it, or the leader alone. Never blocks: what is too much is
-    /// dropped and counted.
+    /// Records an Event on a pod. Either every replica or only the leader may call this. Never blocks: excess Events
+    /// are dropped and counted.
     pub fn record(&self, event: PodEvent) {
         if let Err(mpsc::error::TrySendError::Full(event)) = self.sender.try_send(event) {
             self.metrics
@@ -63,10 +65,10 @@ impl Events {
     }
 }
 
-/// Writes Events.
+/// Writes Events to the API server.
 pub struct Recorder {
     told: mpsc::Receiver<PodEvent>,
-    /// With the moment at which it was told.
+    /// Each Event with the moment at which it was recorded.
     waiting: VecDeque<(PodEvent, Moment)>,
     budget: Budget,
     client: Client,
@@ -75,14 +77,14 @@ pub struct Recorder {
     log_limit: LogLimit,
 }
 
-/// How many Events may be written: in each namespace that had some lately, and in all, under the empty name.
+/// Token buckets that limit Events: one per namespace with recent Events, and the total under the empty name.
 #[derive(Default)]
 struct Budget(HashMap<Box<str>, TokenBucket>);
 
 impl Budget {
-    /// Takes a token for an Event of this namespace, if there is one.
+    /// Takes a token for an Event of this namespace, if one is left.
     fn take(&mut self, namespace: &str, now: Moment) -> bool {
-        // A full bucket is as good as a new one.
+        // Dropping a full bucket changes nothing, because a new one is full as well.
         self.0.retain(|_, bucket| !bucket.is_full(now));
         let is_bounded = self.0.len() < BUCKETS;
         let mut take = |name: &str, burst, interval| {
@@ -94,7 +96,7 @@ impl Budget {
 }
 
 impl Recorder {
-    /// A recorder, and where it is told.
+    /// Creates a recorder and the handle that feeds it.
     pub fn new(client: Client, clock: Clock, metrics: Arc<Metrics>) -> (Self, Events) {
         let (sender, told) = mpsc::channel(WAITING);
         let events = Events {
@@ -114,7 +116,7 @@ impl Recorder {
         (recorder, events)
     }
 
-    /// Writes while the Lease is ours, and keeps what it is told otherwise, until nobody can tell it anything.
+    /// Writes Events while this replica holds the Lease, and keeps them otherwise. Returns when all senders are gone.
     pub async fn run(mut self, leadership: Leadership) {
         loop {
             let term = tokio::select! {
@@ -130,7 +132,7 @@ impl Recorder {
         }
     }
 
-    /// Keeps what it is told, for a while.
+    /// Keeps recorded Events for a limited time.
     async fn keep(&mut self) {
         while let Some(event) = self.told.recv().await {
             self.take(event);
@@ -138,7 +140,7 @@ impl Recorder {
         }
     }
 
-    /// Writes what is there, and what it is told.
+    /// Writes the Events that wait, and new ones as they arrive.
     async fn write(&mut self) {
         loop {
             while let Ok(event) = self.told.try_recv() {
@@ -160,7 +162,7 @@ impl Recorder {
             if let Some(result) = result.or(is_late.then_some(EventResult::Dropped)) {
                 self.finish_first(result);
             } else {
-                // What is wrong with this one may not be with the next.
+                // The next Event may still be accepted.
                 self.waiting.rotate_left(1);
                 tokio::time::sleep(MOMENT).await;
             }
@@ -180,7 +182,7 @@ impl Recorder {
         }
     }
 
-    /// What has waited so long was written by another.
+    /// Forgets the Events that another leader must have written by now.
     fn forget(&mut self, now: Moment) {
         while self
             .waiting

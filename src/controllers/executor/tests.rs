@@ -1,4 +1,4 @@
-//! In virtual time: the API server of these tests answers at once or after a stated time, so that time passes in pauses alone.
+//! Tests in virtual time. The API server answers at once or after a stated latency, so time passes only in pauses.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,21 +14,21 @@ use super::*;
 use crate::controllers::events::Recorder;
 use crate::testkit::gate_ledger;
 
-/// A request about a pod: its patch or, where it is read, `null`; and the second in which it was asked for.
+/// A request about a pod: the second in which it came, and its patch, or `null` for a read.
 type Asked = (u64, Value);
 
-/// An API server, and what it says.
+/// What the API server answers.
 #[derive(Clone)]
 struct Answers {
-    /// To a patch; without, none is ever answered.
+    /// Status code for a patch; `None` leaves every patch unanswered.
     patch: Option<u16>,
-    /// To whoever reads a pod.
+    /// Status code for reading a pod.
     read: u16,
-    /// After how long the pod of this name is read.
+    /// How long reading the pod of this name takes.
     latency: fn(&str) -> Duration,
-    /// The version of every pod.
+    /// Resource version of every pod.
     version: &'static str,
-    /// What is different about every pod.
+    /// Changes every pod before it is returned.
     differs: fn(&mut Value),
 }
 
@@ -44,10 +44,10 @@ impl Answers {
     }
 }
 
-/// An API server, what it was asked, and the replica that asks.
+/// An API server, the requests it received, and the replica that sends them.
 struct Server {
     asked: Arc<Mutex<Vec<Asked>>>,
-    /// How many pods were being read at the same time, at most.
+    /// The most pods that were read concurrently.
     read_at_once: Arc<AtomicUsize>,
     shared: Arc<SharedState>,
     clock: Clock,
@@ -57,12 +57,12 @@ struct Server {
 }
 
 impl Server {
-    /// It answers every patch of a pod with this code.
+    /// A server that answers every patch with this code, and a plan with one step.
     fn with_step(code: u16, action: PlanAction) -> Self {
         Self::start(Answers::patch(code), vec![(gated_pod(0), action)])
     }
 
-    /// With a replica that leads, and has this to do about pods that are gated from now on.
+    /// Starts a replica that leads and has these steps to carry out. The pods are gated from now on.
     fn start(answers: Answers, steps: Vec<(Arc<GatedPod>, PlanAction)>) -> Self {
         let clock = Clock::start();
         let asked = Arc::<Mutex<Vec<Asked>>>::default();
@@ -148,7 +148,7 @@ impl Server {
         server
     }
 
-    /// This is to be done from now on.
+    /// Replaces the plan.
     fn plan(&self, steps: Vec<(Arc<GatedPod>, PlanAction)>) {
         let step = |(pod, action)| Step {
             pod,
@@ -161,13 +161,13 @@ impl Server {
         }));
     }
 
-    /// What was asked within so many seconds from now on.
+    /// The requests within this many seconds from now.
     async fn asked_within(&self, seconds: u64) -> Vec<Asked> {
         tokio::time::sleep(Duration::from_secs(seconds)).await;
         std::mem::take(&mut self.asked.lock().unwrap())
     }
 
-    /// The patches among it.
+    /// The patches within this many seconds from now.
     async fn patched_within(&self, seconds: u64) -> Vec<Asked> {
         let mut asked = self.asked_within(seconds).await;
         asked.retain(|(_, patch)| !patch.is_null());
@@ -182,7 +182,7 @@ impl Server {
     }
 }
 
-/// Of class `latency`, which is gated for 30 s at most.
+/// A pod of class `latency`, which is gated for at most 30 s.
 fn pod(name: &str, version: &str) -> Value {
     json!({
         "metadata": {"name": name, "namespace": "shop", "uid": name, "resourceVersion": version,
@@ -211,7 +211,7 @@ async fn a_refused_release_is_tried_again_after_longer_pauses_and_without_a_plac
     let server = Server::with_step(403, PlanAction::Release);
     let patches = server.patched_within(250).await;
     assert_eq!(seconds(&patches), [0, 1, 3, 7, 15, 31, 63, 123, 183, 243]);
-    // Five refusals, and the limit of its class is over: it loses the gate.
+    // After five refusals and the limit of its class, the pod loses the gate.
     let placements: Vec<bool> = patches.iter().map(is_placement).collect();
     assert_eq!(placements, [vec![true; 5], vec![false; 5]].concat());
 }
@@ -253,7 +253,7 @@ async fn a_pod_is_read_when_its_turn_comes() {
         panic!("{asked:?}")
     };
     assert!(read.is_null());
-    // It has nothing of the pod but by what was read.
+    // All content of the patch comes from the pod that was read.
     let tested = &patch[0];
     assert_eq!(
         (&tested["op"], &tested["value"]),
@@ -299,7 +299,7 @@ async fn an_answer_that_does_not_come_keeps_nobody_for_long() {
         ..Answers::patch(200)
     };
     let server = Server::start(answers, vec![(gated_pod(0), PlanAction::Release)]);
-    // Ten seconds each time, and the pause.
+    // Each attempt takes ten seconds, plus the pause.
     assert_eq!(seconds(&server.asked_within(60).await), [0, 11, 23, 37, 55]);
 }
 
@@ -327,13 +327,13 @@ async fn a_release_waits_for_no_pod_that_goes_on_waiting() {
     let all = [&*updates, &[(gated_pod(0), PlanAction::Release)]].concat();
     let server = Server::start(answers.clone(), all.clone());
     assert!(server.patched_within(2).await.iter().any(is_placement));
-    // Nor does one that is planned while they are under way.
+    // A release that is planned while updates are under way does not wait either.
     let server = Server::start(answers, updates);
     tokio::time::sleep(Duration::from_millis(500)).await;
     server.plan(all);
     let patches = server.patched_within(2).await;
     assert!(patches.iter().any(is_placement));
-    // They have what is left.
+    // Updates get the slots that are left.
     assert_eq!(patches.len() + server.patched_within(300).await.len(), 201);
 }
 
@@ -376,7 +376,7 @@ async fn a_pod_in_no_order_is_decided_by_what_is_read() {
             differs,
             ..Answers::patch(200)
         };
-        // The next plan knows what becomes of one that has a place in it.
+        // If the pod has a place in the plan, the next plan decides.
         let server = Server::start(answers.clone(), of(true));
         assert!(server.patched_within(10).await.is_empty());
         let server = Server::start(answers, of(false));

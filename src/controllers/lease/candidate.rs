@@ -1,76 +1,77 @@
-//! What to do about the Lease next: a function of what was seen of it and of our own clocks.
+//! Chooses the next step of the election from the observed Lease and our own clocks.
 //!
-//! The clocks of others have no say. That a Lease was renewed shows in its resourceVersion, which every write changes;
-//! for how long it was not, our monotonic clock tells. Every write names the version that it replaces, so that of two
-//! candidates one is refused.
+//! The clocks of other replicas do not matter. A renewal shows in the resourceVersion, which changes with every
+//! write. Our monotonic clock measures how long there was no renewal. Every write names the version that it replaces,
+//! so the API server refuses one of two competing candidates.
 
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 
 use edgeward_core::units::{Micros, Moment, Now, Permille};
 
-/// What the Lease says it lasts. Whoever holds it writes nothing more when half of that has passed since a renewal, and
-/// whoever waits takes it after four fifths: clocks may differ in speed by 60 %, and even with the time that it takes to
-/// see and to write, another holds it before this is over.
+/// Duration stated in the Lease. The holder stops writing when half of it has passed since a renewal. Another
+/// candidate takes the Lease after four fifths. Clock rates may therefore differ by 60 %, and even with the time for
+/// reading and writing, another replica holds the Lease before the duration ends.
 const DURATION: Micros = Micros::from_secs(15);
 
-/// How long a Lease that we wrote is ours for certain, from before the request was sent.
+/// How long a Lease that we wrote is certainly ours, counted from before the request was sent.
 const HELD_FOR: Micros = Micros(DURATION.0 / 2);
 
-/// Between renewals, and between reads of a Lease that another holds. Jitter comes on top.
+/// Pause between renewals, and between reads of a Lease with another holder. Jitter is added.
 const RENEWAL: Micros = Micros::from_secs(2);
 const RETRY: Micros = Micros::from_secs(1);
 
-/// After a request that failed.
+/// Pause after a failed request.
 const PAUSE: Micros = Micros::from_millis(1_500);
 
-/// What a released Lease says it lasts, in seconds: the API takes no zero.
+/// Duration stated in a released Lease, in seconds. The API does not allow zero.
 const RELEASED_SECONDS: i32 = 1;
 
-/// What to do.
+/// The next action of a candidate.
 #[derive(Debug, PartialEq)]
 pub(super) enum Step {
-    /// Nothing, until then.
+    /// Wait until this moment.
     Wait(Moment),
     /// Read the Lease.
     Read,
-    /// Write it, ours: create it or, with a resource version, replace that.
+    /// Write the Lease with us as its holder: create it, or replace it if it has a resource version.
     Write(Box<Lease>),
 }
 
-/// One who wants to hold the Lease.
+/// A replica that wants to hold the Lease.
 #[derive(Debug)]
 pub(super) struct Candidate {
     namespace: String,
     name: String,
-    /// Nobody else's, ever: who finds it in the Lease has written it.
+    /// Unique for all time, so a Lease with this identity was written by this candidate.
     identity: String,
-    /// What is known of the Lease; `None` where something must be read first.
+    /// What is known of the Lease; `None` if it must be read first.
     observed: Option<Observed>,
-    /// When to do something next.
+    /// When the next action is due.
     next: Moment,
     held_until: Option<Moment>,
-    /// The newest resource version of the Lease that was seen.
+    /// Newest resource version of the Lease seen so far.
     newest: u64,
-    /// The term that was seen with it.
+    /// Term seen with the newest version.
     term: Option<Term>,
-    /// Whether we saw the history go back: our term begins again with the next write, which tells those who have not.
+    /// Whether we saw the API server's history go back. Our term then starts again with the next write, which tells
+    /// replicas that did not see it.
     begins_again: bool,
 }
 
-/// Who holds the Lease, and since when.
+/// Holder of the Lease, and since when.
 type Term = (String, MicroTime);
 
 #[derive(Debug)]
 struct Observed {
-    /// `None`: there is none.
+    /// `None` if the Lease does not exist.
     lease: Option<Lease>,
-    /// Since when it is in this version.
+    /// Since when the Lease has had this version.
     since: Moment,
 }
 
 impl Candidate {
-    /// A candidate that knows nothing yet and begins at once.
+    /// A candidate without knowledge of the Lease, whose first action is due at once.
     pub(super) fn new(namespace: String, name: String, identity: String) -> Self {
         Self {
             namespace,
@@ -89,12 +90,12 @@ impl Candidate {
         &self.identity
     }
 
-    /// Until when the Lease is ours for certain; past, or `None`, where it is not.
+    /// Until when the Lease is certainly ours. `None` or a past moment means that it is not.
     pub(super) fn held_until(&self) -> Option<Moment> {
         self.held_until
     }
 
-    /// What to do now.
+    /// Returns the action that is due now.
     pub(super) fn step(&self, now: Now) -> Step {
         if now.moment < self.next {
             return Step::Wait(self.next);
@@ -115,7 +116,7 @@ impl Candidate {
         }
     }
 
-    /// The Lease was read. `at` is a moment after the answer came.
+    /// Records the Lease as read. `at` is a moment after the answer arrived.
     pub(super) fn observe(&mut self, lease: Option<Lease>, at: Moment, jitter: Permille) {
         let version = |lease: &Option<Lease>| lease.as_ref().and_then(|lease| lease.metadata.resource_version.clone());
         let known = self
@@ -138,7 +139,7 @@ impl Candidate {
         self.observed = Some(Observed { lease, since });
     }
 
-    /// What we wrote was taken, and this is how it is stored. `sent` is a moment before the request was sent.
+    /// Records a successful write and the Lease as stored. `sent` is a moment before the request was sent.
     pub(super) fn written(&mut self, lease: Lease, sent: Moment, jitter: Permille) {
         let is_ours = holder(&lease) == Some(&self.identity);
         self.begins_again = false;
@@ -148,8 +149,9 @@ impl Candidate {
         self.observed = Some(Observed { lease, since });
     }
 
-    /// The version seen before and the one seen now, if the history of the API server went back: the version is older; or the leader,
-    /// who saw it when it was, has begun its term again since.
+    /// Detects that the history of the API server went back, and returns the version seen before and the one seen
+    /// now. This is the case if the version is older. It is also the case if the leader has started its term again
+    /// after it saw this.
     pub(super) fn went_back(&mut self) -> Option<(u64, u64)> {
         let lease = self.observed.as_ref()?.lease.as_ref()?;
         let now = lease.metadata.resource_version.as_ref()?.parse().ok()?;
@@ -160,24 +162,24 @@ impl Candidate {
             _ => false,
         };
         self.term = term;
-        // Who saw it itself has listed everything already.
+        // If we saw it ourselves, everything has been listed again already.
         let is_told = began_again && !std::mem::take(&mut self.begins_again);
         let is_older = now < before;
         self.begins_again |= is_older;
         (is_older || is_told).then_some((before, now))
     }
 
-    /// What we wrote was refused: the Lease is not what was seen of it.
+    /// Records a refused write: the Lease differs from what was observed.
     pub(super) fn conflict(&mut self) {
         self.observed = None;
     }
 
-    /// A request failed, or nobody knows what became of it.
+    /// Records a request that failed, or whose result is unknown.
     pub(super) fn failed(&mut self, at: Moment, jitter: Permille) {
         self.next = at.after(with(jitter, PAUSE));
     }
 
-    /// The Lease as nobody's, if it is ours as far as was seen.
+    /// The Lease without a holder, if it was ours when last observed.
     pub(super) fn released(&self, now: Now) -> Option<Lease> {
         let lease = self.observed.as_ref()?.lease.as_ref()?;
         (holder(lease) == Some(&self.identity)).then(|| {
@@ -190,12 +192,12 @@ impl Candidate {
         })
     }
 
-    /// Whether the Lease must be read before anything is known of it.
+    /// Whether the Lease must be read first.
     pub(super) fn knows_nothing(&self) -> bool {
         self.observed.is_none()
     }
 
-    /// The Lease as ours, in place of this one. Times are for people to read.
+    /// This Lease with us as its holder. Its times are only for people to read.
     fn ours(&self, lease: &Lease, now: Now) -> Lease {
         let mut spec = lease.spec.clone().unwrap_or_default();
         let is_ours = holder(lease) == Some(&self.identity);
@@ -220,13 +222,13 @@ impl Candidate {
     }
 }
 
-/// Who holds it; a released one is held by nobody.
+/// The holder of the Lease; `None` if it was released.
 fn holder(lease: &Lease) -> Option<&String> {
     let holder = lease.spec.as_ref()?.holder_identity.as_ref()?;
     Some(holder).filter(|holder| !holder.is_empty())
 }
 
-/// After how long without a change another takes it.
+/// Time without a change after which another candidate takes the Lease.
 fn lapses_after(lease: &Lease) -> Micros {
     let stated = lease.spec.as_ref().and_then(|spec| spec.lease_duration_seconds);
     let stated = stated.and_then(|seconds| u64::try_from(seconds).ok());

@@ -8,10 +8,10 @@ use tokio::sync::oneshot;
 
 use super::*;
 
-/// Long enough for a busy machine.
+/// Generous enough for a busy machine.
 const BOUND: Duration = Duration::from_secs(30);
 
-/// An API server that keeps one Lease as it was written last.
+/// An API server that keeps the last written version of one Lease.
 #[derive(Clone, Default)]
 struct Server(Arc<Mutex<Option<Value>>>);
 

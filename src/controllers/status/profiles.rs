@@ -1,4 +1,4 @@
-//! The status of PerformanceProfiles, and with it the site that all replicas prefer.
+//! Writes the status of PerformanceProfiles. It also carries the preferred site, which all replicas use.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,13 +18,14 @@ use crate::api::{Condition, PerformanceProfile, PerformanceProfileStatus, SiteSc
 use crate::controllers::lease::Leadership;
 use crate::platform::clock::Clock;
 
-/// The shortest time between two statuses of which only scores are others.
+/// The shortest time between two writes if only scores changed.
 const SCORES: Micros = Micros::from_secs(10);
 
-/// After how long a status is written of which only the time is another.
+/// Interval at which a status is written if only its time changed.
 const EVALUATED: Micros = Micros::from_secs(60);
 
-/// Writes the status of each profile when it is another, and which site it prefers, while the Lease is ours, for ever.
+/// Writes each changed profile status, including its preferred site, while this replica holds the Lease. Never
+/// returns.
 pub async fn of_profiles(
     profiles: watch::Receiver<Arc<All>>,
     config: Arc<ArcSwap<Config>>,
@@ -52,19 +53,19 @@ pub async fn of_profiles(
     while leadership.during(write()).await.is_none() {}
 }
 
-/// What the leader keeps of a profile.
+/// State that the leader keeps for a profile.
 struct Kept {
-    /// The generation that this is about: of another spec nothing is kept.
+    /// The generation that this state belongs to. A changed spec starts with fresh state.
     generation: Option<i64>,
     preference: Preference,
     preferred_since: Option<Timestamp>,
     accepted: Option<(bool, String)>,
-    /// The round by which the preference was judged last.
+    /// The round that the preference used last.
     judged: Option<Moment>,
 }
 
 impl Kept {
-    /// What a leader before us has written goes on.
+    /// Continues from the status that an earlier leader wrote.
     fn of(evaluated: &Evaluated) -> Self {
         let known = evaluated.known().and_then(|known| known.preferred.clone());
         let (site, since) = known.unzip();
@@ -77,10 +78,10 @@ impl Kept {
         }
     }
 
-    /// The status as of now. A round that was not judged yet may change which site is preferred.
+    /// The status as of now. A new round may change the preferred site.
     fn status(&mut self, evaluated: &Evaluated, edge: &str, now: Now) -> PerformanceProfileStatus {
         let generation = evaluated.seen.generation;
-        // A spec with faults leaves the last good one in force.
+        // A spec with faults leaves the last valid one in force.
         if self.generation != generation && evaluated.refused.is_none() {
             let accepted = self.accepted.take();
             *self = Self {
@@ -130,8 +131,8 @@ impl Kept {
     }
 }
 
-/// Whether this is to be written now: what decides or refuses is, at once; scores alone once in a while; and the mere time less
-/// often.
+/// Whether the status must be written now. A changed preference, condition or set of scored sites is written at once.
+/// Changed scores are written every [`SCORES`], and a changed time every [`EVALUATED`].
 fn is_due(written: &PerformanceProfileStatus, status: &PerformanceProfileStatus, age: Micros) -> bool {
     let decides = |status: &PerformanceProfileStatus| {
         let has_score = |site: &SiteScore| (site.site.clone(), site.score.is_some());
@@ -150,7 +151,7 @@ fn is_due(written: &PerformanceProfileStatus, status: &PerformanceProfileStatus,
         || (age >= EVALUATED && written != status)
 }
 
-/// What a round gave for each site, by name.
+/// The scores of a round, sorted by site name.
 fn scores(round: &Round) -> Vec<SiteScore> {
     let Evaluation { scores, unscored } = &round.evaluation;
     let as_of = |at: Moment| {
@@ -182,7 +183,7 @@ fn scores(round: &Round) -> Vec<SiteScore> {
     all
 }
 
-/// `edge=0.412`, or `edge=?` without a score.
+/// Formats a score: `edge=0.412`, or `edge=?` without one.
 fn summary(site: &SiteScore) -> String {
     let score = site.score.and_then(Score::of);
     let score = score.map_or_else(|| "?".to_owned(), |score| score.to_string());
@@ -213,7 +214,7 @@ mod tests {
             "margin": 0.05, "dwell": "60s"})
     }
 
-    /// A profile whose sites have these scores, in millionths, in the round of this second.
+    /// A profile in the round of this second, whose sites have these scores in millionths.
     fn evaluated(spec: Value, generation: i64, known: Known, scores: &[(&str, i64)], second: i64) -> Evaluated {
         let site = |(site, score): &(&str, i64)| {
             let as_of = at(second).moment;
@@ -262,7 +263,7 @@ mod tests {
             (&*status.conditions[0].status, &*status.conditions[0].message),
             ("True", "")
         );
-        // The dwell time counts from the first round in which the edge was better.
+        // The dwell time counts from the first round in which the edge scored better.
         for (second, preferred) in [(20, "cloud"), (60, "cloud"), (80, "edge")] {
             let clean = evaluated(spec("cm_normalized_a"), 3, Known::default(), &CLEAN, second);
             let status = kept.status(&clean, "edge", at(second));
@@ -312,9 +313,9 @@ mod tests {
         let fault = "spec.equation: 2 is a whole number, which CEL does not mix with others: write 2.0";
         assert_eq!((&*condition.message, status.fault.as_deref()), (fault, Some(fault)));
         assert_eq!(condition.last_transition_time, "2026-11-23T12:00:05Z");
-        // What was in force stays.
+        // The status that was in force stays.
         assert_eq!((&status.preferred, &status.scores), (&before.preferred, &before.scores));
-        // Without any, nothing is.
+        // Without an earlier valid spec, nothing is in force.
         let never = Evaluated::after(bad.seen, None);
         let status = Kept::of(&never).status(&never, "edge", at(5));
         assert_eq!((status.preferred, status.scores.len()), (None, 0));

@@ -11,7 +11,7 @@ use super::*;
 const AT: &str = "2026-01-01T00:00:00Z";
 const ID: &str = "00000000-0000-4000-8000-000000000001";
 
-/// What is seen of a pod with this reason, whose spec is of a site of this kind.
+/// A pod as observed with this reason, whose spec places it on a site of this kind.
 fn observed(reason: &str, kind: Option<SiteKind>, gated: bool, annotations: &Value) -> ObservedDecision {
     let mut all = json!({
         "slo.example.io/class": "latency",
@@ -65,7 +65,7 @@ fn each_decision_is_reported_as_what_it_is() {
         ("edge_best_effort", EDGE, false, &["SloAtRisk"]),
         ("edge_fail_soft", EDGE, false, &["SloAtRisk"]),
         ("held_no_capacity", None, true, &["Gated"]),
-        // With its own selector it looks like a pod of the edge.
+        // The pod's own selector makes it look placed at the edge.
         ("held_foreign_gate", EDGE, true, &["Gated"]),
         ("released_timeout", EDGE, false, &["Released", "SloAtRisk"]),
         ("no_such_family", EDGE, false, &[]),
@@ -166,7 +166,7 @@ fn a_name_is_that_of_pod_reason_and_decision() {
     for other in others {
         assert_ne!(name(&one[0]), name(&other), "{other:?}");
     }
-    // What it says and when has no part in it.
+    // The note and the time do not affect the name.
     let later = PodEvent {
         at: Timestamp::MAX,
         note: String::new(),
@@ -238,6 +238,6 @@ fn a_hold_is_reported_once_for_each_reason_though_it_has_no_id() {
     assert!(names().all(|name| name.is_some()) && names().eq(names()));
     let distinct: HashSet<_> = names().collect();
     assert_eq!(distinct.len(), holds().count());
-    // A placement without an id is none of ours.
+    // A placement without a decision id is not ours.
     assert_eq!(name("cloud_best_effort"), None);
 }

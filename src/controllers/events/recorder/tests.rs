@@ -13,14 +13,14 @@ use tokio::time::timeout;
 use super::*;
 use crate::controllers::events::PodReason;
 
-/// Long enough for a busy machine.
+/// Generous enough for a busy machine.
 const BOUND: Duration = Duration::from_secs(30);
 
-/// An API server that keeps the names of the Events that it has.
+/// An API server that keeps the names of its Events.
 #[derive(Clone, Default)]
 struct Server {
     names: Arc<Mutex<HashSet<String>>>,
-    /// What it answers to everything, if anything.
+    /// The status code of every answer; `None` accepts requests.
     code: Arc<Mutex<Option<u16>>>,
 }
 
@@ -47,7 +47,7 @@ impl Server {
     }
 }
 
-/// A replica: what it is told, and whether it leads.
+/// A replica, the handle that feeds it, and whether it leads.
 struct Replica {
     events: Events,
     metrics: Arc<Metrics>,
@@ -69,7 +69,7 @@ impl Replica {
         self.leads.send_replace(leads.then_some(Moment(i64::MAX)));
     }
 
-    /// Waits until so many Events came to this.
+    /// Waits until the metric counts this many Events with this result.
     async fn counts(&self, result: EventResult, expected: usize) {
         let sum = || {
             let page = self.metrics.encode();
@@ -111,7 +111,7 @@ async fn the_next_leader_writes_what_the_last_did_not() {
     tell("first");
     replicas[0].counts(EventResult::Written, 1).await;
     replicas[0].lead(false);
-    // Nobody leads now.
+    // There is no leader now.
     tell("second");
     replicas[1].lead(true);
     replicas[1].counts(EventResult::Written, 1).await;
@@ -151,7 +151,7 @@ async fn too_many_are_dropped_and_counted() {
         written >= usize::try_from(BURST / 2).unwrap() && written < told / 2,
         "{written}"
     );
-    // A late one is written again when there are tokens.
+    // A delayed Event is written once tokens are available again.
     let before = server.names();
     let again = async {
         for i in 0.. {

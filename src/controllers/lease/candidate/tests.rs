@@ -6,7 +6,7 @@ use super::*;
 const NO_JITTER: Permille = Permille(0);
 
 fn at(ms: u64) -> Now {
-    // A wall clock that stands still: it has no say.
+    // The wall clock stands still, because it must not matter.
     Now {
         moment: Moment(0).after(Micros::from_millis(ms)),
         wall: Timestamp::UNIX_EPOCH,
@@ -17,7 +17,7 @@ fn candidate(identity: &str) -> Candidate {
     Candidate::new("ours".to_owned(), "edgeward".to_owned(), identity.to_owned())
 }
 
-/// The API server, as far as one Lease goes.
+/// An API server that holds one Lease.
 #[derive(Default)]
 struct Server {
     lease: Option<Lease>,
@@ -38,7 +38,8 @@ impl Server {
         })
     }
 
-    /// Lets the candidate do what it wants to do now, at a server that answers at once. Whether it saw the history go back.
+    /// Carries out the candidate's next action at a server that answers at once. Returns whether the candidate saw
+    /// the history go back.
     fn serve(&mut self, candidate: &mut Candidate, now: Now, jitter: Permille) -> bool {
         let mut went_back = false;
         loop {
@@ -101,7 +102,7 @@ fn what_was_released_is_taken_at_the_next_look() {
 fn what_is_not_renewed_is_taken_within_its_duration() {
     let (mut server, mut a, mut b) = (Server::default(), candidate("a"), candidate("b"));
     server.serve(&mut a, at(0), Permille(JITTERED));
-    // The renewal comes right after b looked.
+    // The renewal comes right after b read the Lease.
     for ms in [0, 1_250, 2_500] {
         server.serve(&mut b, at(ms), Permille(JITTERED));
     }
@@ -118,7 +119,7 @@ fn what_is_not_renewed_is_taken_within_its_duration() {
     assert!(!holds(&a, at(2_500 + 7_500)));
 }
 
-/// The most there is.
+/// The largest jitter.
 const JITTERED: u32 = 250;
 
 #[test]
@@ -126,7 +127,7 @@ fn any_write_counts_as_a_renewal_whatever_its_times_say() {
     let (mut server, mut a, mut b) = (Server::default(), candidate("a"), candidate("b"));
     server.serve(&mut a, at(0), NO_JITTER);
     server.serve(&mut b, at(0), NO_JITTER);
-    // Nothing but its version changes.
+    // Only the version changes.
     let touched = server.lease.clone().unwrap();
     server.write(&touched).unwrap();
     for ms in (0..=12_900).step_by(100) {
@@ -135,7 +136,7 @@ fn any_write_counts_as_a_renewal_whatever_its_times_say() {
     }
     server.serve(&mut b, at(13_000), NO_JITTER);
     assert!(holds(&b, at(13_000)));
-    // And the first finds out by the refusal of its renewal.
+    // The first holder learns of it when its renewal is refused.
     server.serve(&mut a, at(13_001), NO_JITTER);
     assert!(!holds(&a, at(13_001)));
     assert_eq!(
@@ -151,7 +152,7 @@ fn a_holder_that_nobody_answers_gives_up_in_time() {
     a.failed(at(5_000).moment, NO_JITTER);
     assert_eq!(a.step(at(5_000)), Step::Wait(at(6_500).moment));
     assert!(holds(&a, at(7_499)) && !holds(&a, at(7_500)));
-    // It goes on asking, and it is still the one in the Lease.
+    // It keeps asking and is still the holder.
     server.serve(&mut a, at(9_000), NO_JITTER);
     assert!(holds(&a, at(9_000)));
 }
@@ -183,7 +184,7 @@ fn a_history_that_went_back_is_noticed_by_all() {
     }
     (server.lease, server.version) = (backup, 1);
     assert!(server.serve(&mut b, at(7_000), NO_JITTER), "the version is older");
-    // The wall clock may stand still in between, but not since the term began.
+    // The wall clock may stand still in between, but must have moved since the term began.
     let restored = Now {
         wall: Timestamp::MAX,
         ..at(8_000)
@@ -210,18 +211,18 @@ fn labels_of_others_survive() {
     assert_eq!(stored.spec.unwrap().holder_identity.as_deref(), Some("a"));
 }
 
-/// What happens to one candidate's request.
+/// What happens to a candidate's request.
 #[derive(Debug, Clone, Copy)]
 enum Fate {
     Answered,
-    /// It is done, and nobody hears of it.
+    /// The server carries it out, but the answer is lost.
     Unheard,
     Lost,
 }
 
 proptest! {
-    /// Clocks of different speed, requests that take their time, get lost, or are done without an answer: the Lease is
-    /// never certain to two.
+    /// Clocks of different speed and requests that are slow, lost, or unanswered: two candidates are never certain of
+    /// the Lease at the same time.
     #[test]
     fn never_two_at_a_time(
         fates in proptest::collection::vec(
@@ -232,9 +233,9 @@ proptest! {
     ) {
         let mut server = Server::default();
         let mut candidates = ["a", "b", "c"].map(candidate);
-        // Each clock runs as fast as it likes, from a zero of its own.
+        // Each clock has its own speed and its own zero.
         let local = |who: usize, ms: u64| at(77_000 * who as u64 + ms * speeds[who] / 1_000);
-        // Until when each is busy with a request.
+        // Until when each candidate is busy with a request.
         let mut busy = [0u64; 3];
         let mut fates = fates.into_iter();
         for ms in (0..).step_by(50) {
@@ -248,7 +249,7 @@ proptest! {
                 let Some((fate, there, back, jitter)) = fates.next() else {
                     return Ok(());
                 };
-                // The server's turn is now: it was sent a while ago, and is answered in a while.
+                // The request was sent some time ago, the server handles it now, and the answer arrives later.
                 let (sent, here) = (local(who, ms.saturating_sub(there)), &mut candidates[who]);
                 busy[who] = ms + back;
                 let (answered, jitter) = (local(who, ms + back).moment, Permille(jitter));
