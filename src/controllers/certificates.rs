@@ -269,7 +269,7 @@ impl Certificates {
     }
 
     /// Fails if our clock differs too much from the API server's. With a wrong clock, a new certificate may not be
-    /// valid for other clients, and one that looks expired here may still be valid elsewhere.
+    /// valid for other clients. A certificate that looks expired here may also still be valid elsewhere.
     fn compare_clocks(&self) -> anyhow::Result<()> {
         // Measured from the API server's answers to the reads of this step.
         let ahead = SignedDuration::from_secs(self.metrics.clock_difference.get());

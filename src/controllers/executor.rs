@@ -70,7 +70,7 @@ pub struct Executor {
     pub log_limit: Arc<LogLimit>,
 }
 
-/// What was done for a version of a pod.
+/// The last step taken for a version of a pod.
 #[derive(Debug)]
 struct Done {
     version: Box<str>,
@@ -81,7 +81,7 @@ struct Done {
     refusals: u32,
 }
 
-/// What was done for each pod, and how many steps are under way.
+/// The last step of each pod, and how many steps are under way.
 #[derive(Debug, Default)]
 struct Progress {
     done: HashMap<Arc<str>, Done>,

@@ -181,7 +181,7 @@ fn note(observed: &ObservedDecision, what: &str) -> String {
     text
 }
 
-/// What one site would mean for the pod. Reads the short and the full form of the explanation.
+/// Summarizes one site's outcome for the pod. Reads the short and the full form of the explanation.
 fn assessment(entry: &Value) -> String {
     let number = |names: [&str; 2]| names.iter().find_map(|name| entry[*name].as_number());
     let mut parts = vec![];

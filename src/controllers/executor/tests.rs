@@ -17,7 +17,7 @@ use crate::testkit::gate_ledger;
 /// A request about a pod: the second in which it came, and its patch, or `null` for a read.
 type Asked = (u64, Value);
 
-/// What the API server answers.
+/// Answers of the API server.
 #[derive(Clone)]
 struct Answers {
     /// Status code for a patch; `None` leaves every patch unanswered.

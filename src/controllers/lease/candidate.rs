@@ -45,7 +45,7 @@ pub(super) struct Candidate {
     name: String,
     /// Unique for all time, so a Lease with this identity was written by this candidate.
     identity: String,
-    /// What is known of the Lease; `None` if it must be read first.
+    /// Last observed state of the Lease; `None` if it must be read first.
     observed: Option<Observed>,
     /// When the next action is due.
     next: Moment,

@@ -211,7 +211,7 @@ fn labels_of_others_survive() {
     assert_eq!(stored.spec.unwrap().holder_identity.as_deref(), Some("a"));
 }
 
-/// What happens to a candidate's request.
+/// Fate of a candidate's request.
 #[derive(Debug, Clone, Copy)]
 enum Fate {
     Answered,
