@@ -1,7 +1,7 @@
-//! The composition root: listeners, background tasks, readiness and the way out.
+//! Composition root: listeners, background tasks, readiness and shutdown.
 //!
-//! [`Webhook`] is what production runs. [`Server`] is its listeners with whatever tasks, as a value, for `demo` and tests too;
-//! [`serve`] is a server that ends with a signal.
+//! [`Webhook`] is the production server. [`Server`] is the listeners with any set of tasks, as a value; `demo` and
+//! tests use it too. [`serve`] runs a server until a signal ends it.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -30,42 +30,42 @@ pub use webhook::Webhook;
 
 use supervision::Supervisor;
 
-/// How long we go on serving after being asked to stop, if not told otherwise: longer than the endpoint's removal takes
-/// to reach whatever spreads connections over the Service, which is seconds, and so long that a connection which was not
-/// used meanwhile is not about to be.
+/// Default time to keep serving after a request to stop. It exceeds the few seconds that the removal of the endpoint
+/// takes to reach the load balancing of the Service. It is also long enough that a connection left unused meanwhile
+/// is not about to be used.
 pub const DEFAULT_SHUTDOWN_DELAY: Duration = Duration::from_secs(15);
 
-/// The longest we wait, after that delay, for requests in flight. Delay and limit together must stay below the
-/// pod's `terminationGracePeriodSeconds` (30 s by default).
+/// The longest time, after that delay, to wait for requests in flight. The delay and this limit together must stay
+/// below the pod's `terminationGracePeriodSeconds` (30 s by default).
 pub const DRAIN_LIMIT: Duration = Duration::from_secs(10);
 
 const ADMISSION: &str = "admission listener";
 const HEALTH: &str = "health listener";
 
-/// What is missing while a certificate is waited for, and the task that follows it.
+/// Name of the readiness requirement for a certificate, and of the task that follows the certificate.
 pub const CERTIFICATE: &str = "certificate";
 
-/// What a [`Server`] is made of.
+/// Everything that a [`Server`] needs.
 pub struct ServeOptions<A> {
-    /// Where reviews are taken, over TLS. Port 0 picks one.
+    /// Address for reviews over TLS. Port 0 picks a free port.
     pub listen: SocketAddr,
-    /// Where `/livez`, `/readyz` and `/metrics` are, in plain HTTP. Port 0 picks one.
+    /// Address for `/livez`, `/readyz` and `/metrics` over plain HTTP. Port 0 picks a free port.
     pub health_listen: SocketAddr,
     /// The serving certificate.
     pub tls: tls::Source,
-    /// PEM file with the authorities of which clients must have a certificate; everybody may connect without.
+    /// PEM file with the CAs that client certificates must come from. Without it, clients need no certificate.
     pub client_ca: Option<PathBuf>,
     /// Answers reviews.
     pub answer: Arc<A>,
-    /// Counts.
+    /// The process's metrics.
     pub metrics: Arc<Metrics>,
-    /// What must be there before anything is decided. Requirements are added before the start.
+    /// Readiness of the server. Add all requirements before the start.
     pub readiness: Readiness,
     /// The process's clocks.
     pub clock: Clock,
-    /// How long to go on serving after being asked to stop; see [`DEFAULT_SHUTDOWN_DELAY`].
+    /// How long to keep serving after a request to stop; see [`DEFAULT_SHUTDOWN_DELAY`].
     pub shutdown_delay: Duration,
-    /// What runs beside the listeners for as long as they do.
+    /// Tasks that run as long as the listeners.
     pub tasks: Vec<Task>,
 }
 
@@ -81,13 +81,14 @@ pub struct Server {
 }
 
 impl Server {
-    /// Binds both ports, reads the certificate and serves; one in a Secret is waited for while it serves. Must be called within a [`tokio_runtime`].
+    /// Binds both ports, reads the certificate and serves. If the certificate comes from a Secret, the server starts
+    /// without it and waits for it. Must be called within a [`tokio_runtime`].
     ///
     /// # Errors
-    /// No certificate, or a port that cannot be had. Nothing is left running then.
+    /// There is no certificate, or a port cannot be bound. Nothing is left running then.
     pub async fn start<A: Answer>(options: ServeOptions<A>) -> anyhow::Result<Self> {
         let (metrics, readiness, clock) = (options.metrics, options.readiness, options.clock);
-        // Before a self-signed CA is written over that of the process that has the port.
+        // Bind first: if another process has the port, its self-signed CA must not be overwritten.
         let (admission_socket, admission) = bind(options.listen, ADMISSION)?;
         let (health_socket, health) = bind(options.health_listen, HEALTH)?;
         let client_ca = options.client_ca.as_deref();
@@ -126,23 +127,23 @@ impl Server {
         })
     }
 
-    /// Where reviews are taken, as bound.
+    /// The bound address for reviews.
     pub fn admission(&self) -> SocketAddr {
         self.admission
     }
 
-    /// Where health and metrics are, as bound.
+    /// The bound address for health and metrics.
     pub fn health(&self) -> SocketAddr {
         self.health
     }
 
-    /// The authority that clients must trust, in PEM; `None` when the certificate comes from files.
+    /// The CA that clients must trust, in PEM; `None` if the certificate comes from files.
     pub fn ca_bundle(&self) -> Option<&str> {
         self.ca_bundle.as_deref()
     }
 
-    /// Waits until a background task or a listener ends, which none does by itself, and says which and why.
-    /// Cancel-safe.
+    /// Waits until a background task or a listener ends, which does not happen in normal operation. Returns an error
+    /// that names it and the cause. Cancel-safe.
     pub async fn failed(&mut self) -> anyhow::Error {
         loop {
             let ended = self.supervisor.next().await;
@@ -156,9 +157,9 @@ impl Server {
         }
     }
 
-    /// Stops as a pod should: not ready at once; every answer says `Connection: close` while the delay passes and
-    /// new connections are still served; then connections end, each after the answer to its request, and graceful tasks,
-    /// within [`DRAIN_LIMIT`]; then everything is stopped.
+    /// Stops in the order that a pod needs. The server turns unready at once. During the delay it still serves new
+    /// connections, and every answer says `Connection: close`. Then each connection closes after its current answer,
+    /// and graceful tasks finish, within [`DRAIN_LIMIT`]. Finally everything stops.
     ///
     /// # Errors
     /// A background task failed meanwhile. The server is stopped all the same.
@@ -166,7 +167,7 @@ impl Server {
         self.shutdown_unless_hurried(std::future::pending::<()>()).await
     }
 
-    /// [`Server::shutdown`] whose delay also ends when `hurry` resolves.
+    /// Works as [`Server::shutdown`], but the delay also ends when `hurry` resolves.
     async fn shutdown_unless_hurried(mut self, hurry: impl Future) -> anyhow::Result<()> {
         self.readiness.drain();
         let delay = self.shutdown_delay;
@@ -181,7 +182,7 @@ impl Server {
         failure.map_or(drained, Err)
     }
 
-    /// Finishes what is in flight and stops everything.
+    /// Finishes the requests in flight and stops everything.
     async fn drain(mut self) -> anyhow::Result<()> {
         self.readiness.drain();
         self.connections.drain();
@@ -208,14 +209,14 @@ impl Server {
     }
 }
 
-/// Serves until SIGTERM or SIGINT, then drains; a second signal ends the drain's delay. Must be called within a
+/// Serves until SIGTERM or SIGINT, then drains. A second signal ends the drain's delay. Must be called within a
 /// [`tokio_runtime`].
 ///
 /// # Errors
-/// The start failed, or a background task or a listener ended by itself; the error names it. Requests in flight
-/// are finished then too.
+/// The start failed, or a background task or a listener ended by itself. The error names it. Requests in flight are
+/// finished in the second case.
 pub async fn serve<A: Answer>(options: ServeOptions<A>) -> anyhow::Result<()> {
-    // Before anything else: as process 1 of a container, a signal without a handler is ignored.
+    // Must come first: process 1 of a container ignores a signal without a handler.
     let handler = |kind| signal(kind).context("no signal handler can be installed");
     let mut signals = [handler(SignalKind::terminate())?, handler(SignalKind::interrupt())?];
     let mut server = Server::start(options).await?;
@@ -236,14 +237,14 @@ pub async fn serve<A: Answer>(options: ServeOptions<A>) -> anyhow::Result<()> {
     }
 }
 
-/// The threads that serve connections. A larger machine has no more of them, because each keeps memory of its own.
+/// Threads that serve connections. Larger machines get no more, because each thread keeps memory of its own.
 const WORKERS: usize = 4;
 
-/// The Tokio runtime that a server needs. A review that never ends keeps the runtime from being dropped, so a process that
-/// ends shuts it down in the background.
+/// Builds the Tokio runtime that a server needs. A review that never ends keeps the runtime from being dropped, so a
+/// process that exits shuts it down in the background.
 ///
 /// # Errors
-/// The system gives no threads.
+/// The system cannot start threads.
 pub fn tokio_runtime() -> std::io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(WORKERS)
@@ -266,11 +267,11 @@ fn bind(address: SocketAddr, name: &'static str) -> anyhow::Result<(TcpListener,
     bind().with_context(|| format!("the {name} cannot bind {address}"))
 }
 
-/// How many connections wait to be accepted. The kernel drops the first packet of more, which the client repeats after a second:
-/// that is a webhook's whole timeout.
+/// How many connections may wait to be accepted. Beyond that the kernel drops the first packet, which the client
+/// repeats after a second. A webhook's timeout may be that short.
 const BACKLOG: u32 = 4_096;
 
-/// Waits for what asks a process to stop: SIGTERM from kubelet, SIGINT from a terminal.
+/// Waits for a signal to stop: SIGTERM from kubelet, SIGINT from a terminal.
 async fn asked_to_stop([terminate, interrupt]: &mut [Signal; 2]) -> &'static str {
     tokio::select! {
         _ = terminate.recv() => "SIGTERM",

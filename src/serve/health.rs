@@ -1,4 +1,4 @@
-//! `/livez`, `/readyz` and `/metrics`, which answer whatever reviews are doing.
+//! Serves `/livez`, `/readyz` and `/metrics`, independently of the load from reviews.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::platform::threads::Threads;
 use crate::serve::readiness::Readiness;
 use crate::serve::{HEALTH, Task};
 
-/// Serves, as a task that has a thread to itself.
+/// Creates the task of the listener, which has its own thread.
 pub(super) fn serve(
     socket: TcpListener,
     readiness: Readiness,
@@ -29,7 +29,7 @@ pub(super) fn serve(
     clock: Clock,
 ) -> anyhow::Result<Task> {
     let context = || format!("the {HEALTH} has no thread");
-    // A socket belongs to the runtime in which it was made.
+    // A socket belongs to the runtime that created it.
     let socket = socket.into_std().with_context(context)?;
     let thread = Arc::new(Threads::start("health", 1).with_context(context)?);
     let service = router(readiness, Arc::clone(&metrics));
@@ -42,7 +42,8 @@ pub(super) fn serve(
     Ok(Task::new(HEALTH, listener).on(&thread))
 }
 
-/// `/livez`: this process answers. `/readyz`: `ok`, or 503 and what is missing, one name a line. `/metrics`.
+/// Routes of the listener. `/livez` answers while the process runs. `/readyz` answers `ok`, or 503 with one missing
+/// requirement per line. `/metrics` returns the metrics.
 fn router(readiness: Readiness, metrics: Arc<Metrics>) -> Router {
     type Shared = State<(Readiness, Arc<Metrics>)>;
     let scrape = async |State((readiness, metrics)): Shared| {

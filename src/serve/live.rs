@@ -1,4 +1,4 @@
-//! What runs where a live cluster is watched.
+//! Assembles the tasks for a live cluster.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,13 +30,13 @@ pub(super) struct View {
     pub(super) config: Arc<ArcSwap<Config>>,
     pub(super) shared: Arc<SharedState>,
     pub(super) policies: Arc<ArcSwap<Policies>>,
-    /// The cluster that is watched, and who leads there; `None` of a fleet file.
+    /// The watched cluster and the leadership in it; `None` with a fleet file.
     pub(super) cluster: Option<(Cluster, Leadership)>,
     pub(super) tasks: Vec<Task>,
 }
 
-/// Watches the cluster that we run in, or that of the kubeconfig, and probes its cloud sites. Begins with the first good
-/// configuration; ready when everything was listed once and the first round of probes is over.
+/// Watches the cluster of this pod or of the kubeconfig, and probes its cloud sites. The engine starts with the first
+/// valid configuration. The view is ready when every kind was listed once and the first round of probes has ended.
 pub(super) async fn view(
     versions: &Versions,
     config: &ArcSwap<Config>,
@@ -45,7 +45,7 @@ pub(super) async fn view(
     metrics: &Arc<Metrics>,
     readiness: &Readiness,
 ) -> anyhow::Result<View> {
-    // What the tasks share.
+    // State shared by the tasks.
     let metrics = || Arc::clone(metrics);
     let shared = Arc::new(SharedState::default());
     let (observer, changes) = Observer::new(clock, metrics());
@@ -53,7 +53,7 @@ pub(super) async fn view(
     let cluster = Cluster::infer(changes.clone(), metrics()).await?;
     let client = cluster.client();
     let thread = Arc::new(Threads::start("view", 1).context("the view has no thread")?);
-    // With connections of its own, for one is served by the thread that opened it.
+    // The watches get their own connections, because the thread that opens a connection also serves it.
     let watched = Cluster::infer(changes.clone(), metrics());
     let watched = thread.handle().spawn(watched).await??;
     let liqo = Liqo::new(client.clone(), metrics(), clock, changes.clone());
@@ -67,7 +67,7 @@ pub(super) async fn view(
     let (election, leadership) = Election::new(client.clone(), &service.namespace, &service.name, clock, metrics());
     let (recorder, events) = Recorder::new(client.clone(), clock, metrics());
 
-    // What must be there first, as `/readyz` lists it.
+    // Requirements before the first decision, as `/readyz` lists them.
     let listed = Kind::ALL.map(|kind| (kind, readiness.require(kind.as_str())));
     let mut listed = BTreeMap::from(listed);
     let sites_known = readiness.require("sites");
@@ -76,16 +76,17 @@ pub(super) async fn view(
     let profiles_listed = readiness.require("profiles");
     let classes_known = readiness.require("device classes");
     let first_round = readiness.require("first round of WAN probes");
-    // Who has a whole view may lead: it is the leader who makes a certificate.
+    // A replica may lead once its view is complete. It cannot wait for the certificate, because the leader creates
+    // it.
     let (viewing, draining) = (readiness.all_but(CERTIFICATE), enters(readiness, Phase::Draining));
 
     let (told, log_limit) = (events.clone(), LogLimit::new(clock));
-    // The engine waits meanwhile: nothing in here blocks.
+    // The engine waits for this closure, so nothing in it may block.
     let carry_out = move |effect| match effect {
         Effect::Listed(kind) => listed.remove(&kind).into_iter().for_each(Requirement::met),
         Effect::Decided(decision) => told.decided(&decision),
         Effect::NodeFault(fault) => {
-            // Whoever labels nodes can cause it again and again.
+            // A wrong node label can cause this again and again, so the lines are limited.
             if let Some(held_back) = log_limit.due("node fault") {
                 tracing::warn!(node = &*fault.node, held_back, "{fault}");
             }
@@ -120,7 +121,7 @@ pub(super) async fn view(
     };
 
     let tasks = vec![
-        // Sources, which send what they see.
+        // Sources send their observations.
         Task::endless("Liqo", liqo.follow(settings, || liqo_known.met())),
         Task::endless(
             "sites",
@@ -155,9 +156,9 @@ pub(super) async fn view(
             "WAN probes",
             probe::follow(versions, clock, metrics(), changes, || first_round.met()),
         ),
-        // The engine, which makes the view and the plan of it.
+        // The engine computes the view and the release plan.
         Task::endless("observer", async move { observer.run(engine.await, carry_out).await }).on(&thread),
-        // Controllers, which write to the API server where this replica leads.
+        // Controllers write to the API server while this replica leads.
         Task::graceful("Lease", election.run(viewing, draining)),
         Task::endless("Events on pods", recorder.run(leadership.clone())),
         Task::endless("release of gated pods", executor.run(leadership.clone())),
@@ -190,7 +191,7 @@ pub(super) async fn view(
     })
 }
 
-/// Waits until the server is in this phase.
+/// Waits until the server enters this phase.
 fn enters(readiness: &Readiness, phase: Phase) -> impl Future<Output = ()> + use<> {
     let mut now = readiness.phase();
     async move {

@@ -1,4 +1,4 @@
-//! What must be there before anything is decided, by name.
+//! Readiness: named requirements that must be met before the first decision.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -6,13 +6,13 @@ use tokio::sync::watch;
 
 use crate::admission::Phase;
 
-/// What `/readyz` says while a server that was asked to stop is still serving.
+/// Listed by `/readyz` while a server that was asked to stop still serves.
 const DRAINING: &str = "draining";
 
-/// The registry of what a server waits for before it decides. Clones share it.
+/// Requirements that a server waits for before it decides. Clones share them.
 ///
-/// A requirement is met once and for good: what may go stale later is the decision's business (it falls back to the
-/// edge), and a replica that drops out whenever its data ages would take all replicas out together.
+/// A requirement is met once and for good. Data that goes stale later is handled by the decision, which falls back to
+/// the edge. If replicas turned unready when their data ages, all of them would do so together.
 #[derive(Debug, Clone)]
 pub struct Readiness(Arc<Shared>);
 
@@ -22,7 +22,7 @@ struct Shared {
     phase: watch::Sender<Phase>,
 }
 
-/// One thing that is waited for; see [`Readiness::require`].
+/// A requirement to be met; see [`Readiness::require`].
 #[derive(Debug)]
 #[must_use = "a requirement that is never met keeps the server from ever being ready"]
 pub struct Requirement {
@@ -30,7 +30,7 @@ pub struct Requirement {
     readiness: Readiness,
 }
 
-/// A registry with nothing in it, which is ready.
+/// Starts without requirements, which means ready.
 impl Default for Readiness {
     fn default() -> Self {
         Self(Arc::new(Shared {
@@ -41,8 +41,7 @@ impl Default for Readiness {
 }
 
 impl Readiness {
-    /// Adds something that must be there first. `name` is what `/readyz` lists: words that an operator knows, such
-    /// as `fleet file`.
+    /// Adds a requirement. `name` appears in `/readyz`, so use words that an operator knows, such as `fleet file`.
     pub fn require(&self, name: &'static str) -> Requirement {
         self.change(|missing| missing.push(name));
         Requirement {
@@ -51,7 +50,7 @@ impl Readiness {
         }
     }
 
-    /// What is not there yet, in the order in which it was required; `draining` after [`Readiness::drain`]. Empty
+    /// Unmet requirements in the order in which they were added, and `draining` after [`Readiness::drain`]. Empty
     /// means ready.
     pub fn missing(&self) -> Vec<&'static str> {
         let mut missing = self.lock().clone();
@@ -61,18 +60,18 @@ impl Readiness {
         missing
     }
 
-    /// The server was asked to stop: not ready any more, while requests are still decided.
+    /// Marks the server as not ready because it was asked to stop. Requests are still decided.
     pub fn drain(&self) {
         self.0.phase.send_replace(Phase::Draining);
     }
 
-    /// What the admission endpoint does with a review, now and after every change. Draining comes first: a server
-    /// that never became ready closes its connections as well.
+    /// How the admission endpoint treats reviews, now and after every change. Draining takes precedence, so that a
+    /// server that never became ready closes its connections as well.
     pub fn phase(&self) -> watch::Receiver<Phase> {
         self.0.phase.subscribe()
     }
 
-    /// Waits until nothing is missing but, perhaps, this. Cancel-safe.
+    /// Waits until all requirements except this one are met. Cancel-safe.
     pub fn all_but(&self, name: &'static str) -> impl Future<Output = ()> + use<> {
         let (readiness, mut changed) = (self.clone(), self.phase());
         async move {
@@ -100,7 +99,7 @@ impl Readiness {
 }
 
 impl Requirement {
-    /// It is there.
+    /// Marks the requirement as met.
     pub fn met(self) {
         self.readiness.change(|missing| {
             if let Some(index) = missing.iter().position(|name| *name == self.name) {

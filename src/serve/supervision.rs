@@ -1,4 +1,4 @@
-//! Background tasks that may not end unnoticed.
+//! Supervises background tasks and reports when one ends.
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
@@ -12,19 +12,18 @@ use tokio::task::JoinSet;
 
 use crate::platform::threads::Threads;
 
-/// Something that runs for as long as the server does. That it ends, fails or panics before it is stopped is an
-/// error that ends the process and names it; that the server stops it is not, and reaches it as a cancellation at
-/// an await point.
+/// A task that runs as long as the server. If it ends, fails or panics before it is stopped, the process ends with an
+/// error that names it. When the server stops a task, the task is cancelled at an await point, which is not an error.
 pub struct Task {
     name: &'static str,
     is_graceful: bool,
-    /// `None` for the runtime that it is spawned in.
+    /// Thread to run on; `None` for the current runtime.
     thread: Option<Arc<Threads>>,
     future: Pin<Box<dyn Future<Output = anyhow::Result<()>> + Send>>,
 }
 
 impl Task {
-    /// A task by the name under which its end is reported, such as `fleet file`.
+    /// A task that may fail. `name` identifies it in the report of its end, such as `fleet file`.
     pub fn new(name: &'static str, future: impl Future<Output = anyhow::Result<()>> + Send + 'static) -> Self {
         Self {
             name,
@@ -34,7 +33,7 @@ impl Task {
         }
     }
 
-    /// A task that has no error to end with.
+    /// A task that cannot fail.
     pub fn endless(name: &'static str, future: impl Future<Output = ()> + Send + 'static) -> Self {
         Self::new(name, async {
             future.await;
@@ -42,8 +41,8 @@ impl Task {
         })
     }
 
-    /// A task that sees for itself that the server drains, finishes its work and ends. It is waited for, as long as for
-    /// requests in flight at most.
+    /// A task that notices by itself that the server drains, finishes its work, and ends. The server waits for it no
+    /// longer than for requests in flight.
     pub fn graceful(name: &'static str, future: impl Future<Output = ()> + Send + 'static) -> Self {
         Self {
             is_graceful: true,
@@ -51,7 +50,7 @@ impl Task {
         }
     }
 
-    /// The same on this thread, which goes on for as long.
+    /// Runs the task on this thread and keeps the thread alive as long as the task.
     pub(super) fn on(self, thread: &Arc<Threads>) -> Self {
         Self {
             thread: Some(Arc::clone(thread)),
@@ -60,11 +59,11 @@ impl Task {
     }
 }
 
-/// The tasks that run. Dropping it stops them.
+/// The running tasks. Dropping this stops them.
 #[derive(Debug, Default)]
 pub(super) struct Supervisor {
     tasks: JoinSet<Ended>,
-    /// How many of them are graceful.
+    /// How many of the running tasks are graceful.
     graceful: usize,
 }
 
@@ -72,7 +71,7 @@ pub(super) struct Supervisor {
 #[derive(Debug)]
 pub(super) struct Ended {
     pub(super) name: &'static str,
-    /// Whether such a task ends when the server drains.
+    /// Whether the task ends by itself when the server drains.
     pub(super) is_graceful: bool,
     pub(super) result: anyhow::Result<()>,
 }
@@ -99,7 +98,8 @@ impl Supervisor {
         self.graceful > 0
     }
 
-    /// Waits for the next task that ends, and says which and how; for ever when none is left. Cancel-safe.
+    /// Waits for the next task that ends, and returns its name and result. Never returns when no task is left.
+    /// Cancel-safe.
     pub(super) async fn next(&mut self) -> Ended {
         while let Some(joined) = self.tasks.join_next().await {
             // Nothing else cancels a task.

@@ -1,5 +1,5 @@
-//! `edgeward serve`: the configuration, the view that reviews read, the certificate, and the [`Server`](super::Server) with all
-//! their tasks.
+//! `edgeward serve`: assembles the configuration, the view for reviews, the certificate, and the
+//! [`Server`](super::Server) with their tasks.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -31,23 +31,23 @@ use crate::tls::{Service, Source};
 
 /// Run the admission webhook.
 ///
-/// Takes AdmissionReviews at POST /mutate over TLS, and answers /livez, /readyz and /metrics in plain HTTP on a port of
-/// its own. SIGTERM drains: not ready at once, serving on for the shutdown delay, then exit 0. Log level:
-/// EDGEWARD_LOG (default info).
+/// Serves AdmissionReviews at POST /mutate over TLS, and /livez, /readyz and /metrics over plain HTTP on a second
+/// port. After SIGTERM the server turns unready at once, keeps serving for the shutdown delay, and exits with 0. Log
+/// level: EDGEWARD_LOG (default info).
 #[derive(Debug, Args)]
 pub struct Webhook {
-    /// Fleet file (docs/reference/fleet-file.md) instead of the live cluster; read again when it changes. Without, the cluster of
-    /// the current context of the kubeconfig is watched, or that of the pod this runs in where there is none.
+    /// Fleet file (docs/reference/fleet-file.md) instead of the live cluster; read again when it changes. Without it,
+    /// edgeward watches the cluster of the current kubeconfig context, or else the cluster of its own pod.
     #[arg(long, value_name = "FILE")]
     fleet: Option<PathBuf>,
 
-    /// Configuration (docs/reference/settings.md): a file, or a directory with the keys of a ConfigMap; read again when it
-    /// changes. Defaults without.
+    /// Configuration (docs/reference/settings.md): a file, or a directory with the keys of a ConfigMap; read again
+    /// when it changes. Without it, the defaults apply.
     #[arg(long, value_name = "PATH")]
     config: Option<PathBuf>,
 
-    /// Configuration from this ConfigMap, watched through the API of the cluster. Not ready until it is good. NAMESPACE
-    /// is our own by default.
+    /// ConfigMap with the configuration, watched through the API server. edgeward is not ready until the
+    /// configuration is valid. NAMESPACE defaults to edgeward's own.
     #[arg(long, value_name = "[NAMESPACE/]NAME", conflicts_with = "config", value_parser = crate::cli::namespaced_name)]
     config_map: Option<String>,
 
@@ -62,20 +62,21 @@ pub struct Webhook {
     #[command(flatten)]
     certificate: Certificate,
 
-    /// Let only clients connect that show a certificate of a CA in this file, PEM; read again when it changes. API servers
-    /// must be told to (docs/guide/operate.md).
+    /// Accept only clients with a certificate from a CA in this PEM file; read again when it changes. API servers
+    /// must be configured to present one (docs/guide/operate.md).
     #[arg(long, value_name = "FILE")]
     client_ca: Option<PathBuf>,
 
-    /// Name of our Service: in a certificate that we make, and its EndpointSlices tell how many replicas decide.
+    /// Name of edgeward's Service. Generated certificates are issued for it, and its EndpointSlices give the number
+    /// of replicas.
     #[arg(long, default_value = "edgeward")]
     service: String,
 
-    /// Our own namespace: in a certificate that we make, and never mutated.
+    /// edgeward's own namespace. Generated certificates are issued for it, and its pods are never mutated.
     #[arg(long, env = "POD_NAMESPACE", default_value = "edgeward-system")]
     namespace: String,
 
-    /// Seconds to go on serving after SIGTERM, until every API server has heard that we are leaving.
+    /// Seconds to keep serving after SIGTERM, until every API server knows that this replica is leaving.
     #[arg(long, value_name = "SECONDS", default_value_t = DEFAULT_SHUTDOWN_DELAY.as_secs())]
     shutdown_delay: u64,
 
@@ -89,20 +90,21 @@ fn address(text: &str) -> Result<SocketAddr, String> {
         .map_err(|_| "not an IP address and a port, such as 0.0.0.0:8443 or [::]:8443".to_owned())
 }
 
-/// One of three ways to have a certificate.
+/// The three sources of a serving certificate.
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("certificate").required(true).args(["tls_cert", "self_managed", "self_signed"])))]
 struct Certificate {
-    /// Serving certificate, PEM, chain allowed; read again when it changes.
+    /// Serving certificate in PEM, chain allowed; read again when it changes.
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
 
-    /// Its private key, PEM.
+    /// Private key of the serving certificate in PEM.
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
 
-    /// Keep a CA and a certificate of our own in this Secret of our namespace (without a name, edgeward-certificates), and
-    /// the CA in the caBundle of --webhook; the leader renews both. Not ready until there is a certificate.
+    /// Keep a CA and a serving certificate in this Secret of edgeward's namespace (default name:
+    /// edgeward-certificates), and the CA in the caBundle of --webhook. The leader renews both. edgeward is not ready
+    /// until there is a certificate.
     #[arg(
         long,
         value_name = "SECRET",
@@ -113,21 +115,21 @@ struct Certificate {
     )]
     self_managed: Option<String>,
 
-    /// The MutatingWebhookConfiguration that calls us.
+    /// The MutatingWebhookConfiguration that calls edgeward.
     #[arg(long, value_name = "NAME", default_value = "zz-edgeward", requires = "self_managed")]
     webhook: String,
 
-    /// How long a CA of our own lives, at least three times as long as a certificate. The next one is made when two thirds
-    /// are over.
+    /// Lifetime of the self-managed CA, at least three times that of a certificate. The next CA is created after two
+    /// thirds of it.
     #[arg(long, value_name = "DURATION", default_value = "87600h", requires = "self_managed")]
     ca_life: String,
 
-    /// How long a certificate of it lives, 15s to 9528h; renewed when two thirds are over.
+    /// Lifetime of a self-managed certificate, 15s to 9528h; renewed after two thirds of it.
     #[arg(long, value_name = "DURATION", default_value = "2160h", requires = "self_managed")]
     certificate_life: String,
 
-    /// Make a certificate of our own, and write the CA to DIR/ca.crt for a MutatingWebhookConfiguration. For trying out:
-    /// it changes with every start.
+    /// Create a certificate, and write its CA to DIR/ca.crt for a MutatingWebhookConfiguration. For trials only: it
+    /// changes with every start.
     #[arg(long, value_name = "DIR", conflicts_with = "tls_key")]
     self_signed: Option<PathBuf>,
 }
@@ -145,7 +147,7 @@ impl Webhook {
     /// Serves until SIGTERM or SIGINT; see [`serve`](super::serve()).
     ///
     /// # Errors
-    /// Something that it starts with cannot be had, or a task ended by itself.
+    /// The server cannot start, or a task ended by itself.
     async fn serve(self, metrics: Arc<Metrics>) -> anyhow::Result<()> {
         let lives = Lives::read(&self.certificate.ca_life, &self.certificate.certificate_life);
         let lives = lives.map_err(|faults| anyhow::anyhow!(faults.join("; ")))?;
@@ -186,7 +188,7 @@ impl Webhook {
         .await
     }
 
-    /// The configuration in use, its versions, and what brings the next one.
+    /// The current configuration, its versions, and the tasks that load new ones.
     async fn configuration(
         &self,
         clock: Clock,
@@ -195,7 +197,7 @@ impl Webhook {
     ) -> anyhow::Result<(Arc<ArcSwap<Config>>, Versions, Vec<Task>)> {
         let configuration = Configuration::new(self.namespace.clone(), Arc::clone(metrics));
         let configuration = match self.fleet {
-            // Nobody would release a pod.
+            // With a fleet file there is no executor to release gated pods.
             Some(_) => configuration.without_gating(),
             None => configuration,
         };
@@ -234,7 +236,7 @@ impl Webhook {
 }
 
 impl Certificate {
-    /// Where the server has the certificate from, and what keeps it there.
+    /// The source of the server's certificate, and the tasks that maintain it.
     fn open(
         self,
         service: Service,
