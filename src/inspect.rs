@@ -1,4 +1,4 @@
-//! One-shot reads of a cluster, for commands.
+//! One-shot reads of a cluster, used by commands.
 
 mod connection;
 mod dry_run;

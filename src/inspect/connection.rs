@@ -1,4 +1,4 @@
-//! A connection to an API server for one question and its answer, not for watches.
+//! A connection to an API server for single requests, not for watches.
 
 use std::fmt::Debug;
 
@@ -13,23 +13,23 @@ use crate::sources::kubeconfig::{client_builder, client_config};
 use crate::sources::objects::is_installed;
 use crate::sources::raw::{Gvr, Raw};
 
-/// How many objects are asked for at a time, all of which are in memory.
+/// Page size of lists. A page is held in memory.
 const PAGE: u32 = 100;
 
-/// A client, the clock of the command, and the words by which errors name the cluster.
+/// A client, the clock of the command, and the name of the cluster in errors.
 #[derive(Clone)]
 pub struct Connection {
-    /// A client of this cluster.
+    /// Client of the cluster.
     pub client: Client,
-    /// Started with the command.
+    /// Clock that was started with the command.
     pub clock: Clock,
-    /// URL and context, as errors name them.
+    /// URL and context, for error messages.
     pub name: String,
 }
 
 impl Connection {
-    /// To the cluster of a context of the kubeconfig; without one of the current context, else of the pod that we run in.
-    /// Does not connect yet.
+    /// Creates a connection to the cluster of a kubeconfig context. Without a context it uses the current one, or
+    /// else the cluster of the pod that runs this. Does not connect yet.
     ///
     /// # Errors
     /// There is no such configuration, or it cannot be used.
@@ -44,16 +44,16 @@ impl Connection {
         Ok(Self::to(client, name))
     }
 
-    /// To the cluster of a client, under this name.
+    /// Wraps a client under this name.
     pub(crate) fn to(client: Client, name: String) -> Self {
         let clock = Clock::start();
         Self { client, clock, name }
     }
 
-    /// An object; `None` if there is none.
+    /// Reads an object; `None` if it does not exist.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The object cannot be read.
     pub async fn get<K>(&self, namespace: &str, name: &str) -> anyhow::Result<Option<K>>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
@@ -62,29 +62,29 @@ impl Connection {
         found.map_err(|error| self.failure(&format!("cannot get {} {namespace}/{name}", K::kind(&())), error))
     }
 
-    /// A pod; `None` if there is none.
+    /// Reads a pod; `None` if it does not exist.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The pod cannot be read.
     pub(crate) async fn pod(&self, namespace: &str, name: &str) -> anyhow::Result<Option<Raw>> {
         let pods = Api::namespaced_with(self.client.clone(), namespace, &Gvr::PODS);
         let found = pods.get_opt(name).await;
         found.map_err(|error| self.failure(&format!("cannot get Pod {namespace}/{name}"), error))
     }
 
-    /// All objects of a kind, each as `read` has it.
+    /// Lists all objects of a kind and converts each with `read`.
     ///
     /// # Errors
-    /// The API server cannot be reached or does not allow it.
+    /// The API server cannot be reached or refuses the list.
     pub(super) async fn all<T>(&self, kind: Gvr, read: impl Fn(&Raw) -> Option<T>) -> anyhow::Result<Vec<T>> {
         let all = kind.all(&self.client);
         self.list(&all, ListParams::default(), |object| read(&object)).await
     }
 
-    /// All objects of a kind, each as `read` has it; `None` while the definition is not installed.
+    /// Lists all objects of a kind and converts each with `read`; `None` if the CRD is not installed.
     ///
     /// # Errors
-    /// The API server cannot be reached or does not allow it.
+    /// The API server cannot be reached or refuses the list.
     pub(super) async fn installed<T, C: FromIterator<T>>(
         &self,
         kind: Gvr,
@@ -97,10 +97,10 @@ impl Connection {
         Ok(Some(self.all(kind, read).await?.into_iter().collect()))
     }
 
-    /// Some objects, each as `read` has it. They are listed in pages, each of which is in memory as a whole.
+    /// Lists the selected objects in pages and converts each with `read`. A whole page is held in memory.
     ///
     /// # Errors
-    /// They cannot be listed.
+    /// The objects cannot be listed.
     pub async fn list<K: Resource + Clone + Debug + DeserializeOwned, T>(
         &self,
         api: &Api<K>,
@@ -121,7 +121,8 @@ impl Connection {
         }
     }
 
-    /// What the API server, or the way to it, had against a request.
+    /// Converts a client error. Adds the cluster's name and the attempted action to the API server's message or the
+    /// connection error.
     pub(crate) fn failure(&self, doing: &str, error: kube::Error) -> anyhow::Error {
         match error {
             kube::Error::Api(status) => anyhow::anyhow!("{}: {doing}: {}", self.name, status.message),

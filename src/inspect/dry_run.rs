@@ -1,4 +1,4 @@
-//! What the API server would make of a pod: a creation that stores nothing.
+//! Dry-run creation of a pod: the API server answers and stores nothing.
 
 use std::collections::BTreeMap;
 
@@ -17,17 +17,17 @@ use crate::inspect::Connection;
 /// The API server's answer to the creation of a pod.
 #[derive(Debug)]
 pub struct Answer {
-    /// The pod as it would be stored, or why it would not.
+    /// The pod as it would be stored, or the refusal.
     pub outcome: Result<Value, Status>,
-    /// The warnings that came along, as kubectl shows them.
+    /// The warnings in the answer, as kubectl shows them.
     pub warnings: Vec<String>,
 }
 
 impl Connection {
-    /// Sends the creation of a pod as a dry run: it goes through all of admission, and nothing is stored.
+    /// Creates a pod as a dry run. The request passes all of admission, and nothing is stored.
     ///
     /// # Errors
-    /// The API server cannot be reached, does not let us create pods at all, or is out of order.
+    /// The API server cannot be reached, does not let us create pods, or fails.
     pub async fn dry_run(&self, namespace: &str, pod: &Value) -> anyhow::Result<Answer> {
         const DOING: &str = "cannot create a pod as a dry run";
         if !namespace.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-') {
@@ -59,10 +59,10 @@ impl Connection {
         Ok(Answer { outcome, warnings })
     }
 
-    /// The labels of a namespace.
+    /// Returns the labels of a namespace.
     ///
     /// # Errors
-    /// It does not exist, or cannot be read.
+    /// The namespace does not exist or cannot be read.
     pub async fn namespace_labels(&self, namespace: &str) -> anyhow::Result<BTreeMap<String, String>> {
         let api = Api::<Namespace>::all(self.client.clone());
         let found = api.get_metadata(namespace).await;
@@ -71,7 +71,8 @@ impl Connection {
     }
 }
 
-/// The text of a warning: `299 - "text"`, quotes and backslashes in it behind a backslash.
+/// Extracts the text of a warning from `299 - "text"`. Quotes and backslashes in the text are escaped with a
+/// backslash.
 fn warning(header: &HeaderValue) -> Option<String> {
     let header = String::from_utf8_lossy(header.as_bytes());
     let (_, quoted) = header.split_once('"')?;

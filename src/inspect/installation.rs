@@ -1,4 +1,5 @@
-//! An installation of edgeward as an API server has it: registrations, rights, namespaces, and who answers behind a webhook.
+//! Inspects an installation of edgeward: webhook registrations, access rights, namespaces, and the endpoints behind a
+//! webhook.
 
 mod calls;
 mod deployment;
@@ -33,29 +34,29 @@ pub type Labels = BTreeMap<String, String>;
 pub struct Webhook {
     /// The metadata of the configuration.
     pub metadata: ObjectMeta,
-    /// Which of its entries, counted from 0.
+    /// Index of the entry in the configuration, from 0.
     pub position: usize,
     /// The entry itself.
     pub entry: MutatingWebhook,
 }
 
 impl Webhook {
-    /// The name of the configuration.
+    /// Name of the configuration.
     pub fn configuration(&self) -> &str {
         self.metadata.name.as_deref().unwrap_or_default()
     }
 
-    /// When the configuration was created.
+    /// Creation time of the configuration.
     pub fn created(&self) -> Option<jiff::Timestamp> {
         self.metadata.creation_timestamp.as_ref().map(|at| at.0)
     }
 
-    /// Whether no pod is created while it does not answer.
+    /// Whether pod creation fails while the webhook does not answer.
     pub fn fails(&self) -> bool {
         self.entry.failure_policy.as_deref() != Some("Ignore")
     }
 
-    /// The Service that is called, and its port; `None` where it is a URL.
+    /// The Service that is called, and its port; `None` if a URL is called.
     pub fn service(&self) -> Option<(Service, i32)> {
         let called = self.entry.client_config.service.clone()?;
         let service = Service {
@@ -65,7 +66,7 @@ impl Webhook {
         Some((service, called.port.unwrap_or(443)))
     }
 
-    /// Who is called, for people.
+    /// The called Service or URL as text.
     pub fn target(&self) -> String {
         match self.service() {
             Some((Service { namespace, name }, port)) => format!("Service {namespace}/{name}, port {port}"),
@@ -73,12 +74,12 @@ impl Webhook {
         }
     }
 
-    /// PEM; empty where the API server's own roots count.
+    /// The `caBundle` in PEM. It is empty if the API server uses its own roots.
     pub fn ca_bundle(&self) -> &[u8] {
         self.entry.client_config.ca_bundle.as_ref().map_or(&[], |pem| &pem.0)
     }
 
-    /// Whether it is for the creation of pods.
+    /// Whether the entry is called for the creation of pods.
     pub fn creates_pods(&self) -> bool {
         let is_for = |list: &Option<Vec<String>>, one: &str| {
             let mut list = list.iter().flatten();
@@ -90,7 +91,7 @@ impl Webhook {
         })
     }
 
-    /// The domain of the label by which namespaces opt in, as the selector of namespaces has it.
+    /// The domain of the label that opts namespaces in, from the namespace selector.
     pub fn domain(&self) -> Option<String> {
         let selector = self.entry.namespace_selector.clone()?;
         let labels = selector.match_labels.into_iter().flatten().map(|(key, _)| key);
@@ -102,35 +103,35 @@ impl Webhook {
         })
     }
 
-    /// Whether pods of a namespace with this name and these labels come to it.
+    /// Whether the entry is called for pods of a namespace with this name and these labels.
     pub fn selects(&self, name: &str, labels: &Labels) -> bool {
         let mut labels = labels.clone();
-        // The API server sets it, whatever else may.
+        // The API server always sets this label.
         labels.insert("kubernetes.io/metadata.name".to_owned(), name.to_owned());
         let selector = self.entry.namespace_selector.clone().unwrap_or_default();
         Selector::try_from(selector).is_ok_and(|selector| selector.matches(&labels))
     }
 }
 
-/// The namespace and the name of the objects that a right is for; everywhere, and all, without.
+/// Namespace and name of the objects that an access right covers. `None` means all.
 pub type Place<'p> = (Option<&'p str>, Option<&'p str>);
 
-/// Whose rights are asked for.
+/// A user whose access rights are checked.
 #[derive(Debug, Clone, Copy)]
 pub struct User<'u> {
-    /// The name.
+    /// Name of the user.
     pub name: &'u str,
-    /// The groups that the user is in, beside those of everybody and of ServiceAccounts.
+    /// Further groups of the user, without the ones that authenticated users and ServiceAccounts always have.
     pub more_groups: &'u [String],
 }
 
 impl<'u> User<'u> {
-    /// Namespace and name of a ServiceAccount.
+    /// Namespace and name of the ServiceAccount, if the user is one.
     pub fn account(&self) -> Option<(&'u str, &'u str)> {
         self.name.strip_prefix("system:serviceaccount:")?.split_once(':')
     }
 
-    /// All groups, as the API server would say them.
+    /// All groups as the API server would list them.
     fn groups(&self) -> Vec<String> {
         let mut groups = vec!["system:authenticated".to_owned()];
         if let Some((namespace, _)) = self.account() {
@@ -143,22 +144,22 @@ impl<'u> User<'u> {
 }
 
 impl Connection {
-    /// The version of the API server: major, minor, and as it says it.
+    /// The version of the API server: major, minor, and its version string.
     ///
     /// # Errors
-    /// It cannot be reached, or does not say.
+    /// The API server cannot be reached, or does not answer this.
     pub async fn server_version(&self) -> anyhow::Result<(u32, u32, String)> {
         let info = self.client.apiserver_version().await;
         let info = info.map_err(|error| self.failure("cannot ask for its version", error))?;
-        // Some write `33+`.
+        // Some servers report `33+`.
         let number = |text: &str| text.trim_end_matches('+').parse().unwrap_or(0);
         Ok((number(&info.major), number(&info.minor), info.git_version))
     }
 
-    /// The versions in which it serves our custom resources; empty where it knows nothing of them.
+    /// The versions of our custom resources that the API server serves. Empty if it does not know them.
     ///
     /// # Errors
-    /// It cannot be reached, or does not say.
+    /// The API server cannot be reached, or does not answer this.
     pub async fn custom_versions(&self) -> anyhow::Result<Vec<String>> {
         let groups = self.client.list_api_groups().await;
         let groups = groups.map_err(|error| self.failure("cannot list API groups", error))?;
@@ -169,11 +170,11 @@ impl Connection {
             .collect())
     }
 
-    /// Whether a user has a right: to a verb, on a resource as kubectl writes it (plural, group and subresource). Nothing is
-    /// stored.
+    /// Whether a user may use a verb on a resource. `resource` has kubectl's form: plural, group and subresource.
+    /// Nothing is stored.
     ///
     /// # Errors
-    /// The API server cannot be reached, or does not tell us.
+    /// The API server cannot be reached, or refuses to answer.
     pub async fn may(&self, user: User<'_>, verb: &str, resource: &str, place: Place<'_>) -> anyhow::Result<bool> {
         let (kind, subresource) = resource.split_once('/').unwrap_or((resource, ""));
         let (resource, group) = kind.split_once('.').unwrap_or((kind, ""));
@@ -191,10 +192,10 @@ impl Connection {
         Ok(status.is_some_and(|status| status.allowed))
     }
 
-    /// Every mutating webhook, in the order of configurations and entries.
+    /// Lists all mutating webhooks in the order of configurations and entries.
     ///
     /// # Errors
-    /// They cannot be listed.
+    /// The configurations cannot be listed.
     pub async fn webhooks(&self) -> anyhow::Result<Vec<Webhook>> {
         let all = Api::<MutatingWebhookConfiguration>::all(self.client.clone());
         let found = self.list(&all, ListParams::default(), Some).await?;
@@ -213,10 +214,10 @@ impl Connection {
         Ok(found.map(entries).unwrap_or_default())
     }
 
-    /// The metadata of every namespace, by name.
+    /// Returns the metadata of every namespace by name.
     ///
     /// # Errors
-    /// They cannot be listed.
+    /// The namespaces cannot be listed.
     pub async fn namespaces(&self) -> anyhow::Result<BTreeMap<String, ObjectMeta>> {
         let all = Api::<Namespace>::all(self.client.clone());
         let named = |found: Namespace| Some((found.metadata.name.clone()?, found.metadata));
@@ -227,11 +228,11 @@ impl Connection {
             .collect())
     }
 
-    /// Where the API server finds a Service's port, `address:port`: its ready endpoints, or another name that it stands for;
-    /// `None` if there is no such Service.
+    /// Returns where a Service's port leads, as `address:port`: its ready endpoints, or the external name of the
+    /// Service. `None` if the Service does not exist.
     ///
     /// # Errors
-    /// They cannot be read.
+    /// The Service or its endpoints cannot be read.
     pub async fn endpoints(&self, service: &Service, port: i32) -> anyhow::Result<Option<Vec<String>>> {
         let Service { namespace, name } = service;
         let Some(found) = self.get::<ServiceObject>(namespace, name).await? else {
@@ -298,7 +299,7 @@ mod tests {
             }
         }
 
-        /// The entry of this name at this position, changed.
+        /// The example entry with this name and position, and with changes.
         pub(crate) fn changed(name: &str, position: usize, change: impl FnOnce(&mut MutatingWebhook)) -> Self {
             let mut webhook = Self::example();
             webhook.entry.name = name.to_owned();

@@ -1,4 +1,4 @@
-//! A live cluster, listed and probed once.
+//! Lists and probes a live cluster once.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -26,25 +26,25 @@ use crate::sources::raw::Gvr;
 use crate::sources::volumes::{self, can_have_data};
 use crate::sources::watch::{read_namespace, read_node, read_pod};
 
-/// A cluster as it was listed.
+/// A cluster as listed.
 #[derive(Debug)]
 pub struct Listing {
-    /// Everything, counted.
+    /// All listed nodes, pods and namespaces.
     pub cache: Cache,
-    /// The pods behind our gate.
+    /// Pods behind our gate.
     pub gated: Vec<Arc<GatedPod>>,
-    /// Where pods' data is; `None` where no cloud can have any, or it may not be listed.
+    /// Where the data of pods is; `None` if no cloud can have volume data, or volumes may not be listed.
     pub volumes: Option<Arc<Volumes>>,
-    /// What performance profiles say of sites.
+    /// Scores that performance profiles give to sites.
     profiles: Arc<Profiles>,
-    /// What could not be read, and does not count.
+    /// Errors of the kinds that could not be read and therefore do not count.
     pub unread: Vec<anyhow::Error>,
-    /// The pods that find no node.
+    /// Pods that find no node.
     backstop: Backstop,
 }
 
 impl Listing {
-    /// Of nothing yet.
+    /// Creates an empty listing.
     pub(crate) fn new(config: &Config) -> Self {
         Self {
             cache: Cache::new(config),
@@ -56,10 +56,10 @@ impl Listing {
         }
     }
 
-    /// A pod, as it was when it was asked for.
+    /// Adds a pod, listed at the moment `asked`.
     pub(crate) fn add(&mut self, pod: PodRecord, asked: Now) {
         self.cache.apply_pod(&pod, None, asked);
-        // A pod does not say since when it finds no node: not before it was decided.
+        // A pod does not state since when it finds no node. This cannot be before its creation or its decision.
         let since = pod.decided.as_ref().map(|decided| decided.at).max(pod.created);
         let age = since.map_or(0, |since| asked.wall.duration_since(since).as_micros());
         let age = i64::try_from(age).unwrap_or_default();
@@ -67,7 +67,7 @@ impl Listing {
         self.gated.extend(pod.gated_pod);
     }
 
-    /// All of it.
+    /// Builds a snapshot of all listed objects.
     pub fn snapshot(&mut self, now: Moment) -> Snapshot {
         Snapshot {
             volumes: self.volumes.clone(),
@@ -76,14 +76,15 @@ impl Listing {
         }
     }
 
-    /// The pods that find no node where they were sent, while another site would take them in this snapshot.
+    /// Pods that find no node where they were sent, although another site of this snapshot would take them.
     pub fn misplaced(&mut self, snapshot: &Snapshot, config: &Config, now: Now) -> Vec<Finding> {
         let report = self.backstop.report(&self.cache, now.moment).unwrap_or_default();
         report.evaluate(snapshot, &Ledger::default(), config, now)
     }
 }
 
-/// Reads a cluster once, for an edgeward with this configuration, which is returned with the sites in use.
+/// Reads a cluster once, as an edgeward with this configuration would. Returns the configuration with the sites in
+/// use.
 ///
 /// # Errors
 /// Nodes, pods or namespaces cannot be listed.
@@ -112,11 +113,11 @@ pub async fn view(connection: &Connection, mut config: Config) -> anyhow::Result
     Ok((config, listing))
 }
 
-/// A cluster as it is now: nodes, pods and namespaces listed once into a cache of the configured sites, cloud sites probed once,
-/// and what Liqo says. An object that cannot be read is logged, and does not count.
+/// Lists nodes, pods and namespaces into a cache of the configured sites, probes the cloud sites once, and adds the
+/// facts from Liqo. An object that cannot be parsed is logged and does not count.
 ///
 /// # Errors
-/// The API server cannot be reached, or refuses a list: the error names it, and what is not allowed.
+/// The API server cannot be reached or refuses a list. The error names the server and the refused request.
 pub async fn list_and_probe(
     connection: &Connection,
     config: &Config,
@@ -139,7 +140,7 @@ async fn list(connection: &Connection, config: &Config) -> anyhow::Result<Listin
     let asked = clock.now();
     let limit = &LogLimit::new(clock);
     let nodes = connection.all(Gvr::NODES, |node| read_node(node, asked, limit)).await?;
-    // Of a pod with a node count the resources that nodes have.
+    // For a bound pod, only resources that nodes have count.
     let mut names = ResourceNames::default();
     for node in &nodes {
         names.set(&node.name, &node.allocatable);

@@ -1,4 +1,4 @@
-//! Our custom resources and our ConfigMap, read once.
+//! Reads our custom resources, our ConfigMap, and Liqo's objects once.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,24 +22,24 @@ use crate::sources::namespaced_name::NamespacedName;
 use crate::sources::raw::{Gvr, Raw};
 use crate::sources::{policies as slo_policies, profiles, sites as objects};
 
-/// What was read of Liqo, with the rights of whoever asked.
+/// State of Liqo as far as the caller may read it.
 #[derive(Debug, Default)]
 pub struct Liqo {
-    /// What it says; `None` while it is not in use by the configuration, or nothing of it could be read.
+    /// Liqo's objects; `None` if the configuration does not use Liqo, or no kind could be read.
     pub objects: Option<LiqoObjects>,
-    /// The kinds that could not be read, by plural, and why. Nothing is known of them.
+    /// Plurals of the kinds that could not be read, each with the error. Nothing is known of these kinds.
     pub unreadable: Vec<(&'static str, anyhow::Error)>,
-    /// The clusters that have no site of their own, and why.
+    /// Clusters without a site of their own, each with the reason.
     pub left_out: Vec<(String, String)>,
 }
 
 impl Liqo {
-    /// Whether what it says of this kind, by its plural, is all that there is.
+    /// Whether the objects of this kind, given by its plural, were read completely.
     pub fn is_known(&self, kind: &str) -> bool {
         self.unreadable.iter().all(|(unreadable, _)| *unreadable != kind)
     }
 
-    /// All objects of a kind; none where it cannot be read or is not installed.
+    /// Reads all objects of a kind. Returns none if the kind cannot be read or is not installed.
     async fn read<T>(
         &mut self,
         connection: &Connection,
@@ -56,8 +56,8 @@ impl Liqo {
     }
 }
 
-/// What Liqo says, read once, while it is in use by this configuration, to which the sites are added that Liqo's objects make. A
-/// kind that cannot be read takes no other with it.
+/// Reads Liqo's objects once if this configuration uses Liqo, and adds the sites that they define to the
+/// configuration. A kind that cannot be read does not affect the others.
 pub async fn liqo(connection: &Connection, config: &mut Config) -> Liqo {
     let mut found = match config.liqo.enabled {
         Enabled::Never => Liqo::default(),
@@ -110,29 +110,30 @@ async fn read_liqo(connection: &Connection, is_required: bool) -> Liqo {
     found
 }
 
-/// `spec` of every Site, by name; `None` while the definition is not installed.
+/// Returns `spec` of every Site by name; `None` if the CRD is not installed.
 ///
 /// # Errors
-/// The API server cannot be reached or does not allow it.
+/// The API server cannot be reached or refuses the request.
 pub async fn site_specs(connection: &Connection) -> anyhow::Result<Option<BTreeMap<String, Value>>> {
     let named = |object: &Raw| Some((object.meta().name.clone()?, objects::read(object)?.1));
     connection.installed(Gvr::SITES, named).await
 }
 
-/// The policies of a cluster; `None` while the definition is not installed. One with faults is logged, too.
+/// Returns the policies of a cluster; `None` if the CRD is not installed. A policy with faults is also logged.
 ///
 /// # Errors
-/// The API server cannot be reached or does not allow it.
+/// The API server cannot be reached or refuses the request.
 pub async fn policies(connection: &Connection) -> anyhow::Result<Option<Vec<Arc<Seen>>>> {
     let limit = LogLimit::new(connection.clock);
     let read = |object: &Raw| slo_policies::read(object, &limit);
     connection.installed(Gvr::POLICIES, read).await
 }
 
-/// The PerformanceProfiles of a cluster, by name, each with its faults if it has any; `None` while the definition is not installed.
+/// Returns the faults of each PerformanceProfile by name, or `None` for a valid one; `None` in all if the CRD is not
+/// installed.
 ///
 /// # Errors
-/// The API server cannot be reached or does not allow it.
+/// The API server cannot be reached or refuses the request.
 pub async fn profile_faults(connection: &Connection) -> anyhow::Result<Option<BTreeMap<String, Option<String>>>> {
     let named = |object: &Raw| {
         let spec = profiles::read(object)?.spec;
@@ -142,26 +143,27 @@ pub async fn profile_faults(connection: &Connection) -> anyhow::Result<Option<BT
     connection.installed(Gvr::PROFILES, named).await
 }
 
-/// Reads the configuration in a ConfigMap once, as an edgeward in its namespace would take it.
+/// Reads the configuration from a ConfigMap once, as an edgeward in its namespace would.
 ///
 /// # Errors
-/// There is none, or it cannot be read. That it has faults is no error.
+/// The ConfigMap does not exist or cannot be read. Faults in the configuration are not an error.
 pub async fn config_map(connection: &Connection, name: &NamespacedName) -> anyhow::Result<Outcome> {
     let map = connection.get::<ConfigMap>(&name.namespace, &name.name).await?;
     let map = map.with_context(|| format!("ConfigMap {name} does not exist"))?;
     Ok(read_config_map(map, &name.namespace))
 }
 
-/// What Events warn of a pod, or say of its reflection in another cluster: the newest first, a few of them.
+/// Returns the latest Events of a pod that are warnings or concern its reflection in another cluster. At most three,
+/// newest first.
 ///
 /// # Errors
-/// They cannot be listed.
+/// The Events cannot be listed.
 pub async fn events(connection: &Connection, namespace: &str, uid: &str) -> anyhow::Result<Vec<String>> {
     const MOST: usize = 3;
     let of_pod = ListParams::default().fields(&format!("involvedObject.uid={uid}"));
     let is_told = |event: &Event| {
         let reason = event.reason.as_deref().unwrap_or_default();
-        // What Liqo says: FailedReflection, ReflectionDisabled; that it was successful helps nobody.
+        // Liqo's reasons are FailedReflection and ReflectionDisabled. A successful reflection is of no interest.
         let is_of_reflection = reason.contains("Reflection") && !reason.starts_with("Successful");
         event.type_.as_deref() == Some("Warning") || is_of_reflection
     };

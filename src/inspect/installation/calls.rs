@@ -1,4 +1,4 @@
-//! How an API server's calls of webhooks ended, by its own count.
+//! Reads from an API server's metrics how its webhook calls ended.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -7,20 +7,21 @@ use futures::{AsyncBufRead, AsyncBufReadExt as _, TryStreamExt as _};
 
 use crate::inspect::Connection;
 
-/// The calls of webhooks of a name, by one API server since it started.
+/// Calls that one API server has made to the webhooks of one name since it started.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Calls {
-    /// All of them.
+    /// All calls.
     pub made: u64,
-    /// Those that were not answered, or by somebody whom it does not trust.
+    /// Calls without an answer, or answered by a server that the API server does not trust.
     pub failed: u64,
 }
 
 impl Connection {
-    /// By the name of the webhook. Of several API servers, it is that of whichever answers.
+    /// Counts webhook calls by the name of the webhook. With several API servers, only the calls of the server that
+    /// answers are counted.
     ///
     /// # Errors
-    /// Its metrics cannot be read.
+    /// The API server's metrics cannot be read.
     pub async fn calls(&self) -> anyhow::Result<BTreeMap<String, Calls>> {
         let failure = |error| self.failure("cannot read its metrics", error);
         let request = http::Request::get("/metrics").body(vec![])?;
@@ -30,7 +31,7 @@ impl Connection {
     }
 }
 
-/// Reads them a line at a time: there are megabytes of others.
+/// Reads the metrics line by line, because they include megabytes of unrelated series.
 async fn read(metrics: impl AsyncBufRead) -> std::io::Result<BTreeMap<String, Calls>> {
     let mut calls = BTreeMap::<String, Calls>::new();
     let mut lines = pin!(metrics.lines());
@@ -41,7 +42,7 @@ async fn read(metrics: impl AsyncBufRead) -> std::io::Result<BTreeMap<String, Ca
         let (made, failed) = match metric {
             "admission_duration_seconds_count" => (count, 0),
             "fail_open_count" => (0, count),
-            // With `failurePolicy: Fail`; answers that refuse a pod are counted here, too.
+            // Counts failures under `failurePolicy: Fail`. This metric also counts answers that refuse a pod.
             "rejection_count" if label(labels, "error_type") == Some("calling_webhook_error") => (0, count),
             _ => continue,
         };
@@ -55,16 +56,16 @@ async fn read(metrics: impl AsyncBufRead) -> std::io::Result<BTreeMap<String, Ca
     Ok(calls)
 }
 
-/// Name, labels and value of a series about webhooks.
+/// Splits a series about webhooks into name, labels and value.
 fn series(line: &str) -> Option<(&str, &str, u64)> {
     let (metric, rest) = line.strip_prefix("apiserver_admission_webhook_")?.split_once('{')?;
     let (labels, value) = rest.rsplit_once("} ")?;
-    // Counts, though large ones may be written as floats.
+    // The values are counts, but large counts may be written as floats.
     let value: f64 = value.trim().parse().ok()?;
     Some((metric, labels, value as u64))
 }
 
-/// The value of a label; those that are read have no quotes in them.
+/// Returns the value of a label. The labels that are read contain no quotes.
 fn label<'l>(labels: &'l str, name: &str) -> Option<&'l str> {
     let mut labels = labels.split(',');
     labels.find_map(|label| label.strip_prefix(name)?.strip_prefix("=\"")?.strip_suffix('"'))
@@ -76,7 +77,7 @@ mod tests {
 
     #[tokio::test]
     async fn calls_are_counted_by_the_name_of_the_webhook() {
-        // As Kubernetes 1.36 has it.
+        // Metrics in the format of Kubernetes 1.36.
         let metrics = r#"
 # TYPE apiserver_admission_webhook_admission_duration_seconds histogram
 apiserver_admission_webhook_admission_duration_seconds_bucket{name="pods.edgeward.io",operation="CREATE",rejected="false",type="admit",le="0.005"} 5

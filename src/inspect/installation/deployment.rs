@@ -1,4 +1,4 @@
-//! The Deployment that runs edgeward, and what its replicas are started with: their ConfigMap, and the Secret with their certificate.
+//! Reads the Deployment of edgeward, the ConfigMap that its replicas use, and the Secret with their certificate.
 
 use std::path::Path;
 
@@ -13,29 +13,29 @@ use crate::sources::namespaced_name::NamespacedName;
 use crate::tls::stored::contents;
 use crate::tls::{Contents, Service};
 
-/// The Secret that `--self-managed` is without a name.
+/// Default Secret of `--self-managed`.
 pub const SELF_MANAGED: &str = "edgeward-certificates";
 
-/// The Secret that is mounted where `--tls-cert` and `--tls-key` lead, or that of `--self-managed`.
+/// The Secret mounted at the paths of `--tls-cert` and `--tls-key`, or the Secret of `--self-managed`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PairSecret {
-    /// Its namespace.
+    /// Namespace of the Secret.
     pub namespace: String,
-    /// Its name.
+    /// Name of the Secret.
     pub name: String,
-    /// Its key for the certificate.
+    /// Key of the certificate in the Secret.
     pub cert: String,
-    /// Its key for the private key.
+    /// Key of the private key in the Secret.
     pub key: String,
-    /// edgeward keeps it, and the authority in `caBundle`.
+    /// Whether edgeward maintains the Secret and the CA in `caBundle`.
     pub is_self_managed: bool,
 }
 
 impl Connection {
-    /// The ConfigMap that the newest replicas of this Deployment read.
+    /// Returns the ConfigMap that the newest replicas of this Deployment read.
     ///
     /// # Errors
-    /// The Deployment cannot be read, or names none.
+    /// The Deployment cannot be read, or names no ConfigMap.
     pub async fn configured(&self, deployment: &NamespacedName) -> anyhow::Result<NamespacedName> {
         let found = self.get::<Deployment>(&deployment.namespace, &deployment.name).await?;
         let found = found.with_context(|| format!("Deployment {deployment} does not exist"))?;
@@ -44,12 +44,12 @@ impl Connection {
         let map = map.with_context(|| format!("Deployment {deployment} names no ConfigMap"))?;
         Ok(NamespacedName::parse(map, &deployment.namespace))
     }
-    /// How many replicas a Deployment is to have; `None` if there is none of this name.
+    /// Returns the configured number of replicas of a Deployment; `None` if it does not exist.
     ///
     /// # Errors
     /// Deployments cannot be listed.
     pub async fn wanted_replicas(&self, namespace: &str, name: &str) -> anyhow::Result<Option<i32>> {
-        // To list is what `helm test` may.
+        // `helm test` has the right to list, but not to get.
         let of_name = ListParams::default().fields(&format!("metadata.name={name}"));
         let found = self.deployments(namespace, of_name).await?.pop();
         Ok(found.map(|found| found.spec.and_then(|spec| spec.replicas).unwrap_or(1)))
@@ -60,11 +60,11 @@ impl Connection {
         self.list(&api, which, Some).await
     }
 
-    /// The Secrets that pods behind a Service serve from, by the Deployments that make such pods. None of those that have
-    /// `--self-signed`.
+    /// Returns the Secrets of the serving certificates of all Deployments whose pods are behind a Service.
+    /// Deployments with `--self-signed` have none.
     ///
     /// # Errors
-    /// The Service cannot be read, Deployments not listed, or one has its certificate from where this cannot follow.
+    /// The Service cannot be read, Deployments cannot be listed, or a certificate comes from an unsupported place.
     pub async fn pair_secrets(&self, service: &Service) -> anyhow::Result<Vec<PairSecret>> {
         let namespace = &service.namespace;
         let found: Option<ServiceObject> = self.get(namespace, &service.name).await?;
@@ -86,24 +86,24 @@ impl Connection {
         Ok(secrets)
     }
 
-    /// What such a Secret holds, by key; `None` if there is none.
+    /// Returns the contents of such a Secret by key; `None` if it does not exist.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The Secret cannot be read.
     pub async fn contents(&self, secret: &PairSecret) -> anyhow::Result<Option<Contents>> {
         let found = self.get::<Secret>(&secret.namespace, &secret.name).await?;
         Ok(found.map(contents))
     }
 }
 
-/// `[NAMESPACE/]NAME` of the ConfigMap that a pod's `serve` reads.
+/// Returns `[NAMESPACE/]NAME` of the ConfigMap that a pod's `serve` reads.
 fn config_map(pod: &PodSpec) -> Option<&str> {
     pod.containers
         .iter()
         .find_map(|container| option(container, "--config-map")?)
 }
 
-/// An option on a container's command line, with its value behind a `=` or in the next word.
+/// Finds an option on a container's command line. Its value follows a `=` or is the next word.
 fn option<'c>(container: &'c Container, name: &str) -> Option<Option<&'c str>> {
     let mut words = [&container.command, &container.args].into_iter().flatten().flatten();
     let inline = words.find_map(|word| {
@@ -114,7 +114,7 @@ fn option<'c>(container: &'c Container, name: &str) -> Option<Option<&'c str>> {
     Some(inline.or_else(|| words.next().map(String::as_str)))
 }
 
-/// The Secret that a pod's `serve` reads certificate and key from.
+/// Finds the Secret that a pod's `serve` reads certificate and key from.
 fn find(namespace: &str, pod: &PodSpec) -> anyhow::Result<Option<PairSecret>> {
     let secret = |name: &str, cert: &str, key: &str, is_self_managed| PairSecret {
         namespace: namespace.to_owned(),
@@ -143,14 +143,14 @@ fn find(namespace: &str, pod: &PodSpec) -> anyhow::Result<Option<PairSecret>> {
     bail!("no container has --tls-cert, --self-managed or --self-signed among its arguments")
 }
 
-/// Secret and key of a file in a directory where a whole Secret is mounted.
+/// Returns Secret and key of a file, if a whole Secret is mounted at its directory.
 fn mounted<'p>(container: &'p Container, pod: &'p PodSpec, file: &'p str) -> Option<(&'p str, &'p str)> {
     let (directory, file) = (Path::new(file).parent()?, Path::new(file).file_name()?.to_str()?);
     let mut mounts = container.volume_mounts.iter().flatten();
     let mount = mounts.find(|mount| Path::new(&mount.mount_path) == directory && mount.sub_path.is_none())?;
     let volume = pod.volumes.iter().flatten().find(|volume| volume.name == mount.name)?;
     let secret = volume.secret.as_ref()?;
-    // Keys may be mounted under other names.
+    // Keys may be mounted under other file names.
     let renamed = secret.items.iter().flatten().find(|item| item.path == file);
     Some((secret.secret_name.as_deref()?, renamed.map_or(file, |item| &item.key)))
 }

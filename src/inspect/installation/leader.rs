@@ -1,4 +1,4 @@
-//! Who leads, by the Lease that replicas of edgeward hold in turn.
+//! Finds the leader by the Lease that the replicas of edgeward compete for.
 
 use std::time::Duration;
 
@@ -8,31 +8,31 @@ use serde::Serialize;
 
 use crate::inspect::Connection;
 
-/// What a Lease without a duration lasts, in seconds.
+/// Duration of a Lease that states none, in seconds.
 const DURATION: i32 = 15;
 
-/// How long to wait for a renewal, of which one comes every 2.5 s at the latest.
+/// How long to wait for a renewal. Renewals are at most 2.5 s apart.
 const RENEWAL: Duration = Duration::from_secs(4);
 
-/// The holder of the Lease, or that nobody holds it.
+/// The holder of the Lease, or the state of a Lease without a holder.
 pub type Lead = Result<String, Leaderless>;
 
-/// That nobody leads.
+/// A Lease without a holder.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Leaderless {
-    /// The Lease, as `namespace/name`.
+    /// The Lease as `namespace/name`.
     pub lease: String,
-    /// When it was renewed last, or given back; `None` where there is none.
+    /// When the Lease was last renewed or released; `None` if it does not exist.
     pub since: Option<Timestamp>,
 }
 
 impl Connection {
-    /// Who holds this Lease. One that seems to have lapsed is looked at twice, 4 s apart: who renews it and who asks have clocks
-    /// of their own.
+    /// Returns the holder of this Lease. A Lease that looks expired is read again after 4 s, because the clock of its
+    /// holder may differ from ours.
     ///
     /// # Errors
-    /// The API server cannot be reached, or does not say.
+    /// The API server cannot be reached, or refuses to answer.
     pub async fn lead(&self, namespace: &str, name: &str) -> anyhow::Result<Lead> {
         let nobody = |since| {
             Err(Leaderless {
@@ -58,7 +58,7 @@ fn holder(lease: Lease) -> String {
     lease.spec.and_then(|spec| spec.holder_identity).unwrap_or_default()
 }
 
-/// Since when nobody holds it, by the clock of whoever held it last.
+/// Since when the Lease has had no holder, by the clock of its last holder; `None` if it is held.
 fn lapsed(lease: &Lease, now: Timestamp) -> Option<Timestamp> {
     let spec = lease.spec.clone().unwrap_or_default();
     let created = lease.metadata.creation_timestamp.as_ref().map(|at| at.0);
@@ -93,7 +93,7 @@ mod tests {
         (code, status)
     }
 
-    /// What is found where the API server gives these answers, the last one first.
+    /// Returns the result if the API server gives these answers, the last one first.
     async fn found(answers: Vec<(u16, Value)>) -> anyhow::Result<Lead> {
         let answers = Arc::new(Mutex::new(answers));
         let told = Arc::clone(&answers);
@@ -131,17 +131,17 @@ mod tests {
         for (answers, expected) in [
             (vec![lease("web-1", ago(1), "7")], by("web-1")),
             (vec![refusal(404)], nobody(None)),
-            // Killed, long ago.
+            // The holder was killed long ago.
             (
                 vec![lease("web-1", ago(3600), "7"), lease("web-1", ago(3600), "7")],
                 nobody(Some(ago(3600))),
             ),
-            // Given back, a moment ago.
+            // The Lease was released a moment ago.
             (
                 vec![lease("", ago(1), "7"), lease("", ago(1), "7")],
                 nobody(Some(ago(1))),
             ),
-            // Renewed by somebody whose clock is slow; and taken.
+            // The Lease is renewed by a holder with a slow clock, and then acquired.
             (
                 vec![lease("web-1", ago(58), "8"), lease("web-1", ago(60), "7")],
                 by("web-1"),

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::*;
 
-/// A cluster with Liqo, to an operator who may not list this kind.
+/// A cluster with Liqo, for an operator who may not list this kind.
 fn cluster(forbidden: &'static str) -> Connection {
     let resources = [
         "foreignclusters",
