@@ -1,6 +1,6 @@
-//! The world into the snapshot: a live cluster, or a fleet file. And the configuration.
+//! Inputs of the snapshot: a live cluster or a fleet file. The configuration is read here as well.
 //!
-//! Watches, probes and queries send [`Change`]s; the [`Observer`] feeds them to the engine and has it publish.
+//! Watches, probes and queries send [`Change`]s. The [`Observer`] feeds them to the engine and lets it publish.
 
 pub mod configuration;
 pub(crate) mod device_classes;
@@ -41,14 +41,14 @@ pub use profiles::PerformanceProfiles;
 pub use sites::Sites;
 pub use watch::{Cluster, client};
 
-/// The shortest time between two publications: a burst of events becomes one picture.
+/// The shortest time between two publications, so that a burst of events becomes one snapshot.
 const COALESCE: Micros = Micros::from_millis(20);
 
-/// How many changes may wait for the next publication, each with as much as is kept of a pod and what it says of its decision.
-/// Watches wait when it is full: 12,800 a second come through.
+/// How many changes may wait for the next publication. Each holds the kept parts of a pod and of its decision.
+/// Watches wait while the channel is full; 12,800 changes per second pass.
 const BACKLOG: usize = 256;
 
-/// Where changes are sent, each with the time at which it was seen.
+/// Sender of changes, each with the time at which it was observed.
 #[derive(Debug, Clone)]
 pub struct Changes {
     sender: mpsc::Sender<(Now, Change)>,
@@ -56,19 +56,19 @@ pub struct Changes {
 }
 
 impl Changes {
-    /// Sends a change, and waits while the observer is behind.
+    /// Sends a change. Waits while the observer is behind.
     pub async fn send(&self, change: Change) {
         // Without an observer, the process is ending.
         let _ = self.sender.send((self.clock.now(), change)).await;
     }
 
-    /// Sends what may be left out when the observer is behind.
+    /// Sends a change that may be dropped while the observer is behind.
     pub fn hint(&self, change: Change) {
         let _ = self.sender.try_send((self.clock.now(), change));
     }
 }
 
-/// Feeds the engine: what was seen, and the time.
+/// Feeds changes and the time to the engine.
 #[derive(Debug)]
 pub struct Observer {
     changes: mpsc::Receiver<(Now, Change)>,
@@ -79,7 +79,7 @@ pub struct Observer {
 }
 
 impl Observer {
-    /// An observer, and where to send it changes.
+    /// Creates an observer and the sender of its changes.
     pub fn new(clock: Clock, metrics: Arc<Metrics>) -> (Self, Changes) {
         let (sender, changes) = mpsc::channel(BACKLOG);
         let observer = Self {
@@ -92,17 +92,17 @@ impl Observer {
         (observer, Changes { sender, clock })
     }
 
-    /// What is to be done about gated pods, always the newest.
+    /// The latest plan for gated pods.
     pub fn plans(&self) -> channel::Receiver<Arc<Plan>> {
         self.plans.subscribe()
     }
 
-    /// The candidates of the backstop, always the newest.
+    /// The latest candidates of the backstop.
     pub fn backstop_reports(&self) -> channel::Receiver<Arc<BackstopReport>> {
         self.backstop_reports.subscribe()
     }
 
-    /// Feeds this engine and calls `then`, which must not block, with each effect, until nobody sends changes any more.
+    /// Feeds this engine until all senders are gone. Calls `then` with each effect; it must not block.
     pub async fn run(mut self, mut engine: Engine, mut then: impl FnMut(Effect)) {
         let (mut is_due, mut published) = (false, Moment(i64::MIN));
         loop {
@@ -110,9 +110,9 @@ impl Observer {
                 true => Some(published.after(COALESCE)),
                 false => engine.next_change(),
             };
-            // A timer never fires at once, and changes may always be there.
+            // A timer never fires at once, and more changes may always be waiting, so check the time first.
             if due_at.is_some_and(|at| at <= self.clock.moment()) {
-                // A plan takes time, and what is seen meanwhile must not wait for two.
+                // A plan takes time. Apply what was observed meanwhile now, so that it does not wait for two plans.
                 for _ in 0..BACKLOG {
                     let Ok((at, change)) = self.changes.try_recv() else {
                         break;
@@ -126,7 +126,8 @@ impl Observer {
             }
             tokio::select! {
                 () = self.clock.reach(due_at) => {}
-                // What comes before a publication that is due waits for it, instead of waking this task each.
+                // Changes before a due publication wait for it in the channel. They would otherwise wake this task
+                // one by one.
                 received = self.changes.recv(), if !is_due => {
                     let Some((at, change)) = received else {
                         return;
@@ -138,7 +139,8 @@ impl Observer {
         }
     }
 
-    /// Returns the engine. A plan may take a second: what is seen meanwhile waits, and the runtime's workers do not.
+    /// Publishes and returns the engine. A plan may take a second: changes wait meanwhile, but the runtime's workers
+    /// do not.
     async fn publish(&self, mut engine: Engine, then: &mut impl FnMut(Effect)) -> Engine {
         let now = self.clock.now();
         let (engine, publication) = blocking(move || {
@@ -169,7 +171,7 @@ impl Observer {
     }
 }
 
-/// The wall clock so long ago, in whole seconds since the Unix epoch.
+/// The wall-clock time `age` ago, in whole seconds since the Unix epoch.
 fn seconds_before(now: Now, age: Micros) -> i64 {
     now.wall.as_second() - i64::try_from(age.0 / 1_000_000).unwrap_or(0)
 }
@@ -187,7 +189,7 @@ mod tests {
         let had_turn = gate_ledger(&shared);
         let engine = Engine::new(Arc::default(), shared);
         let (observer, changes) = Observer::new(Clock::start(), Arc::default());
-        // Tasks run on the worker; this function does not.
+        // Tasks run on the worker, but this function does not.
         tokio::spawn(observer.run(engine, |_| {}));
         changes.send(Change::WatchAlive(Kind::Nodes)).await;
         assert!(had_turn.await.unwrap());

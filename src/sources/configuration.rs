@@ -1,4 +1,4 @@
-//! The configuration in use, and the next version of it: from files ([`Files`]) or from a ConfigMap ([`ConfigMap`]).
+//! Current configuration and its next versions, from files ([`Files`]) or from a ConfigMap ([`ConfigMap`]).
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -22,27 +22,27 @@ pub use config_map::ConfigMap;
 pub(crate) use config_map::read_config_map;
 pub use files::{Files, read};
 
-/// What was read: a configuration and what an operator should know of it, or every fault.
+/// A configuration with notices for the operator, or all its faults.
 pub type Outcome = Result<(Config, Vec<Notice>), Faults>;
 
-/// Tells good versions of the configuration as they come.
+/// Receives valid versions of the configuration.
 #[derive(Debug, Clone)]
 pub struct Versions(watch::Receiver<Option<Arc<Config>>>);
 
 impl Versions {
-    /// Those that this sender offers.
+    /// Versions that this sender offers.
     pub(super) fn of(sender: &watch::Sender<Option<Arc<Config>>>) -> Self {
         let mut versions = sender.subscribe();
         versions.mark_changed();
         Self(versions)
     }
 
-    /// The newest version that this clone has not returned yet: first the one in use, once one is, and later ones when
-    /// they are. Versions that nobody asked for in time are left out. Cancel-safe.
+    /// Returns the newest version that this clone has not returned yet. It first returns the version in use, as soon
+    /// as there is one. It skips versions that were replaced before the call. Cancel-safe.
     pub async fn next(&mut self) -> Arc<Config> {
         loop {
             if self.0.changed().await.is_err() {
-                // Whoever offers versions is gone: the process is ending.
+                // The sender is gone, so the process is ending.
                 std::future::pending::<()>().await;
             }
             if let Some(config) = &*self.0.borrow_and_update() {
@@ -51,8 +51,8 @@ impl Versions {
         }
     }
 
-    /// Does this work, which is of this version, until there is one that is not the `same` to it, and returns that; `None` if
-    /// the work has ended.
+    /// Runs `work`, which belongs to version `config`, until a version arrives that `same` tells apart from it.
+    /// Returns that version, or `None` if the work ended first.
     pub async fn until_other(
         &mut self,
         config: &Config,
@@ -73,7 +73,7 @@ impl Versions {
         }
     }
 
-    /// Sends each version as settings, for ever.
+    /// Sends each version to the engine as settings. Never returns.
     pub async fn send_settings(mut self, changes: Changes) {
         loop {
             changes.send(Change::Settings(self.next().await)).await;
@@ -81,25 +81,25 @@ impl Versions {
     }
 }
 
-/// The last good configuration: the defaults until there is one.
+/// The last valid configuration, or the defaults until there is one.
 #[derive(Debug)]
 pub struct Configuration {
     current: Arc<ArcSwap<Config>>,
-    /// The same for those who wait; `None` while the first good one is waited for.
+    /// The current configuration for waiting tasks; `None` until the first valid one arrives.
     versions: watch::Sender<Option<Arc<Config>>>,
-    /// Our own namespace, whose pods are never mutated.
+    /// edgeward's own namespace, whose pods are never mutated.
     namespace: String,
     /// Whether pods may be gated.
     may_gate: bool,
     metrics: Arc<Metrics>,
-    /// Whether a version was ever taken. From then on some things cannot change.
+    /// Whether a version was ever accepted. Some settings cannot change after that.
     in_use: bool,
-    /// The version offered last, taken or not.
+    /// The last offered version, accepted or refused.
     seen: Option<u64>,
 }
 
 impl Configuration {
-    /// The defaults. Pods of `namespace`, our own, pass through under every version.
+    /// Starts with the defaults. Pods of edgeward's own `namespace` pass through under every version.
     pub fn new(namespace: String, metrics: Arc<Metrics>) -> Self {
         let config = Arc::new(of(Config::default(), &namespace, true));
         Self {
@@ -113,7 +113,7 @@ impl Configuration {
         }
     }
 
-    /// The same for a process that could not release a pod: none is gated, whatever a version says.
+    /// Turns gating off under every version, for a process that cannot release pods.
     pub fn without_gating(self) -> Self {
         let config = Arc::new(of(Config::default(), &self.namespace, false));
         self.current.store(Arc::clone(&config));
@@ -124,21 +124,21 @@ impl Configuration {
         }
     }
 
-    /// The configuration in use, always the newest. Whoever loads it twice may get two versions.
+    /// The current configuration. Two loads may return two versions.
     pub fn current(&self) -> Arc<ArcSwap<Config>> {
         Arc::clone(&self.current)
     }
 
-    /// The configuration in use and those that follow. [`ConfigMap`] has none in use before its first good one.
+    /// The configuration in use and later ones. With a [`ConfigMap`], none is in use before its first valid version.
     pub fn versions(&self) -> Versions {
         Versions::of(&self.versions)
     }
 
-    /// Takes a version of the configuration if it is a good one, and tells log and metrics either way; nothing if it is
-    /// the version that was offered last.
+    /// Accepts a valid version of the configuration, and reports acceptance or refusal in log and metrics. Does
+    /// nothing if the version equals the last offered one.
     ///
     /// # Errors
-    /// It has faults; what was in use stays.
+    /// The version has faults. The previous configuration stays in use.
     fn offer(&mut self, version: u64, outcome: impl FnOnce() -> Outcome) -> Result<(), Faults> {
         if self.seen.replace(version) == Some(version) {
             return Ok(());
@@ -169,7 +169,8 @@ impl Configuration {
         }
     }
 
-    /// There is nothing to read; what was in use stays, and the next version is new whatever it says.
+    /// Records that there is nothing to read. The configuration stays in use, and the next version counts as new in
+    /// any case.
     fn lost(&mut self) {
         self.seen = None;
         self.count(Reload::Unreadable);
@@ -188,7 +189,7 @@ fn of(mut config: Config, namespace: &str, may_gate: bool) -> Config {
     config
 }
 
-/// The version of a content: equal contents have the same one, in every replica of the same build.
+/// Hash of a content. Equal contents have equal versions in all replicas of one build.
 fn version(content: &impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     content.hash(&mut hasher);
@@ -200,7 +201,7 @@ fn read_keys(data: &BTreeMap<String, String>) -> Outcome {
     map::read(data, yaml::parse_value)
 }
 
-/// Reads one document: a configuration, or the manifest of a ConfigMap that holds one.
+/// Reads one document: a configuration, or the manifest of a ConfigMap with a configuration.
 fn read_document(text: &str) -> Outcome {
     let document = yaml::parse_value(text).map_err(|message| {
         let path = String::new();

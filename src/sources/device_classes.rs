@@ -1,4 +1,5 @@
-//! DeviceClasses, watched where the API server serves them: which extended resources kube-scheduler makes claims of.
+//! Watches DeviceClasses where the API server serves them. They name the extended resources that kube-scheduler
+//! converts to claims.
 
 use std::sync::Arc;
 
@@ -12,7 +13,8 @@ use crate::sources::raw::{Gvr, Raw};
 use crate::sources::watch::Cluster;
 
 impl Cluster {
-    /// Sends which extended resources DeviceClasses serve, for ever; what is known stays while they may not be read. Calls `known` once it is known.
+    /// Sends the extended resources that DeviceClasses serve. Never returns. If they may not be read, the known ones
+    /// stay. Calls `known` once the first answer is known.
     pub async fn follow_device_classes(self, metrics: Arc<Metrics>, known: impl FnOnce()) {
         let (seen, mut objects) = channel(Seen::default());
         let read = |object: &Raw, _: Option<&_>| Some(served(object));

@@ -1,4 +1,4 @@
-//! A fleet file, and what becomes of it, into the snapshot that reviews read.
+//! Reads a fleet file and its changes into the snapshot for reviews.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,11 +18,11 @@ use crate::platform::clock::Clock;
 use crate::platform::files::Watch;
 use crate::platform::{files, yaml};
 
-/// How often an unchanged fleet file is published again. A file does not age as telemetry does: its ages are true
-/// whenever it is read.
+/// How often an unchanged fleet file is published again. Its data does not age as telemetry does: the ages that it
+/// states hold at every reading.
 const REFRESH: Duration = Duration::from_secs(1);
 
-/// A fleet file and the snapshot that reviews read.
+/// A fleet file, and the snapshot made from it.
 #[derive(Debug)]
 pub struct FleetFile {
     path: PathBuf,
@@ -38,11 +38,11 @@ impl FleetFile {
     /// Reads the file and publishes its first snapshot.
     ///
     /// # Errors
-    /// The file cannot be read, or is no fleet file: then its faults are named.
+    /// The file cannot be read, or is not a valid fleet file. The error names its faults.
     pub async fn open(path: PathBuf, config: Arc<ArcSwap<Config>>, clock: Clock) -> anyhow::Result<Self> {
         let (watch, contents) = Watch::open(vec![path.clone()]).await?;
         let (document, snapshot) = parse(&path, &contents, &config.load(), clock.moment())?;
-        // Nobody would confirm a reservation: the file is believed as it stands.
+        // Reservations have no lifetime here, because a file cannot confirm them.
         let shared = Arc::new(SharedState::new(Arc::new(snapshot), Micros(0)));
         Ok(Self {
             path,
@@ -55,13 +55,13 @@ impl FleetFile {
         })
     }
 
-    /// Where the newest snapshot is published.
+    /// The state that holds the newest snapshot.
     pub fn shared(&self) -> Arc<SharedState> {
         Arc::clone(&self.shared)
     }
 
-    /// Publishes the file again and again, for ever: every change of it, and what a change of the thresholds makes of its links. A
-    /// file that cannot be read, or has faults, leaves the last good fleet in place and is logged.
+    /// Publishes the file repeatedly. Never returns. This picks up changes of the file, and of the thresholds that
+    /// judge its links. An unreadable or faulty file is logged and leaves the last valid fleet in place.
     pub async fn follow(mut self) {
         let mut refresh = tokio::time::interval(REFRESH);
         refresh.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -153,7 +153,7 @@ mod tests {
         eventually("the refusal", || log.text().contains("fleet file refused")).await;
         assert_eq!(shared.snapshot().sites[0].name(), "here");
 
-        // A file does not age: it is published again, as old as it says.
+        // The data of a file does not age. It is published again with the ages that the file states.
         let before = shared.snapshot().kubernetes_as_of;
         eventually("a younger picture", || shared.snapshot().kubernetes_as_of > before).await;
         follow.abort();

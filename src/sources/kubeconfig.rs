@@ -1,5 +1,5 @@
-//! Where the API server is, and the way to it, as kubectl finds them. What kube makes of the environment differs: a file of
-//! `KUBECONFIG` that does not exist is an error there, and `NO_PROXY` is held against the proxy.
+//! Finds the API server and the proxy to it as kubectl does. kube differs in two ways: a missing file of `KUBECONFIG`
+//! is an error there, and it compares `NO_PROXY` with the proxy.
 
 use std::ffi::OsString;
 use std::io::ErrorKind;
@@ -18,11 +18,11 @@ use rustls::pki_types::pem::PemObject as _;
 use tower::util::{MapRequestLayer, option_layer};
 use tower::{BoxError, Service};
 
-/// The value of a variable.
+/// Reads an environment variable.
 type Environment<'e> = &'e dyn Fn(&str) -> Option<OsString>;
 
-/// What leads to the cluster of a context of the kubeconfig, and that context; without one to that of the current context, else of
-/// the pod that we run in.
+/// Returns the client configuration for a context of the kubeconfig, and the name of the context. Without `context`,
+/// this is the current context, or else the cluster of our own pod.
 ///
 /// # Errors
 /// There is no such configuration, or it cannot be used.
@@ -44,7 +44,7 @@ pub(crate) fn client_config(context: Option<&str>) -> anyhow::Result<(Config, Op
     Ok((config, context))
 }
 
-/// The builder of a client with this configuration. The token of a file that ends in a newline is sent without it.
+/// Creates the client builder for this configuration. A trailing newline in a token file is not sent.
 ///
 /// # Errors
 /// The configuration cannot be used.
@@ -61,8 +61,8 @@ pub(crate) fn client_builder(
     Ok(ClientBuilder::try_from(config)?.with_layer(&tokens))
 }
 
-/// Sends the token of a file that ends in a newline, which kube would send as it is. As with client-go, the file is read again, and
-/// one that cannot be read leaves the last token.
+/// Sends the token of a file with trailing whitespace, which kube would send unchanged. As in client-go, the file is
+/// read again for each request, and an unreadable file leaves the last token in use.
 fn token_layer(
     auth: &mut AuthInfo,
 ) -> Option<MapRequestLayer<impl FnMut(Request<Body>) -> Request<Body> + Clone + use<>>> {
@@ -82,7 +82,8 @@ fn token_layer(
     }))
 }
 
-/// The files of `KUBECONFIG` that exist, or the one of the home directory, merged: the first that has a value counts.
+/// Merges the existing files of `KUBECONFIG`, or reads the file in the home directory. The first file with a value
+/// takes precedence.
 fn read(environment: Environment<'_>) -> anyhow::Result<Kubeconfig> {
     let listed = environment("KUBECONFIG").filter(|listed| !listed.is_empty());
     let home = || Some(PathBuf::from(environment("HOME")?).join(".kube/config").into());
@@ -99,7 +100,7 @@ fn read(environment: Environment<'_>) -> anyhow::Result<Kubeconfig> {
     Ok(merged)
 }
 
-/// What leads to the cluster of a context, and its name. Kube's own conversion fails at a `NO_PROXY` that ends in a comma.
+/// The client configuration for a context, and its name. kube's own conversion fails if `NO_PROXY` ends in a comma.
 fn of_context(kubeconfig: Kubeconfig, name: Option<&str>) -> anyhow::Result<(Config, String)> {
     let name = name.map(str::to_owned).or(kubeconfig.current_context);
     let name = name.context("no context is the current one")?;
@@ -141,10 +142,10 @@ fn of_context(kubeconfig: Kubeconfig, name: Option<&str>) -> anyhow::Result<(Con
     Ok((config, name))
 }
 
-/// The proxy towards a server, as Go's `httpproxy` chooses it: in a pod too.
+/// Chooses the proxy to a server as Go's `httpproxy` does, also in a pod.
 ///
 /// # Errors
-/// The variable that names it holds no address.
+/// The proxy variable does not hold an address.
 fn proxy_of(environment: Environment<'_>, server: &Uri) -> anyhow::Result<Option<Uri>> {
     let text = |name: &str| {
         let value = |name: &str| environment(name)?.into_string().ok().filter(|value| !value.is_empty());
@@ -156,14 +157,15 @@ fn proxy_of(environment: Environment<'_>, server: &Uri) -> anyhow::Result<Option
         return Ok(None);
     }
     let scheme = if proxy.contains("://") { "" } else { "http://" };
-    // Not the value, which may hold a password.
+    // The value is not shown, because it may contain a password.
     let proxy = format!("{scheme}{proxy}")
         .parse()
         .with_context(|| format!("{variable} is no address"))?;
     Ok(Some(proxy))
 }
 
-/// Whether a server is reached without a proxy: by its name or address, with or without port.
+/// Whether `no_proxy` or a loopback address excludes a server from the proxy. Entries are names, addresses or
+/// networks, with or without a port.
 fn is_excluded(server: &Uri, no_proxy: &str) -> bool {
     let host = server.host().unwrap_or_default().to_lowercase();
     let host = host.trim_matches(['[', ']']);

@@ -1,7 +1,7 @@
-//! Liqo's objects, watched while its definitions are installed: where namespaces may run, how its clusters are, and the sites
-//! that there are by them.
+//! Watches Liqo's objects while its CRDs are installed. They define where namespaces are offloaded, the state of
+//! remote clusters, and the sites for them.
 //!
-//! While they are not installed, nothing is asked but which API groups are served.
+//! Without the CRDs, edgeward only asks which API groups are served.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,16 +23,16 @@ use crate::sources::configuration::Versions;
 use crate::sources::objects::{self, Key, Rights, Seen, Standing};
 use crate::sources::raw::{Gvr, Raw};
 
-/// The sites that were discovered; `None` until it is known whether there are any.
+/// The discovered sites; `None` until it is known whether there are any.
 pub(crate) type Discovered = Option<Arc<Vec<Arc<SiteDefinition>>>>;
 
-/// The shortest time between two publications: a namespace that is offloaded is several events.
+/// The shortest time between two publications. Offloading a namespace causes several events.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// How long the first lists may take, until edgeward goes on without them.
+/// How long to wait for the first lists before edgeward continues without them.
 const PATIENCE: Micros = Micros::from_secs(30);
 
-/// Follows Liqo's objects as the configuration says.
+/// Follows Liqo's objects according to the configuration.
 pub struct Liqo {
     client: Client,
     metrics: Arc<Metrics>,
@@ -42,7 +42,7 @@ pub struct Liqo {
 }
 
 impl Liqo {
-    /// Nothing is known yet.
+    /// Creates a follower that knows nothing yet.
     pub fn new(client: Client, metrics: Arc<Metrics>, clock: Clock, changes: Changes) -> Self {
         Self {
             client,
@@ -53,12 +53,13 @@ impl Liqo {
         }
     }
 
-    /// The sites that were discovered, always the newest.
+    /// The latest discovered sites.
     pub(crate) fn discovered(&self) -> watch::Receiver<Discovered> {
         self.discovered.subscribe()
     }
 
-    /// Follows them, for ever. Calls `known` once it is known whether Liqo is in use, and what it says.
+    /// Follows Liqo's objects. Never returns. Calls `known` once it is known whether Liqo is in use and, if so, its
+    /// state.
     pub async fn follow(self, mut versions: Versions, known: impl FnOnce()) {
         let mut known = Some(known);
         let mut told = None;
@@ -98,7 +99,7 @@ impl Liqo {
         }
     }
 
-    /// Sends what is another now.
+    /// Sends the facts and the discovered sites if they have changed.
     async fn tell(&self, objects: Option<LiqoObjects>, config: &Config, told: &mut Option<Facts>) {
         let runtime_class = config.liqo.runtime_class.as_ref().map(|name| &*name.0);
         let sites = objects.as_ref().map(|objects| objects.sites(runtime_class));
@@ -138,7 +139,7 @@ impl Liqo {
         );
     }
 
-    /// Watches a kind while its definition is installed. An object that cannot be read is there, and says nothing.
+    /// Watches a kind while its CRD is installed. An unreadable object counts as present but without content.
     async fn watch_kind<T: PartialEq>(
         &self,
         name: Gvr,
@@ -154,18 +155,18 @@ impl Liqo {
     }
 }
 
-/// What is told of Liqo; `None` while it is not in use.
+/// The facts sent to the engine; `None` while Liqo is not in use.
 type Facts = Option<Arc<model::Liqo>>;
 
-/// Whether Liqo is in use by what was told last.
+/// Whether Liqo was in use according to the facts sent last.
 fn is_on(told: &Option<Facts>) -> bool {
     told.as_ref().is_some_and(Option::is_some)
 }
 
-/// What is known of the objects of one kind.
+/// State of the objects of one kind.
 type Kind<T> = Seen<Option<T>>;
 
-/// What is known of all kinds.
+/// State of all kinds.
 #[derive(Debug, Default)]
 struct Kinds {
     foreign_clusters: Kind<wire::ForeignCluster>,
@@ -176,8 +177,9 @@ struct Kinds {
 }
 
 impl Kinds {
-    /// All objects; `Some(None)` where Liqo is not in use, and `None` while that is not known. Connections are only where there
-    /// is a network between the clusters. Rights that are taken away do not end it: then nothing is known of namespaces. For who `is_impatient`, what was not listed yet cannot be read.
+    /// Returns all objects. `Some(None)` means that Liqo is not in use, and `None` that this is not known yet.
+    /// Connections exist only where the clusters share a network. If rights are withdrawn, Liqo stays in use, but
+    /// nothing is known of namespaces. With `is_impatient`, a kind that is not listed yet counts as unreadable.
     fn objects(&self, enabled: Enabled, is_on: bool, is_impatient: bool) -> Option<Option<LiqoObjects>> {
         if enabled == Enabled::Never {
             return Some(None);
@@ -213,7 +215,7 @@ fn readable<T: Clone>(kind: &Kind<T>) -> Vec<T> {
     kind.objects.values().flatten().cloned().collect()
 }
 
-/// The namespaces that are offloaded to a cluster, unless they cannot be read.
+/// Reads the namespaces that are offloaded to a cluster; `None` if the object is unreadable.
 pub(crate) fn namespace_map(json: &str) -> Option<Arc<wire::NamespaceMap>> {
     wire::namespace_map(json).map(Arc::new)
 }

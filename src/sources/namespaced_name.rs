@@ -1,13 +1,13 @@
-//! Which object of a kind.
+//! Names of namespaced objects.
 
 use std::fmt;
 
-/// A namespace and the name of an object in it.
+/// Namespace and name of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamespacedName {
-    /// Its namespace.
+    /// Namespace of the object.
     pub namespace: String,
-    /// Its name.
+    /// Name of the object.
     pub name: String,
 }
 

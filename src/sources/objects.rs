@@ -1,6 +1,6 @@
-//! Objects of custom resources, for as long as their definition is installed.
+//! Watches objects of custom resources while their CRD is installed.
 //!
-//! An installation without the definitions asks once in a while whether they are there, and says nothing.
+//! Without the CRD, this asks for it from time to time and reports nothing.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,34 +13,34 @@ use crate::instruments::metrics::Metrics;
 use crate::sources::raw::{Gvr, Raw};
 use crate::sources::watcher;
 
-/// How often it is asked whether a definition is installed.
+/// How often to ask whether a CRD is installed.
 pub(super) const PERIOD: Duration = Duration::from_secs(10);
 
-/// How often it is tried to read what we may not.
+/// How often to retry a read that is forbidden.
 pub(super) const FORBIDDEN_PERIOD: Duration = Duration::from_secs(60);
 
 /// Namespace and name.
 pub(super) type Key = (String, String);
 
-/// What is known of the objects of a kind.
+/// Known objects of a kind.
 #[derive(Debug, PartialEq)]
 pub(super) struct Seen<T> {
     pub(super) standing: Standing,
-    /// None, unless they are listed. While they are listed again, as they were before.
+    /// Empty unless the objects are listed. During a new list, the objects of the previous one.
     pub(super) objects: BTreeMap<Key, T>,
 }
 
 /// How much is known of a kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Standing {
-    /// Nothing yet.
+    /// Nothing is known yet.
     #[default]
     Pending,
-    /// Its definition is not installed.
+    /// The CRD is not installed.
     NotInstalled,
-    /// It is, and we may not read its objects.
+    /// The CRD is installed, but we may not read its objects.
     Forbidden,
-    /// All its objects.
+    /// All objects are known.
     Listed,
 }
 
@@ -58,7 +58,7 @@ impl<T> Seen<T> {
         }
     }
 
-    /// All objects; `None` where they are not known.
+    /// All objects; `None` if they are not known.
     pub(super) fn all(&self) -> Option<&BTreeMap<Key, T>> {
         let are_known = matches!(self.standing, Standing::Listed | Standing::NotInstalled);
         are_known.then_some(&self.objects)
@@ -66,8 +66,9 @@ impl<T> Seen<T> {
 }
 
 impl<T: PartialEq> Seen<T> {
-    /// Something was told of an object, of which `read` takes what is to be known, beside what was known of it; an object of which
-    /// it takes nothing stays as it was. A list that has not ended is in `listed`. Whether something else is known now.
+    /// Applies an event. `read` extracts the known part of an object, given its previously known part. If `read`
+    /// returns nothing, the object stays as it was. `listed` holds a list that has not ended. Returns whether the
+    /// known objects changed.
     pub(super) fn apply<K: Resource>(
         &mut self,
         event: Event<K>,
@@ -107,17 +108,18 @@ impl<T: PartialEq> Seen<T> {
     }
 }
 
-/// Whether it is a failure that we may not read objects.
+/// Whether missing rights to read the objects are a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Rights {
-    /// It is logged, counted and tried again at once; what was seen before stays.
+    /// A failure: it is logged, counted and retried at once. Earlier objects stay known.
     Needed,
-    /// It is tried again once in a while.
+    /// Not a failure: reading is retried from time to time.
     Optional,
 }
 
-/// Sees all objects of this kind for ever: `change` is called with what changes what was seen and tells whether it did.
-/// Of an object, `read` takes what is to be known beside what was known before. A failure is logged, counted and tried again after a pause.
+/// Follows all objects of this kind. Never returns. Calls `change` with a function that updates the known objects and
+/// returns whether they changed. `read` extracts the known part of an object, given its previously known part. A
+/// failure is logged, counted and retried after a pause.
 pub(super) async fn follow<T: PartialEq>(
     kind: Gvr,
     rights: Rights,
@@ -146,7 +148,8 @@ pub(super) async fn follow<T: PartialEq>(
     }
 }
 
-/// Whether the kind is served. Asks for the API groups first, as everybody who is known to the API server may.
+/// Whether the API server serves the kind. Asks for the API groups first, because every authenticated user may read
+/// them.
 pub(crate) async fn is_installed(kind: Gvr, client: &Client) -> kube::Result<bool> {
     let served = client.list_api_groups().await?.groups;
     if !served.iter().any(|group| group.name == kind.group) {
@@ -159,15 +162,15 @@ pub(crate) async fn is_installed(kind: Gvr, client: &Client) -> kube::Result<boo
     }
 }
 
-/// The API server does not know the kind.
+/// Status code if the API server does not know the kind.
 const NOT_FOUND: u16 = 404;
-/// The API server does not let us read it.
+/// Status code if we may not read the kind.
 pub(super) const FORBIDDEN: u16 = 403;
 
-/// Watches the objects until they cannot be; how they stand then.
+/// Watches the objects until this is impossible, and returns the standing at that time.
 ///
 /// # Errors
-/// It is not known whether the kind is served.
+/// It cannot be determined whether the kind is served.
 async fn watch<T: PartialEq>(
     kind: Gvr,
     rights: Rights,

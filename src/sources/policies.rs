@@ -1,4 +1,4 @@
-//! SloPolicies, watched and published as one value.
+//! Watches SloPolicies and publishes them as one value.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use crate::platform::clock::Clock;
 use crate::sources::objects::{self, Rights};
 use crate::sources::raw::{Gvr, Raw};
 
-/// The shortest time between two publications: many policies that are applied one after another are few versions.
+/// The shortest time between two publications. Many policies applied in a row result in few versions.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Publishes the policies of the cluster, while the custom resource is installed; none otherwise.
+/// Publishes the policies of the cluster while the CRD is installed, and none otherwise.
 #[derive(Debug, Default)]
 pub struct SloPolicies {
     current: Arc<ArcSwap<Policies>>,
@@ -28,17 +28,17 @@ pub struct SloPolicies {
 }
 
 impl SloPolicies {
-    /// The policies in use, always the newest.
+    /// The current policies.
     pub fn current(&self) -> Arc<ArcSwap<Policies>> {
         Arc::clone(&self.current)
     }
 
-    /// The same for those who wait.
+    /// The current policies for waiting tasks.
     pub fn versions(&self) -> watch::Receiver<Arc<Policies>> {
         self.versions.subscribe()
     }
 
-    /// Follows them, for ever. Calls `listed` once all were listed, or are known not to exist.
+    /// Follows the policies. Never returns. Calls `listed` once all were listed or the CRD is known to be absent.
     pub async fn follow(self, client: Client, metrics: Arc<Metrics>, clock: Clock, listed: impl FnOnce()) {
         let (seen, mut objects) = watch::channel(objects::Seen::default());
         let limit = LogLimit::new(clock);
@@ -89,7 +89,7 @@ impl SloPolicies {
 /// The policies of each namespace, by name.
 type Known = BTreeMap<Arc<str>, BTreeMap<String, Arc<Seen>>>;
 
-/// By namespace.
+/// Groups the policies by namespace; `None` if they are not known.
 fn known(objects: &objects::Seen<Arc<Seen>>) -> Option<Known> {
     let mut known = Known::new();
     for ((namespace, name), seen) in objects.all()? {
@@ -99,7 +99,7 @@ fn known(objects: &objects::Seen<Arc<Seen>>) -> Option<Known> {
     Some(known)
 }
 
-/// The namespaces whose policies are others now, and what there is in each.
+/// The namespaces whose policies changed, each with its current policies.
 fn outdated(before: &Known, now: &Known) -> Vec<(Arc<str>, Vec<Arc<Seen>>)> {
     let namespaces: BTreeSet<_> = before.keys().chain(now.keys()).collect();
     let others = namespaces
@@ -111,7 +111,7 @@ fn outdated(before: &Known, now: &Known) -> Vec<(Arc<str>, Vec<Arc<Seen>>)> {
         .collect()
 }
 
-/// An SloPolicy as it was read, beside the version that was known before.
+/// Reads an SloPolicy, given the previously known version.
 fn read_after(object: &Raw, before: Option<&Arc<Seen>>, limit: &LogLimit) -> Option<Arc<Seen>> {
     let now = read(object, limit)?;
     Some(match before {
@@ -120,7 +120,7 @@ fn read_after(object: &Raw, before: Option<&Arc<Seen>>, limit: &LogLimit) -> Opt
     })
 }
 
-/// An SloPolicy as it was read. One with faults is logged.
+/// Reads an SloPolicy. Faults are logged.
 pub(crate) fn read(object: &Raw, limit: &LogLimit) -> Option<Arc<Seen>> {
     let meta = object.meta();
     let (namespace, name) = (meta.namespace.clone()?, meta.name.clone()?);
@@ -157,7 +157,7 @@ mod tests {
         ((namespace.to_owned(), name.to_owned()), Arc::new(seen))
     }
 
-    /// Which namespaces are others, and how many policies there are in each.
+    /// The changed namespaces, each with its number of policies.
     fn namespaces(before: &Known, now: &Known) -> Vec<(String, usize)> {
         let outdated = outdated(before, now).into_iter();
         outdated

@@ -1,4 +1,4 @@
-//! WAN probes: what is sent, when, and where the outcomes go. What they mean is `wan`'s business.
+//! Sends WAN probes on schedule and forwards their outcomes. The module `wan` of the core interprets them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,11 +32,12 @@ use target::Target;
 /// Time between the probes of the first round.
 const FIRST_ROUND_STEP: Duration = Duration::from_millis(50);
 
-/// Timeout of a probe of the first round at most: the last one starts 200 ms after the first, and all are over in 3 s.
+/// Upper bound for the timeout of a first-round probe. The last probe starts 200 ms after the first, so the round
+/// ends within 3 s.
 const FIRST_ROUND_TIMEOUT: Micros = Micros::from_millis(2_500);
 
-/// Probes every cloud site that has endpoints, as the configuration in use says, and tells what is found, for ever. Calls
-/// `first_round` when the first is over.
+/// Probes every cloud site with endpoints according to the current configuration, and sends the results. Never
+/// returns. Calls `first_round` after the first round.
 pub async fn follow(
     mut versions: Versions,
     clock: Clock,
@@ -50,11 +51,11 @@ pub async fn follow(
     let probers = Probers::new(judged_by, clock, metrics);
     let mut links = probers.links();
     while let Some(config) = in_use {
-        // Other links are probed from now on, or the same ones otherwise.
+        // From now on, other links are probed, or the known ones with other settings.
         probers.links.send_replace(Links::new());
         thresholds.send_replace(Thresholds::from(&*config));
         let mut sites = probers_of(&config, &probers);
-        // What an earlier version has found is told until this one's first round is over.
+        // The results of the previous version stay in force until the first round of this one ends.
         futures::future::join_all(sites.iter_mut().map(Prober::first_round)).await;
         send_links(&mut links, &config, &changes).await;
         if let Some(first_round) = first_round.take() {
@@ -76,7 +77,7 @@ pub async fn follow(
     }
 }
 
-/// What the first round of probes says of each cloud site. Takes 3 s at most.
+/// Runs the first round of probes and returns the link of each cloud site. Takes at most 3 s.
 pub async fn first_round(config: &Config, clock: Clock, metrics: &Arc<Metrics>) -> Links {
     let (_thresholds, judged_by) = watch::channel(Thresholds::from(config));
     let probers = Probers::new(judged_by, clock, Arc::clone(metrics));
@@ -86,7 +87,7 @@ pub async fn first_round(config: &Config, clock: Clock, metrics: &Arc<Metrics>) 
     links.borrow().clone()
 }
 
-/// A prober for every cloud site that has endpoints.
+/// Creates a prober for every cloud site with endpoints.
 fn probers_of(config: &Config, probers: &Probers) -> Vec<Prober> {
     let mut sites = Vec::new();
     for site in clouds(config) {
@@ -104,7 +105,7 @@ fn probers_of(config: &Config, probers: &Probers) -> Vec<Prober> {
     sites
 }
 
-/// Sends what is known of the links; nothing is of one that is not probed any more.
+/// Sends the known links. Nothing is known of a link that is not probed any more.
 async fn send_links(links: &mut watch::Receiver<Links>, config: &Config, changes: &Changes) {
     let known = links.borrow_and_update().clone();
     for site in clouds(config) {
@@ -120,7 +121,7 @@ fn clouds(config: &Config) -> impl Iterator<Item = &SiteDefinition> {
     sites.filter(|site| site.kind == SiteKind::Cloud)
 }
 
-/// Makes a [`Prober`] for each site; they share sockets and the place where links are published.
+/// Creates a [`Prober`] for each site. The probers share sockets and the channel for their links.
 #[derive(Clone)]
 pub struct Probers {
     icmp: Arc<Icmp>,
@@ -131,7 +132,7 @@ pub struct Probers {
 }
 
 impl Probers {
-    /// No probers yet. Each outcome is judged by the thresholds of that moment.
+    /// Starts without probers. Each outcome is judged by the thresholds in force at that moment.
     pub fn new(thresholds: watch::Receiver<Thresholds>, clock: Clock, metrics: Arc<Metrics>) -> Self {
         Self {
             icmp: Arc::default(),
@@ -142,13 +143,13 @@ impl Probers {
         }
     }
 
-    /// The links of all sites, marked changed after each outcome.
+    /// The links of all sites, marked as changed after each outcome.
     pub fn links(&self) -> watch::Receiver<Links> {
         self.links.subscribe()
     }
 
-    /// A prober of this site. It sends nothing until [`Prober::first_round`] or [`Prober::run`]. It replaces what an
-    /// earlier prober of the site has published.
+    /// Creates a prober of this site. It sends nothing until [`Prober::first_round`] or [`Prober::run`]. It replaces
+    /// the link that an earlier prober of the site has published.
     pub fn prober(&self, site: &str, endpoints: Vec<Endpoint>, probing: Probing) -> Prober {
         for endpoint in &endpoints {
             let outcomes = Cause::ALL.map(Cause::as_str).into_iter().chain(["answered"]);
@@ -189,8 +190,8 @@ pub struct Prober {
 type Done = Option<(usize, Result<Micros, Lost>)>;
 
 impl Prober {
-    /// Five probes of each endpoint, 50 ms apart. Takes 3 s at most, whatever the timeout; afterwards the site has a
-    /// link.
+    /// Sends five probes to each endpoint, 50 ms apart. Takes at most 3 s, whatever the timeout. Afterwards the site
+    /// has a link.
     pub async fn first_round(&mut self) {
         let timeout = self.probing.timeout.min(FIRST_ROUND_TIMEOUT);
         self.resolve();
@@ -207,7 +208,7 @@ impl Prober {
         }
     }
 
-    /// Probes for ever. Cancelling it abandons the probes under way.
+    /// Probes for ever. Cancelling this abandons pending probes.
     pub async fn run(mut self) {
         let (clock, begun) = (self.shared.clock, self.shared.clock.moment());
         let (mut k, offset) = (0, random());
@@ -229,7 +230,7 @@ impl Prober {
         }
     }
 
-    /// Asks for the addresses of all endpoints.
+    /// Resolves the names of all endpoints.
     fn resolve(&mut self) {
         for target in &self.targets {
             let target = Arc::clone(target);
@@ -269,8 +270,8 @@ impl Prober {
         self.publish();
     }
 
-    /// A line when an endpoint falls silent or returns and when the link changes its state; single losses only for who
-    /// debugs.
+    /// Logs when an endpoint stops or resumes answering, and when the link changes its state. Single losses are
+    /// logged at debug level.
     fn log(&self, endpoint: usize, outcome: &Result<Micros, Lost>, was_silent: bool, before: Option<Link>) {
         let (site, name) = (&self.site, self.targets[endpoint].endpoint());
         if let Err(lost) = outcome {

@@ -1,8 +1,9 @@
-//! PerformanceProfiles, watched, and evaluated off the request path.
+//! Watches PerformanceProfiles and evaluates them off the request path.
 //!
-//! Each profile has rounds of its own. In a round its questions are put to the Prometheus server of the configuration, each
-//! question once for all profiles; when all were answered, or were not in time, the profile is evaluated with the newest
-//! snapshot. What is not answered keeps its last answer, which counts until it is stale.
+//! Each profile has its own rounds. A round sends the profile's queries to the Prometheus server of the
+//! configuration. Profiles share the answer of an equal query. Once all queries have an answer or timed out, the
+//! profile is evaluated with the newest snapshot. A query without a new answer keeps its last one, which counts until
+//! it is stale.
 
 mod answers;
 
@@ -31,10 +32,10 @@ use crate::sources::prometheus::{Connection, REOPEN};
 use crate::sources::raw::{Gvr, Raw};
 use answers::{Answers, Client};
 
-/// How many questions are put at a time.
+/// How many queries run concurrently.
 const MAX_ASKED: usize = 8;
 
-/// Follows PerformanceProfiles while their definition is installed; there are none otherwise.
+/// Follows PerformanceProfiles while their CRD is installed. Otherwise there are none.
 pub struct PerformanceProfiles {
     client: kube::Client,
     metrics: Arc<Metrics>,
@@ -44,7 +45,7 @@ pub struct PerformanceProfiles {
 }
 
 impl PerformanceProfiles {
-    /// None known yet.
+    /// Starts without profiles.
     pub fn new(client: kube::Client, metrics: Arc<Metrics>, clock: Clock, changes: Changes) -> Self {
         Self {
             client,
@@ -55,13 +56,13 @@ impl PerformanceProfiles {
         }
     }
 
-    /// What they give, always the newest.
+    /// The latest evaluations.
     pub fn evaluated(&self) -> watch::Receiver<Arc<All>> {
         self.evaluated.subscribe()
     }
 
-    /// Follows and evaluates them with the newest snapshot, and sends what they give, for ever. Calls `listed` once all were
-    /// listed, or are known not to exist.
+    /// Follows the profiles, evaluates them with the newest snapshot, and sends the scores. Never returns. Calls
+    /// `listed` once all were listed or the CRD is known to be absent.
     pub async fn follow(self, mut versions: Versions, shared: Arc<SharedState>, listed: impl FnOnce()) {
         let (seen, mut objects) = watch::channel(Seen::default());
         let read = |object: &Raw, _: Option<&_>| read(object);
@@ -85,7 +86,7 @@ impl PerformanceProfiles {
                 entries: BTreeMap::new(),
                 answers: Answers::default(),
             };
-            // A sender that is there for as long as this is awaited.
+            // The sender lives as long as this is awaited.
             let _ = objects.wait_for(|seen| seen.all().is_some()).await;
             evaluator.take(by_name(&mut objects)).await;
             listed();
@@ -103,7 +104,7 @@ impl PerformanceProfiles {
     }
 }
 
-/// The PerformanceProfiles as they were seen last.
+/// The PerformanceProfiles as seen last.
 type Objects = watch::Receiver<Seen<SeenProfile>>;
 
 fn by_name(objects: &mut Objects) -> BTreeMap<String, SeenProfile> {
@@ -115,12 +116,12 @@ fn by_name(objects: &mut Objects) -> BTreeMap<String, SeenProfile> {
     named.collect()
 }
 
-/// What is known of a profile between its rounds.
+/// State of a profile between its rounds.
 struct Entry {
     evaluated: Evaluated,
-    /// When the next round begins.
+    /// When the next round starts.
     next: Moment,
-    /// Whether a round has begun whose answers are waited for.
+    /// Whether a round has started and waits for answers.
     is_waiting: bool,
 }
 
@@ -135,7 +136,7 @@ struct Evaluator<'e> {
 }
 
 impl Evaluator<'_> {
-    /// Takes over what objects there are. A profile that is another is evaluated at once.
+    /// Takes over the current objects. A changed profile is evaluated at once.
     async fn take(&mut self, objects: BTreeMap<String, SeenProfile>) {
         let now = self.clock.moment();
         self.entries.retain(|name, _| objects.contains_key(name));
@@ -166,7 +167,7 @@ impl Evaluator<'_> {
         self.publish().await;
     }
 
-    /// Evaluates the profiles by this configuration and takes over other objects, for ever.
+    /// Evaluates the profiles with this configuration and takes over changed objects. Never returns.
     async fn evaluate(&mut self, config: &Arc<Config>, objects: &mut Objects) {
         loop {
             let mut server = answers::open(config.prometheus.as_ref()).await;
@@ -186,7 +187,7 @@ impl Evaluator<'_> {
         }
     }
 
-    /// Asks by this client, for ever.
+    /// Runs rounds with this client. Never returns.
     async fn rounds(&mut self, config: &Arc<Config>, client: Client, objects: &mut Objects) {
         let mut asked = FuturesUnordered::new();
         self.answers.ask_again();
@@ -212,7 +213,7 @@ impl Evaluator<'_> {
         }
     }
 
-    /// Begins those that are due: their questions are to be put again, unless they were a moment ago for another profile.
+    /// Starts the rounds that are due. Their queries are sent again, unless another profile sent them a moment ago.
     fn begin_rounds(&mut self) {
         let now = self.clock.moment();
         for entry in self.entries.values_mut() {
@@ -231,7 +232,7 @@ impl Evaluator<'_> {
         }
     }
 
-    /// Evaluates the profiles whose questions are all answered, and publishes what all give.
+    /// Evaluates the profiles whose queries all have an answer, and publishes the results of all profiles.
     async fn end_rounds(&mut self, config: &Arc<Config>) {
         let is_over = |entry: &Entry| {
             let profile = entry.evaluated.profile.as_ref().filter(|_| entry.is_waiting)?;
@@ -281,7 +282,8 @@ impl Evaluator<'_> {
     }
 }
 
-/// What a PerformanceProfile says of the sites by its own status, for those who do not evaluate it; `None` of one that is not accepted.
+/// Reads the scores of a PerformanceProfile from its status, for processes that do not evaluate it. `None` if the
+/// spec is invalid.
 pub(crate) fn scores_of(object: &Raw, now: Now) -> Option<(Box<str>, Arc<ProfileScores>)> {
     let name = object.meta().name.as_deref()?;
     let value: Value = serde_json::from_str(object.json()).ok()?;
@@ -320,11 +322,11 @@ pub(crate) fn scores_of(object: &Raw, now: Now) -> Option<(Box<str>, Arc<Profile
     Some((name.into(), Arc::new(scores)))
 }
 
-/// A PerformanceProfile as it was read.
+/// Reads a PerformanceProfile.
 pub(crate) fn read(object: &Raw) -> Option<SeenProfile> {
     object.meta().name.as_ref()?;
     let mut value: Value = serde_json::from_str(object.json()).ok()?;
-    // What we wrote ourselves; of anything else, nothing is known.
+    // We wrote this status ourselves. Anything else is ignored.
     let status: PerformanceProfileStatus = serde_json::from_value(value["status"].take()).unwrap_or_default();
     let since = status.preferred_since.and_then(|since| since.parse().ok());
     let accepted = status

@@ -1,7 +1,7 @@
-//! Asks a Prometheus server, off the request path, and publishes what it says.
+//! Queries a Prometheus server off the request path and publishes the results.
 //!
-//! Whatever goes wrong has a word ([`Outcome`]), which is counted, and logged once
-//! whenever it changes. A value that could not be renewed counts until it is stale.
+//! Every failure has an [`Outcome`], which is counted. Each change of the outcome is logged once. A value that could
+//! not be renewed counts until it is stale.
 
 pub(in crate::sources) mod answer;
 mod client;
@@ -27,10 +27,10 @@ pub(super) use client::Connection;
 pub use outcome::{Failure, Outcome};
 use reading::Reading;
 
-/// When a connection whose files were unusable is tried again.
+/// Time after which a connection with unusable files is opened again.
 pub(super) const REOPEN: Duration = Duration::from_secs(15);
 
-/// Asks the server of the configuration in use, if it names one, and tells what it says, for ever.
+/// Queries the server of the current configuration, if it names one, and sends the results. Never returns.
 pub async fn follow(mut versions: Versions, clock: Clock, metrics: Arc<Metrics>, changes: Changes) {
     let mut in_use = Some(versions.next().await);
     while let Some(config) = in_use {
@@ -39,7 +39,7 @@ pub async fn follow(mut versions: Versions, clock: Clock, metrics: Arc<Metrics>,
     }
 }
 
-/// Asks by this configuration, for ever.
+/// Queries the server of this configuration. Never returns.
 async fn ask_by(config: &Arc<Config>, clock: Clock, metrics: &Arc<Metrics>, changes: &Changes) {
     let Some(prometheus) = &config.prometheus else {
         changes.send(Change::Telemetry(Box::default())).await;
@@ -71,17 +71,17 @@ async fn send_telemetry(mut telemetry: watch::Receiver<Telemetry>, changes: &Cha
     }
 }
 
-/// Asks the questions of the section `prometheus` and publishes the answers.
+/// Runs the queries of the section `prometheus` and publishes the answers.
 pub struct Poller {
     connection: Connection,
     runner: QueryRunner,
 }
 
 impl Poller {
-    /// Reads the files that `prometheus` names, and asks nothing yet. `config` has the sites and the thresholds.
+    /// Reads the files that `prometheus` names. Sends no query yet. `config` supplies the sites and the thresholds.
     ///
     /// # Errors
-    /// The address is none, or a file cannot be read or holds no token or certificate.
+    /// The address is invalid, or a file cannot be read or contains no token or certificate.
     pub async fn open(
         prometheus: &Prometheus,
         config: Arc<Config>,
@@ -100,13 +100,13 @@ impl Poller {
         Ok(Self { connection, runner })
     }
 
-    /// What was answered, always the newest. It is marked as changed after every answer and every failure, so that who
-    /// follows it sees a value turn stale.
+    /// The latest values. The channel is marked as changed after every answer and every failure, so that a subscriber
+    /// notices stale values.
     pub fn telemetry(&self) -> watch::Receiver<Telemetry> {
         self.runner.telemetry.subscribe()
     }
 
-    /// Asks, for ever.
+    /// Runs the queries. Never returns.
     pub async fn follow(mut self) {
         let queries = self.runner.prometheus.queries.iter();
         let asking = queries.map(|query| self.runner.ask_on(query));
@@ -114,7 +114,7 @@ impl Poller {
     }
 }
 
-/// What all questions share.
+/// State shared by all queries.
 struct QueryRunner {
     client: Arc<client::Current>,
     prometheus: Prometheus,
@@ -148,9 +148,9 @@ impl QueryRunner {
         }
     }
 
-    /// Asks once and takes in every value that can be used; fails with the first that cannot.
+    /// Sends the query once and records every usable value. Fails with the first unusable one.
     async fn ask(&self, query: &Query) -> Result<(), Failure> {
-        // What was true when it was answered was true a moment after it was asked: the earlier moment, to be safe.
+        // The values were valid at some time between question and answer. The earlier time is the safe choice.
         let asked_at = self.clock.moment();
         let client = self.client.load_full();
         let answer = answer::ask(&client, &query.promql, self.prometheus.timeout).await;
@@ -170,7 +170,7 @@ impl QueryRunner {
     }
 }
 
-/// From nine to eleven tenths of the period, so that replicas do not ask in step.
+/// A duration between nine and eleven tenths of the period, so that replicas do not query at the same time.
 fn jittered(period: Micros, random: u64) -> Micros {
     let tenth = period.0 / 10;
     Micros(period.0 - tenth + random % (2 * tenth).max(1))

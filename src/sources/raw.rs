@@ -1,4 +1,4 @@
-//! An object as the API server sent it: what the watch itself needs, and the JSON text for the readers of the core.
+//! An object as the API server sent it: metadata for the watch, and the JSON text for the core's readers.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use serde::de;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-/// Which objects: group, version and plural of their kind.
+/// Group, version and plural of a kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Gvr {
     pub(crate) group: &'static str,
@@ -29,7 +29,7 @@ impl Gvr {
     pub(crate) const POLICIES: Self = Self::of("edgeward.io", "v1alpha1", "slopolicies");
     pub(crate) const VOLUMES: Self = Self::of("", "v1", "persistentvolumes");
 
-    // Liqo's.
+    // Kinds of Liqo.
     pub(crate) const CONNECTIONS: Self = Self::of("networking.liqo.io", "v1beta1", "connections");
     pub(crate) const FOREIGN_CLUSTERS: Self = Self::of("core.liqo.io", "v1beta1", "foreignclusters");
     pub(crate) const NAMESPACE_MAPS: Self = Self::of("offloading.liqo.io", "v1beta1", "namespacemaps");
@@ -40,14 +40,14 @@ impl Gvr {
         Self { group, version, plural }
     }
 
-    /// All of them, in every namespace.
+    /// An API for all objects of the kind in all namespaces.
     pub(crate) fn all(self, client: &Client) -> Api<Raw> {
         Api::all_with(client.clone(), &self)
     }
 }
 
-/// An object, unread. Its metadata is name, namespace, uid, resource version and time of creation only: the rest would be most
-/// of the work and memory of a watch, for nothing.
+/// An unparsed object. Its metadata contains only name, namespace, uid, resource version and creation time. The rest
+/// would take most of a watch's work and memory, and is not needed.
 #[derive(Debug, Clone)]
 pub(crate) struct Raw {
     metadata: ObjectMeta,
@@ -60,10 +60,10 @@ impl Raw {
         &self.json
     }
 
-    /// The object of this JSON text.
+    /// Creates an object from its JSON text.
     ///
     /// # Errors
-    /// It has no metadata.
+    /// The object has no metadata.
     pub(crate) fn from_json(json: Box<str>) -> serde_json::Result<Self> {
         #[derive(Deserialize)]
         struct Object {

@@ -1,4 +1,4 @@
-//! How many replicas of us are ready, by the EndpointSlices of our own Service.
+//! Counts our ready replicas by the EndpointSlices of our own Service.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use crate::sources::watch::Cluster;
 use crate::sources::watcher;
 
 impl Cluster {
-    /// Watches the EndpointSlices of a Service and sends how many of its endpoints are ready, for ever. That there is no
-    /// such Service is logged; that it may not be seen is logged and counted, and nothing is sent.
+    /// Watches the EndpointSlices of a Service and sends its number of ready endpoints. Never returns. A missing
+    /// Service is logged. If the slices may not be read, this is logged and counted, and nothing is sent.
     pub async fn follow_replicas(self, namespace: String, service: String, metrics: Arc<Metrics>) {
         let of_service = format!("kubernetes.io/service-name={service}");
         let of_service = Config::default().labels(&of_service).streaming_lists();
@@ -34,7 +34,7 @@ impl Cluster {
                 }
                 Err(error) => {
                     metrics.watch_failures.at(["endpointslices"]).inc();
-                    // Once: outside of a cluster there may be no such right, and it is tried again all the time.
+                    // Logged once: outside a cluster there may be no such right, and the watch retries all the time.
                     if !std::mem::replace(&mut has_failed, true) {
                         let error = format!("{:#}", anyhow::Error::from(error));
                         tracing::warn!(
@@ -69,7 +69,7 @@ impl Cluster {
     }
 }
 
-/// How many endpoints are ready. An endpoint may be in two slices while it moves, and is in one of each address family.
+/// Counts the ready endpoints. An endpoint may be in two slices while it moves, and has one entry per address family.
 fn count<'s>(slices: impl Iterator<Item = &'s EndpointSlice>) -> u32 {
     let mut families = BTreeMap::<&str, BTreeSet<String>>::new();
     for slice in slices {
@@ -80,7 +80,7 @@ fn count<'s>(slices: impl Iterator<Item = &'s EndpointSlice>) -> u32 {
     u32::try_from(most).unwrap_or(u32::MAX)
 }
 
-/// The first addresses of the endpoints that take requests; one whose condition is not known does.
+/// The first address of each ready endpoint. An endpoint without a ready condition counts as ready.
 pub(crate) fn ready_endpoints(slice: &EndpointSlice) -> Vec<String> {
     let ready = slice.endpoints.iter().filter(|endpoint| {
         let conditions = endpoint.conditions.as_ref();
@@ -107,11 +107,11 @@ mod tests {
     use crate::sources::Changes;
     use crate::testkit::Log;
 
-    /// Long enough for a busy machine.
+    /// Generous enough for a busy machine.
     const BOUND: Duration = Duration::from_secs(30);
 
-    /// Watches replicas at a server that answers every request like this, until so many failures are counted or a number
-    /// is told, which is returned; and what was logged meanwhile.
+    /// Watches replicas at a server that answers every request like this. Ends after this many failures, or when a
+    /// number is sent. Returns the number and the log.
     async fn watched(code: u16, answer: &'static str, failures: u32) -> (Option<u32>, String) {
         let log = Log::default();
         let to = log.clone();
@@ -187,7 +187,7 @@ mod tests {
         });
         let slice: EndpointSlice = serde_json::from_value(slice).unwrap();
         assert_eq!(ready_endpoints(&slice), ["10.0.0.1", "10.0.0.3", "10.0.0.4"]);
-        // The same pods once more, by their other addresses.
+        // The IPv6 addresses of the pods counted already.
         let mut other = slice.clone();
         other.address_type = "IPv6".into();
         for (i, endpoint) in other.endpoints.iter_mut().enumerate() {

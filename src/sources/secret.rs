@@ -1,4 +1,4 @@
-//! What is in one Secret.
+//! Watches the contents of one Secret.
 
 use std::sync::Arc;
 
@@ -11,9 +11,9 @@ use crate::instruments::metrics::Metrics;
 use crate::sources::watcher;
 use crate::tls::{Contents, stored};
 
-/// Tells what is in the Secret whenever it is another, for ever; nothing before it exists for the first time, and that there is
-/// nothing in it once it is gone. An API server that does not answer leaves what was told last. A failure is logged, counted
-/// and tried again after a pause.
+/// Sends the contents of the Secret whenever they change. Never returns. Sends nothing before the Secret first
+/// exists, and empty contents once it is gone. If the API server does not answer, the last contents stay. A failure
+/// is logged, counted and retried after a pause.
 pub async fn follow(
     client: Client,
     namespace: String,

@@ -1,4 +1,4 @@
-//! Sites, watched: where there are any, they replace the sites of the configuration.
+//! Watches Site objects. If there are any, they replace the sites of the configuration.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,25 +18,25 @@ use crate::sources::liqo::Discovered;
 use crate::sources::objects::{self, Key, Rights, Seen};
 use crate::sources::raw::{Gvr, Raw};
 
-/// How long to wait for more after a change: several Sites are applied one after another, and mean something together.
+/// How long to wait for more changes after a change. Related Sites are often applied one after another.
 const SETTLE: Duration = Duration::from_secs(1);
 
-/// A Site: its generation and its `spec`.
+/// Generation and `spec` of a Site.
 type Object = (Option<i64>, Value);
 
-/// Offers each version of the configuration with the sites that are in use.
+/// Offers each version of the configuration with the current sites.
 #[derive(Debug)]
 pub struct Sites {
     base: Versions,
     current: Arc<ArcSwap<Config>>,
     versions: watch::Sender<Option<Arc<Config>>>,
     seen: watch::Sender<BTreeMap<String, SeenSite>>,
-    /// Clusters without a site of their own, as they were logged last.
+    /// Clusters without a site of their own, as logged last.
     left_out: Vec<(String, String)>,
 }
 
 impl Sites {
-    /// None in use yet. `config` stands for the first version until that is known.
+    /// Starts without sites in use. `config` is the current configuration until the first version is known.
     pub fn new(base: Versions, config: Arc<Config>) -> Self {
         Self {
             base,
@@ -47,23 +47,23 @@ impl Sites {
         }
     }
 
-    /// The configuration in use, always the newest.
+    /// The current configuration.
     pub fn current(&self) -> Arc<ArcSwap<Config>> {
         Arc::clone(&self.current)
     }
 
-    /// The configuration in use, once it and its sites are known, and those that follow.
+    /// The configuration in use, once it and its sites are known, and later versions.
     pub fn versions(&self) -> Versions {
         Versions::of(&self.versions)
     }
 
-    /// The Sites as they were read last.
+    /// The Sites as read last.
     pub fn seen(&self) -> watch::Receiver<BTreeMap<String, SeenSite>> {
         self.seen.subscribe()
     }
 
-    /// Follows both and the sites that are `discovered`, for ever. Calls `known` once there is a version in use. Sites with
-    /// faults are refused together: those that were in use stay.
+    /// Follows the configuration, the Sites, and the `discovered` sites. Never returns. Calls `known` once a version
+    /// is in use. If any Site has faults, all changes are refused and the previous sites stay.
     pub async fn follow(
         mut self,
         client: Client,
@@ -109,7 +109,7 @@ impl Sites {
         tokio::join!(watched, merged);
     }
 
-    /// Reads the Sites there are. False while there never were good ones.
+    /// Reads the current Sites. Returns false until there were valid ones.
     fn take(&self, objects: &BTreeMap<String, Object>, definitions: &mut Option<Vec<Arc<SiteDefinition>>>) -> bool {
         let specs = objects.iter().map(|(name, (_, spec))| (name.clone(), spec.clone()));
         let was_in_use = definitions.is_some();
@@ -176,7 +176,7 @@ impl Sites {
     }
 }
 
-/// Generation and `spec` of a Site.
+/// Reads generation and `spec` of a Site.
 pub(crate) fn read(object: &Raw) -> Option<Object> {
     object.meta().name.as_ref()?;
     let mut value: Value = serde_json::from_str(object.json()).ok()?;

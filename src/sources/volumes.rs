@@ -1,4 +1,4 @@
-//! Watches of claims, volumes and storage classes, for as long as a cloud can have data.
+//! Watches volume claims, volumes and storage classes once a cloud can have data.
 
 use std::sync::Arc;
 
@@ -14,8 +14,9 @@ use crate::sources::raw::Raw;
 use crate::sources::watch::{Cluster, readable};
 
 impl Cluster {
-    /// Watches claims, volumes and storage classes, for ever, from when a cloud can have data on: one that goes may come back, and its
-    /// data is nowhere else meanwhile. Where it may not, pods with claims are decided as if nobody knew where their data is.
+    /// Watches volume claims, volumes and storage classes from the moment a cloud can have data. Never returns. The
+    /// watch continues if such a cloud is removed, because it may come back and its data is nowhere else meanwhile.
+    /// If the rights are missing, pods with volume claims are decided without knowledge of where their data is.
     pub async fn follow_volumes(self, mut versions: Versions, metrics: Arc<Metrics>) {
         while !can_have_data(&*versions.next().await) {}
         let limit = &LogLimit::new(self.changes.clock);
@@ -42,13 +43,13 @@ pub(crate) fn can_have_data(config: &Config) -> bool {
     config.sites.iter().any(|site| site.can_have_data())
 }
 
-/// A claim; one that cannot be read counts as not there.
+/// Reads a claim. An unreadable claim counts as absent.
 pub(crate) fn claim(object: &Raw, limit: &LogLimit) -> Option<VolumeChange> {
     let read = readable(VolumeKind::Claims.as_str(), object, read_claim(object.json()), limit);
     Some(VolumeChange::Claim(namespaced(object)?, read))
 }
 
-/// A volume; of one that cannot be read it is not known where it is.
+/// Reads a volume. The place of an unreadable volume is unknown.
 pub(crate) fn volume(object: &Raw, limit: &LogLimit) -> Option<VolumeChange> {
     let read = readable(
         VolumeKind::Volumes.as_str(),
@@ -59,7 +60,7 @@ pub(crate) fn volume(object: &Raw, limit: &LogLimit) -> Option<VolumeChange> {
     Some(VolumeChange::Volume(name(object)?, read.flatten()))
 }
 
-/// A class; one that cannot be read counts as not there.
+/// Reads a storage class. An unreadable class counts as absent.
 pub(crate) fn class(object: &Raw, limit: &LogLimit) -> Option<VolumeChange> {
     let read = readable(VolumeKind::Classes.as_str(), object, read_class(object.json()), limit);
     Some(VolumeChange::Class(name(object)?, read))

@@ -1,6 +1,6 @@
-//! Watches of nodes, pods and namespaces.
+//! Watches nodes, pods and namespaces.
 //!
-//! An object is read by the core's readers and sent on as a [`Change`]; nothing of it is kept here.
+//! The core's readers parse an object, and it is sent on as a [`Change`]. No object is kept here.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -36,23 +36,23 @@ use crate::sources::objects;
 use crate::sources::raw::{Gvr, Raw};
 use crate::sources::watcher;
 
-/// After how long without a byte an answer is given up, with its connection. The API server ends a watch before, however
-/// quiet; without a bound, a connection that was lost without a word would be waited for until the kernel gives it up.
+/// How long an answer may be silent before its connection is abandoned. The API server ends a quiet watch before
+/// that. Without this bound, a silently lost connection would last until the kernel gives it up.
 const SILENCE: Duration = Duration::from_secs(40);
 
-/// A connection to the API server of the cluster that is watched.
+/// A connection to the API server of the watched cluster.
 #[derive(Clone)]
 pub struct Cluster {
     client: Client,
     pub(super) changes: Changes,
-    /// What was listed once.
+    /// Kinds that were listed at least once.
     listed: watch::Sender<BTreeSet<Kind>>,
-    /// Of all nodes.
+    /// Names of the resources of all nodes.
     resource_names: Arc<RwLock<ResourceNames>>,
 }
 
 impl Cluster {
-    /// The cluster of the pod that we run in, or of the current context of the kubeconfig. Does not connect yet.
+    /// Connects to the cluster of our own pod, or of the current kubeconfig context. Does not open a connection yet.
     ///
     /// # Errors
     /// There is no such configuration, or it cannot be used.
@@ -62,7 +62,7 @@ impl Cluster {
 
     fn new(mut config: kube::Config, silence: Duration, changes: Changes, metrics: &Metrics) -> kube::Result<Self> {
         config.read_timeout = Some(silence);
-        // What an idle connection was silent for does not count against the next answer.
+        // The idle time of a connection must not count against the next answer.
         config.reset_reader_on_write = true;
         let (listener, clock_difference) = (changes.clone(), metrics.clock_difference.clone());
         let layer = tower::layer::layer_fn(move |service| Listening {
@@ -73,7 +73,7 @@ impl Cluster {
         Ok(Self::of(client_builder(config)?.with_layer(&layer).build(), changes))
     }
 
-    /// With this client.
+    /// Uses this client.
     pub(super) fn of(client: Client, changes: Changes) -> Self {
         Self {
             client,
@@ -88,9 +88,9 @@ impl Cluster {
         self.client.clone()
     }
 
-    /// Watches nodes, pods and namespaces, for ever.
+    /// Watches nodes, pods and namespaces. Never returns.
     pub async fn follow(self, mut versions: Versions, metrics: Arc<Metrics>) {
-        // A version with another domain is never in use after this one.
+        // The domain cannot change once a version is in use.
         let keys = &versions.next().await.keys;
         tokio::join!(
             self.clone().watch_nodes(&metrics),
@@ -99,12 +99,12 @@ impl Cluster {
         );
     }
 
-    /// Watches nodes, for ever. A failure is logged, counted and tried again after a pause.
+    /// Watches nodes. Never returns. A failure is logged, counted and retried after a pause.
     async fn watch_nodes(self, metrics: &Metrics) {
         let limit = LogLimit::new(self.changes.clock);
         let clock = self.changes.clock;
         let gone = |object: &Raw| Some(Change::NodeGone(object.meta().name.as_deref()?.into()));
-        // What was known of a node that cannot be read is not true any more.
+        // A node that became unreadable counts as gone, because its known state is no longer true.
         let read = |object: &Raw| match read_node(object, clock.now(), &limit) {
             Some(node) => Some(Change::Node(Box::new(node))),
             None => gone(object),
@@ -112,20 +112,20 @@ impl Cluster {
         self.watch_kind(Kind::Nodes, metrics, read, gone).await;
     }
 
-    /// Watches pods, for ever, as [`Self::watch_nodes`] does. Begins when all nodes are listed, for of what site a pod was that has
-    /// ended, where one is nominated and which resources there are is known only of nodes that were seen; and all namespaces, for what is kept of a pod
-    /// depends on whether its namespace has opted in.
+    /// Watches pods as [`Self::watch_nodes`] watches nodes. Starts once all nodes and namespaces are listed. The
+    /// nodes determine the site of an ended pod, the node of a nominated one, and the known resource names. The
+    /// namespace's opt-in determines how much of a pod is kept.
     async fn watch_pods(self, metrics: &Metrics, keys: Keys) {
         let are_listed =
             |listed: &BTreeSet<Kind>| [Kind::Nodes, Kind::Namespaces].iter().all(|kind| listed.contains(kind));
-        // It fails without a sender only, and there is one in `self`.
+        // This fails only without a sender, and `self` holds one.
         let _ = self.listed.subscribe().wait_for(are_listed).await;
         let limit = LogLimit::new(self.changes.clock);
         let names = Arc::clone(&self.resource_names);
         let read = |object: &Raw| {
             let names = names.read().unwrap_or_else(PoisonError::into_inner);
             let pod = read_pod(object, &keys, &names, &limit)?;
-            // Anybody who may create pods can invent gates.
+            // Any user who may create pods can invent gates, so these lines are limited.
             if let Some(gate_domain) = pod.other_domain.as_deref()
                 && let Some(held_back) = limit.due("gate")
             {
@@ -142,7 +142,7 @@ impl Cluster {
         self.watch_kind(Kind::Pods, metrics, read, gone).await;
     }
 
-    /// Watches namespaces, for ever, as [`Self::watch_nodes`] does.
+    /// Watches namespaces as [`Self::watch_nodes`] watches nodes.
     async fn watch_namespaces(self, metrics: &Metrics, keys: Keys) {
         let limit = LogLimit::new(self.changes.clock);
         let read = |object: &Raw| {
@@ -153,7 +153,7 @@ impl Cluster {
         self.watch_kind(Kind::Namespaces, metrics, read, gone).await;
     }
 
-    /// What this change means for the names of resources.
+    /// Updates the resource names after a change of nodes.
     fn keep_names(&self, change: &Change) {
         let names = || self.resource_names.write().unwrap_or_else(PoisonError::into_inner);
         match change {
@@ -165,7 +165,7 @@ impl Cluster {
         }
     }
 
-    /// Sends what is seen of a kind, for ever.
+    /// Sends the changes of a kind. Never returns.
     pub(super) async fn watch_kind<C: Into<Change>>(
         self,
         kind: impl Into<Watched>,
@@ -192,7 +192,7 @@ impl Cluster {
                 Err(error) => {
                     let is_forbidden = watcher::code(&error) == Some(objects::FORBIDDEN);
                     watcher::count_and_log(name, error, &mut last_error, metrics);
-                    // Rights that nobody waits for do not come by themselves.
+                    // Missing rights to an optional kind are not going to appear soon.
                     if is_forbidden && kind.awaited.is_none() {
                         tokio::time::sleep(objects::FORBIDDEN_PERIOD).await;
                     }
@@ -216,7 +216,7 @@ pub(super) struct Watched {
     gvr: Gvr,
     list_began: Change,
     list_ended: Change,
-    /// It, if others wait until it is listed and want to know that its watch is interrupted.
+    /// The kind, if other tasks wait for its first list and must learn of an interrupted watch.
     awaited: Option<Kind>,
 }
 
@@ -250,7 +250,7 @@ impl From<VolumeKind> for Watched {
     }
 }
 
-/// A client of the cluster of the pod that we run in, or of the current context of the kubeconfig. Does not connect yet.
+/// Creates a client for the cluster of our own pod, or of the current kubeconfig context. Does not connect yet.
 ///
 /// # Errors
 /// There is no such configuration, or it cannot be used.
@@ -258,7 +258,7 @@ pub async fn client() -> anyhow::Result<Client> {
     Ok(client_builder(client_config(None)?.0)?.build())
 }
 
-/// A node, unless it cannot be read.
+/// Reads a node; `None` if it is unreadable.
 pub(crate) fn read_node(object: &Raw, now: Now, limit: &LogLimit) -> Option<model_node::Node> {
     let mut node = readable(Kind::Nodes.as_str(), object, node::from_json(object.json()), limit)?;
     let created = object.meta().creation_timestamp.as_ref();
@@ -266,19 +266,20 @@ pub(crate) fn read_node(object: &Raw, now: Now, limit: &LogLimit) -> Option<mode
     Some(node)
 }
 
-/// A pod, unless it cannot be read.
+/// Reads a pod; `None` if it is unreadable.
 pub(crate) fn read_pod(object: &Raw, keys: &Keys, names: &ResourceNames, limit: &LogLimit) -> Option<PodRecord> {
     let read = pod::read_record(object.json(), keys, names);
     readable(Kind::Pods.as_str(), object, read, limit)?
 }
 
-/// The name of a namespace and whether it opted in, unless it cannot be read.
+/// Reads the name of a namespace and whether it opted in; `None` if it is unreadable.
 pub(crate) fn read_namespace(object: &Raw, keys: &Keys, limit: &LogLimit) -> Option<(Box<str>, bool)> {
     let is_managed = readable(Kind::Namespaces.as_str(), object, opted_in(object.json(), keys), limit)?;
     Some((object.meta().name.as_deref()?.into(), is_managed))
 }
 
-/// What was read. What cannot be read is left out, which is said: a charge is missing then.
+/// Returns the parsed object. A failure is logged at error level, because the charge of an unreadable object is
+/// missing.
 pub(super) fn readable<T>(
     kind: &'static str,
     object: &Raw,
@@ -292,17 +293,17 @@ pub(super) fn readable<T>(
     read.ok()
 }
 
-/// Whether a namespace carries the label that opts it in.
+/// Whether a namespace has the label that opts it in.
 fn opted_in(json: &str, keys: &Keys) -> Result<bool, serde_json::Error> {
     let object: Value = serde_json::from_str(json)?;
     Ok(object["metadata"]["labels"][&*keys.managed] == "true")
 }
 
-/// By how many seconds our clock may differ from the API server's without a warning.
+/// The difference between our clock and the API server's, in seconds, above which there is a warning.
 const CLOCK_TOLERANCE: i64 = 5;
 
-/// Tells when the API server took a watch: bookmarks never get this far, and without events there is nothing else to tell
-/// a quiet cluster from a broken connection. Compares our clock with that of each answer.
+/// Reports each successful start of a watch. Bookmarks do not reach the engine, so without events only this tells a
+/// quiet cluster from a broken connection. Also compares our clock with the date of each answer.
 #[derive(Clone)]
 struct Listening<S> {
     service: S,
@@ -310,7 +311,7 @@ struct Listening<S> {
     clock_difference: Gauge,
 }
 
-/// By how many seconds we are ahead of the clock that wrote this header; within a second.
+/// How many seconds our clock is ahead of the clock that wrote this header, with a precision of one second.
 fn clock_difference(headers: &HeaderMap, now: jiff::Timestamp) -> Option<i64> {
     let theirs = jiff::fmt::rfc2822::parse(headers.get(header::DATE)?.to_str().ok()?).ok()?;
     Some(now.as_second() - theirs.timestamp().as_second())
@@ -353,7 +354,7 @@ where
     }
 }
 
-/// That the kind is alive which this request watches.
+/// Returns the sign of life for the kind that this request watches.
 fn watched(uri: &Uri) -> Option<Change> {
     let is_watch = uri
         .query()?
@@ -380,7 +381,7 @@ mod tests {
     use super::*;
     use crate::platform::clock::Clock;
 
-    /// Long enough for a busy machine.
+    /// Generous enough for a busy machine.
     const BOUND: Duration = Duration::from_secs(30);
 
     fn changes() -> (Changes, mpsc::Receiver<(edgeward_core::units::Now, Change)>) {
@@ -389,7 +390,7 @@ mod tests {
         (Changes { sender, clock }, receiver)
     }
 
-    /// An API server that ends every watch, and answers 410 to whoever wants to go on.
+    /// An API server that ends every watch, and answers 410 to a client that resumes it.
     async fn forgetful(request: Request<Body>) -> Result<Response<Body>, http::Error> {
         const LISTED: &str = r#"{"type": "BOOKMARK", "object": {"apiVersion": "v1", "kind": "Node", "metadata":
             {"resourceVersion": "7", "annotations": {"k8s.io/initial-events-end": "true"}}}}"#;
@@ -482,7 +483,7 @@ mod tests {
         assert!(!names.contains("example.com"), "{names}");
     }
 
-    /// An API server that refuses to begin a list as a stream, and has two nodes on as many pages.
+    /// An API server that refuses to stream a list, and has two nodes on two pages.
     async fn old_fashioned(request: Request<Body>) -> Result<Response<Body>, http::Error> {
         const REFUSED: &str = r#"{"apiVersion": "v1", "kind": "Status", "status": "Failure", "reason": "Invalid", "code": 422,
             "message": "sendInitialEvents: Forbidden: sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"}"#;
@@ -524,7 +525,7 @@ mod tests {
         }
     }
 
-    /// The second page breaks off the first time, and what goes on from it is gone the second time.
+    /// The second page breaks off the first time. The second time, its continue token has expired.
     #[tokio::test(start_paused = true)]
     async fn a_list_in_pages_that_breaks_off_is_listed_again() {
         let pages = Arc::<AtomicUsize>::default();
@@ -583,7 +584,7 @@ mod tests {
             let metrics = Metrics::new();
             let keys = || Keys::new("example.io");
             let others_are_listed = Notify::new();
-            // The pods, and the other kind before this one.
+            // Runs the watch of pods, and that of the other kind before this one.
             let nodes = async {
                 if kind == Kind::Nodes {
                     others_are_listed.notified().await;
@@ -602,7 +603,7 @@ mod tests {
                     match change {
                         Change::ListBegan(Kind::Pods) => break,
                         Change::ListEnded(listed) if listed == kind => lists += 1,
-                        // Often enough for who does not wait.
+                        // This fires often enough to let a watch that does not wait show itself.
                         Change::ListEnded(_) => others_are_listed.notify_one(),
                         _ => {}
                     }
@@ -620,7 +621,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_answer_that_does_not_come_is_given_up() {
-        // The kernel accepts for it, and nobody answers.
+        // The kernel accepts connections, but there is no answer.
         let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = format!("http://{}", silent.local_addr().unwrap());
         let config = kube::Config::new(address.parse().unwrap());

@@ -1,6 +1,6 @@
-//! Watches of the API server, which go on for ever: kube's watcher, begun again where it would not go on by itself.
+//! Endless watches of the API server: kube's watcher, restarted where it would not recover by itself.
 //!
-//! Each is opened for 20 to 30 seconds: that it could be opened again is how a quiet cluster is told from a dead connection.
+//! A watch stays open for 20 to 30 seconds. Its successful reopening tells a quiet cluster from a dead connection.
 
 use std::fmt::Debug;
 use std::sync::LazyLock;
@@ -18,39 +18,39 @@ use tokio::sync::watch;
 use crate::instruments::metrics::Metrics;
 use crate::platform::random;
 
-/// The least seconds for which a watch is opened, and below how many more; each picks some, so that those of several kinds and
-/// replicas do not end together.
+/// The shortest time for which a watch is opened, and the range of the random time added to it, in seconds. The
+/// random part keeps the watches of several kinds and replicas from ending together.
 const OPEN_SECONDS: u32 = 20;
 const MORE_SECONDS: u32 = 11;
 
-/// How many objects are on a page of a list, all of which are in memory: a tenant may write pods of 1.5 MB.
+/// Page size of lists. A page is held in memory, and a tenant may create pods of 1.5 MB.
 const PAGE: u32 = 10;
 
-/// How many lists may break off before pages are tried instead of a stream: a list that takes longer than a watch is open
-/// would never end.
+/// How many streamed lists may break off before lists are read in pages. A list that takes longer than a watch stays
+/// open would never end.
 const BROKEN_LISTS: u32 = 2;
 
-/// The status where a resource version is too old to be watched from.
+/// Status code if a resource version is too old to watch from.
 const GONE: u16 = 410;
 
 /// The first and the longest pause after a failure.
 const PAUSES: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(5)];
 
-/// Within what time the watches of all replicas begin again after the history went back.
+/// Time over which the watches of all replicas restart after the history went back, in milliseconds.
 const SPREAD_MS: u64 = 3_000;
 
-/// How often the history of the API server was seen to go back. A process follows one API server.
+/// How often the history of the API server went back. A process follows one API server.
 static WENT_BACK: LazyLock<watch::Sender<u32>> = LazyLock::new(watch::Sender::default);
 
-/// The API server was restored from a backup: it says nothing to those who watch from a version that it has not reached yet. Every
-/// watch of this process begins again with a list, each after a pause of its own.
+/// Restarts every watch of this process with a list, each after a random pause. This is needed if the API server was
+/// restored from a backup: it sends nothing to a watch from a version that it has not reached yet.
 pub(crate) fn list_again() {
     WENT_BACK.send_modify(|times| *times += 1);
 }
 
-/// The objects of `api` that `config` selects and what becomes of them, for ever. A failure is one of the events, and is tried again
-/// after a pause. A list that `config` asks for as a stream has one object at a time in memory; where that does not work, it comes in
-/// pages.
+/// Returns the objects of `api` that `config` selects and their changes as an endless stream. A failure is one of the
+/// events, and the watch retries after a pause. If `config` asks for streamed lists, one object at a time is in
+/// memory. If streaming fails, the list comes in pages.
 pub(super) fn events<K>(api: Api<K>, config: Config) -> impl Stream<Item = Result<Event<K>, Error>> + Send + Unpin
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
@@ -58,7 +58,7 @@ where
     events_until(api, config, WENT_BACK.subscribe())
 }
 
-/// Begins again whenever `went_back` changes.
+/// Restarts the watch whenever `went_back` changes.
 fn events_until<K>(
     api: Api<K>,
     config: Config,
@@ -83,12 +83,12 @@ where
     Box::pin(events.backoff(pauses()))
 }
 
-/// A watch, and what it takes to begin it again.
+/// A watch, with the settings to restart it.
 struct Watch<K> {
     api: Api<K>,
     config: Config,
     events: BoxStream<'static, Result<Event<K>, Error>>,
-    /// How many lists in a row have begun and not ended.
+    /// How many lists in a row have started but not ended.
     broken_lists: u32,
     went_back: watch::Receiver<u32>,
 }
@@ -114,7 +114,7 @@ where
         }
         let code = event.as_ref().err().and_then(code);
         let is_streamed = self.config.initial_list_strategy == InitialListStrategy::StreamingList;
-        // A server without streamed lists calls the request for one invalid.
+        // A server without streamed lists calls such a request invalid.
         let gives_up = is_streamed && (matches!(code, Some(400 | 422)) || self.broken_lists > BROKEN_LISTS);
         if gives_up {
             tracing::info!(
@@ -123,7 +123,7 @@ where
             );
             self.config.initial_list_strategy = InitialListStrategy::ListWatch;
         }
-        // kube asks for a place that is gone again and again.
+        // kube would resume from an expired resource version again and again.
         if gives_up || code == Some(GONE) {
             self.begin();
         }
@@ -135,7 +135,7 @@ where
     }
 }
 
-/// The HTTP status by which the API server refused.
+/// The HTTP status code of the API server's refusal.
 pub(super) fn code(error: &Error) -> Option<u16> {
     match error {
         Error::InitialListFailed(kube::Error::Api(status))
@@ -145,7 +145,8 @@ pub(super) fn code(error: &Error) -> Option<u16> {
     }
 }
 
-/// The object of this name whenever it is another, and `None` whenever it is known not to exist, as [`events`] tell it.
+/// Streams the object of this name after each change, and `None` when it is known not to exist. Behaves as
+/// [`events`].
 pub(crate) fn object<K>(api: Api<K>, name: &str) -> impl Stream<Item = Result<Option<K>, Error>> + Send + Unpin + use<K>
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
@@ -170,12 +171,12 @@ where
     })
 }
 
-/// Counts and logs a failure of [`events`], unless it is the one that was logged `last`.
+/// Counts and logs a failure of [`events`], unless it equals the `last` logged one.
 pub(crate) fn count_and_log(kind: &'static str, error: Error, last: &mut String, metrics: &Metrics) {
     count_and_log_as("watch failed; it is tried again", kind, error, last, metrics);
 }
 
-/// Counts a failure and logs it in these words, unless it is the one that was logged `last`.
+/// Counts a failure and logs it with this message, unless it equals the `last` logged one.
 pub(super) fn count_and_log_as(
     words: &'static str,
     kind: &'static str,
@@ -191,7 +192,7 @@ pub(super) fn count_and_log_as(
     }
 }
 
-/// The pauses after failures.
+/// The back-off after failures.
 fn pauses() -> impl Backoff {
     let [first, longest] = PAUSES;
     let builder = backon::ExponentialBuilder::new()

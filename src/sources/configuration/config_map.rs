@@ -1,4 +1,4 @@
-//! The configuration from a ConfigMap, watched through the API.
+//! Reads the configuration from a ConfigMap, watched through the API server.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::sources::configuration::{Configuration, Outcome, Versions, of, read_k
 use crate::sources::namespaced_name::NamespacedName;
 use crate::sources::watcher;
 
-/// A ConfigMap whose every change is the next version of the configuration.
+/// A ConfigMap. Every change of it is a new version of the configuration.
 pub struct ConfigMap {
     name: NamespacedName,
     client: Client,
@@ -22,8 +22,8 @@ pub struct ConfigMap {
 }
 
 impl ConfigMap {
-    /// The ConfigMap of this name. Nothing is read yet, and until there is a good version none is in use. What is refused
-    /// is told to `refused`.
+    /// Creates a follower of this ConfigMap. Nothing is read yet, and no configuration is in use until a valid
+    /// version arrives. Refused versions are sent to `refused`.
     pub fn new(
         name: NamespacedName,
         client: Client,
@@ -39,13 +39,13 @@ impl ConfigMap {
         }
     }
 
-    /// The version in use and those that follow.
+    /// The version in use and later ones.
     pub fn versions(&self) -> Versions {
         self.configuration.versions()
     }
 
-    /// Takes every good version, for ever. A bad version, the deletion of the ConfigMap and an API server that does not
-    /// answer leave the last good one in use, and are logged and counted.
+    /// Accepts every valid version. Never returns. A refused version, a deleted ConfigMap and an API server that does
+    /// not answer leave the last valid version in use. They are logged and counted.
     pub async fn follow(mut self) {
         let maps = Api::<v1::ConfigMap>::namespaced(self.client.clone(), &self.name.namespace);
         let mut maps = watcher::object(maps, &self.name.name);
@@ -86,7 +86,7 @@ impl ConfigMap {
     }
 }
 
-/// kubectl files a value under `binaryData` when it is not UTF-8; its fault shows it.
+/// Merges both maps. kubectl stores a value that is not UTF-8 under `binaryData`, and its fault shows it.
 fn values(
     data: Option<BTreeMap<String, String>>,
     binary: Option<BTreeMap<String, ByteString>>,
@@ -97,7 +97,7 @@ fn values(
     data
 }
 
-/// What a ConfigMap says, as an edgeward in its namespace would take it.
+/// Reads a ConfigMap as an edgeward in this namespace would.
 pub(crate) fn read_config_map(map: v1::ConfigMap, namespace: &str) -> Outcome {
     let (config, notices) = read_keys(&values(map.data, map.binary_data))?;
     Ok((of(config, namespace, true), notices))

@@ -1,4 +1,4 @@
-//! The configuration from a file, or from a directory: a mounted ConfigMap, each key a file.
+//! Reads the configuration from a file, or from a directory with one file per key, such as a mounted ConfigMap.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use crate::platform::files::{Content, Watch};
 use crate::platform::{files, yaml};
 use crate::sources::configuration::{Configuration, Outcome, Versions, read_document, read_keys, version};
 
-/// A file or directory whose every change is the next version of the configuration.
+/// A file or directory. Every change of it is a new version of the configuration.
 #[derive(Debug)]
 pub struct Files {
     path: PathBuf,
@@ -21,7 +21,7 @@ impl Files {
     /// Reads the first version.
     ///
     /// # Errors
-    /// There is nothing to read, or it has faults: then every one is named.
+    /// There is nothing to read, or the configuration has faults. The error names all faults.
     pub async fn open(path: PathBuf, mut configuration: Configuration) -> anyhow::Result<Self> {
         let (watch, contents) = Watch::open(vec![path.clone()]).await?;
         let outcome = configuration.offer(version(&contents), || read_contents(&path, &contents));
@@ -33,12 +33,13 @@ impl Files {
         })
     }
 
-    /// The version in use and those that follow.
+    /// The version in use and later ones.
     pub fn versions(&self) -> Versions {
         self.configuration.versions()
     }
 
-    /// Takes every good version, for ever. A bad one leaves the last good one in use; its faults are logged and counted.
+    /// Accepts every valid version. Never returns. A refused version leaves the current one in use; its faults are
+    /// logged and counted.
     pub async fn follow(mut self) {
         loop {
             match self.watch.changed().await {
@@ -58,10 +59,10 @@ impl Files {
     }
 }
 
-/// Reads the configuration in a file or directory, once.
+/// Reads the configuration from a file or directory once.
 ///
 /// # Errors
-/// As [`Files::open`].
+/// The errors of [`Files::open`].
 pub fn read(path: &Path) -> anyhow::Result<Config> {
     let source = path.display().to_string();
     let paths = if path.is_dir() {
@@ -78,7 +79,7 @@ pub fn read(path: &Path) -> anyhow::Result<Config> {
     Ok(config)
 }
 
-/// Reads what is at `path`. What is not UTF-8 is no value of any setting, and is shown in its fault.
+/// Reads the contents at `path`. Bytes that are not UTF-8 are invalid in every setting, and the fault shows them.
 fn read_contents(path: &Path, contents: &[Content]) -> Outcome {
     match contents {
         [file] if file.path == path => read_document(&String::from_utf8_lossy(&file.bytes)),

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::*;
 use crate::sources::objects::PERIOD;
 
-/// Of the offloadings this is known, and all others are listed.
+/// All kinds are listed, except for the offloadings, which have this standing.
 fn kinds(offloadings: Standing) -> Kinds {
     Kinds {
         foreign_clusters: Seen::without_objects(Standing::Listed),
@@ -19,7 +19,7 @@ fn kinds(offloadings: Standing) -> Kinds {
     }
 }
 
-/// Whether Liqo is in use, and its namespaces are known; `None` while nothing is known.
+/// Whether Liqo is in use, and whether its namespaces are known; `None` while nothing is known.
 fn found(kinds: &Kinds, enabled: Enabled, was_on: bool) -> Option<Option<bool>> {
     let objects = kinds.objects(enabled, was_on, false)?;
     Some(objects.map(|objects| objects.are_namespaces_known))
@@ -39,7 +39,7 @@ fn it_is_in_use_where_its_objects_may_be_read() {
 
     let forbidden = kinds(Standing::Forbidden);
     assert_eq!(found(&forbidden, Auto, false), Some(None));
-    // The rights were taken away.
+    // The rights were withdrawn.
     assert_eq!(found(&forbidden, Auto, true), Some(Some(false)));
     assert_eq!(found(&forbidden, Always, false), Some(Some(false)));
 
@@ -71,7 +71,7 @@ fn object_that_cannot_be_read_says_nothing() {
     assert_eq!(objects.virtual_nodes.len(), 1);
 }
 
-/// An API server with Liqo's definitions or without them, and the paths it was asked for.
+/// An API server with or without Liqo's CRDs, and the paths of the requests to it.
 #[derive(Default)]
 struct Server {
     is_installed: AtomicBool,
@@ -92,7 +92,7 @@ impl Server {
         let path = uri.path();
         let is_watch = uri.query().unwrap_or_default().contains("watch=");
         self.asked.lock().unwrap().push(path.to_owned());
-        // A watch of nothing, until it ends.
+        // A watch without events, until it ends.
         if is_watch {
             tokio::time::sleep(Duration::from_secs(20)).await;
         }
@@ -132,7 +132,7 @@ impl Server {
             .body(Body::from(body))?)
     }
 
-    /// What was asked since, each once.
+    /// The distinct paths requested since the last call.
     fn asked(&self) -> BTreeSet<String> {
         std::mem::take(&mut *self.asked.lock().unwrap()).into_iter().collect()
     }
@@ -148,7 +148,7 @@ async fn while_it_is_not_installed_only_the_list_of_groups_is_asked_for() {
     let mut becomes = async |is_in_use: bool| {
         let is_known = |kinds: &Kinds| found(kinds, Enabled::Auto, false) == Some(is_in_use.then_some(true));
         drop(changed.wait_for(is_known).await);
-        // Whatever was asked for meanwhile is answered.
+        // Requests from before this point are answered by now.
         tokio::time::sleep(2 * PERIOD).await;
         server.asked();
         tokio::time::sleep(3 * PERIOD).await;

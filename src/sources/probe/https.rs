@@ -1,4 +1,4 @@
-//! An answer over HTTPS as a condition: time is measured before, by the TCP handshake.
+//! HTTPS probe. It requires an HTTP answer, but the measured time is that of the preceding TCP handshake.
 
 use std::sync::{Arc, LazyLock};
 
@@ -16,15 +16,15 @@ use tokio_rustls::TlsConnector;
 use crate::sources::probe::target::Lost;
 use crate::tls::with_anybody;
 
-/// Speaks HTTP/1.1 over TLS with whoever answers.
+/// TLS client for HTTP/1.1 that accepts any certificate.
 static CLIENT: LazyLock<Result<Arc<ClientConfig>, Lost>> = LazyLock::new(|| {
     let mut config = with_anybody().map_err(|error| Lost::new(Cause::Tls, error))?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(Arc::new(config))
 });
 
-/// Asks for `path` on this fresh connection, and is content with any status below 500: the server works. The certificate may be
-/// anybody's, because nothing secret is sent and only the status is read.
+/// Requests `path` on this new connection. Any status below 500 passes, because it shows that the server works. Any
+/// certificate is accepted, because nothing secret is sent and only the status is read.
 pub(super) async fn get(stream: TcpStream, host: &str, port: Option<u16>, path: &str) -> Result<(), Lost> {
     let config = CLIENT.clone()?;
     let tls = |error: &dyn std::error::Error| Lost::new(Cause::Tls, format!("the TLS handshake failed: {error}"));
@@ -49,7 +49,7 @@ pub(super) async fn get(stream: TcpStream, host: &str, port: Option<u16>, path: 
         .map_err(|error| http(&error))?;
     let answer = tokio::select! {
         answer = sender.send_request(request) => answer.map_err(|error| http(&error))?,
-        // It ends before there is an answer only by failing, and then the answer says so too.
+        // The connection ends before the answer only if it fails. In that case the request fails as well.
         Err(error) = connection => return Err(http(&error)),
     };
     match answer.status() {
@@ -82,7 +82,7 @@ mod tests {
         target.probe(Duration::from_millis(900)).await
     }
 
-    /// A server whose certificate is expired, self-signed and for another name. Returns the request that it was sent.
+    /// Serves one request with an expired, self-signed certificate for another name. Returns the request.
     async fn serve_once(listener: &TcpListener, answer: &str) -> String {
         let mut params = rcgen::CertificateParams::new(vec!["elsewhere.example.com".to_owned()]).unwrap();
         params.not_after = rcgen::date_time_ymd(2001, 1, 1);
@@ -160,7 +160,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_listener_that_never_speaks_is_lost_in_time() {
-        // The kernel completes the TCP handshake, nobody the one of TLS.
+        // The kernel completes the TCP handshake, but the TLS handshake gets no answer.
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         assert_eq!(
             probe(&listener).await,

@@ -13,11 +13,11 @@ use surge_ping::{Client, Config, ICMP, IcmpPacket, PingIdentifier, PingSequence,
 use crate::platform::random;
 use crate::sources::probe::target::Lost;
 
-/// Like ping: 64 bytes with the header.
+/// Payload size of `ping`: 64 bytes with the header.
 const PAYLOAD: [u8; 56] = [0; 56];
 
-/// One socket for each version of IP, opened at the first echo request and shared by all of them: a datagram socket
-/// where the kernel allows the process's group to have one, otherwise a raw one.
+/// One socket per IP version, opened at the first echo request and shared by all. It is a datagram socket if the
+/// kernel allows one for the process's group, and a raw socket otherwise.
 #[derive(Default)]
 pub(super) struct Icmp {
     v4: Socket,
@@ -26,16 +26,16 @@ pub(super) struct Icmp {
 
 #[derive(Default)]
 struct Socket {
-    /// With what tells our replies from those to another process, which reach a raw socket too. Not the process's
-    /// number: in containers that is always 1.
+    /// The client, with a random identifier. It separates our replies from another process's, which a raw socket also
+    /// receives. The process id would not do, because it is always 1 in containers.
     client: OnceLock<Result<(Client, PingIdentifier), Lost>>,
-    /// Tells the replies apart: the requests to one host differ in nothing else.
+    /// Distinguishes replies, because requests to one host are otherwise equal.
     sequence: AtomicU16,
 }
 
 impl Icmp {
-    /// Sends one echo request and waits for its reply. Both moments are read in this process, so a busy machine makes
-    /// the time longer than the link is. Must be called within a Tokio runtime.
+    /// Sends one echo request and waits for its reply. Both times are taken in this process, so a busy machine adds
+    /// to the RTT. Must be called within a Tokio runtime.
     pub(super) async fn ping(&self, address: IpAddr, timeout: Duration) -> Result<Micros, Lost> {
         let (socket, version) = match address {
             IpAddr::V4(_) => (&self.v4, ICMP::V4),
@@ -55,7 +55,7 @@ impl Icmp {
     }
 }
 
-/// A raw socket is also told what a router has against a request.
+/// Checks the type of a reply, because a raw socket also receives error messages from routers.
 fn reply(packet: &IcmpPacket) -> Result<(), Lost> {
     let (kind, code, echo_reply) = match packet {
         IcmpPacket::V4(packet) => (packet.get_icmp_type().0, packet.get_icmp_code().0, 0),
@@ -110,7 +110,7 @@ mod tests {
         }
     }
 
-    /// Says so past the harness, which keeps to itself what a test prints that has not failed.
+    /// Reports the skip on stderr directly, because the test harness hides the output of a passing test.
     fn skip(lost: &Lost) {
         let in_ci = std::env::var_os("CI").is_some_and(|ci| ci == "true");
         assert!(!in_ci, "{lost}");

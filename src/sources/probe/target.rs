@@ -1,4 +1,4 @@
-//! One endpoint: its addresses, and one probe of it.
+//! An endpoint, its addresses, and a single probe of it.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,19 +16,20 @@ use crate::platform::clock::Clock;
 use crate::sources::probe::https;
 use crate::sources::probe::icmp::Icmp;
 
-/// How long one address is waited for before the next is tried too (RFC 8305, 5), unless the timeout is short.
+/// How long to wait for one address before the next is tried as well (RFC 8305, section 5), unless the timeout is
+/// short.
 const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 
-/// How many addresses of a name are tried: each is a connection, or a request, of its own.
+/// The most addresses of a name that are tried. Each needs its own connection or request.
 const MAX_ADDRESSES: usize = 8;
 
-/// Why a probe was lost.
+/// Cause of a lost probe.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct Lost {
-    /// In a word.
+    /// Category of the cause.
     pub cause: Cause,
-    /// In the words of who noticed.
+    /// Error text from the component that detected the loss.
     pub reason: String,
 }
 
@@ -53,12 +54,12 @@ impl From<io::Error> for Lost {
     }
 }
 
-/// One endpoint, and the addresses that its name last had.
+/// An endpoint, and the last known addresses of its name.
 pub(super) struct Target {
     endpoint: Endpoint,
     /// `None` until a name server has answered.
     addresses: watch::Sender<Option<Result<Vec<SocketAddr>, Lost>>>,
-    /// Held while a name server is asked.
+    /// Held during a lookup.
     lookup: Mutex<()>,
     icmp: Arc<Icmp>,
     clock: Clock,
@@ -79,9 +80,9 @@ impl Target {
         &self.endpoint
     }
 
-    /// Looks the name up, and keeps the old addresses where that fails: a name server that is down says nothing about
-    /// the link. They are in the order that the system's resolver prefers (RFC 6724). Takes as long as that resolver does, and
-    /// does nothing while the last question is not answered.
+    /// Resolves the name. If that fails, the old addresses stay, because a failed name server says nothing about the
+    /// link. The system resolver sorts the addresses (RFC 6724), and its duration is not limited here. Does nothing
+    /// while a lookup is pending.
     pub(super) async fn resolve(&self) {
         let Ok(_alone) = self.lookup.try_lock() else {
             return;
@@ -104,7 +105,7 @@ impl Target {
         });
     }
 
-    /// One probe, which takes no longer than `timeout`. The time returned does not include the name's resolution.
+    /// Sends one probe and waits at most `timeout`. The returned time excludes the name resolution.
     pub(super) async fn probe(&self, timeout: Duration) -> Result<Micros, Lost> {
         let probed = async { self.probe_any(self.addresses().await?, timeout).await };
         let probed = tokio::time::timeout(timeout, probed);
@@ -117,8 +118,8 @@ impl Target {
         })
     }
 
-    /// What the first address that answers says, and the round trip to that one alone. All are sent an ICMP request at
-    /// once; else each is tried a while after the one before. The first answer cancels the other attempts.
+    /// Probes all addresses and returns the first success with its own round-trip time. ICMP requests go out at once;
+    /// other attempts start one after another with a delay. The first success cancels the other attempts.
     pub(super) async fn probe_any(&self, mut addresses: Vec<SocketAddr>, timeout: Duration) -> Result<Micros, Lost> {
         addresses.truncate(MAX_ADDRESSES);
         let delay = match self.endpoint {
@@ -143,7 +144,7 @@ impl Target {
         Ok(rtt)
     }
 
-    /// The addresses, as soon as there are some.
+    /// The addresses, as soon as they are known.
     async fn addresses(&self) -> Result<Vec<SocketAddr>, Lost> {
         let mut addresses = self.addresses.subscribe();
         let known = addresses.wait_for(Option::is_some).await;
@@ -152,11 +153,11 @@ impl Target {
     }
 }
 
-/// When the kernel sends a SYN again (RFC 6298, 2.1). A handshake that takes longer has lost a packet, and its duration
-/// is the kernel's timer and not the link's.
+/// Time after which the kernel sends a SYN again (RFC 6298, section 2.1). A longer handshake has lost a packet, and
+/// then its duration reflects the kernel's timer instead of the link.
 const RETRANSMISSION: Duration = Duration::from_secs(1);
 
-/// Connects, and says how long the handshake took: one round trip.
+/// Connects and returns the duration of the handshake, which is one round trip.
 async fn connect(address: SocketAddr, clock: Clock) -> Result<(TcpStream, Micros), Lost> {
     let begun = clock.monotonic_us();
     let stream = tokio::time::timeout(RETRANSMISSION, TcpStream::connect(address)).await;
@@ -225,7 +226,7 @@ mod tests {
         let lost = probed(vec![closed, closed]).await.unwrap_err();
         assert_eq!(lost.cause, Cause::Refused);
         probed(vec![open, closed]).await.unwrap();
-        // A handshake that takes more than 1 s is none, and this one begins after 1.75 s.
+        // A handshake that takes more than 1 s is rejected. This one starts after 1.75 s.
         let rtt = probed([vec![closed; 7], vec![open]].concat()).await.unwrap();
         assert!(rtt < Micros::from_secs(2), "{rtt}");
         let lost = probed([vec![closed; 8], vec![open]].concat()).await.unwrap_err();
@@ -243,7 +244,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_closed_port_refuses() {
-        // Not 127.0.0.1: a client there may be given the very port that it connects to, and then reaches itself.
+        // At 127.0.0.1 the kernel may assign a client the very port that it connects to, so that it connects to
+        // itself.
         let listener = TcpListener::bind("127.0.9.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         drop(listener);

@@ -4,7 +4,7 @@ use tokio::net::TcpListener;
 
 use super::*;
 
-/// Fast enough for a test, and slow enough that a probe of loopback is over before the next.
+/// Fast enough for a test, and slow enough that a loopback probe ends before the next one starts.
 const FAST: Probing = Probing {
     probes: 10,
     period: Micros::from_millis(500),
@@ -50,8 +50,8 @@ impl Bench {
     }
 }
 
-/// A listener whose address no client of this machine is given as its own: while its port is closed nobody reaches
-/// himself there.
+/// A listener on an address that no local client is assigned. While its port is closed, a client cannot connect to
+/// itself there.
 async fn listener(host: &str, port: u16) -> (TcpListener, String) {
     let listener = TcpListener::bind((host, port)).await.unwrap();
     let endpoint = format!("tcp://{}", listener.local_addr().unwrap());
@@ -83,7 +83,7 @@ async fn the_first_round_yields_a_link() {
 #[tokio::test]
 async fn the_first_round_ends_whatever_the_timeout() {
     let bench = Bench::new();
-    // Its handshake of TCP succeeds, the one of TLS never begins.
+    // The TCP handshake succeeds, but the TLS handshake never starts.
     let (_listener, silent) = listener("127.0.9.4", 0).await;
     let an_hour = Probing {
         timeout: Micros::from_secs(3_600),

@@ -1,4 +1,4 @@
-//! What the Prometheus server has answered to the questions of profiles.
+//! Answers of the Prometheus server to the queries of profiles.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Display;
@@ -13,19 +13,19 @@ use crate::instruments::metrics::Metrics;
 use crate::platform::clock::Clock;
 use crate::sources::prometheus::{Connection, Failure, Outcome, answer};
 
-/// Time after which an answer is no longer waited for.
+/// How long to wait for an answer.
 const TIMEOUT: Micros = Micros::from_secs(5);
 
-/// The labels by which a series is matched to a place; others are not kept.
+/// The labels that match a series to a site or node. Other labels are dropped.
 const LABELS: [&str; 3] = ["site", "node", "instance"];
 
-/// What questions are put with, or why they cannot be.
+/// The client for queries, or the reason why there is none.
 pub(super) type Client = Result<Arc<ArcSwap<prometheus_http_query::Client>>, Failure>;
 
-/// What became of a question.
+/// Result of a query.
 pub(super) type Answer = Result<Vec<Series>, Failure>;
 
-/// Each question with what was answered last. Cost of a clone: does not copy series.
+/// Each query with its last answer. A clone does not copy the series.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Answers {
     known: BTreeMap<Arc<str>, Known>,
@@ -34,18 +34,18 @@ pub(super) struct Answers {
 
 #[derive(Debug, Default, Clone)]
 struct Known {
-    /// The last answer that could be used.
+    /// The last usable answer.
     series: Arc<[Series]>,
-    /// Why the last one could not.
+    /// Why the last answer could not be used.
     fault: Option<Arc<str>>,
-    /// When it was asked last; `None` before the first time.
+    /// When the query was last sent; `None` before the first time.
     asked: Option<Moment>,
-    /// Whether an answer is waited for.
+    /// Whether an answer is pending.
     is_awaited: bool,
 }
 
 impl Answers {
-    /// Forgets all but these questions.
+    /// Forgets all queries except these.
     pub(super) fn retain<'q>(&mut self, queries: impl Iterator<Item = &'q str>) {
         let mut known = BTreeMap::new();
         for query in queries {
@@ -57,7 +57,7 @@ impl Answers {
         self.wanted.retain(|query| self.known.contains_key(query));
     }
 
-    /// It is to be put again, unless it was within nine tenths of this period.
+    /// Queues the query, unless it was sent within the last nine tenths of this period.
     pub(super) fn want(&mut self, query: &str, now: Moment, period: Micros) {
         let known = self.known.entry(query.into()).or_default();
         let is_recent = known.asked.is_some_and(|asked| now.since(asked).0 < period.0 / 10 * 9);
@@ -72,7 +72,7 @@ impl Answers {
         self.wanted.pop_front()
     }
 
-    /// Nobody waits any more for what was asked: it is to be asked again.
+    /// Queues all pending queries again, because their answers will not arrive.
     pub(super) fn ask_again(&mut self) {
         let awaited = self.known.iter().filter(|(_, known)| known.is_awaited);
         self.wanted = awaited.map(|(query, _)| Arc::clone(query)).collect();
@@ -82,7 +82,7 @@ impl Answers {
         self.known.get(query).is_some_and(|known| known.is_awaited)
     }
 
-    /// An answer came, or none can be had. One that cannot be used leaves the last one in place.
+    /// Records an answer or a failure. A failure leaves the last usable answer in place.
     pub(super) fn take(&mut self, query: &str, answer: Answer, metrics: &Metrics) {
         let outcome = answer.as_ref().err().map_or(Outcome::Ok, |failure| failure.outcome);
         metrics.prometheus_queries.at(["profile", outcome.as_str()]).inc();
@@ -104,14 +104,14 @@ impl Answers {
         known.fault = fault;
     }
 
-    /// What was answered, and why the last answer could not be used.
+    /// The last usable answer, and why the latest answer could not be used.
     pub(super) fn get(&self, query: &str) -> Option<(&[Series], Option<&str>)> {
         let known = self.known.get(query)?;
         Some((&known.series, known.fault.as_deref()))
     }
 }
 
-/// The server of the configuration, or why there is none to ask.
+/// Connects to the server of the configuration, or returns why that is impossible.
 pub(super) async fn open(prometheus: Option<&Prometheus>) -> Result<Connection, Failure> {
     let unreachable = |why: &dyn Display| Failure::new(Outcome::Unreachable, why);
     let prometheus = prometheus.ok_or_else(|| unreachable(&"the configuration names no server (prometheus.url)"))?;
@@ -119,7 +119,7 @@ pub(super) async fn open(prometheus: Option<&Prometheus>) -> Result<Connection, 
     opened.map_err(|error| unreachable(&format_args!("{error:#}")))
 }
 
-/// Puts the question once. Returns it with its answer.
+/// Sends the query once. Returns it with its answer.
 pub(super) async fn ask(client: Client, query: Arc<str>, clock: Clock) -> (Arc<str>, Answer) {
     let asked_at = clock.moment();
     let answer = async {
@@ -130,7 +130,7 @@ pub(super) async fn ask(client: Client, query: Arc<str>, clock: Clock) -> (Arc<s
             .into_iter()
             .map(|series| {
                 let (labels, sample) = series.into_inner();
-                // By the wall clocks of both machines; a sample of the future is new.
+                // The age is the difference of both machines' wall clocks. A sample from the future has age zero.
                 let age = Micros((received.wall.as_microsecond() as f64 - sample.timestamp() * 1e6) as u64);
                 Series {
                     labels: labels

@@ -1,4 +1,4 @@
-//! From a question to its answer, and to the series in it.
+//! Sends a query and extracts the series from the answer.
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ use prometheus_http_query::response::{Data, InstantVector};
 
 use crate::sources::prometheus::outcome::{Failure, Outcome};
 
-/// The most of an answer that is read, in bytes. A series takes about 100.
+/// The most bytes of an answer that are read. A series takes about 100.
 const MAX_ANSWER: usize = 1 << 20;
 
-/// The most series of an answer: more than a cluster has nodes.
+/// The most series of an answer. This exceeds the number of nodes of a cluster.
 const MAX_SERIES: usize = 10_000;
 
-/// What Prometheus answers. Source: <https://prometheus.io/docs/prometheus/latest/querying/api/#format-overview>.
+/// Answer format of Prometheus. Source: <https://prometheus.io/docs/prometheus/latest/querying/api/#format-overview>.
 #[derive(serde::Deserialize)]
 #[serde(tag = "status", rename_all = "lowercase")]
 enum Answer {
@@ -30,8 +30,8 @@ enum Answer {
     },
 }
 
-/// Asks once, and returns the series of the answer. By GET: in most clusters that takes the least rights. The server is told how long we wait, so that it does
-/// not go on after that.
+/// Sends a query once and returns the series of the answer. Uses GET, which needs the fewest rights in most clusters.
+/// The request contains our timeout, so that the server does not continue after it.
 pub(in crate::sources) async fn ask(
     client: &Client,
     promql: &str,
@@ -60,7 +60,7 @@ async fn exchange(client: &Client, promql: &str, timeout_ms: u128) -> Result<(St
     Ok((response.status(), body))
 }
 
-/// The series of an answer, or what speaks against it.
+/// Returns the series of an answer, or why it cannot be used.
 fn interpret(status: StatusCode, body: &[u8]) -> Result<Vec<InstantVector>, Failure> {
     let answer = serde_json::from_slice(body);
     if !status.is_success() {
@@ -99,7 +99,7 @@ fn interpret(status: StatusCode, body: &[u8]) -> Result<Vec<InstantVector>, Fail
     }
 }
 
-/// The client library knows no strings, which an expression may be all the same.
+/// Whether the answer is a string. The client library cannot parse this valid result type.
 fn is_string(body: &[u8]) -> bool {
     let answer: Option<serde_json::Value> = serde_json::from_slice(body).ok();
     answer.is_some_and(|answer| answer["status"] == "success" && answer["data"]["resultType"] == "string")

@@ -1,4 +1,4 @@
-//! The connection to the server, and the files that it takes: a token and CA certificates, which change while we run.
+//! The connection to the server, and its token and CA files, which may change at run time.
 
 use std::sync::Arc;
 
@@ -15,12 +15,12 @@ use crate::platform::files;
 use crate::platform::files::Watch;
 use crate::tls::install_crypto_provider;
 
-/// The client to ask with, always the newest.
+/// The current client.
 pub(in crate::sources) type Current = ArcSwap<Client>;
 
 pub(in crate::sources) struct Connection {
     settings: Prometheus,
-    /// Of no file, if the settings name none.
+    /// Watches no file if the settings name none.
     watch: Watch,
     client: Arc<Current>,
 }
@@ -41,7 +41,7 @@ impl Connection {
         Arc::clone(&self.client)
     }
 
-    /// Replaces the client whenever a file changes, for ever. Files that cannot be used leave the last client in place.
+    /// Replaces the client whenever a file changes. Never returns. Unusable files leave the last client in place.
     pub(in crate::sources) async fn follow(&mut self) {
         loop {
             let changed = self.watch.changed().await.map_err(anyhow::Error::from);
@@ -59,10 +59,11 @@ impl Connection {
     }
 }
 
-/// A client with these `contents` of the token, if there is one, then of the CA certificates, if there are any.
+/// Creates a client. `contents` holds the token first, then the CA certificates, each only if configured.
 fn open(settings: &Prometheus, contents: files::Contents) -> anyhow::Result<Client> {
     let mut contents = contents.into_iter();
-    // Settings are arguments: no proxy out of the environment. A redirect leads to a login page, or the token to somebody else.
+    // All settings are arguments, so proxies from the environment are ignored. A redirect would lead to a login page,
+    // or leak the token.
     let mut builder = reqwest::Client::builder().no_proxy().redirect(Policy::none());
     if settings.token_file.is_some() {
         let token = contents.next().context("a file is missing")?;

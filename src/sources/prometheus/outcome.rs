@@ -1,54 +1,54 @@
-//! What can become of a question.
+//! Results of a query.
 
 use std::fmt;
 
 use edgeward_core::words;
 
 words! {
-    /// What became of a question. Whatever is not `Ok` leaves the last value as it is.
+    /// Result of a query. Any outcome except `Ok` leaves the last value unchanged.
     pub enum Outcome {
         /// Every series was used.
         Ok = "ok",
-        /// No series.
+        /// The answer has no series.
         Empty = "empty",
         /// A value is NaN or infinite.
         NotANumber = "not_a_number",
-        /// A value is negative, or more than its unit can mean.
+        /// A value is negative, or exceeds the range of its unit.
         OutOfRange = "out_of_range",
-        /// More than one series for one place.
+        /// There is more than one series for one place.
         Ambiguous = "ambiguous",
-        /// A series names no site, or a site or class that there is not.
+        /// A series names no site, or an unknown site or class.
         Label = "label",
-        /// A scalar, a string or a range.
+        /// The result is a scalar, a string or a range.
         NotAVector = "not_a_vector",
-        /// A sample is older than a value may be.
+        /// A sample is older than the staleness limit.
         Stale = "stale",
-        /// HTTP status 3xx or 4xx: most often PromQL that is not right, or rights that are missing.
+        /// HTTP status 3xx or 4xx. The usual causes are faulty PromQL and missing rights.
         Rejected = "rejected",
         /// HTTP status 5xx.
         ServerError = "server_error",
-        /// No answer in time.
+        /// There was no answer in time.
         Timeout = "timeout",
-        /// No connection, or it ended early.
+        /// There was no connection, or it ended early.
         Unreachable = "unreachable",
-        /// More bytes or series than are read.
+        /// The answer has too many bytes or series.
         TooLarge = "too_large",
-        /// Not what Prometheus answers.
+        /// The answer does not have Prometheus's format.
         Malformed = "malformed",
     }
 }
 
-/// An outcome that is not `Ok`, for people.
+/// An outcome except `Ok`, with details.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// What it is.
+    /// Kind of the failure.
     pub outcome: Outcome,
-    /// What was said or found, cut off where it is long.
+    /// Server message or finding; long text is cut off.
     pub detail: String,
 }
 
 impl Failure {
-    /// The detail is what the server says, and may be long.
+    /// Creates a failure. The detail may come from the server, so it is shortened to 300 characters.
     pub(in crate::sources) fn new(outcome: Outcome, detail: impl fmt::Display) -> Self {
         const MOST: usize = 300;
         let mut detail = detail.to_string();

@@ -1,4 +1,4 @@
-//! From the series of an answer to measurements.
+//! Converts the series of an answer to measurements.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,24 +13,24 @@ use prometheus_http_query::response::InstantVector;
 
 use crate::sources::prometheus::outcome::{Failure, Outcome};
 
-/// A measurement, and how old it was when it came.
+/// A measurement, and its age on arrival.
 #[derive(Debug, PartialEq)]
 pub(super) struct Reading {
-    /// What was measured.
+    /// The measurement.
     pub(super) measurement: Measurement,
-    /// How old it was.
+    /// Age of the measurement on arrival.
     pub(super) age: Micros,
 }
 
-/// What a series is about. Nothing for a query whose answer is one number.
+/// The site and class that a series describes. Both are empty for a query with a single number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Place<'s> {
     site: Option<&'s str>,
     class: Option<Class>,
 }
 
-/// Reads what can be used of an answer that came at `received`, and names the first thing that cannot. Ages are by the
-/// wall clocks of both machines; a sample of the future is new.
+/// Reads the usable series of an answer that arrived at `received`, and returns the first fault of the others. Ages
+/// are differences of both machines' wall clocks. A sample from the future has age zero.
 pub(super) fn read(
     input: Input,
     staleness: Micros,
@@ -108,7 +108,7 @@ fn reading(
     let measurement = measurement(input, place, number)
         .ok_or_else(|| Failure::new(Outcome::OutOfRange, format_args!("{number} for {}", labels(series))))?;
     let age = received.as_microsecond() as f64 - sample.timestamp() * 1e6;
-    // Casting stops at zero and at the greatest, and makes NaN zero, which JSON has not.
+    // The cast saturates at zero and at the maximum. It turns NaN into zero, but JSON has no NaN.
     let age = Micros(age as u64);
     if age > staleness {
         return Err(Failure::new(
@@ -119,9 +119,9 @@ fn reading(
     Ok(Reading { measurement, age })
 }
 
-/// Rounded to the worse side. `None` for a number that the input cannot have.
+/// Converts a number and rounds it to the unfavourable side. `None` for a number outside the input's range.
 fn measurement(input: Input, place: Place<'_>, number: f64) -> Option<Measurement> {
-    // Less than a thousandth of the unit is what decimals leave in a binary number: 0.029 · 1000 is a bit more than 29.
+    // Decimal fractions leave errors below a thousandth of the unit in binary: 0.029 · 1000 is slightly more than 29.
     const DUST: f64 = 1e-3;
     let up = |number: f64| (number - DUST).ceil() as u64;
     let down = |number: f64| (number + DUST).floor() as u64;
@@ -158,7 +158,7 @@ mod tests {
 
     const AT: Timestamp = Timestamp::constant(1_700_000_000, 0);
 
-    /// Readings without their age, and the outcome.
+    /// The readings without their ages, and the outcome.
     fn outcome(input: Input, series: Value) -> (Vec<Measurement>, Outcome) {
         let series: Vec<InstantVector> = serde_json::from_value(series).unwrap();
         let (readings, fault) = read(input, Micros::from_secs(60), &series, &Config::default().sites, AT);

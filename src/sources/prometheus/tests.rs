@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::tls;
 
-/// What the server answers, and with which token it was last asked.
+/// Answer of the server, and the token of the last request.
 #[derive(Clone)]
 struct Script {
     answer: Arc<Mutex<(u16, String)>>,
@@ -77,7 +77,7 @@ fn settings(url: String) -> Prometheus {
     }
 }
 
-/// A poller at work, until it is dropped.
+/// A running poller; it stops when dropped.
 struct Polling {
     telemetry: watch::Receiver<Telemetry>,
     metrics: Arc<Metrics>,
@@ -129,7 +129,7 @@ impl Polling {
         waited.await.unwrap_or_else(|_| panic!("never: {what}"));
     }
 
-    /// Waits until one more question ends so.
+    /// Waits until one more query ends with this outcome.
     async fn until_it_ends(&mut self, outcome: Outcome) {
         let before = self.asked(outcome);
         self.until(outcome.as_str(), |polling| polling.asked(outcome) > before)
@@ -179,7 +179,8 @@ async fn whatever_goes_wrong_has_a_word_and_the_last_value_stays() {
     let (_, as_of) = polling.free().unwrap();
     assert!(as_of <= polling.clock.moment());
 
-    // A sample is as old as it says. The wall clock may be stepped, so no closer look.
+    // The age of a sample follows from its timestamp. The wall clock may jump, so the test does not check it more
+    // closely.
     script.says(200, vector("7000", 300));
     let is_new = |polling: &Polling| polling.free().unwrap().0 == 7_000;
     polling.until("an old value", is_new).await;
@@ -239,13 +240,13 @@ async fn tokens_and_authorities_are_read_again() {
         move |_: &Polling| token.lock().unwrap().as_deref() == Some(expected)
     };
     polling.until("the first token", token_is("Bearer first")).await;
-    // What is no token leaves the last one in use.
+    // A file without a token leaves the last token in use.
     write("token", " ");
     write("token", "second");
     polling.until("the second token", token_is("Bearer second")).await;
 }
 
-/// Serves the script over TLS; its address, and the certificate of its authority.
+/// Serves the script over TLS. Returns its address and its CA certificate.
 async fn serve_tls(script: &Script) -> (String, String) {
     let source = tls::Source::SelfSigned {
         directory: None,
