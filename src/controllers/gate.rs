@@ -155,7 +155,7 @@ impl Ungate<'_> {
         }
     }
 
-    /// Reads one pod and releases it. Retries if the pod changed in between, up to [`TRIES`] times in all.
+    /// Reads one pod and releases it. Retries if the pod changed in between, up to `TRIES` times in all.
     pub async fn release(&self, target: &Target) -> Freed {
         let (namespace, name) = (&*target.namespace, &*target.name);
         for _ in 0..TRIES {
