@@ -89,7 +89,7 @@ fn event(finding: &Finding, now: Now) -> PodEvent {
     let (decision, reason) = (pod.decision, pod.reason.as_deref().unwrap_or_default());
     let stands = match (decision, &candidate.contribution.site) {
         (Some(_), Some(site)) => format!("sent to site {site} ({reason})"),
-        (Some(_), None) => format!("sent to a site that is none any more ({reason})"),
+        (Some(_), None) => format!("sent to a site that no longer exists ({reason})"),
         (None, _) => "created without a decision".to_owned(),
     };
     let seconds = now.moment.since(candidate.since).0 / 1_000_000;

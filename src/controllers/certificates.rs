@@ -51,8 +51,7 @@ const SKEW: SignedDuration = SignedDuration::from_mins(5);
 const AT_ONCE: usize = 16;
 
 /// Log line for slowed-down writes.
-const CONTESTED: &str =
-    "the certificates are written again and again: somebody else writes them as well; from now on more slowly";
+const CONTESTED: &str = "another writer keeps changing the certificates; edgeward now writes them less often";
 
 /// Name of the port in EndpointSlices, as in `deploy/base`.
 const PORT: &str = "webhook";
@@ -153,7 +152,7 @@ impl Certificates {
                 Ok(Outcome::Waits) => {}
                 Ok(Outcome::Rests) => known.hindrance = Once::default(),
                 Err(error) => known.hindrance.say(format!("{error:#}"), |error| {
-                    tracing::warn!(error, "the certificates are not as they should be; tried again");
+                    tracing::warn!(error, "the certificates are not as they should be; retrying");
                 }),
             }
             tokio::time::sleep(PAUSE).await;
@@ -187,7 +186,7 @@ impl Certificates {
         let stored = Stored::read(&contents, &self.service, now.wall);
         if let Some((key, fault)) = stored.early() {
             bail!(
-                "{key} of the Secret {}: {fault}; nothing is made again for that",
+                "{key} of the Secret {}: {fault}; edgeward does not replace it for this reason",
                 self.secret
             );
         }
@@ -196,7 +195,7 @@ impl Certificates {
                 tracing::warn!(
                     secret = self.secret,
                     error,
-                    "what is in the Secret cannot be used, and is made again"
+                    "the contents of the Secret cannot be used; creating them again"
                 );
             }
         });
@@ -250,7 +249,7 @@ impl Certificates {
             ),
             Step::Promote => {
                 let leaf = self.leaf(stored.next.as_ref(), now)?;
-                let done = "took over the next CA, and made a certificate of it";
+                let done = "switched to the next CA and issued a certificate from it";
                 (done, stored::promote(&mut contents, leaf))
             }
             Step::NewLeaf => {
@@ -276,7 +275,7 @@ impl Certificates {
         let side = if ahead.is_negative() { "behind" } else { "ahead of" };
         ensure!(
             ahead.abs() <= SKEW,
-            "our clock is {} min {side} the API server's: what is made by it may be valid for nobody else",
+            "our clock is {} min {side} the API server's: a certificate made now may not be valid for others",
             ahead.abs().as_mins()
         );
         Ok(())
@@ -337,7 +336,7 @@ impl Certificates {
                 operations.push(json!({"op": "add", "path": path, "value": STANDARD.encode(bundle)}));
             }
         }
-        let patch = serde_json::from_value(operations.into()).context("a patch that is none")?;
+        let patch = serde_json::from_value(operations.into()).context("the patch is invalid")?;
         let patched = self
             .configurations()
             .patch(&self.webhook, &PatchParams::apply(WRITER), &Patch::Json::<()>(patch))

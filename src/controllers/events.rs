@@ -72,7 +72,7 @@ async fn create(client: &Client, event: &Event, limit: &LogLimit) -> Option<Even
     let (result, words) = match &error {
         Error::Api(status) if status.code < 500 && status.code != 429 => (
             Some(EventResult::Refused),
-            "an Event was not accepted and is not written",
+            "the API server refused an Event, which is dropped",
         ),
         _ => (None, "an Event is not written yet"),
     };

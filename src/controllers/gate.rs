@@ -184,7 +184,7 @@ impl Ungate<'_> {
                 Outcome::Refused(error) | Outcome::Unavailable(error) => return Freed::Failed(error),
             }
         }
-        Freed::Failed(format!("it was changed by others {TRIES} times in between"))
+        Freed::Failed(format!("it changed {TRIES} times between reading and patching"))
     }
 }
 

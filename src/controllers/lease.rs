@@ -246,7 +246,7 @@ impl Election {
             tracing::warn!(
                 lease = self.name,
                 error,
-                "the Lease cannot be read or written; tried again"
+                "the Lease cannot be read or written; retrying"
             );
         }
     }
@@ -282,7 +282,7 @@ impl Election {
             };
             self.make(step).await;
         }
-        tracing::info!(lease = self.name, "gave up the Lease");
+        tracing::info!(lease = self.name, "released the Lease");
     }
 }
 

@@ -72,7 +72,7 @@ async fn keep<T: Clone, S: Serialize, K: Clone + Debug + DeserializeOwned>(
                     if !std::mem::replace(&mut fails, true)
                         && let Some(held_back) = limit.due("status")
                     {
-                        tracing::warn!(%error, name, held_back, "a status is not written; tried again without a word");
+                        tracing::warn!(%error, name, held_back, "a status cannot be written; retrying silently");
                     }
                     continue;
                 }
@@ -193,7 +193,7 @@ fn site_status(seen: &SeenSite, site: Option<&Site>, gated: usize, now: Now) -> 
         (Some(why), ..) => ("Refused", why.clone()),
         (None, None, _) => (
             "Unknown",
-            "not in use yet: its nodes and its WAN are being looked at".to_owned(),
+            "not in use yet: its nodes and its WAN are being inspected".to_owned(),
         ),
         (None, Some(site), _) if nodes == 0 => (
             "Missing",

@@ -103,7 +103,7 @@ fn read(environment: Environment<'_>) -> anyhow::Result<Kubeconfig> {
 /// The client configuration for a context, and its name. kube's own conversion fails if `NO_PROXY` ends in a comma.
 fn of_context(kubeconfig: Kubeconfig, name: Option<&str>) -> anyhow::Result<(Config, String)> {
     let name = name.map(str::to_owned).or(kubeconfig.current_context);
-    let name = name.context("no context is the current one")?;
+    let name = name.context("no current context is set")?;
     let mut contexts = kubeconfig.contexts.into_iter();
     let context = contexts.find(|it| it.name == name).and_then(|it| it.context);
     let context = context.with_context(|| format!("there is no context {name:?}"))?;
@@ -365,7 +365,7 @@ mod tests {
         assert_eq!(config.cluster_url.host(), Some("second.test"));
         let missing = read(&|_| Some(at("missing").into())).unwrap();
         let error = of_context(missing, None).unwrap_err().to_string();
-        assert_eq!(error, "no context is the current one");
+        assert_eq!(error, "no current context is set");
         std::fs::write(at("1"), "[").unwrap();
         let error = read(&|_| Some(at("1").into())).unwrap_err().to_string();
         assert_eq!(error, at("1").display().to_string());

@@ -54,7 +54,7 @@ async fn ask_by(config: &Arc<Config>, clock: Clock, metrics: &Arc<Metrics>, chan
                 let nothing = Telemetry::new(prometheus.required_inputs());
                 changes.send(Change::Telemetry(Box::new(nothing))).await;
                 let error = format!("{error:#}");
-                tracing::error!(error, "Prometheus cannot be asked; tried again in a while");
+                tracing::error!(error, "Prometheus cannot be queried; retrying later");
                 tokio::time::sleep(REOPEN).await;
             }
         }
@@ -134,7 +134,7 @@ impl QueryRunner {
             self.metrics.prometheus_queries.at([name, outcome.as_str()]).inc();
             match asked {
                 _ if outcome == before => {}
-                Ok(()) => tracing::info!(query = name, "Prometheus answers as it should again"),
+                Ok(()) => tracing::info!(query = name, "Prometheus gives usable answers again"),
                 Err(failure) => tracing::warn!(
                     query = name,
                     result = outcome.as_str(),

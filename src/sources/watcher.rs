@@ -119,7 +119,7 @@ where
         if gives_up {
             tracing::info!(
                 url = self.api.resource_url(),
-                "no list came through as a stream; asking for pages"
+                "streamed lists do not work; listing in pages"
             );
             self.config.initial_list_strategy = InitialListStrategy::ListWatch;
         }

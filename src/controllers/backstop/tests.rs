@@ -158,7 +158,7 @@ async fn each_finding_is_counted_and_reported_once() {
         notes()
     );
     // The site of this pod is no longer in the configuration.
-    let sent = "b: Unschedulable: sent to a site that is none any more (edge_no_capacity), and";
+    let sent = "b: Unschedulable: sent to a site that no longer exists (edge_no_capacity), and";
     assert!(notes()[1].starts_with(sent), "{:?}", notes());
 
     replica.report(&all[2..]);
