@@ -35,7 +35,7 @@ pub(super) struct View {
     pub(super) tasks: Vec<Task>,
 }
 
-/// Watches the cluster of this pod or of the kubeconfig, and probes its cloud sites. The engine starts with the first
+/// Watches the cluster of the kubeconfig or else of this pod, and probes its cloud sites. The engine starts with the first
 /// valid configuration. The view is ready when every kind was listed once and the first round of probes has ended.
 pub(super) async fn view(
     versions: &Versions,

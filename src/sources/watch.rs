@@ -52,7 +52,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Connects to the cluster of our own pod, or of the current kubeconfig context. Does not open a connection yet.
+    /// Uses the cluster of the current kubeconfig context, or else of our own pod. Does not connect yet.
     ///
     /// # Errors
     /// There is no such configuration, or it cannot be used.
@@ -250,7 +250,7 @@ impl From<VolumeKind> for Watched {
     }
 }
 
-/// Creates a client for the cluster of our own pod, or of the current kubeconfig context. Does not connect yet.
+/// Creates a client for the cluster of the current kubeconfig context, or else of our own pod. Does not connect yet.
 ///
 /// # Errors
 /// There is no such configuration, or it cannot be used.
