@@ -1,20 +1,20 @@
-//! How many steps a second an environment makes on one core, where Resource-Greedy acts and every observation and mask is
-//! built: `cargo bench -p edgeward-lab --bench gym`.
+//! Measures the steps per second of an environment on one core. Resource-Greedy acts, and every observation and mask is
+//! built. Run `cargo bench -p edgeward-lab --bench gym`.
 
 use edgeward_lab::gym::{Agent as _, Baseline, FEATURES, Gym, Mode, Settings};
 use rustix::time::{ClockId, clock_gettime};
 
-/// Steps a second of the published environment, in Python on one core with the same policy, by the number of clusters.
+/// Steps per second of the published environment, in Python on one core with the same policy, by number of clusters.
 const PYTHON: [(usize, f64); 2] = [(4, 6000.0), (128, 112.0)];
 
-/// The time of the processor that this process has had: others on the machine do not count.
+/// CPU time of this process, in seconds. Other load on the machine does not count.
 fn processor_seconds() -> f64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
 fn main() {
-    // `cargo test` runs benchmarks, too, to see that they do.
+    // `cargo test` also runs benchmarks, with few steps, to check that they work.
     let is_bench = std::env::args().any(|arg| arg == "--bench");
     for mode in Mode::ALL {
         for (clusters, python) in PYTHON {

@@ -1,4 +1,4 @@
-//! How many pods a minute are simulated on one core, all events of a pod included: `cargo bench -p edgeward-lab`.
+//! Measures the pods per minute that one core simulates, with all their events. Run `cargo bench -p edgeward-lab`.
 
 use std::error::Error;
 use std::sync::atomic::AtomicBool;
@@ -10,7 +10,7 @@ use edgeward_lab::scenario;
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
 
-/// 100 nodes, five sixths of which are taken, and 500 pods a second that work for 10 s.
+/// 100 nodes that are five sixths full, and 500 pods per second with 10 s of work.
 fn scenario(replicas: u32) -> Value {
     json!({
         "name": "benchmark",
@@ -31,14 +31,14 @@ fn scenario(replicas: u32) -> Value {
     })
 }
 
-/// The time of the processor that this process has had: others on the machine do not count.
+/// CPU time of this process, in seconds. Other load on the machine does not count.
 fn processor_seconds() -> f64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    // `cargo test` runs benchmarks, too, to see that they do.
+    // `cargo test` also runs benchmarks, for a short time, to check that they work.
     let is_bench = std::env::args().any(|arg| arg == "--bench");
     for replicas in [1, 3] {
         let mut document = scenario(replicas);

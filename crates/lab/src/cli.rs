@@ -1,4 +1,4 @@
-//! The command line.
+//! The command line of `edgeward-lab`.
 
 mod evaluate;
 mod train;
@@ -18,7 +18,7 @@ use edgeward_lab::policy::Policy;
 use edgeward_lab::{report, scenario};
 use serde_json::Value;
 
-/// Simulates edgeward, the production engine in virtual time, and the environments in which placement is learned
+/// Simulates edgeward (the production engine in virtual time), and trains and evaluates learned placement policies
 #[derive(Debug, Parser)]
 #[command(name = "edgeward-lab", version)]
 struct Cli {
@@ -28,7 +28,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Runs a scenario under several policies and compares what comes of it
+    /// Runs a scenario under several policies and compares their results
     Simulate(Simulate),
     Evaluate(evaluate::Evaluate),
     Train(train::Train),
@@ -36,33 +36,33 @@ enum Command {
 
 #[derive(Debug, clap::Args)]
 struct Simulate {
-    /// The scenario, in YAML
+    /// The scenario file, in YAML
     scenario: PathBuf,
-    /// How many seeds to run, from 1 on; as the scenario says without it
+    /// Number of seeds to run, starting at 1; the default is in the scenario
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     seeds: Option<u64>,
-    /// Only this seed
+    /// Run this seed only
     #[arg(long, conflicts_with = "seeds")]
     seed: Option<u64>,
-    /// Only these policies, separated by commas
+    /// Run these policies only, separated by commas
     #[arg(long, value_delimiter = ',', value_parser = Policy::parse)]
     policies: Vec<Policy>,
-    /// The cluster of a fleet file, as `edgeward fleet -o yaml` writes it, in place of the scenario's
+    /// Take the cluster from this fleet file (the output of `edgeward fleet -o yaml`) instead of the scenario
     #[arg(long, value_name = "FLEET")]
     from_cluster: Option<PathBuf>,
-    /// The pods in the log of a running `edgeward serve`, in place of those of the scenario's Jobs
+    /// Take the pods from the log of a running `edgeward serve` instead of the scenario's Jobs
     #[arg(long, value_name = "LOG")]
     trace: Option<PathBuf>,
-    /// With so many times the scenario's load, one after the other, separated by commas
+    /// Multiply the scenario's load by each of these factors in turn, separated by commas
     #[arg(long, value_delimiter = ',', value_name = "FACTORS", value_parser = load_factor)]
     load_factor: Vec<f64>,
-    /// How many runs at once; as many as there are cores without it
+    /// Number of runs at once; the default is the number of cores
     #[arg(long)]
     threads: Option<usize>,
-    /// What is printed
+    /// Output format
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     output: Output,
-    /// Write a page with plots to this file as well
+    /// Also write a page with plots to this file
     #[arg(long)]
     html: Option<PathBuf>,
 }
@@ -73,7 +73,7 @@ enum Output {
     Json,
 }
 
-/// Runs the command of this process's arguments.
+/// Parses the arguments of this process and runs the command.
 pub(crate) fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Simulate(simulate) => simulate.run(),
@@ -90,11 +90,11 @@ pub(crate) fn main() -> ExitCode {
 }
 
 fn note(text: &str) {
-    // Without a standard error nobody waits for it.
+    // Without a standard error, the message is lost.
     let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
-/// Who reads no further is no fault.
+/// Prints to standard output. A closed pipe is not an error: the reader has seen enough.
 fn print(text: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -140,7 +140,7 @@ impl Simulate {
                 .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)),
         };
         let stop = Arc::new(AtomicBool::new(false));
-        // The second time it ends the process, as if nobody had asked for the first.
+        // A second SIGINT ends the process in the default way.
         signal_hook::flag::register_conditional_default(signal_hook::consts::SIGINT, Arc::clone(&stop))?;
         signal_hook::flag::register(signal_hook::consts::SIGINT, Arc::clone(&stop))?;
         let is_terminal = std::io::stderr().is_terminal();
@@ -157,7 +157,7 @@ impl Simulate {
             Err(error) => bail!("the simulation is wrong: {error}"),
         };
         if experiment.loads.is_empty() {
-            bail!("no run was over");
+            bail!("no run finished");
         }
         if experiment.is_incomplete {
             note("\nended early: what follows is of the runs that were over\n");
@@ -174,7 +174,7 @@ impl Simulate {
     }
 }
 
-/// Reads a whole number of this range.
+/// Returns a parser of whole numbers within `range`.
 fn whole(range: RangeInclusive<u64>) -> impl Fn(&str) -> Result<u64, String> + Clone + Send + Sync + 'static {
     move |text| {
         let number = text.parse().ok().filter(|number| range.contains(number));
@@ -187,7 +187,7 @@ fn load_factor(text: &str) -> Result<f64, String> {
     factor.ok_or_else(|| "is not a number from 0.01 to 100".to_owned())
 }
 
-/// The scenario of a file, on the cluster of another perhaps; traces that it names are beside it.
+/// Reads the scenario, on the cluster of `fleet` if it is given. Paths of traces are relative to the scenario file.
 fn read(path: &Path, fleet: Option<&Path>) -> Result<scenario::Scenario> {
     let scenario = document(path)?;
     let folder = path.parent().unwrap_or(Path::new("."));
@@ -212,7 +212,7 @@ fn read(path: &Path, fleet: Option<&Path>) -> Result<scenario::Scenario> {
 fn document(path: &Path) -> Result<Value> {
     let shown = path.display();
     let text = std::fs::read_to_string(path).with_context(|| shown.to_string())?;
-    // The parser's budget defends against hostile authors; this is a file of whoever runs the command.
+    // The parser's budget defends against hostile input. The user who runs the command chose this file.
     let options = serde_saphyr::options! { budget: None };
     serde_saphyr::from_str_with_options(&text, options).map_err(|error| anyhow::anyhow!("{shown}: {error}"))
 }

@@ -1,4 +1,4 @@
-//! Nodes and pods as they are in truth, and as kube-scheduler's cache has them.
+//! The true state of nodes and pods, and the state in kube-scheduler's cache.
 
 use edgeward_core::model::node::Node;
 use edgeward_core::resources::Amounts;
@@ -12,10 +12,10 @@ pub(crate) enum Work {
     Replica {
         service: usize,
         revision: u32,
-        /// Which place of the service it is the first in, by its number in the load.
+        /// The slot of the service that this pod is the first to fill, as an index into the load's slots.
         first_of: Option<usize>,
     },
-    /// It runs from the beginning and does not end.
+    /// A pod that runs from the start of the scenario and does not end.
     Initial,
 }
 
@@ -23,7 +23,7 @@ pub(crate) enum Work {
 pub(crate) enum Phase {
     Gated,
     Unbound,
-    /// On a node, and not running yet.
+    /// Bound to a node, but not running yet.
     Starting,
     Running,
     Finished,
@@ -42,7 +42,7 @@ pub(crate) struct Pod {
     pub(crate) nominated: Option<usize>,
     pub(crate) bound: Option<Micros>,
     pub(crate) started: Option<Micros>,
-    /// When its work is done; where its node has failed, how much is left.
+    /// The time at which the work is done. While the pod's node is failed: the remaining work.
     pub(crate) ends: Micros,
     pub(crate) deleted: Option<Micros>,
     pub(crate) finished: bool,

@@ -1,4 +1,4 @@
-//! What happens next, in the order of time; of one time, in the order in which it was scheduled.
+//! A queue of events ordered by time. Events at the same time keep the order in which they were scheduled.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

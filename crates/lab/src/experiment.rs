@@ -1,4 +1,4 @@
-//! Policies side by side, seed by seed.
+//! Runs several policies on the same seeds and collects their results.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -25,12 +25,12 @@ pub struct Plan {
 #[derive(Debug, Default)]
 pub struct Results {
     pub runs: BTreeMap<Policy, BTreeMap<u64, RunResult>>,
-    /// The bound `relaxed` of each seed of which a run is over.
+    /// The bound `relaxed` of each seed with at least one finished run.
     pub relaxed: BTreeMap<u64, PerClass<Attained>>,
     pub is_incomplete: bool,
 }
 
-/// What came of a scenario at one load or several, as far as it went.
+/// The results of a scenario at one or more loads. Incomplete if the experiment was stopped.
 #[derive(Debug)]
 pub struct Experiment {
     pub loads: Vec<AtLoad>,
@@ -44,34 +44,34 @@ pub struct AtLoad {
     pub results: Results,
 }
 
-/// An [`Outcome`], reduced to what reports show.
+/// An [`Outcome`] reduced to what reports show.
 #[derive(Debug, Clone)]
 pub struct RunResult {
-    /// As [`Outcome::attainment`].
+    /// See [`Outcome::attainment`].
     pub attainment: PerClass<Attained>,
-    /// As [`Outcome::cloud_fraction`].
+    /// See [`Outcome::cloud_fraction`].
     pub cloud_fraction: Option<f64>,
-    /// As [`Outcome::cost`].
+    /// See [`Outcome::cost`].
     pub cost: f64,
-    /// As [`Outcome::edge_utilisation`].
+    /// See [`Outcome::edge_utilisation`].
     pub edge_utilisation: f64,
     pub gated: u64,
-    /// How long each of them was, on average, in seconds.
+    /// Mean time that a gated pod was gated, in seconds.
     pub gated_seconds: f64,
     pub unschedulable: u64,
-    /// How long each of them was, on average, in seconds.
+    /// Mean time that an unschedulable pod waited for a node, in seconds.
     pub unschedulable_seconds: f64,
-    /// From 0 % to 100 %, how long it took a pod to get its node, in seconds.
+    /// Percentiles 0 to 100 of the time from a pod's creation to its node, in seconds.
     pub wait_percentiles: Vec<f64>,
-    /// As [`Outcome::reasons`].
+    /// See [`Outcome::reasons`].
     pub reasons: BTreeMap<&'static str, u64>,
-    /// As [`Outcome::decisions`].
+    /// See [`Outcome::decisions`].
     pub decisions: u64,
-    /// As [`Outcome::preempted`].
+    /// See [`Outcome::preempted`].
     pub preempted: u64,
-    /// As [`Outcome::pods`].
+    /// See [`Outcome::pods`].
     pub pods: Pods,
-    /// As [`Outcome::timeline`].
+    /// See [`Outcome::timeline`].
     pub timeline: Vec<Tick>,
 }
 
@@ -111,7 +111,7 @@ pub fn all(attainment: &PerClass<Attained>) -> Attained {
     classes.fold(Attained::default(), Attained::and)
 }
 
-/// How many units of each class there are, and how many of them are met.
+/// Counts the units of each class, and the met units among them.
 fn by_class(units: &Units, met: &[bool]) -> PerClass<Attained> {
     let mut found = PerClass::<Attained>::default();
     for ((_, class), met) in units.list.iter().zip(met) {
@@ -121,10 +121,11 @@ fn by_class(units: &Units, met: &[bool]) -> PerClass<Attained> {
     found
 }
 
-/// Runs what is planned, until all is over or it is told to `stop`, and says after each run how many are.
+/// Runs every policy on every seed of the plan, until all runs are done or `stop` is set. After each run it reports the
+/// number of finished runs and of all runs.
 ///
 /// # Errors
-/// A run met what the bound `relaxed` says cannot be met: the simulation is wrong.
+/// A run met a unit that the bound `relaxed` says cannot be met. This means that the simulation is wrong.
 pub fn carry_out(
     scenario: &Scenario,
     plan: &Plan,
@@ -175,10 +176,10 @@ pub fn carry_out(
     Ok(results)
 }
 
-/// Runs what is planned at each of these times the load, as [`carry_out`] does.
+/// Carries out the plan at each of these load factors. See [`carry_out`].
 ///
 /// # Errors
-/// As [`carry_out`].
+/// Those of [`carry_out`].
 pub fn at_loads(
     scenario: &Scenario,
     factors: &[f64],

@@ -1,8 +1,8 @@
-//! Where to place replicated requests among clusters, as an environment for reinforcement learning (docs/guide/learn.md).
+//! An environment for reinforcement learning: where to place replicated requests among clusters (docs/guide/learn.md).
 //!
-//! It is gym-multi-k8s, written anew from a description of what its code does: in the default settings it draws the same numbers
-//! and gives the same results. Other settings mend what is wrong in it. No `Gym` shares anything with another; all is
-//! determined by settings, seed and actions.
+//! It reimplements gym-multi-k8s from a description of what that code does. In the default settings it draws the same
+//! numbers and gives the same results. Other settings correct faults of the original. Instances of `Gym` share no
+//! state; settings, seed and actions determine everything.
 
 mod agent;
 mod catalogue;

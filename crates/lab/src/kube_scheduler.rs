@@ -1,5 +1,5 @@
-//! kube-scheduler's queue. Source: `pkg/scheduler/backend/queue` and `schedule_one.go` of Kubernetes 1.36. Nodes are scored by
-//! [`edgeward_core::placement::score`].
+//! The scheduling queue of kube-scheduler. Source: `pkg/scheduler/backend/queue` and `schedule_one.go` of Kubernetes
+//! 1.36. [`edgeward_core::placement::score`] scores the nodes.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
@@ -8,13 +8,13 @@ use edgeward_core::units::Micros;
 
 use crate::cluster::PodNumber;
 
-/// For how long a pod is not tried again after its first attempt; doubled with each.
+/// The back-off after a pod's first attempt. Each further attempt doubles it.
 const FIRST_BACKOFF: Micros = Micros::from_secs(1);
 
-/// And at most.
+/// The longest back-off.
 const LONGEST_BACKOFF: Micros = Micros::from_secs(10);
 
-/// After how long a pod is tried again though nothing has happened.
+/// A pod that waited this long without a helpful event is tried again.
 const LEFT_OVER: Micros = Micros::from_secs(300);
 
 pub(crate) fn backoff(attempts: u32) -> Micros {
@@ -22,7 +22,7 @@ pub(crate) fn backoff(attempts: u32) -> Micros {
     doubled.min(LONGEST_BACKOFF)
 }
 
-/// A pod's place in a queue; one counts only as long as the pod has not got another.
+/// A pod's entry in the queue. A newer entry of the pod makes this one void.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Place {
     pub(crate) pod: PodNumber,
@@ -31,27 +31,28 @@ pub(crate) struct Place {
 
 type Active = (i32, Reverse<(Micros, u64)>, Place);
 
-/// The end of the backoff, a number that differs, and the priority.
+/// The end of the back-off, a unique number that breaks ties, and the priority.
 type BackingOff = (Micros, u64, i32, Place);
 
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
-    /// By priority, the highest first, and then by the time at which they came.
+    /// Ordered by priority, highest first, and then by time of arrival.
     active: BinaryHeap<Active>,
     backoff: BinaryHeap<Reverse<BackingOff>>,
-    /// Those that fit no node, and when they were tried last; until something happens.
+    /// Pods that fit no node, with the time of their last attempt. They wait for an event.
     unschedulable: BTreeSet<(Micros, i32, Place)>,
     count: u64,
 }
 
 impl Queue {
-    /// A pod comes, or comes again, to be tried as soon as may be.
+    /// Adds a pod to the active queue, to be tried as soon as possible.
     pub(crate) fn activate(&mut self, place: Place, priority: i32, now: Micros) {
         self.count += 1;
         self.active.push((priority, Reverse((now, self.count)), place));
     }
 
-    /// A pod was tried for the `attempts`th time, in vain; whether something `happened` meanwhile that may help it.
+    /// Queues a pod again whose attempt number `attempts` failed. `happened` says whether an event that may help the
+    /// pod occurred during the attempt.
     pub(crate) fn refuse(&mut self, place: Place, priority: i32, attempts: u32, happened: bool, now: Micros) {
         if happened {
             self.back_off(place, priority, now + backoff(attempts));
@@ -65,7 +66,8 @@ impl Queue {
         self.backoff.push(Reverse((until, self.count, priority, place)));
     }
 
-    /// Something happened: the pods that it may help, which have been tried so often, are tried again when their backoff is over.
+    /// Moves the unschedulable pods that an event may help: to the active queue, or to the back-off queue until their
+    /// back-off ends. `helps` returns the pod's number of attempts if the event may help it.
     pub(crate) fn move_to_active(&mut self, now: Micros, helps: impl Fn(PodNumber) -> Option<u32>) {
         if self.unschedulable.is_empty() {
             return;
@@ -79,7 +81,7 @@ impl Queue {
         }
     }
 
-    /// Every 30 s: pods that were tried last long ago are tried again.
+    /// Activates pods whose last attempt is at least five minutes ago. Called every 30 s.
     pub(crate) fn flush_left_over(&mut self, now: Micros) {
         while let Some(&(tried, priority, place)) = self.unschedulable.first() {
             if now - tried < LEFT_OVER {
@@ -100,7 +102,8 @@ impl Queue {
         }
     }
 
-    /// The next pod to be tried. While nobody else is to be, one that still backs off is (`SchedulerPopFromBackoffQ`).
+    /// Returns the next pod to try. If the active queue is empty, a pod that still backs off is returned
+    /// (`SchedulerPopFromBackoffQ`).
     pub(crate) fn pop(&mut self) -> Option<Place> {
         if let Some((.., place)) = self.active.pop() {
             return Some(place);
@@ -158,10 +161,10 @@ mod tests {
         queue.activate(place(3), 0, second(13));
         queue.flush_backoff(second(14));
         assert_eq!([queue.pop(), queue.pop()], [Some(place(3)), Some(place(1))]);
-        // While nobody else is there, nobody waits for the end of a backoff.
+        // With an empty active queue, a pod is tried before its back-off ends.
         queue.refuse(place(4), 0, 1, true, second(20));
         assert_eq!(queue.pop(), Some(place(4)));
-        // After five minutes a pod is tried without an event.
+        // After five minutes, a pod is tried without an event.
         queue.refuse(place(5), 0, 9, false, second(30));
         queue.flush_left_over(second(329));
         assert_eq!(queue.pop(), None);

@@ -1,10 +1,10 @@
 //! Training of networks that place requests, in the [`crate::gym`] (docs/guide/learn.md).
 //!
-//! Everything is determined by the [`Plan`]: networks, samples and environments have seeds, and what the tensor library
-//! multiplies does not depend on the number of threads. A [`Training`] that was saved goes on as if it had not been interrupted.
+//! The [`Plan`] determines everything. Networks, samples and environments have seeds, and the products of the tensor
+//! library do not depend on the number of threads. A saved [`Training`] resumes as if it had not been interrupted.
 //!
-//! Set `RAYON_NUM_THREADS` to 1, as the program does for itself. Without it candle-core 0.11.1 counts the cores in /proc/cpuinfo for
-//! each product of matrices, which takes longer than the product.
+//! Set `RAYON_NUM_THREADS` to 1, as the program does for itself. Otherwise candle-core 0.11.1 counts the cores in
+//! /proc/cpuinfo for each product of matrices, which takes longer than the product.
 
 mod checkpoint;
 mod choice;

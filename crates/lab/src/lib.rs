@@ -1,5 +1,5 @@
-//! The production engine in virtual time, on a cluster that is described by a scenario, beside other policies and against what
-//! was possible (docs/guide/simulate.md).
+//! Runs edgeward's production engine in virtual time, on a cluster that a scenario describes (docs/guide/simulate.md).
+//! It compares edgeward with other policies and with upper bounds.
 
 #![allow(missing_docs)]
 

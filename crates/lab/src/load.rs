@@ -1,4 +1,5 @@
-//! What a run is asked, whoever decides: when pods are created, how long their work takes, how many replicas a service has.
+//! The load of a run, which does not depend on the policy: creation times of pods, times of their work, replicas of
+//! services.
 
 use edgeward_core::units::Micros;
 
@@ -9,17 +10,17 @@ const AUTOSCALER_PERIOD: Micros = Micros::from_secs(15);
 
 const AUTOSCALER_TOLERANCE: f64 = 0.1;
 
-/// Work that is to be done once: a pod of a Job, with those in its place.
+/// Work to be done once: a pod of a Job, together with the pods that replace it.
 #[derive(Debug, Clone, Copy)]
 pub struct Task {
     pub at: Micros,
     pub workload: usize,
     pub job: u64,
-    /// How long its work takes at speed 1.
+    /// Time of the work at speed 1.
     pub service: Micros,
 }
 
-/// A place of a service's replica: it is open while the service has so many replicas.
+/// A replica slot of a service. Slot `number` is open while the service has more than `number` replicas.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Slot {
     pub number: u32,
@@ -76,7 +77,7 @@ impl Load {
     }
 }
 
-/// The time of one pod's work, or of one request. Pods of one controller share a part of what makes it longer or shorter.
+/// Returns the time of one pod's work, or of one request. Pods of one controller share a part of the random variation.
 pub fn service_time(workload: &Workload, seed: u64, controller: u64, number: u64) -> Micros {
     let ms = match workload.service {
         Distribution::Constant(ms) => ms,
@@ -95,7 +96,7 @@ pub fn service_time(workload: &Workload, seed: u64, controller: u64, number: u64
     Micros((ms * 1_000.0).round().max(1.0) as u64)
 }
 
-/// When pods are created, before `end`, and the number of their controller.
+/// Returns the creation times of pods before `end`, each with the number of its controller.
 fn times(arrivals: &Arrivals, stream: &mut Stream, end: Micros) -> Vec<(Micros, u64)> {
     let each_its_own = |times: Vec<Micros>| times.into_iter().zip(0..).collect();
     match arrivals {
@@ -118,7 +119,7 @@ fn times(arrivals: &Arrivals, stream: &mut Stream, end: Micros) -> Vec<(Micros, 
             }
             let mut at = 0.0;
             loop {
-                // By thinning a process of the highest rate.
+                // Thins a Poisson process of the highest rate.
                 at += stream.exponential(1e6 / most);
                 let time = Micros(at as u64);
                 if time >= end {
@@ -192,7 +193,7 @@ fn changes(replicas: &Replicas, seed: u64, workload: usize, end: Micros) -> Vec<
         };
         recommended.retain(|(then, _)| *then + *stabilisation > at);
         recommended.push((at, wanted));
-        // It scales down no further than to the highest recommendation of late.
+        // Like an autoscaler, it scales down no further than the highest recommendation in the stabilisation window.
         let next = recommended.iter().map(|(_, count)| *count).max().unwrap_or(wanted);
         let next = now.map_or(wanted, |now| if wanted > now { wanted } else { next.min(now) });
         if now != Some(next) {
@@ -262,7 +263,7 @@ mod tests {
             .collect();
         let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
         let variance = gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
-        // Of an exponential distribution the standard deviation is the mean.
+        // The standard deviation of an exponential distribution equals its mean.
         assert!((variance.sqrt() / mean - 1.0).abs() < 0.02, "{mean} {variance}");
     }
 

@@ -1,4 +1,4 @@
-//! `edgeward-lab`: the production engine in virtual time.
+//! `edgeward-lab`: simulates edgeward and trains placement policies.
 
 mod cli;
 

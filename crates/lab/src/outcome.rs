@@ -1,4 +1,4 @@
-//! What came of a run.
+//! The results of a run.
 
 use std::collections::BTreeMap;
 
@@ -6,25 +6,25 @@ use edgeward_core::model::slo::{Class, PerClass};
 
 #[derive(Debug, Clone, Default)]
 pub struct Outcome {
-    /// What was asked for with a time, and how much of it was met in time, by class.
+    /// Units with a time to meet, and how many were met in time, by class.
     pub attainment: PerClass<Attained>,
     pub bound: Vec<PerClass<u64>>,
     pub cost: f64,
     pub edge_utilisation: f64,
     pub gated: u64,
-    /// How long each of them was, in seconds.
+    /// The time that each gated pod was gated, in seconds.
     pub gated_seconds: Vec<f64>,
-    /// How long pods were Unschedulable, all together, in seconds.
+    /// Total time that pods were unschedulable, in seconds.
     pub unschedulable_seconds: f64,
     pub unschedulable: u64,
-    /// From the creation of a pod to its node, in seconds, of those that got one; in the order of binding.
+    /// Seconds from a pod's creation to its node, for pods that got one, in the order of binding.
     pub waits: Vec<f64>,
     pub reasons: BTreeMap<&'static str, u64>,
     pub decisions: u64,
     pub preempted: u64,
     pub pods: Pods,
     pub timeline: Vec<Tick>,
-    /// Of each unit that has a time, whether it was met; in an order that is the same for all policies.
+    /// Whether each timed unit was met. The order is the same for all policies.
     pub units: Vec<bool>,
 }
 
@@ -47,13 +47,13 @@ pub struct Pods {
 
 #[derive(Debug, Clone, Default)]
 pub struct Tick {
-    /// When, in seconds.
+    /// Time, in seconds.
     pub at: f64,
     pub edge_used: f64,
     pub gated: u64,
     pub waiting_at_edge: u64,
     pub waiting_in_clouds: u64,
-    /// RTT of each cloud in milliseconds.
+    /// RTT of each cloud, in milliseconds.
     pub rtt: Vec<Option<f64>>,
     pub to_edge: u64,
     pub to_clouds: u64,
@@ -61,7 +61,7 @@ pub struct Tick {
 }
 
 impl Attained {
-    /// The share that was met; `None` where nothing was asked.
+    /// The share that was met; `None` if nothing was asked.
     pub fn share(self) -> Option<f64> {
         (self.asked > 0).then(|| self.met as f64 / self.asked as f64)
     }

@@ -1,4 +1,4 @@
-//! Who decides, and the bounds.
+//! The placement policies, including the bound `clairvoyant`.
 
 use std::fmt;
 
@@ -43,13 +43,13 @@ impl Policy {
             .filter(move |policy| has_profile || *policy != Policy::EdgewardProfile)
     }
 
-    /// The one of this name.
+    /// Returns the policy with this name.
     ///
     /// # Errors
-    /// There is none; the message names those that there are.
+    /// The name is unknown. The message lists the known names.
     pub fn parse(name: &str) -> Result<Self, String> {
         let known = Self::ALL.into_iter().find(|policy| policy.as_str() == name);
-        known.ok_or_else(|| format!("is none of {}", Self::ALL.map(Self::as_str).join(", ")))
+        known.ok_or_else(|| format!("is not one of {}", Self::ALL.map(Self::as_str).join(", ")))
     }
 }
 

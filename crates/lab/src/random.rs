@@ -1,8 +1,8 @@
 //! Random numbers by purpose.
 //!
-//! Each number is drawn from a stream of its own, named by the seed of the run, a purpose and up to two numbers: what one part
-//! of a run draws, or in which order, changes nothing elsewhere. So all policies of a seed meet the same arrivals, service
-//! times and WAN.
+//! Each number comes from its own stream. The name of a stream is the seed of the run, a purpose and up to two numbers.
+//! The draws of one part of a run therefore do not affect other parts, and all policies of a seed meet the same
+//! arrivals, service times and WAN.
 
 use std::f64::consts::{FRAC_1_SQRT_2, TAU};
 
@@ -31,7 +31,7 @@ impl Stream {
         Self(fastrand::Rng::with_seed(key(seed, purpose, first, second)))
     }
 
-    /// Where it is: [`Stream::at`] goes on from there.
+    /// The current state. [`Stream::at`] continues from it.
     pub fn state(&self) -> u64 {
         self.0.get_seed()
     }
@@ -40,17 +40,17 @@ impl Stream {
         Self(fastrand::Rng::with_seed(state))
     }
 
-    /// From 0, without 1.
+    /// A uniform number in [0, 1).
     pub fn unit(&mut self) -> f64 {
         self.0.f64()
     }
 
-    /// A whole number below `end`, which is above zero.
+    /// A uniform whole number below `end`, which must be above zero.
     pub fn below(&mut self, end: usize) -> usize {
         self.0.usize(..end)
     }
 
-    /// Any 128 bits.
+    /// 128 random bits.
     pub fn bits(&mut self) -> u128 {
         self.0.u128(..)
     }
@@ -65,7 +65,7 @@ impl Stream {
     }
 }
 
-/// One number of the stream of this name, from 0, without 1.
+/// The first number in [0, 1) of the stream with this name.
 pub fn unit(seed: u64, purpose: Purpose, first: u64, second: u64) -> f64 {
     (key(seed, purpose, first, second) >> 11) as f64 / (1_u64 << 53) as f64
 }
@@ -83,20 +83,21 @@ fn mix(mut z: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// How numbers of milliseconds are distributed.
+/// A distribution of times in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Deserialize)]
 #[serde(try_from = "serde_json::Value")]
 pub enum Distribution {
     Constant(f64),
     Exponential(f64),
-    /// Its logarithm is normal: median, and the standard deviation of the logarithm.
+    /// Median, and the standard deviation of the logarithm.
     LogNormal(f64, f64),
     Uniform(f64, f64),
     Pareto(f64, f64, f64),
 }
 
 impl Distribution {
-    /// The value at this place of the standard normal distribution: two values whose places are correlated are, too.
+    /// Returns the value at the quantile of `place` in the standard normal distribution. Correlated places give
+    /// correlated values.
     pub fn at(self, place: f64) -> f64 {
         match self {
             Self::Constant(value) => value,
@@ -124,8 +125,8 @@ impl Distribution {
     }
 }
 
-/// The probability of a larger number than this in the standard normal distribution. Source: Numerical Recipes, `erfcc`;
-/// the relative error is below 1.2e-7.
+/// The probability that a standard normal number exceeds `place`. Source: Numerical Recipes, `erfcc`; the relative
+/// error is below 1.2e-7.
 fn upper_tail(place: f64) -> f64 {
     let x = place * FRAC_1_SQRT_2;
     let t = 1.0 / (1.0 + 0.5 * x.abs());

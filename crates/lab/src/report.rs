@@ -1,4 +1,4 @@
-//! What came of an experiment, for people and for programs.
+//! Reports of an experiment: a table, JSON and a page.
 
 mod json;
 mod page;
@@ -16,10 +16,10 @@ use crate::policy::Policy;
 use crate::statistics::{Estimate, estimate};
 
 struct Measure {
-    /// In JSON.
+    /// Name in JSON.
     key: &'static str,
     title: &'static str,
-    /// What the number in the table is the multiple of: 100 of shares.
+    /// Factor from the value to the number in the table: 100 for shares.
     scale: f64,
     decimals: usize,
     of: fn(&RunResult) -> Option<f64>,
@@ -91,7 +91,7 @@ const MEASURES: [Measure; 9] = [
     },
 ];
 
-/// How many of the measures are attainments, which the bound `relaxed` has, too.
+/// The first measures are attainments. The bound `relaxed` has these as well.
 const ATTAINMENTS: usize = 4;
 
 impl Measure {
@@ -101,7 +101,7 @@ impl Measure {
     }
 }
 
-/// The bound `relaxed`, as the first measures have it.
+/// The attainments of the bound `relaxed`, in the order of the measures.
 fn relaxed(results: &Results) -> [Option<Estimate>; ATTAINMENTS] {
     let of = |share: &dyn Fn(&edgeward_core::model::slo::PerClass<crate::outcome::Attained>) -> Option<f64>| {
         estimate(&results.relaxed.values().filter_map(share).collect::<Vec<_>>())

@@ -27,41 +27,41 @@ use deployments::Deployment;
 use edgeward::Edgeward;
 use measure::Measure;
 
-/// How late kube-scheduler's and the other controllers' watches are.
+/// Delay of the watches of kube-scheduler and of the other controllers.
 const INFORMER: Micros = Micros::from_millis(2);
 
 const FINISHED_KEPT: Micros = Micros::from_secs(60);
 
-/// After how long without a word from its kubelet a node is not ready.
+/// A node is marked not ready when its kubelet has been silent for this long.
 const NODE_MONITOR_GRACE: Micros = Micros::from_secs(50);
 
-/// For how long pods stay on a node that is not ready.
+/// Pods are evicted from a node that has been not ready for this long.
 const NODE_EVICTION: Micros = Micros::from_secs(300);
 
 #[derive(Debug, Clone, Copy)]
 enum Event {
-    /// This task of the load, and those of the same time, are created.
+    /// Create this task of the load and all tasks of the same time.
     Tasks(usize),
     Replicas(usize, usize),
     Rollout(usize),
     Reconcile(usize),
-    /// A request of a service's place, so many minutes after it opened.
+    /// A request to a slot of a service: service, slot, and minutes since the slot opened.
     Request(usize, usize, u64),
     Queued(PodNumber),
     Cycle,
-    /// A cycle ends for this pod: it goes to a node, or nowhere.
+    /// A scheduling cycle ends for this pod, with its node if one was found.
     CycleEnds(PodNumber, Option<usize>),
     Bound(PodNumber),
     Started(PodNumber),
-    /// Its work is done, unless its node failed meanwhile.
+    /// The work of a pod ends at this time, unless its node failed in between.
     Ends(PodNumber, Micros),
     Gone(PodNumber),
     Freed(PodNumber, usize),
     FlushBackoff,
-    /// Pods that were left over; every 30 s.
+    /// Retry pods that have waited long without an event; every 30 s.
     FlushLeftOver,
     Fails(usize),
-    /// Its nodes are not ready.
+    /// The failure's nodes become not ready.
     NotReady(usize),
     Evict(usize),
     Recovers(usize),
@@ -69,7 +69,7 @@ enum Event {
     Deliver(usize),
     Publish(usize, Micros),
     WatchAlive(usize),
-    /// A probe of a site by a replica is answered or lost.
+    /// A probe of a site by a replica is answered or lost: replica, site, probe number.
     Probe(usize, usize, u64),
     Patch(u64),
     Execute,
@@ -95,12 +95,12 @@ struct Run<'s> {
     events: Events<Event>,
     nodes: Vec<NodeState>,
     pods: Vec<Pod>,
-    /// Of each workload, and each placement or none: the nodes that it may go to, ready or not.
+    /// For each workload and each placement (first entry: no placement), the nodes that it may use, ready or not.
     allowed: Vec<Vec<Arc<[usize]>>>,
-    /// The WAN towards each site; none towards the edge.
+    /// The WAN towards each site; `None` for the edge.
     paths: &'s [Option<Path>],
     queue: Queue,
-    /// Until when kube-scheduler is busy, and whether a cycle is scheduled.
+    /// Whether the start or the end of a scheduling cycle is scheduled.
     is_cycle_scheduled: bool,
     helps: u64,
     next_node: usize,
@@ -122,7 +122,7 @@ pub fn paths(scenario: &Scenario, seed: u64) -> Vec<Option<Path>> {
     sites.map(path).collect()
 }
 
-/// Runs a scenario; `None` if it was told to stop.
+/// Runs a scenario. Returns `None` if `stop` was set.
 pub fn run(
     scenario: &Scenario,
     load: &Load,
@@ -303,7 +303,7 @@ impl<'s> Run<'s> {
         }
     }
 
-    /// A pod is created: whoever decides is asked, and it is there, unless a quota refuses it.
+    /// Creates a pod and asks the policy where to place it. A quota may refuse the pod afterwards.
     fn create(&mut self, pod: Pod) {
         let workload = &self.scenario.workloads[pod.workload];
         let (is_blocked, is_unscheduled) = (workload.is_quota_blocked, workload.is_unscheduled);
@@ -326,7 +326,7 @@ impl<'s> Run<'s> {
     fn bound(&mut self, number: PodNumber) {
         let pod = &mut self.pods[number];
         if pod.deleted.is_some() || !pod.is_unbound() {
-            // Deleted meanwhile: it never runs.
+            // The pod was deleted in the meantime, so it never runs.
             if let Some(node) = pod.node {
                 self.freed(number, node);
             }
@@ -347,7 +347,7 @@ impl<'s> Run<'s> {
             return;
         }
         if self.nodes[node].failed {
-            // Its kubelet is away.
+            // The kubelet is down with its node: try again in a second.
             self.events
                 .schedule(self.now + Micros::from_secs(1), Event::Started(number));
             return;
@@ -365,7 +365,7 @@ impl<'s> Run<'s> {
         self.reconcile_soon(number);
     }
 
-    /// A task's work is done, if it was not interrupted.
+    /// Finishes a task, unless it was interrupted.
     fn ends(&mut self, number: PodNumber, at: Micros) {
         let pod = &mut self.pods[number];
         let Some(node) = pod.node else { return };
@@ -381,7 +381,7 @@ impl<'s> Run<'s> {
         self.events.schedule(self.now + FINISHED_KEPT, Event::Gone(number));
     }
 
-    /// Somebody deletes a pod. On a node it takes its time to terminate.
+    /// Deletes a pod. A pod on a node takes its termination time.
     fn delete(&mut self, number: PodNumber) {
         let pod = &mut self.pods[number];
         if pod.deleted.is_some() || matches!(pod.phase, Phase::Finished | Phase::Gone) {
@@ -511,7 +511,7 @@ struct Failure<'s> {
     nodes: &'s [usize],
 }
 
-/// Milliseconds, at least one microsecond.
+/// Converts milliseconds; returns at least one microsecond.
 fn micros(ms: f64) -> Micros {
     Micros((ms * 1_000.0).round().max(1.0) as u64)
 }

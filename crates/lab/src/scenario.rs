@@ -1,4 +1,4 @@
-//! What is simulated: a cluster, its load, its WAN and what fails, as a file describes it (docs/guide/simulate.md).
+//! A scenario: the cluster, its load, its WAN and its failures, as a file describes them (docs/guide/simulate.md).
 
 mod at_load;
 pub mod profile;
@@ -27,12 +27,12 @@ pub use read::{Fleet, read, read_on};
 pub struct Scenario {
     pub name: String,
     pub description: String,
-    /// From when on what is created counts: before, the cluster fills.
+    /// Start of the measured time. The cluster fills before it.
     pub warmup: Micros,
     pub end: Micros,
-    /// For how long it goes on after that, so that what was created has its outcome.
+    /// How long the run continues after `end`, so that work created before `end` can finish.
     pub drain: Micros,
-    /// How many seeds are run where the command does not say.
+    /// Number of seeds to run by default.
     pub seeds: u64,
     pub replicas: u32,
     pub delays: Delays,
@@ -40,13 +40,12 @@ pub struct Scenario {
     /// The sites in the order of the configuration: the edge first, then the clouds by name.
     pub sites: Vec<Site>,
     pub workloads: Vec<Workload>,
-    /// What fails.
     pub failures: Vec<Failure>,
-    /// What the policy `edgeward-profile` ranks sites by.
+    /// The performance profile by which the policy `edgeward-profile` ranks sites.
     pub profile: Option<SimulatedProfile>,
 }
 
-/// How long the steps of a cluster take, in milliseconds.
+/// Durations of the cluster's steps, in milliseconds.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Delays {
@@ -95,28 +94,28 @@ impl Site {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Wan {
     Model(WanModel),
-    /// Measured: from when on, RTT in milliseconds and loss; without an RTT nothing passes.
+    /// A measured WAN: start time of each row, RTT in milliseconds, and loss. Without an RTT, nothing passes.
     Trace(Vec<(Micros, Option<f64>, f64)>),
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct WanModel {
-    /// RTT in milliseconds, second by second.
+    /// RTT in milliseconds, drawn for each second.
     pub rtt: Distribution,
     pub loss: f64,
-    /// What is added to the RTT in the course of a day: milliseconds at the peak, period, first peak.
+    /// Daily variation of the RTT: milliseconds added at the peak, period, time of the first peak.
     pub diurnal: Option<(f64, Micros, Micros)>,
     pub flapping: Option<(Micros, Micros)>,
-    /// Times of higher RTT and loss: mean time between two, mean time of one, RTT that is added, loss.
+    /// Congestion: mean time between two spells, mean duration, added RTT, loss.
     pub congestion: Option<(Micros, Micros, f64, f64)>,
     pub outages: Vec<(Micros, Micros)>,
 }
 
-/// How the number of pods in a second, or what is asked of a service, changes.
+/// A rate over time: pods per second, or the demand on a service.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Rate {
     Constant(f64),
-    /// Between bursts and in them; mean time between two, and mean time of one.
+    /// Rate between bursts, rate in bursts, mean time between two bursts, mean duration of a burst.
     Bursty(f64, f64, Micros, Micros),
     Diurnal(f64, f64, Micros, Micros),
     Steps(Vec<(Micros, f64)>),
@@ -132,21 +131,21 @@ pub enum Arrivals {
 #[derive(Debug, Clone)]
 pub struct Workload {
     pub name: String,
-    /// What states their SLO; `None` for pods that edgeward does not manage.
+    /// The SLO that the pods state; `None` for pods that edgeward does not manage.
     pub slo: Option<Slo>,
     pub request: Amounts,
     pub manifest: Value,
     /// `spec.priority`.
     pub priority: i32,
     pub may_preempt: bool,
-    /// Whether nobody schedules them: their scheduler does not exist.
+    /// Whether the pods name a scheduler that does not exist.
     pub is_unscheduled: bool,
     pub is_quota_blocked: bool,
-    /// The time of the work, or of one request of a service, at speed 1, in milliseconds.
+    /// Time of the work, or of one request of a service, at speed 1, in milliseconds.
     pub service: Distribution,
-    /// The share of its variance that pods of one controller have in common.
+    /// Share of the variance that pods of one controller have in common.
     pub correlation: f64,
-    /// How long they take to terminate, in milliseconds.
+    /// Time to terminate, in milliseconds.
     pub termination: Distribution,
     pub kind: WorkloadKind,
 }
@@ -160,12 +159,12 @@ pub enum WorkloadKind {
     Service {
         replicas: Replicas,
         rollouts: Vec<Micros>,
-        /// How many pods more than replicas there may be meanwhile, and how many fewer.
+        /// Rolling update: how many pods there may be above the number of replicas.
         surge: u32,
-        /// See `surge`.
+        /// Rolling update: how many pods there may be below the number of replicas.
         unavailable: u32,
     },
-    /// Pods that run on a node from the beginning and do not end: those of a fleet file.
+    /// Pods of a fleet file that run on a node from the start and do not end.
     Initial {
         node: usize,
         pods: u32,
@@ -184,7 +183,7 @@ pub struct Scaling {
     pub per_replica: f64,
     pub least: u32,
     pub most: u32,
-    /// For how long fewer replicas must have been enough before some go.
+    /// How long a lower number of replicas must have sufficed before the autoscaler scales down.
     pub stabilisation: Micros,
 }
 
@@ -197,7 +196,7 @@ pub struct Slo {
     pub offload: bool,
 }
 
-/// Something fails and comes back.
+/// A temporary failure of nodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
     pub at: Micros,

@@ -1,10 +1,10 @@
-//! Means over seeds, with the interval in which they are known; and quantiles.
+//! Means over seeds with their confidence intervals, and quantiles.
 
-/// A mean and half the width of its 95 % interval; the latter is absent where there is one value only.
+/// A mean with its 95 % confidence interval. A single value has no interval.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Estimate {
     pub mean: f64,
-    /// Half the width of the interval of 95 %.
+    /// Half the width of the 95 % interval.
     pub half_width: Option<f64>,
 }
 
@@ -16,7 +16,7 @@ const STUDENT: [f64; 30] = [
 
 const STUDENT_OF_MANY: f64 = 2.042;
 
-/// The mean of independent values, and how well it is known; `None` of no values.
+/// Returns the mean of independent values with its interval; `None` without values.
 pub fn estimate(values: &[f64]) -> Option<Estimate> {
     let count = values.len() as f64;
     if values.is_empty() {
@@ -31,7 +31,7 @@ pub fn estimate(values: &[f64]) -> Option<Estimate> {
     Some(Estimate { mean, half_width })
 }
 
-/// The smallest value that this share of the sorted values does not exceed; zero of none.
+/// Returns the smallest value that at least this share of the sorted values does not exceed; zero without values.
 pub fn quantile(sorted: &[f64], share: f64) -> f64 {
     let last = sorted.len().saturating_sub(1);
     let at = (share * sorted.len() as f64).ceil() as usize;

@@ -1,4 +1,5 @@
-//! What has a time to be met: each task, and each request of a service that is looked at. The same whoever decides.
+//! Units: everything with a time to meet. A unit is a task, or a sampled request of a service. All policies get the
+//! same units.
 
 use edgeward_core::model::slo::Class;
 use edgeward_core::units::{Micros, Permille};
@@ -12,7 +13,8 @@ pub const MINUTE: Micros = Micros::from_secs(60);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
     Task(usize),
-    /// A request of a service's place, so many minutes after it opened; 0 is the first, when its pod has a node.
+    /// A request to a slot of a service, `minute` minutes after the slot opened. Minute 0 is the first request, sent
+    /// when the slot's pod gets its node.
     Request {
         service: usize,
         slot: usize,
@@ -24,12 +26,12 @@ pub enum Unit {
 pub struct Units {
     pub list: Vec<(Unit, Class)>,
     tasks: Vec<Option<u32>>,
-    /// Of each place of each service, where its units begin, and their number.
+    /// For each slot of each service, the index of its first unit and the number of its units.
     slots: Vec<Vec<(u32, u32)>>,
     first_minutes: Vec<Vec<u64>>,
 }
 
-/// The time of a request at speed 1.
+/// Returns the time of a request at speed 1.
 pub fn request_time(workload: &Workload, seed: u64, service: usize, slot: Option<usize>, minute: u64) -> Micros {
     let number = ((slot.unwrap_or((1 << 20) - 1) as u64) << 20) | minute;
     service_time(workload, seed, (1 << 62) | service as u64, number)
@@ -89,14 +91,14 @@ impl Units {
     }
 }
 
-/// The SLO of a workload whose pods come to be and have a time to meet.
+/// Returns the SLO of a workload, if it has a time to meet and its pods can run.
 fn timed(workload: &Workload) -> Option<Slo> {
     let slo = workload.slo?;
     let is_timed = slo.deadline.is_some() || slo.target.is_some();
     (is_timed && !workload.is_quota_blocked && !workload.is_unscheduled).then_some(slo)
 }
 
-/// Whether the times are met of a pod that waited so long for its node, works so long and crosses the WAN in such a time.
+/// Whether a pod meets its times, given its wait for a node, the time of its work, and its WAN crossing.
 pub fn is_met(slo: &Slo, waited: Micros, service: Micros, crossing: Option<Micros>) -> bool {
     let Some(crossing) = crossing else { return false };
     slo.deadline
@@ -113,8 +115,8 @@ pub fn request_id(unit: Unit) -> u64 {
     }
 }
 
-/// The bound `relaxed`: whether each unit could be met by its pod alone in the empty fleet, at its best site and the best time.
-/// No policy meets one that is not met here.
+/// Computes the bound `relaxed`: whether each unit could be met by its pod alone in the empty fleet, at its best site
+/// and the best time. No policy meets a unit that this bound misses.
 pub fn relaxed(scenario: &Scenario, load: &Load, paths: &[Option<Path>], seed: u64, units: &Units) -> Vec<bool> {
     let nodes: Vec<_> = scenario.sites.iter().map(|site| &site.nodes).collect();
     let could_hold: Vec<Vec<bool>> = scenario

@@ -1,4 +1,4 @@
-//! The WAN towards a cloud in one run: its RTT and loss in each second.
+//! The WAN towards a cloud in one run: RTT and loss in each second.
 
 use edgeward_core::model::slo::Class;
 use edgeward_core::units::Micros;
@@ -6,20 +6,20 @@ use edgeward_core::units::Micros;
 use crate::random::{Purpose, Stream, unit};
 use crate::scenario::{Wan, WanModel};
 
-/// After how long a lost round trip is repeated, at least. Source: RFC 6298 as Linux has it.
+/// The shortest timeout before a lost round trip is repeated. Source: RFC 6298, with the minimum that Linux uses.
 const LEAST_TIMEOUT: Micros = Micros::from_millis(200);
 
 const REPETITIONS: u64 = 8;
 
 #[derive(Debug, Clone)]
 pub struct Path {
-    /// RTT; `None` while nothing passes.
+    /// RTT in each second; `None` while nothing passes.
     rtt: Vec<Option<Micros>>,
     loss: Vec<f64>,
     least_from: Vec<Option<Micros>>,
 }
 
-/// How often a request of this class crosses the WAN and comes back.
+/// Returns the number of round trips over the WAN that a request of this class takes.
 pub fn round_trips(class: Class) -> u64 {
     match class {
         Class::Latency | Class::Throughput => 2,
@@ -28,7 +28,7 @@ pub fn round_trips(class: Class) -> u64 {
 }
 
 impl Path {
-    /// The WAN of a site in a run of this seed, which lasts so long. `outages` are those of the site as a whole.
+    /// Draws the WAN of a site for a run of length `lasts`. `outages` are the outages of the whole site.
     pub fn new(wan: &Wan, seed: u64, site: usize, lasts: Micros, outages: &[(Micros, Micros)]) -> Self {
         let seconds = usize::try_from(lasts.0 / 1_000_000).unwrap_or(0) + 2;
         let (mut rtt, loss) = match wan {
@@ -60,7 +60,7 @@ impl Path {
             .min(self.rtt.len() - 1)
     }
 
-    /// The RTT at this time; `None` while nothing passes.
+    /// Returns the RTT at this time; `None` while nothing passes.
     pub fn rtt(&self, at: Micros) -> Option<Micros> {
         self.rtt[self.second(at)]
     }
@@ -69,8 +69,8 @@ impl Path {
         self.loss[self.second(at)]
     }
 
-    /// How long so many round trips take that begin at this time. They wait while nothing passes, and one that is lost is
-    /// repeated; `None` where nothing passes any more. The random numbers are those of this request.
+    /// Returns the time of `trips` round trips that begin at `at`, with the random numbers of this request. The trips
+    /// wait while nothing passes, and a lost trip is repeated. `None` if nothing passes until the end of the run.
     pub fn crossing(&self, at: Micros, trips: u64, seed: u64, request: u64) -> Option<Micros> {
         if trips == 0 {
             return Some(Micros(0));
@@ -96,11 +96,12 @@ impl Path {
         Some(time)
     }
 
-    /// No crossing that begins and ends between these times takes less; `None` where nothing passes between them.
+    /// Returns a lower bound of all crossings that begin and end between these times; `None` if nothing passes between
+    /// them.
     pub fn least_crossing(&self, from: Micros, to: Option<Micros>, trips: u64) -> Option<Micros> {
         let first = self.second(from);
         let least = match to.map(|to| self.second(to)) {
-            // Within a lower bound, the rest of the run is good enough for long windows.
+            // For long windows, the least RTT of the rest of the run is a good enough lower bound.
             Some(last) if last - first < 1_000 => self.rtt[first..=last].iter().flatten().min().copied(),
             _ => self.least_from[first],
         };
@@ -166,7 +167,7 @@ fn described(model: &WanModel, seed: u64, site: usize, seconds: usize) -> (Vec<O
     (rtt, loss)
 }
 
-/// Times that begin so often and last so long in the mean, in whole seconds.
+/// Draws spells with these mean times between and within them. Returns their first and end seconds.
 fn spells(times: &mut Stream, every: Micros, lasting: Micros, seconds: usize) -> Vec<(usize, usize)> {
     let mut found = vec![];
     let mut at = 0.0;

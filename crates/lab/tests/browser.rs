@@ -1,7 +1,7 @@
-//! The page in a real browser: `EDGEWARD_CHROMIUM=<program>`, or the first Chromium that is installed. Without one this is skipped,
-//! but with `CI=true` it fails.
+//! Shows the page in a real browser: `EDGEWARD_CHROMIUM=<program>`, or the first installed Chromium. Without a browser,
+//! the test is skipped; with `CI=true` it fails.
 
-// A test says what it expects by failing; clippy's own exception covers test functions, not their helpers.
+// Failures of tests panic. Clippy exempts test functions only, not their helpers.
 #![allow(clippy::panic, clippy::unwrap_used)]
 
 use std::fs;
@@ -17,13 +17,13 @@ use tempfile::tempdir;
 
 const LOADS: [f64; 3] = [0.5, 1.0, 1.5];
 
-/// Attainment of two classes and of all, waiting, and five time lines.
+/// Attainment of two classes and of all classes, waiting times, and five time lines.
 const PLOTS_OF_A_LOAD: usize = 9;
 
-/// Writes what a reader sees into the page: before and after the slider is moved to the last load.
+/// Writes the reader's view into the page, before and after moving the slider to the last load.
 const PROBE: &str = include_str!("browser.js");
 
-/// How many plots there are to be seen of each load if this one is shown.
+/// Returns the number of visible plots of each load while `shown` is selected.
 fn plots(shown: &str) -> Value {
     let of = |load: f64| {
         json!([
@@ -56,7 +56,7 @@ fn the_page_shows_what_the_slider_says() {
     )
     .unwrap();
     let url = format!("file://{}", file.display());
-    // By a link, and by one that is none.
+    // Links to a load, and a link to a load that does not exist.
     for (fragment, load, width, is_dark) in [
         ("", "1", 1_100, false),
         ("#load=1.5", "1.5", 1_100, true),

@@ -1,6 +1,6 @@
-//! What a simulation takes from a real cluster: its fleet, and the log of a running edgeward.
+//! Inputs of a simulation from a real cluster: its fleet file, and the log of a running edgeward.
 
-// A test says what it expects by failing; clippy's own exception covers test functions, not their helpers.
+// Failures of tests panic. Clippy exempts test functions only, not their helpers.
 #![allow(clippy::panic, clippy::unwrap_used)]
 
 use std::collections::BTreeSet;
@@ -20,14 +20,14 @@ use edgeward_lab::run::{paths, run};
 use edgeward_lab::scenario::{Fleet, Scenario, read_on};
 use serde_json::{Value, json};
 
-/// A file of the checkout whose test this is: what was compiled may be of another one.
+/// Returns the path of a file in the checkout of the running test. Several checkouts may share the compiled test.
 fn file(path: &str) -> PathBuf {
     Path::new(&env::var_os("CARGO_MANIFEST_DIR").unwrap())
         .join("../..")
         .join(path)
 }
 
-/// A fleet of the examples, as `edgeward fleet -o json` writes it after it was read.
+/// Reads an example fleet and returns it in the format of `edgeward fleet -o json`.
 fn dumped(name: &str) -> Value {
     let path = file("examples").join(name);
     let document: Value = serde_saphyr::from_str(&fs::read_to_string(path).unwrap()).unwrap();
@@ -35,7 +35,7 @@ fn dumped(name: &str) -> Value {
     fleet_file::write(&fleet_file::read(&document, &Config::default(), now).unwrap(), now)
 }
 
-/// Small pods of which each ends after 30 s.
+/// A scenario of small pods that end after 30 s.
 fn document() -> Value {
     json!({
         "name": "on a real fleet", "durationSeconds": 120, "drainSeconds": 60,
@@ -73,14 +73,14 @@ fn what_is_used_of_a_dumped_fleet_stays_used() {
     assert_eq!(nodes, [vec!["edge-1", "edge-2"], vec!["cloud-virtual-node"]]);
     for policy in Policy::ALL {
         let outcome = outcome(&scenario, policy);
-        // 9, 11 and 60 pods are on the nodes; 3950m and 3900m of the edge's 8 CPUs are used.
+        // The nodes hold 9, 11 and 60 pods. The edge uses 3950m and 3900m of its 8 CPUs.
         assert_eq!((outcome.pods.created, outcome.pods.running), (80, 80), "{policy}");
         assert!((outcome.edge_utilisation - 7.85 / 8.0).abs() < 1e-9, "{policy}");
         assert_eq!(outcome.decisions, 0, "{policy}");
     }
 }
 
-/// The same pods, where the edge has room and where it has none.
+/// Creates equal pods on an edge with room and on a full edge.
 #[test]
 fn decisions_are_by_the_room_of_the_fleet() {
     for (fleet, expected) in [("fleet.yaml", 0.0), ("fleet-overloaded.yaml", 1.0)] {
@@ -99,7 +99,7 @@ fn decisions_are_by_the_room_of_the_fleet() {
     }
 }
 
-/// One who may evict finds those whom the fleet says one may evict.
+/// Pods that may preempt find the victims that the fleet file states.
 #[test]
 fn preemption_frees_what_the_fleet_says_it_can() {
     let mut fleet = dumped("fleet-overloaded.yaml");
@@ -110,7 +110,7 @@ fn preemption_frees_what_the_fleet_says_it_can() {
     document["workloads"][0]["serviceMs"] = 300_000.into();
     let scenario = read(&fleet, &document).unwrap();
     let outcome = outcome(&scenario, Policy::EdgeOnly);
-    // Four of 250m each; the others of the node, and those of the other one, are of no known priority.
+    // Four victims of 250m each. The priority of the other pods, on both nodes, is unknown.
     assert_eq!((outcome.preempted, outcome.pods.deleted), (4, 4));
 }
 
@@ -123,14 +123,14 @@ fn placeholders_are_headroom() {
         let scenario = read(fleet, &document()).unwrap();
         outcome(&scenario, Policy::Edgeward).cloud_fraction().unwrap()
     };
-    // All but those that find the WAN degraded, for which one is evicted.
+    // All pods go to the cloud, unless the WAN is degraded. Then a pod is evicted instead.
     let all = cloud_fraction(&fleet);
     assert!(all > 0.8, "{all}");
     fleet["nodes"][0]["placeholders"] = json!([{"priority": -5, "graceSeconds": 0, "used": gated}]);
     assert_eq!(cloud_fraction(&fleet), 0.0);
 }
 
-/// What a fleet file cannot know is the scenario's; what it knows, its own.
+/// Values that a fleet file cannot hold come from the scenario; all others come from the fleet file.
 #[test]
 fn cost_speed_and_wan_are_of_the_scenarios_site_of_that_name() {
     let fleet = dumped("fleet.yaml");
@@ -185,8 +185,8 @@ fn faults_of_both_files_are_named() {
     );
 }
 
-/// What `edgeward serve` wrote about these pods, as a test of the program has recorded it: two of a service, three each of two Jobs,
-/// one that has no controller; a dry run, and one that passes through.
+/// The log of `edgeward serve` about these pods, as recorded by a test of the program: two pods of a service, three
+/// pods each of two Jobs, one pod without a controller, a dry run, and a pod that passes through.
 fn log() -> String {
     fs::read_to_string(file("tests/golden/log/decided.jsonl")).unwrap()
 }
@@ -197,7 +197,7 @@ fn replayed(workloads: &Value, log: &str) -> Result<Scenario, String> {
     read(&dumped("fleet.yaml"), &document).unwrap().replaying(log)
 }
 
-/// Namespace, class, CPU, time and service time of each pod, in seconds and milliseconds.
+/// Namespace, class, CPU (millicores), creation time (s) and service time (ms) of each pod.
 fn tasks(scenario: &Scenario) -> Vec<(String, Option<&'static str>, i64, f64, f64)> {
     let load = Load::new(scenario, 1);
     let task = |task: &edgeward_lab::load::Task| {
@@ -261,10 +261,10 @@ fn the_pods_of_a_log_are_created_again() {
 
     for policy in Policy::ALL {
         let outcome = outcome(&scenario, policy);
-        // With the 20 pods that are on the nodes already.
+        // The 20 other pods are already on the nodes.
         assert_eq!((outcome.decisions, outcome.pods.done), (9, 9), "{policy}");
     }
-    // Twice the load are two of each; they stay with their controllers.
+    // Twice the load doubles each pod, and both copies have the same controller.
     let twice = Load::new(&scenario.at_load(2.0), 1);
     assert_eq!(
         (

@@ -1,6 +1,6 @@
-//! What holds of every simulation, known from elsewhere: queueing theory, conservation, the bound that nobody exceeds.
+//! Laws of every simulation: queueing theory, conservation of pods, and the bound that no policy exceeds.
 
-// A test says what it expects by failing; clippy's own exception covers test functions, not their helpers.
+// Failures of tests panic. Clippy exempts test functions only, not their helpers.
 #![allow(clippy::panic, clippy::unwrap_used)]
 
 use std::collections::BTreeSet;
@@ -33,8 +33,8 @@ fn results(scenario: &Scenario, policies: &[Policy], seeds: u64, threads: usize)
     carry_out(scenario, &plan, &AtomicBool::new(false), |_, _| {}).unwrap()
 }
 
-/// Some of everything: services that scale and are rolled out, jobs, priorities, quotas, an unknown scheduler, two clouds, a WAN that
-/// flaps, nodes and a cloud that fail.
+/// A scenario with every feature: services with autoscaling and rollouts, Jobs, priorities, quotas, an unknown
+/// scheduler, two clouds, a flapping WAN, and failures of nodes and of a cloud.
 fn everything() -> Value {
     json!({
         "name": "everything",
@@ -79,7 +79,8 @@ fn everything() -> Value {
     })
 }
 
-/// The probability to wait, and the mean time, in a queue with this many servers, to which so much work comes in the time of one.
+/// Returns the probability to wait and the mean wait in a queue with this many servers. `offered` is the offered load
+/// in Erlang.
 fn erlang_c(servers: u32, offered: f64, service: f64) -> (f64, f64) {
     let (mut term, mut sum) = (1.0, 0.0);
     for busy in 0..servers {
@@ -91,7 +92,8 @@ fn erlang_c(servers: u32, offered: f64, service: f64) -> (f64, f64) {
     (waits, waits * service / (f64::from(servers) - offered))
 }
 
-/// Poisson arrivals, exponential times, room for six pods: the cluster is a queue M/M/6, whoever among equals is first.
+/// With Poisson arrivals, exponential service times and room for six pods, the cluster is an M/M/6 queue. The order
+/// among equal pods does not matter.
 #[test]
 fn the_cluster_waits_as_erlang_says() {
     let (servers, service) = (6, 100.0);
@@ -101,7 +103,7 @@ fn the_cluster_waits_as_erlang_says() {
             "name": "M/M/6",
             "warmupSeconds": 5_000, "durationSeconds": 105_000, "drainSeconds": 20_000,
             "delays": {"persistMs": 0.001, "cycleMs": 0.01, "bindMs": 0.01, "startMs": 0.01},
-            // Three nodes of two places each.
+            // Three nodes with room for two pods each.
             "sites": [{"name": "edge", "kind": "edge", "nodes": [{"count": 3, "allocatable": {"cpu": "2", "memory": "4Gi"}}]}],
             "workloads": [{
                 "name": "job", "class": "batch", "requests": {"cpu": "1"}, "serviceMs": {"exponential": {"meanMs": service * 1e3}},
@@ -121,7 +123,7 @@ fn the_cluster_waits_as_erlang_says() {
             ("mean wait", mean, runs.iter().map(average).collect()),
         ] {
             let estimate = edgeward_lab::statistics::estimate(&found).unwrap();
-            // Twice the interval of 95 %: of right simulations one in a few thousand would fail.
+            // The bound is twice the 95 % interval. A correct simulation exceeds it in one of a few thousand cases.
             let (mean, half) = (estimate.mean, estimate.half_width.unwrap());
             assert!(
                 (mean - expected).abs() <= 2.0 * half,
@@ -146,7 +148,7 @@ fn every_pod_ends_in_one_place() {
     }
 }
 
-/// That no policy exceeds `relaxed` is checked in every run.
+/// Every run checks that the policy does not exceed the bound `relaxed`.
 #[test]
 fn what_is_asked_is_the_same_for_all_policies_and_nobody_exceeds_the_bound() {
     let scenario = scenario(&everything());

@@ -1,6 +1,6 @@
-//! What the decisions are worth, on the scenarios that come along: no worse than `docs/guide/simulate.md` says.
+//! The quality of the decisions on the example scenarios: at least the figures of `docs/guide/simulate.md`.
 
-// A test says what it expects by failing; clippy's own exception covers test functions, not their helpers.
+// Failures of tests panic. Clippy exempts test functions only, not their helpers.
 #![allow(clippy::panic, clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
@@ -14,14 +14,14 @@ use edgeward_lab::policy::Policy;
 use edgeward_lab::scenario::{Scenario, read};
 
 fn scenario(name: &str) -> Scenario {
-    // Not when it was compiled: several checkouts may share that.
+    // Read at run time, because several checkouts may share the compiled test.
     let folder = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").unwrap()).join("../../examples/scenarios");
     let text = fs::read_to_string(folder.join(name)).unwrap();
     let document = serde_saphyr::from_str(&text).unwrap();
     read(&document, &|name| Err(format!("{name}: there are no files"))).unwrap_or_else(|faults| panic!("{faults}"))
 }
 
-/// How much of what was asked each policy attains, in percent, over two seeds.
+/// Returns the attainment of each policy in percent, over two seeds.
 fn attained(name: &str, policies: &[Policy]) -> BTreeMap<Policy, f64> {
     let plan = Plan {
         policies: policies.to_vec(),
@@ -37,7 +37,7 @@ fn attained(name: &str, policies: &[Policy]) -> BTreeMap<Policy, f64> {
     attained.collect()
 }
 
-/// Rollouts: pods of a service wait for the edge, which serves them better.
+/// During rollouts, pods of a service wait for the edge, which serves them better.
 #[test]
 fn rolling_updates_leave_services_at_the_edge() {
     let found = attained("rolling-updates.yaml", &[Policy::EdgeOnly, Policy::Edgeward]);
@@ -45,7 +45,8 @@ fn rolling_updates_leave_services_at_the_edge() {
     assert!(found[&Policy::Edgeward] >= found[&Policy::EdgeOnly] - 1.0, "{found:?}");
 }
 
-/// A cloud that loses one probe in 500 by chance is used, and after an outage nobody is late for those who are late already.
+/// A cloud that loses one probe in 500 by chance is still used. After an outage, pods that are already late do not
+/// delay other pods.
 #[test]
 fn a_cloud_that_fills_up_and_fails_costs_little() {
     let found = attained("full-cloud.yaml", &[Policy::Edgeward, Policy::Clairvoyant]);
@@ -56,7 +57,7 @@ fn a_cloud_that_fills_up_and_fails_costs_little() {
     );
 }
 
-/// With a WAN that stays bad, kube-scheduler gives the room of the edge as if there were no cloud.
+/// With a WAN that stays poor, kube-scheduler assigns the room at the edge as it would without a cloud.
 #[test]
 fn an_overloaded_edge_with_a_poor_wan_is_no_worse_than_without_us() {
     let found = attained("overloaded-edge-poor-wan.yaml", &[Policy::EdgeOnly, Policy::Edgeward]);
@@ -64,7 +65,7 @@ fn an_overloaded_edge_with_a_poor_wan_is_no_worse_than_without_us() {
     assert!(found[&Policy::Edgeward] >= found[&Policy::EdgeOnly] - 3.0, "{found:?}");
 }
 
-/// A performance profile moves pods to the greener site. It costs what a WAN takes from latency targets, and no deadline.
+/// A performance profile moves pods to the greener site. The WAN costs latency targets, but no deadlines.
 #[test]
 fn a_greener_cloud_costs_latency_alone() {
     let scenario = scenario("greener-cloud.yaml");

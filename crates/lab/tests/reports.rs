@@ -1,6 +1,6 @@
-//! Reports, and the scenarios that come with the program.
+//! Reports, and the example scenarios.
 
-// A test says what it expects by failing; clippy's own exception covers test functions, not their helpers.
+// Failures of tests panic. Clippy exempts test functions only, not their helpers.
 #![allow(clippy::panic, clippy::unwrap_used)]
 
 use std::fs;
@@ -35,7 +35,7 @@ fn small() -> Scenario {
 }
 
 fn folder(name: &str) -> PathBuf {
-    // Not when it was compiled: several checkouts may share that.
+    // Read at run time, because several checkouts may share the compiled test.
     PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").unwrap()).join(name)
 }
 
@@ -156,14 +156,14 @@ fn more_load_asks_for_more_and_is_met_less() {
     assert!(attained.is_sorted_by(|one, next| one > next), "{attained:?}");
 }
 
-/// It asks for nothing from elsewhere, and of one load it has no scripts.
+/// The page loads nothing from elsewhere. With one load, it has no scripts.
 #[test]
 fn the_page_is_self_contained() {
     let scenario = small();
     let page = |factors: &[f64]| report::page(&experiment(&scenario, &policies(&scenario), factors, None));
     let (one, several) = (page(&[1.0]), page(&[0.5, 1.0]));
     assert!(!one.contains("<script") && several.contains("<script>"));
-    // Without scripts all loads are there, one after the other.
+    // Without scripts, the page shows all loads, one after the other.
     assert!(several.contains("<div class=slider hidden>") && several.contains("<div data-load=0.5><h2>"));
     for page in [one, several] {
         assert!(page.contains("<title>A small edge &lt;&amp; a cloud&gt;</title>"));

@@ -1,4 +1,4 @@
-//! `edgeward-lab train`, as it is called.
+//! The command line of `edgeward-lab train`.
 #![allow(clippy::panic, clippy::unwrap_used)]
 
 use std::fs;
@@ -41,7 +41,7 @@ fn the_number_of_threads_changes_nothing() {
         "{curve}"
     );
 
-    // It is over, so there is nothing left to do; and it is not begun again where it was.
+    // The training is finished, so resuming it does nothing. A new training does not overwrite it.
     let output = lab(&["train", "--resume", "one"], folder.path(), None);
     assert!(output.status.success(), "{}", said(&output));
     assert_eq!(said(&output), "one: all 1600 steps are done\n");
@@ -91,7 +91,7 @@ fn what_was_trained_is_evaluated_or_refused_by_name() {
     let output = evaluate("--checkpoint one -o json");
     let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(document[0]["policies"][0]["policy"], "mlp-a2c");
-    // What was computed is not lost by where the figure cannot be.
+    // The results are printed even if the figure cannot be written.
     let output = evaluate("--checkpoint one --clusters 4 --figure none/a.svg");
     assert!(
         said(&output).starts_with("error: --figure none/a.svg: "),

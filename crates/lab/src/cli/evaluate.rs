@@ -8,42 +8,44 @@ use edgeward_lab::gym::{Baseline, Protocol, Settings, report};
 
 use super::{Output, print, whole};
 
-/// Plays episodes of gym-multi-k8s under several policies and compares what comes of it, also with the paper
+/// Plays episodes of gym-multi-k8s under several policies and compares the results with each other and with the paper
 #[derive(Debug, clap::Args)]
 pub(super) struct Evaluate {
-    /// Fields of the environment, separated by commas, such as mode=stay,observation=fresh,clusters=8; those that are not named
-    /// are as published
+    /// Fields of the environment, separated by commas, such as mode=stay,observation=fresh,clusters=8; the default of
+    /// each field is the published value
     #[arg(long, value_name = "FIELDS", value_parser = Settings::parse, default_value_t)]
     env: Settings,
-    /// Only these policies, separated by commas
+    /// Run these policies only, separated by commas
     #[arg(long, value_delimiter = ',', value_parser = Baseline::parse)]
     policies: Vec<Baseline>,
-    /// How many episodes of each seed
+    /// Number of episodes for each seed
     #[arg(long, default_value_t = 2000, value_parser = whole(1..=1_000_000), allow_negative_numbers = true)]
     episodes: u64,
-    /// The seeds of the environments, separated by commas; the published one is 42
+    /// Seeds of the environments, separated by commas; the published seed is 42
     #[arg(long, value_delimiter = ',', default_value = "42", value_parser = whole(0..=u64::MAX), allow_hyphen_values = true)]
     seeds: Vec<u64>,
-    /// How often the environment is reset before an episode: one-reset as in the published test of greedy policies, two-resets as
-    /// in that of trained ones
+    /// Number of resets before an episode: one-reset, as in the published test of greedy policies, or two-resets, as in
+    /// the published test of trained policies
     #[arg(long, value_parser = Protocol::parse, default_value_t = Protocol::OneReset)]
     protocol: Protocol,
-    /// What is printed
+    /// Output format
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     output: Output,
     #[command(flatten)]
     trained: Trained,
 }
 
-/// Policies that `train` trained.
+/// Options for policies trained by `edgeward-lab train`.
 #[derive(Debug, clap::Args)]
 struct Trained {
-    /// The policy in this folder of `train`, in the environment it was trained in; may be given several times. Other policies are
-    /// tried beside it if they are named
+    /// Evaluate the policy in this output folder of `train`, in the environment it was trained in; may be repeated. The
+    /// baselines run too if --policies names them
     #[arg(long = "checkpoint", value_name = "DIR", conflicts_with = "env")]
     checkpoints: Vec<std::path::PathBuf>,
-    /// With so many clusters, one after the other, separated by commas; as many as in the training without it
-    // What conflicts with what is required would make it not required, so each conflicts with it by itself.
+    /// Evaluate with each of these numbers of clusters in turn, separated by commas; the default is the number in
+    /// training
+    // With `--env`, clap waives the required `--checkpoint`, because the two conflict. So each option states its own
+    // conflict.
     #[arg(long, value_delimiter = ',', value_parser = super::train::clusters, allow_hyphen_values = true)]
     #[arg(requires = "checkpoints", conflicts_with = "env")]
     clusters: Vec<usize>,

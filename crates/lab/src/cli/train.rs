@@ -15,43 +15,45 @@ use super::{note, whole};
 /// Trains a network that places requests, in the environment of `evaluate`
 #[derive(Debug, clap::Args)]
 pub(super) struct Train {
-    /// How: deepsets-ppo, deepsets-dqn, mlp-maskable-ppo or mlp-a2c
+    /// Algorithm: deepsets-ppo, deepsets-dqn, mlp-maskable-ppo or mlp-a2c
     #[arg(long = "algo", value_name = "ALGORITHM", value_parser = Algorithm::parse, required_unless_present = "resume")]
     algorithm: Option<Algorithm>,
-    /// What a step is worth: latency, cost, naive, risk or binpack
+    /// Reward of a step: latency, cost, naive, risk or binpack
     #[arg(long, value_parser = RewardKind::parse, default_value = "latency")]
     reward: RewardKind,
-    /// How long requests run: instant as in the published code, or stay as in the paper
+    /// How long requests run: instant, as in the published code, or stay, as in the paper
     #[arg(long, value_parser = Mode::parse, default_value = "instant")]
     mode: Mode,
-    /// What is seen: stale as in the published code, or fresh
+    /// What the agent observes: stale, as in the published code, or fresh
     #[arg(long, value_parser = Observation::parse, default_value = "stale")]
     observation: Observation,
-    /// How many clusters there are
+    /// Number of clusters
     #[arg(long, default_value_t = 4, value_parser = clusters, allow_negative_numbers = true)]
     clusters: usize,
-    /// Let the rows of "spread" and "reject" differ
+    /// Give the rows of "spread" and "reject" different values
     #[arg(long)]
     distinct_padding: bool,
-    /// Scale what is seen to numbers of about 1
+    /// Scale observations to numbers of about 1
     #[arg(long)]
     scaled: bool,
-    /// Of the networks, of what is drawn, and of the environments
+    /// Seed of the networks, the samples and the environments
     #[arg(long, default_value_t = 1, value_parser = whole(0..=u64::MAX), allow_negative_numbers = true)]
     seed: u64,
-    /// The seed of all environments, 42 as published; each has one of its own without it
+    /// Use this seed for all environments, 42 as published; by default each environment has its own
     #[arg(long, value_name = "SEED", value_parser = whole(0..=u64::MAX), allow_negative_numbers = true)]
     env_seed: Option<u64>,
-    /// Q-learning, which is deepsets-dqn, takes the best next action among all, as in the published code, and not among those that the mask has
+    /// For deepsets-dqn: take the best next action among all actions, as in the published code, instead of the allowed
+    /// ones
     #[arg(long)]
     unmasked_targets: bool,
-    /// Steps of all environments together, rounded up to whole rounds; without it 200000, and 1600000 of deepsets-dqn
+    /// Number of steps of all environments together, rounded up to whole rounds; the default is 200000, and 1600000 for
+    /// deepsets-dqn
     #[arg(long, value_parser = whole(1..=Plan::MAX_STEPS), allow_negative_numbers = true)]
     steps: Option<u64>,
-    /// The folder of the checkpoint and the learning curve
+    /// Folder for the checkpoint and the learning curve
     #[arg(long, value_name = "DIR", required_unless_present = "resume")]
     out: Option<PathBuf>,
-    /// Go on with the training in this folder, which was interrupted; its plan is there
+    /// Resume the interrupted training in this folder, which also holds its plan
     #[arg(long, value_name = "DIR", conflicts_with_all = [
         "algorithm", "reward", "mode", "observation", "clusters", "distinct_padding", "scaled", "seed", "env_seed",
         "unmasked_targets", "steps", "out",
@@ -82,7 +84,7 @@ impl Train {
             ));
         }
         let stop = Arc::new(AtomicBool::new(false));
-        // The second time it ends the process, as if nobody had asked for the first.
+        // A second SIGINT ends the process in the default way.
         signal_hook::flag::register_conditional_default(signal_hook::consts::SIGINT, Arc::clone(&stop))?;
         signal_hook::flag::register(signal_hook::consts::SIGINT, Arc::clone(&stop))?;
         run(&mut training, &folder, &stop)
@@ -90,7 +92,7 @@ impl Train {
 
     fn plan(&self, algorithm: Algorithm) -> Result<Plan> {
         if self.unmasked_targets && algorithm != Algorithm::DeepsetsDqn {
-            bail!("--unmasked-targets: {algorithm} has no targets, only deepsets-dqn has");
+            bail!("--unmasked-targets: applies only to deepsets-dqn, not to {algorithm}");
         }
         Ok(Plan {
             algorithm,
@@ -110,7 +112,7 @@ impl Train {
     }
 }
 
-/// Whether a training would replace nothing in this folder.
+/// Fails if the folder holds files that a training would overwrite.
 fn is_free(folder: &Path) -> Result<()> {
     let files = ["training.json", "checkpoint.safetensors", "curve.svg"];
     let found: Vec<_> = files.into_iter().filter(|file| folder.join(file).exists()).collect();
@@ -122,7 +124,8 @@ fn is_free(folder: &Path) -> Result<()> {
     bail!("--out {}: {file} is there already{advice}", folder.display())
 }
 
-/// Starts this program anew, unless it is told already how many threads multiply: see [`edgeward_lab::learning`].
+/// Restarts this program with one thread for matrix products, unless the environment already sets the number. See
+/// [`edgeward_lab::learning`].
 pub(super) fn on_one_thread() -> Result<()> {
     const THREADS: &str = "RAYON_NUM_THREADS";
     if std::env::var_os(THREADS).is_some() {
@@ -130,11 +133,11 @@ pub(super) fn on_one_thread() -> Result<()> {
     }
     let mut again = Command::new(std::env::current_exe()?);
     again.args(std::env::args_os().skip(1)).env(THREADS, "1");
-    // It only returns if it failed.
-    Err(again.exec()).context("cannot start anew")
+    // `exec` returns only if it fails.
+    Err(again.exec()).context("cannot restart this program")
 }
 
-/// Goes on until the end or until it is asked to stop, and saves ten times meanwhile.
+/// Trains until all steps are done or `stop` is set. Saves ten times on the way.
 fn run(training: &mut Training, folder: &Path, stop: &AtomicBool) -> Result<()> {
     let all = training.plan().steps;
     let part = |steps: u64| steps * 10 / all;

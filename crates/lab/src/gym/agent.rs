@@ -1,4 +1,4 @@
-//! Who chooses actions: the baselines, and how episodes are played.
+//! Agents: the baselines, and a function that plays episodes.
 
 use std::fmt;
 
@@ -8,26 +8,28 @@ use super::settings::{Settings, words};
 use crate::random::{Purpose, Stream};
 
 pub trait Agent {
-    /// The action for the request that is to be placed, below [`Gym::actions`].
+    /// Returns the action for the current request, below [`Gym::actions`].
     fn act(&mut self, gym: &Gym) -> usize;
 }
 
-/// An agent that learns nothing. All but "random" and "always-spread" reject what fits into no cluster; of equal clusters the
-/// first is taken.
+/// A policy that does not learn. All except "random" and "always-spread" reject a request that fits in no cluster.
+/// Among equal clusters, they take the first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Baseline {
-    /// Of the clusters with room whose latency is not above the threshold, the one of which the fewest cores and GiB together
-    /// are taken. "Resource-Greedy" of the paper.
+    /// Among the clusters with room and a latency of at most the threshold, takes the one with the lowest sum of used
+    /// cores and GiB. The paper's "Resource-Greedy".
     ResourceGreedy,
-    /// Any of the same clusters. "Latency-Greedy" of the paper, which is random in truth.
+    /// Takes a random cluster with room and a latency of at most the threshold. The paper's "Latency-Greedy", which in
+    /// fact chooses at random.
     LatencyGreedy,
     MinCost,
     MinLatency,
-    /// The cluster with room of which the smallest share is taken, on average of CPU and memory.
+    /// Takes the cluster with room and the smallest used share, averaged over CPU and memory.
     MinUtilisation,
     AlwaysSpread,
     Random,
-    /// The cluster with room that could hold the request most often, on average of CPU and memory: what Karmada's estimate does.
+    /// Takes the cluster with room that could hold the request most often, averaged over CPU and memory. Karmada
+    /// estimates the same way.
     Karmada,
 }
 
@@ -43,7 +45,7 @@ words!(
 );
 
 impl Baseline {
-    /// The agent. What it draws depends on the seed alone; only "random" and "latency-greedy" draw.
+    /// Returns the agent. Its draws depend on the seed only; only "random" and "latency-greedy" draw.
     pub fn agent(self, seed: u64) -> BaselineAgent {
         BaselineAgent {
             baseline: self,
@@ -52,7 +54,7 @@ impl Baseline {
         }
     }
 
-    /// What comes of so many episodes in environments of each of these seeds, each with an agent of its own.
+    /// Plays `episodes` episodes in an environment of each seed, each with its own agent, and summarises them.
     pub fn summary(self, settings: &Settings, seeds: &[u64], protocol: Protocol, episodes: usize) -> Summary {
         let played = seeds.iter().flat_map(|seed| {
             let (mut gym, mut agent) = (Gym::new(settings, *seed), self.agent(*seed));
@@ -62,7 +64,7 @@ impl Baseline {
     }
 }
 
-/// A [`Baseline`] at work.
+/// An agent that acts by a [`Baseline`].
 #[derive(Debug, Clone)]
 pub struct BaselineAgent {
     baseline: Baseline,
@@ -115,7 +117,8 @@ impl BaselineAgent {
     }
 }
 
-/// The cluster with room whose value is the least, the first of equal ones; without any, rejection.
+/// Returns the cluster with room and the least value, the first among equal ones. Without any, returns the reject
+/// action.
 fn least(gym: &Gym, value: impl Fn(usize) -> Option<f64>) -> usize {
     let mut best = (gym.reject_action(), f64::INFINITY);
     for cluster in 0..gym.clusters() {
@@ -129,12 +132,12 @@ fn least(gym: &Gym, value: impl Fn(usize) -> Option<f64>) -> usize {
     best.0
 }
 
-/// How often an environment is reset before an episode. The published tests differ in it, and so do their draws.
+/// Number of resets before an episode. The published tests differ in it, and therefore in their draws.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protocol {
     OneReset,
-    /// Once before the first episode and twice between two: of the trained ones, whose vector environment resets at the end
-    /// of an episode, and whose test does so again.
+    /// One reset before the first episode and two between episodes, as in the published test of trained policies.
+    /// There, the vector environment resets at the end of an episode, and the test resets again.
     TwoResets,
 }
 

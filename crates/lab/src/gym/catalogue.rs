@@ -1,12 +1,12 @@
-//! The kinds of clusters and the deployments of the environment, with the figures of the published code. Those of the paper's
-//! tables differ in some places; its results are of these.
+//! The cluster types and deployments of the environment, with the figures of the published code. The paper's tables
+//! differ in some places, but its results come from these figures.
 
 #[derive(Debug, PartialEq)]
 pub struct ClusterType {
     pub name: &'static str,
     pub cpu: f64,
     pub memory: f64,
-    /// What a request costs there, 1 to 16.
+    /// Cost of a request on such a cluster, 1 to 16.
     pub cost: f64,
 }
 
@@ -32,7 +32,7 @@ pub struct Deployment {
     pub name: &'static str,
     pub cpu: f64,
     pub memory: f64,
-    /// The latency that it must stay below, ms.
+    /// Latency limit in ms; the latency must stay below it.
     pub threshold: f64,
 }
 

@@ -1,4 +1,4 @@
-//! One environment.
+//! A single environment.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -21,16 +21,16 @@ const ARRIVAL_RATE: f64 = 100.0;
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Request {
     pub deployment: &'static Deployment,
-    /// How many, 1 to 7.
+    /// Number of replicas, 1 to 7.
     pub replicas: u8,
-    /// How long it runs, in units of the mean duration. In the mode `instant` it is only shown.
+    /// Duration in units of the mean duration. In mode `instant` it is only observed.
     pub duration: f64,
 }
 
 #[derive(Debug, Clone)]
 struct View {
     used: Vec<(f64, f64)>,
-    /// The mean latency of each cluster, ms.
+    /// Mean latency of each cluster, in ms.
     latency: Vec<f64>,
     request: Request,
 }
@@ -47,7 +47,8 @@ struct Running {
 #[derive(Debug, Clone, Copy)]
 enum Place {
     One(u8, u8),
-    /// Clusters and their replicas, in the order of the clusters; the first so many.
+    /// Clusters with their replicas, in the order of the clusters. Only the first `n` entries count, where `n` is the
+    /// second field.
     Several([(u8, u8); MAX_REPLICAS as usize], u8),
 }
 
@@ -75,7 +76,7 @@ impl Ord for Running {
 }
 
 struct Accepted {
-    /// Expected over the replicas, ms.
+    /// Expected latency over the replicas, in ms.
     latency: f64,
     cost: f64,
 }
@@ -89,9 +90,10 @@ struct Tally {
     cost: f64,
 }
 
-/// One environment of gym-multi-k8s: clusters of random kinds, requests for replicas, and latencies that placements change.
+/// An environment of gym-multi-k8s: clusters of random types, requests for replicas, and latencies that placements
+/// change.
 ///
-/// In the default settings it does what the published code does, draw by draw: the same seed and actions give the same
+/// In the default settings it makes the same draws as the published code: the same seed and actions give the same
 /// rewards. A step costs O(clusters); spreading costs O(clusters²).
 #[derive(Debug, Clone)]
 pub struct Gym {
@@ -105,16 +107,16 @@ pub struct Gym {
     running: BinaryHeap<Reverse<Running>>,
     accepted: u64,
     tally: Tally,
-    /// What the last step showed; only kept where observations are stale.
+    /// The view after the last step; only kept for stale observations.
     seen: View,
-    // Room to work in.
+    // Scratch space.
     free: Vec<(f64, f64)>,
     order: Vec<u16>,
     shares: Shares,
 }
 
 impl Gym {
-    /// An environment as it is before its first [reset](Self::reset). Settings that do not validate are brought into their bounds.
+    /// Creates an environment before its first [reset](Self::reset). Invalid settings are clamped to their bounds.
     pub fn new(settings: &Settings, seed: u64) -> Self {
         let clusters = settings.clusters.clamp(1, Settings::MAX_CLUSTERS);
         let request = Request {
@@ -151,8 +153,8 @@ impl Gym {
         gym
     }
 
-    /// Begins an episode: draws the clusters anew, and what runs is gone. The request that waits stays, and so does the
-    /// clock; nothing is seeded again.
+    /// Begins an episode: draws new clusters and removes all running requests. The pending request and the clock stay,
+    /// and the generator is not seeded again.
     pub fn reset(&mut self) {
         self.tally = Tally::default();
         self.running.clear();
@@ -179,7 +181,7 @@ impl Gym {
         {
             self.depart(&running);
         }
-        // The published code takes the one before the index that it draws.
+        // The published code takes the deployment before the index that it draws.
         let index =
             (self.generator.below(DEPLOYMENTS.len() as u32) as usize + DEPLOYMENTS.len() - 1) % DEPLOYMENTS.len();
         self.request = Request {
@@ -217,7 +219,8 @@ impl Gym {
         }
     }
 
-    /// How many actions there are: all replicas in one of the clusters, spread them, reject the request; in this order.
+    /// Returns the number of actions. In this order, they are: all replicas in one of the clusters, spread the
+    /// replicas, reject the request.
     pub fn actions(&self) -> usize {
         self.clusters() + 2
     }
@@ -246,7 +249,7 @@ impl Gym {
         &self.used
     }
 
-    /// The mean latency of each cluster, ms.
+    /// Mean latency of each cluster, in ms.
     pub fn latencies(&self) -> &[f64] {
         self.latencies.means()
     }
@@ -259,13 +262,13 @@ impl Gym {
         self.running.len()
     }
 
-    /// Whether a cluster has no room for all replicas of the request; one that there is not has none.
+    /// Whether a cluster has no room for all replicas of the request. A cluster that does not exist is full.
     #[inline]
     pub fn is_full(&self, cluster: usize) -> bool {
         cluster >= self.clusters() || self.is_too_small(cluster, self.request.replicas)
     }
 
-    /// Whether a cluster has no room for so many replicas of the request.
+    /// Whether a cluster has no room for this number of replicas of the request.
     #[inline]
     fn is_too_small(&self, cluster: usize, replicas: u8) -> bool {
         let (kind, used) = (self.types[cluster], self.used[cluster]);
@@ -274,10 +277,10 @@ impl Gym {
             || used.1 + replicas * deployment.memory > GATE * kind.memory
     }
 
-    /// What an agent sees: of each action [`FEATURES`] numbers, which are CPU taken and in all (cores), memory taken and in all
-    /// (GiB), mean latency (ms), and of the request replicas, CPU and memory of one, latency threshold (ms), and duration.
-    /// Spread and reject have -1 in place of the first five. `out` has `actions() * FEATURES` places, which debug builds check.
-    /// O(clusters).
+    /// Writes the observation to `out`: [`FEATURES`] numbers for each action. They are used and total CPU (cores), used
+    /// and total memory (GiB), and mean latency (ms), then the request's replicas, CPU and memory of one replica,
+    /// latency threshold (ms), and duration. Spread and reject have -1 in place of the first five. `out` must have
+    /// `actions() * FEATURES` entries; debug builds check this. O(clusters).
     pub fn observe(&self, out: &mut [f32]) {
         debug_assert_eq!(out.len(), self.actions() * FEATURES);
         let (used, latencies, request) = match self.settings.observation {
@@ -315,8 +318,9 @@ impl Gym {
         }
     }
 
-    /// Which actions may be taken: clusters with room for the request, always about the one that is to be placed. Spread and
-    /// reject always may, although spreading may fail. `out` has [`actions`](Self::actions) places, which debug builds check.
+    /// Writes the allowed actions to `out`. A cluster is allowed if it has room for the pending request. Spread and
+    /// reject are always allowed, although spreading may fail. `out` must have [`actions`](Self::actions) entries;
+    /// debug builds check this.
     pub fn mask(&self, out: &mut [bool]) {
         debug_assert_eq!(out.len(), self.actions());
         for (cluster, may) in out.iter_mut().enumerate() {
@@ -324,13 +328,13 @@ impl Gym {
         }
     }
 
-    /// Takes an action: an index below [`actions`](Self::actions). One beyond them rejects the request. A cluster without room
-    /// may be named: the request is not accepted then, and nothing else changes. After the last step of an episode the
-    /// caller [resets](Self::reset); until it does, the episode goes on and each step has it.
+    /// Takes an action, an index below [`actions`](Self::actions). A higher index rejects the request. For a cluster
+    /// without room, the request is not accepted and nothing else changes. After the last step of an episode the caller
+    /// must [reset](Self::reset) the environment. Until then the episode continues, and every further step returns it.
     pub fn step(&mut self, action: usize) -> Step {
         debug_assert!(
             action < self.actions(),
-            "{action} is none of {} actions",
+            "{action} is not one of {} actions",
             self.actions()
         );
         let accepted = match action {
@@ -399,7 +403,7 @@ impl Gym {
                 }
             }
             latency += self.latencies.means()[cluster] * f64::from(share);
-            // Also of those that got nothing.
+            // The latencies of clusters without a replica change as well.
             self.latencies.change(cluster, &SPREAD_PLACED, &mut self.generator);
             cost += self.types[cluster].cost * f64::from(share);
         }
@@ -450,7 +454,7 @@ impl Gym {
         }
     }
 
-    /// The larger share that is taken of CPU and of memory, of each cluster.
+    /// Returns the used share of CPU or memory of each cluster, whichever is larger.
     fn utilisations(&self) -> impl Iterator<Item = f64> {
         let clusters = self.used.iter().zip(&self.types);
         clusters.map(|(used, kind)| (used.0 / kind.cpu).max(used.1 / kind.memory))

@@ -1,10 +1,10 @@
-//! What came of episodes.
+//! Results of episodes.
 
 use std::fmt;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Step {
-    /// By the chosen [`RewardKind`](super::RewardKind).
+    /// The reward, by the chosen [`RewardKind`](super::RewardKind).
     pub reward: f64,
     pub episode: Option<Episode>,
 }
@@ -12,14 +12,15 @@ pub struct Step {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Episode {
     pub reward: f64,
-    /// Requests that were not accepted, percent.
+    /// Requests that were not accepted, in percent.
     pub rejected: f64,
-    /// The mean latency of accepted requests, ms, each counted once however many replicas it has; `None` without any.
+    /// Mean latency of accepted requests, in ms. Each request counts once, whatever its number of replicas. `None` if
+    /// no request was accepted.
     pub latency: Option<f64>,
     pub cost: Option<f64>,
 }
 
-/// A mean over episodes, and the standard deviation over them as of the whole population.
+/// A mean over episodes with the population standard deviation.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct MeanStd {
     pub mean: f64,
@@ -28,7 +29,7 @@ pub struct MeanStd {
 }
 
 impl MeanStd {
-    /// Of these values; `None` of none.
+    /// Returns the mean and deviation of these values; `None` without values.
     pub fn of(values: impl Iterator<Item = f64> + Clone) -> Option<Self> {
         let count = values.clone().count();
         if count == 0 {
@@ -53,9 +54,9 @@ impl fmt::Display for MeanStd {
 pub struct Summary {
     pub episodes: usize,
     pub reward: Option<MeanStd>,
-    /// Of the percentages of requests that were not accepted.
+    /// Percentage of requests that were not accepted.
     pub rejected: Option<MeanStd>,
-    /// Of the mean latencies, ms, of episodes in which something was accepted.
+    /// Mean latency in ms, over the episodes with an accepted request.
     pub latency: Option<MeanStd>,
     pub cost: Option<MeanStd>,
 }
@@ -71,7 +72,7 @@ impl Summary {
         }
     }
 
-    /// Reward, rejected, cost and latency, as Table VII has them; a dash for what no episode has.
+    /// Returns reward, rejected, cost and latency in the format of Table VII. A value that no episode has is a dash.
     pub fn cells(&self) -> [String; 4] {
         [self.reward, self.rejected, self.cost, self.latency]
             .map(|both| both.map_or_else(|| "–".to_owned(), |both| both.to_string()))

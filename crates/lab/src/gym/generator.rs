@@ -1,19 +1,19 @@
 //! The random numbers of NumPy's `default_rng(seed)`, bit by bit: PCG64 seeded by SeedSequence.
 //!
-//! Sources: the generators of M. E. O'Neill ([PCG](https://www.pcg-random.org), XSL-RR 128/64, and her `seed_seq`), the bounded
-//! integers of D. Lemire ([arXiv 1805.10941](https://arxiv.org/abs/1805.10941)), the ziggurat of
-//! [Marsaglia and Tsang](https://doi.org/10.18637/jss.v005.i08) with 256 levels. The tests compare with numbers that NumPy drew.
+//! Sources: the generators of M. E. O'Neill ([PCG](https://www.pcg-random.org), XSL-RR 128/64, and her `seed_seq`), the
+//! bounded integers of D. Lemire ([arXiv 1805.10941](https://arxiv.org/abs/1805.10941)), and the ziggurat of [Marsaglia
+//! and Tsang](https://doi.org/10.18637/jss.v005.i08) with 256 levels. The tests compare with numbers that NumPy drew.
 
 use std::sync::LazyLock;
 
 const MULTIPLIER: u128 = 0x2360_ED05_1FC6_5DA4_4385_DF64_9FCC_F645;
 
-/// A stream of numbers as NumPy's `Generator` draws them.
+/// A stream with the draws of NumPy's `Generator`.
 #[derive(Debug, Clone)]
 pub struct Generator {
     state: u128,
     increment: u128,
-    /// The half of 64 bits that nobody has asked for yet.
+    /// The unused half of the last 64 bits that `bits32` drew.
     half: Option<u32>,
     ziggurat: &'static Ziggurat,
 }
@@ -39,7 +39,7 @@ impl Generator {
         self.state = self.state.wrapping_mul(MULTIPLIER).wrapping_add(self.increment);
     }
 
-    /// The next 64 bits. A half that is left over stays.
+    /// Returns the next 64 bits. An unused half stays for `bits32`.
     #[inline]
     pub fn bits64(&mut self) -> u64 {
         self.advance();
@@ -47,7 +47,7 @@ impl Generator {
         folded.rotate_right((self.state >> 122) as u32)
     }
 
-    /// The next 32 bits: the low half of 64, then their high half.
+    /// Returns the next 32 bits: the low half of 64 bits, then their high half.
     #[inline]
     pub fn bits32(&mut self) -> u32 {
         if let Some(half) = self.half.take() {
@@ -58,7 +58,7 @@ impl Generator {
         bits as u32
     }
 
-    /// A whole number below `end`, each alike. Of an end of 0 or 1 it is 0, and nothing is drawn.
+    /// Returns a uniform whole number below `end`. If `end` is 0 or 1, returns 0 and draws nothing.
     #[inline]
     pub fn below(&mut self, end: u32) -> u32 {
         if end <= 1 {
@@ -74,13 +74,13 @@ impl Generator {
         (product >> 32) as u32
     }
 
-    /// From 0, without 1.
+    /// Returns a uniform number in [0, 1).
     #[inline]
     pub fn unit(&mut self) -> f64 {
         (self.bits64() >> 11) as f64 * (1.0 / 9_007_199_254_740_992.0)
     }
 
-    /// From the exponential distribution of mean 1.
+    /// Returns an exponential number of mean 1.
     #[inline]
     pub fn exponential(&mut self) -> f64 {
         loop {
@@ -128,10 +128,10 @@ fn seed_words(seed: u64) -> [u64; 4] {
     std::array::from_fn(|index| word(2 * index) | word(2 * index + 1) << 32)
 }
 
-/// The exponential density, cut into 256 layers of one area.
+/// The exponential density, cut into 256 layers of equal area.
 #[derive(Debug)]
 struct Ziggurat {
-    /// What a place of 53 bits in a layer is multiplied by.
+    /// Factor from 53 random bits to a position in the layer.
     widths: [f64; 256],
     inside: [u64; 256],
     heights: [f64; 256],
@@ -172,7 +172,8 @@ impl Ziggurat {
 mod tests {
     use super::*;
 
-    /// So many meet every branch of the ziggurat, the tail as well; what follows shows that as many bits were drawn.
+    /// 300,000 draws reach every branch of the ziggurat, including the tail. The last assertion shows that they
+    /// consumed the right number of bits.
     #[test]
     fn many_exponentials_are_those_that_numpy_draws() {
         let mut generator = Generator::new(42);
@@ -186,7 +187,7 @@ mod tests {
         assert_eq!(generator.unit(), 0.5798995557909321);
     }
 
-    /// An end of three thousand million refuses three draws of ten.
+    /// With this end, three of ten draws are refused.
     #[test]
     fn what_lemire_refuses_is_drawn_again() {
         let mut generator = Generator::new(42);

@@ -1,11 +1,11 @@
-//! The latencies between clusters, and how placements change them.
+//! Latencies between clusters, and their changes by placements.
 
 use super::generator::Generator;
 
-/// The largest latency, ms.
+/// The largest latency, in ms.
 pub(super) const MAX_DELAY: u16 = 500;
 
-/// What a latency can become: for each that there is, the least and how many from there on.
+/// The range of new latencies for each current latency: the least one, and their number.
 #[derive(Debug)]
 pub(super) struct Change([(u16, u16); MAX_DELAY as usize + 1]);
 
@@ -15,8 +15,8 @@ pub(super) static ALL_GONE: Change = Change::between(0.5, 1.0);
 pub(super) static SPREAD_GONE: Change = Change::between(0.9, 1.0);
 
 impl Change {
-    /// From one multiple of a latency on, up to another, which is not reached. Where there is nothing between them a latency that grows
-    /// may fall by one, and one that falls grow, as published.
+    /// Returns the change to a random latency from `least` times the current one up to, but not including, `most`
+    /// times. If the range is empty, a growing latency may fall by one and a falling latency may grow, as published.
     const fn between(least: f64, most: f64) -> Self {
         let mut ranges = [(0, 0); MAX_DELAY as usize + 1];
         let mut latency = 0;
@@ -41,8 +41,8 @@ impl Change {
     }
 }
 
-/// The latency from each cluster to each other, whole ms, and each cluster's mean. The latency of a cluster to itself is 0
-/// and counts in the mean, as published.
+/// The latency from each cluster to each other cluster in whole ms, and the mean of each cluster. A cluster's latency
+/// to itself is 0 and counts in the mean, as published.
 #[derive(Debug, Clone)]
 pub(super) struct Latencies {
     entries: Vec<u16>,
@@ -59,7 +59,7 @@ impl Latencies {
         }
     }
 
-    /// The mean latency of each cluster, ms.
+    /// Mean latency of each cluster, in ms.
     pub(super) fn means(&self) -> &[f64] {
         &self.means
     }
@@ -75,8 +75,8 @@ impl Latencies {
         }
     }
 
-    /// Changes the latencies between a cluster and all others, which are the same both ways from then on. O(clusters): each
-    /// change of an entry changes one sum.
+    /// Changes the latencies between a cluster and all others. They are then equal in both directions. O(clusters),
+    /// because each change of an entry updates one sum.
     pub(super) fn change(&mut self, cluster: usize, change: &Change, generator: &mut Generator) {
         let clusters = self.means.len();
         for other in (0..clusters).filter(|other| *other != cluster) {

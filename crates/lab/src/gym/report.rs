@@ -1,4 +1,4 @@
-//! Policies beside each other and beside the paper, for people and for programs.
+//! Reports that compare policies with each other and with the paper.
 
 use serde_json::{Value, json};
 
@@ -11,8 +11,8 @@ pub struct Row {
     pub summary: Summary,
 }
 
-/// What Table VII of the paper says of a policy, by the reward: reward, rejected %, cost and latency in ms. Of Latency-Greedy
-/// deviations are not all known here.
+/// Rows of the paper's Table VII: policy and kind of reward, then reward, rejected %, cost and latency in ms. Some
+/// deviations of Latency-Greedy are unknown.
 const PAPER: &str = "\
 resource-greedy | cost    | 909.22 ± 490.67  | 2.43 ± 4.21 | 6.65 ± 5.02  | 29.99 ± 15.29
 latency-greedy  | latency | 89.04 ± 9.71     | 2.05        | 6.67         | 46.85
@@ -23,8 +23,8 @@ deepsets-dqn    | latency | 87.98 ± 21.62    | 0.31 ± 1.18 | 5.76 ± 2.78  | 4
 
 const COLUMNS: [&str; 5] = ["policy", "reward", "rejected %", "cost", "latency ms"];
 
-/// The paper's row of a policy of this name (reward, rejected %, cost, latency in ms), which is of four clusters and instant
-/// departures.
+/// Returns the paper's row of a policy: reward, rejected %, cost and latency in ms. The paper has rows for four
+/// clusters and instant departures only.
 pub fn paper(policy: &str, settings: &Settings) -> Option<[&'static str; 4]> {
     if settings.clusters != 4 || settings.mode != Mode::Instant {
         return None;
@@ -36,8 +36,8 @@ pub fn paper(policy: &str, settings: &Settings) -> Option<[&'static str; 4]> {
     })
 }
 
-/// A table in Markdown, aligned for the terminal: means over episodes ± their standard deviations, and below a policy what the
-/// paper says of it.
+/// Returns a Markdown table, aligned for the terminal. Each row holds means over episodes ± their standard deviations.
+/// The paper's row follows the row of its policy.
 pub fn table(settings: &Settings, rows: &[Row]) -> String {
     let mut lines = vec![COLUMNS.map(str::to_owned)];
     for Row { policy, summary } in rows {
@@ -70,7 +70,7 @@ pub fn table(settings: &Settings, rows: &[Row]) -> String {
     text
 }
 
-/// The same with all digits; `null` for what no episode has.
+/// Returns the rows as JSON with all digits. A value that no episode has is `null`.
 pub fn json(settings: &Settings, rows: &[Row]) -> Value {
     let both = |both: Option<MeanStd>| both.map(|both| json!({"mean": both.mean, "deviation": both.deviation}));
     let policies = rows.iter().map(|Row { policy, summary }| {

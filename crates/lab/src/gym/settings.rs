@@ -1,29 +1,30 @@
-//! What can be chosen of an environment.
+//! Settings of an environment.
 
 use std::fmt;
 
-/// The choices of an environment. The default is the environment as it was published: 4 clusters, instant departures, the
-/// stale observation, the latency reward, and neither of the options for training.
+/// Settings of an environment. The default is the published environment: 4 clusters, instant departures, the stale
+/// observation, the latency reward, and neither of the options for training.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
-    /// How many clusters there are, 1 to 128.
+    /// Number of clusters, 1 to 128.
     pub clusters: usize,
     pub mode: Mode,
     pub observation: Observation,
     pub reward: RewardKind,
-    /// Mark the row of "spread" by -2 where that of "reject" has -1, so that a network that treats rows alike can tell them apart.
+    /// Fills the row of "spread" with -2 where the row of "reject" has -1. A network that treats all rows alike can
+    /// then tell them apart.
     pub distinct_padding: bool,
-    /// Divide what is observed: latencies and thresholds by 500, CPU by 8, memory by 32, replicas by 8.
+    /// Scales observations: latencies and thresholds are divided by 500, CPU by 8, memory by 32, replicas by 8.
     pub scaled: bool,
 }
 
 impl Settings {
     pub const MAX_CLUSTERS: usize = 128;
 
-    /// Whether every field has a value that it can have.
+    /// Checks that every field has a valid value.
     ///
     /// # Errors
-    /// The field that has not, and its value.
+    /// Names the invalid field and its value.
     pub fn validate(&self) -> Result<(), String> {
         match self.clusters {
             1..=Self::MAX_CLUSTERS => Ok(()),
@@ -36,10 +37,10 @@ impl Settings {
 }
 
 impl Settings {
-    /// Reads fields as they are written: `clusters=8,mode=stay,scaled=true`. A field that is not named has its default.
+    /// Reads fields such as `clusters=8,mode=stay,scaled=true`. A missing field has its default.
     ///
     /// # Errors
-    /// A field that there is not or that is named twice, or one with its value that it cannot have.
+    /// A field is unknown, is given twice, or has an invalid value.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut settings = Self::default();
         let mut seen = Vec::new();
@@ -65,7 +66,7 @@ impl Settings {
                 "scaled" => settings.scaled = truth(value).map_err(named)?,
                 _ => {
                     let known = "clusters, mode, observation, reward, distinct-padding, scaled";
-                    return Err(format!("{field} is none of the fields {known}"));
+                    return Err(format!("{field} is not one of the fields {known}"));
                 }
             }
         }
@@ -79,7 +80,7 @@ fn truth(word: &str) -> Result<bool, String> {
 }
 
 impl fmt::Display for Settings {
-    /// All fields, as [`Settings::parse`] reads them.
+    /// Writes all fields in the format of [`Settings::parse`].
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             clusters,
@@ -121,13 +122,13 @@ macro_rules! words {
                 }
             }
 
-            /// The one of this word.
+            /// Returns the value with this name.
             ///
             /// # Errors
-            /// There is none; the message names those that there are.
+            /// The name is unknown. The message lists the known names.
             pub fn parse(word: &str) -> Result<Self, String> {
                 let known = Self::ALL.into_iter().find(|value| value.as_str() == word);
-                known.ok_or_else(|| format!("is none of {}", Self::ALL.map(Self::as_str).join(", ")))
+                known.ok_or_else(|| format!("is not one of {}", Self::ALL.map(Self::as_str).join(", ")))
             }
         }
 
@@ -141,7 +142,7 @@ macro_rules! words {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// Until the next request arrives, as in the published code: at most one runs at a time.
+    /// Requests run until the next one arrives, as in the published code. At most one runs at a time.
     Instant,
     Stay,
 }
@@ -150,23 +151,24 @@ words!(Mode: Instant = "instant", Stay = "stay");
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Observation {
-    /// The last request, after it was placed and before anything departed, as in the published code. Only the mask is about
-    /// the request that is to be placed; after a reset the observation is, too.
+    /// The previous request, after its placement and before departures, as in the published code. Only the mask is
+    /// about the pending request. After a reset, the observation is about the pending request as well.
     Stale,
-    /// The request that is to be placed, and the clusters as it finds them.
+    /// The pending request, and the clusters at that time.
     Fresh,
 }
 
 words!(Observation: Stale = "stale", Fresh = "fresh");
 
-/// What a step is worth. A request that is not accepted is worth -1, or the most if no cluster had room for all of it.
+/// The reward of a step. A request that is not accepted gives -1, or the maximum if no cluster had room for all its
+/// replicas.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RewardKind {
     /// 1 if the latency is below the request's threshold, else -1.
     Latency,
-    /// 16 less the cost. The most is 15.
+    /// 16 minus the cost. The maximum is 15.
     Cost,
-    /// 1.
+    /// Always 1.
     Naive,
     /// -1 if any cluster is used by more than 75 %, else 1.
     Risk,
@@ -200,13 +202,13 @@ mod tests {
         for (text, expected) in [
             ("clusters=0", "clusters: 0 is not a number from 1 to 128"),
             ("clusters=4.5", "clusters: 4.5 is not a number from 1 to 128"),
-            ("mode=stays", "mode: stays is none of instant, stay"),
+            ("mode=stays", "mode: stays is not one of instant, stay"),
             ("scaled=yes", "scaled: yes is neither true nor false"),
             ("mode=stay,mode=instant", "mode: instant is a second value"),
             ("reward=latency,stay", "stay has no value: write FIELD=VALUE"),
             (
                 "seed=1",
-                "seed is none of the fields clusters, mode, observation, reward, distinct-padding, scaled",
+                "seed is not one of the fields clusters, mode, observation, reward, distinct-padding, scaled",
             ),
         ] {
             assert_eq!(Settings::parse(text), Err(expected.to_owned()));

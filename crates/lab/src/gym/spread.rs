@@ -1,6 +1,6 @@
-//! How replicas are spread over clusters: first fit, decreasing.
+//! Spreads replicas over clusters: first fit, decreasing.
 
-/// A request's replicas by cluster. At most seven clusters have any.
+/// The number of replicas in each cluster. At most seven clusters have replicas.
 pub(super) type Shares = Vec<u8>;
 
 #[derive(Debug, Clone, Copy)]
@@ -10,8 +10,8 @@ pub(super) struct Load {
     pub(super) memory: f64,
 }
 
-/// Fills `shares` with how many replicas each cluster gets. Those that fit nowhere in two passes are dropped, as published.
-/// `order` is room to work in; `free` are cores and GiB of each cluster. O(clusters × log clusters).
+/// Fills `shares` with the number of replicas for each cluster. Replicas that fit nowhere in two passes are dropped, as
+/// published. `free` holds cores and GiB of each cluster; `order` is scratch space. O(clusters × log clusters).
 pub(super) fn spread(load: Load, free: &[(f64, f64)], order: &mut Vec<u16>, shares: &mut Shares) {
     let Load { replicas, cpu, memory } = load;
     shares.clear();
@@ -20,7 +20,7 @@ pub(super) fn spread(load: Load, free: &[(f64, f64)], order: &mut Vec<u16>, shar
         .iter()
         .map(|(free_cpu, free_memory)| (free_cpu / cpu).min(free_memory / memory))
         .fold(f64::INFINITY, f64::min);
-    // What is negative or above the range of the type becomes the nearest that it has.
+    // The cast saturates: a negative or too large number becomes the nearest value of the type.
     let mut batch = scarcest.ceil() as u8;
     if batch >= replicas {
         batch = replicas - 1;

@@ -1,4 +1,4 @@
-//! The environment against what the published code does, and what holds for every state of it.
+//! Compares the environment with the published code, and checks the invariants of every state.
 
 use super::*;
 
@@ -100,8 +100,8 @@ fn row(baseline: Baseline, reward: RewardKind, episodes: usize) -> [String; 4] {
     Summary::of(&play(&mut gym, &mut baseline.agent(1), Protocol::OneReset, episodes)).cells()
 }
 
-/// Reward, baseline, episodes, and the cells of the row. The first is of Table VII; of the others, which draw nothing, the published code
-/// has no rows: they are of a replay of it in Python.
+/// Kind of reward, baseline, episodes, and the cells of the row. The first row is from Table VII. The other baselines
+/// draw nothing; the published code has no rows for them, so their rows come from a replay in Python.
 const ROWS: &str = "\
 cost    | resource-greedy | 2000 | 909.22 ± 490.67  | 2.43 ± 4.21  | 6.65 ± 5.02  | 29.99 ± 15.29
 cost    | resource-greedy | 100  | 952.93 ± 435.52  | 2.68 ± 3.71  | 6.19 ± 4.45  | 31.13 ± 14.81
@@ -129,7 +129,7 @@ fn baselines_have_their_published_rows() {
     }
 }
 
-/// The rewards of the same replay, and its latency or cost, of 30 episodes.
+/// Compares 30 episodes with the Python replay: the reward, and latency or cost.
 #[test]
 fn many_clusters_are_as_replayed() {
     for (clusters, [nearest, latency], [cheapest, cost]) in [
@@ -150,7 +150,7 @@ fn many_clusters_are_as_replayed() {
         };
         let near = play(Baseline::MinLatency, RewardKind::Latency);
         let cheap = play(Baseline::MinCost, RewardKind::Cost);
-        // As many digits as the figures have.
+        // The tolerance is the precision of the figures.
         for (found, expected, half) in [
             (near.reward, nearest, 0.06),
             (near.latency, latency, 0.06),
@@ -163,7 +163,8 @@ fn many_clusters_are_as_replayed() {
     }
 }
 
-/// Those that draw have the published means, within four standard errors of 2,000 episodes; "random" those of the replay.
+/// Latency-greedy has the published means of 2,000 episodes, and random has the means of the replay, each within four
+/// standard errors.
 #[test]
 fn random_baselines_have_their_means() {
     for (baseline, reward, episodes, [sum, rejected, cost, latency]) in [
@@ -217,7 +218,7 @@ fn karmada_takes_who_could_hold_the_request_most_often() {
     }
 }
 
-/// Where requests stay, as many are rejected as a replay in Python that mends the departures has rejected, percent.
+/// With requests that stay, the rejected percentage equals that of a Python replay with corrected departures.
 #[test]
 fn requests_that_stay_leave_less_room() {
     let baselines = [Baseline::MinCost, Baseline::MinLatency, Baseline::ResourceGreedy];
@@ -242,7 +243,7 @@ fn requests_that_stay_leave_less_room() {
     }
 }
 
-/// Actions of all kinds, those that the mask forbids too, in environments of all kinds.
+/// Takes actions of all kinds, including forbidden ones, in environments of all kinds.
 fn wander(mut each: impl FnMut(&Settings, &mut Gym, usize)) {
     let mut draws = Generator::new(1);
     for clusters in [1, 2, 3, 4, 9, 33, Settings::MAX_CLUSTERS] {
@@ -257,7 +258,7 @@ fn wander(mut each: impl FnMut(&Settings, &mut Gym, usize)) {
                 let mut gym = Gym::new(&settings, u64::from(draws.bits32()));
                 gym.reset();
                 for _ in 0..2 * EPISODE_STEPS {
-                    // Spreading takes long among many.
+                    // Spreading over many clusters takes long.
                     let end = if clusters > 10 { gym.clusters() } else { gym.actions() };
                     let action = match draws.below(20) {
                         0 => gym.reject_action(),
@@ -281,7 +282,7 @@ fn the_mask_is_what_is_accepted_and_nothing_else_is_taken() {
         let accepted = (action < gym.clusters()).then(|| mask[action]);
         let step = gym.step(action);
         let shown = observe(gym);
-        // The stale observation is of the clusters before anything departed.
+        // The stale observation shows the clusters before departures.
         let is_taken = |cluster: usize| shown[cluster][0] != before[cluster].0 as f32;
         if let Some(accepted) = accepted {
             assert!((0..gym.clusters()).all(|cluster| is_taken(cluster) == (accepted && cluster == action)));
@@ -373,7 +374,7 @@ fn what_stays_departs_with_what_it_took() {
     assert!(gym.running() > 20, "{}", gym.running());
     let taken: f64 = gym.used().iter().map(|used| used.0).sum();
     assert!(taken > 10.0, "{taken}");
-    // Durations have a mean of 100 arrivals; none is thirty times as long.
+    // The mean duration is 100 arrivals. No request lasts thirty times as long.
     for _ in 0..3000 {
         gym.step(gym.reject_action());
     }
@@ -446,7 +447,7 @@ fn an_episode_without_acceptance_has_no_latency() {
     assert_eq!(Summary::of(&[]).cells(), ["–"; 4]);
 }
 
-/// The tests of trained agents reset at the end of an episode and before the next.
+/// Tests of trained policies reset at the end of an episode and before the next one.
 #[test]
 fn two_resets_lie_between_the_episodes_of_trained_agents() {
     let settings = Settings::default();

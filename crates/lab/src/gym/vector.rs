@@ -1,11 +1,11 @@
-//! Several environments at once.
+//! Several environments in one.
 
 use super::environment::{FEATURES, Gym};
 use super::episode::Episode;
 use super::settings::Settings;
 
-/// Several environments of equal shape. One whose episode ends is reset at once, so what is observed next is of a new episode.
-/// Slices have the environments one after the other; debug builds check how long they are.
+/// Several environments of equal shape. An environment is reset as soon as its episode ends, so the next observation
+/// belongs to a new episode. Slices hold the environments one after the other; debug builds check their lengths.
 #[derive(Debug, Clone)]
 pub struct VectorGym {
     gyms: Vec<Gym>,
@@ -14,7 +14,7 @@ pub struct VectorGym {
 }
 
 impl VectorGym {
-    /// An environment for each seed, each at the beginning of its first episode.
+    /// Creates an environment for each seed, at the beginning of its first episode.
     pub fn new(settings: &Settings, seeds: &[u64]) -> Self {
         let gyms = seeds.iter().map(|seed| {
             let mut gym = Gym::new(settings, *seed);
@@ -32,7 +32,7 @@ impl VectorGym {
         self.gyms.len()
     }
 
-    /// How many actions each has; [`Gym::actions`].
+    /// Number of actions of each environment; see [`Gym::actions`].
     pub fn actions(&self) -> usize {
         self.actions
     }
@@ -41,21 +41,21 @@ impl VectorGym {
         &self.gyms
     }
 
-    /// What agents see: environments × actions × [`FEATURES`], row by row; [`Gym::observe`].
+    /// Writes the observations: environments × actions × [`FEATURES`], row by row; see [`Gym::observe`].
     pub fn observe(&self, out: &mut [f32]) {
         debug_assert_eq!(out.len(), self.gyms.len() * self.actions * FEATURES);
         let parts = out.chunks_exact_mut(self.actions * FEATURES);
         self.gyms.iter().zip(parts).for_each(|(gym, out)| gym.observe(out));
     }
 
-    /// Which actions may be taken: environments × actions; [`Gym::mask`].
+    /// Writes the allowed actions: environments × actions; see [`Gym::mask`].
     pub fn masks(&self, out: &mut [bool]) {
         debug_assert_eq!(out.len(), self.gyms.len() * self.actions);
         let parts = out.chunks_exact_mut(self.actions);
         self.gyms.iter().zip(parts).for_each(|(gym, out)| gym.mask(out));
     }
 
-    /// A step of each environment: its action, what the step was worth, and whether an episode ended with it.
+    /// Takes one action in each environment. Writes the reward of each step and whether an episode ended with it.
     pub fn step(&mut self, actions: &[usize], rewards: &mut [f32], done: &mut [bool]) {
         debug_assert_eq!(actions.len(), self.gyms.len());
         debug_assert_eq!(rewards.len(), self.gyms.len());
@@ -72,7 +72,7 @@ impl VectorGym {
         }
     }
 
-    /// The episodes that ended since this was last called, in the order in which they did.
+    /// Returns the episodes that ended since the last call, in the order in which they ended.
     pub fn take_episodes(&mut self) -> Vec<Episode> {
         std::mem::take(&mut self.episodes)
     }

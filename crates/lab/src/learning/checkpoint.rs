@@ -1,4 +1,4 @@
-//! What a training leaves in a folder: its plan as JSON, and all numbers in the form of safetensors.
+//! The files of a training: its plan as JSON, and all numbers as safetensors.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -35,7 +35,8 @@ pub(super) fn read_plan(folder: &Path) -> Result<Plan> {
     read().with_context(|| path.display().to_string())
 }
 
-/// Writes a file beside its place and then moves it there: whoever reads it finds all of the old or all of the new one.
+/// Replaces a file atomically: writes to a file next to it and renames that file. Readers see either the old or the new
+/// content.
 pub(super) fn replace(path: &Path, write: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
     let beside = path.with_extension("partial");
     let written = || -> Result<()> {
@@ -53,17 +54,17 @@ pub(super) struct Stored {
 }
 
 impl Stored {
-    /// None yet of a training of this plan.
+    /// Creates a store that holds only the plan.
     pub(super) fn of(plan: &Plan) -> Result<Self> {
         let mut stored = Self::default();
         stored.keep_bytes("plan", plan.to_json().to_string().as_bytes())?;
         Ok(stored)
     }
 
-    /// Reads those of a folder.
+    /// Reads the store in a folder.
     ///
     /// # Errors
-    /// There are none, or they are of another plan.
+    /// The folder has no store, or the store belongs to another plan.
     pub(super) fn read(folder: &Path, plan: &Plan) -> Result<Self> {
         let path = file(folder);
         let bytes = fs::read(&path).with_context(|| path.display().to_string())?;
@@ -102,7 +103,7 @@ impl Stored {
         Ok(())
     }
 
-    /// Keeps the state of an optimiser whose parameters have these names.
+    /// Stores the state of an optimiser whose parameters have these names.
     pub(super) fn keep_moments(&mut self, names: &[String], optimiser: &Optimiser) -> Result<()> {
         for (name, moments) in names.iter().zip(&optimiser.moments) {
             for (moment, numbers) in [("first", &moments.first), ("second", &moments.second)] {
@@ -126,14 +127,14 @@ impl Stored {
         Ok(())
     }
 
-    /// Keeps 64 bits.
+    /// Stores 64 bits.
     pub(super) fn keep_state(&mut self, name: &str, state: u64) -> Result<()> {
         let state = Tensor::from_vec(vec![state.cast_signed()], 1, &Device::Cpu)?;
         self.tensors.insert(name.to_owned(), state);
         Ok(())
     }
 
-    /// 64 bits that were kept.
+    /// Takes 64 bits from the store.
     pub(super) fn state(&mut self, name: &str) -> Result<u64> {
         let kept = self.take(name, DType::I64, Some(&[1]))?;
         Ok(kept.squeeze(0)?.to_scalar::<i64>()?.cast_unsigned())
@@ -150,7 +151,7 @@ impl Stored {
     }
 
     /// # Errors
-    /// Something is left that nobody asked for.
+    /// The store holds a tensor that was not taken.
     pub(super) fn finish(self) -> Result<()> {
         if let Some(name) = self.tensors.keys().min() {
             bail!("{}: {name}: the plan has no such tensor", self.path.display());

@@ -1,8 +1,9 @@
-//! How an action is chosen by the numbers that a network gives to each.
+//! Chooses an action by the numbers that a network gives to each.
 
 use crate::random::Stream;
 
-/// The allowed action with the largest number; of equal ones the first. Without any allowed, the last action, which is rejection.
+/// Returns the allowed action with the largest number, the first among equal ones. If no action is allowed, returns the
+/// last action, which rejects.
 pub(super) fn best(numbers: &[f32], mask: &[bool]) -> usize {
     let mut best = None;
     for (action, (number, _)) in numbers
@@ -18,7 +19,8 @@ pub(super) fn best(numbers: &[f32], mask: &[bool]) -> usize {
     best.map_or(mask.len().saturating_sub(1), |(action, _)| action)
 }
 
-/// An allowed action by the probabilities that are proportional to e to these numbers, and the logarithm of its probability.
+/// Draws an allowed action with a probability proportional to e to the power of its number. Also returns the logarithm
+/// of that probability.
 pub(super) fn sample(numbers: &[f32], mask: &[bool], stream: &mut Stream) -> (usize, f32) {
     let allowed = || {
         numbers

@@ -1,13 +1,14 @@
-//! How a training went.
+//! The learning curve of a training.
 
 use super::figure::{Line, Panel, figure};
 use super::training::Training;
 use crate::gym::MeanStd;
 
-/// How many points a curve has at most.
+/// Maximum number of points of a curve.
 const POINTS: usize = 100;
 
-/// The learning curve as SVG: the mean reward of the episodes of each hundredth of the training, and their standard deviation.
+/// Returns the learning curve as SVG: mean and standard deviation of the reward of episodes, for each hundredth of the
+/// training.
 pub fn learning_curve(training: &Training) -> String {
     let plan = training.plan();
     let mut parts = vec![Vec::new(); POINTS];

@@ -1,4 +1,4 @@
-//! What trained policies are worth, beside baselines and the paper.
+//! Evaluates trained policies and compares them with baselines and the paper.
 
 use anyhow::{Result, bail, ensure};
 use serde_json::Value;
@@ -11,7 +11,8 @@ use crate::gym::{Baseline, Gym, MeanStd, Protocol, RewardKind, Settings, Summary
 
 #[derive(Debug, Clone)]
 pub struct Trial {
-    /// In environments with so many clusters, one after the other; without any, with as many as a policy was trained with.
+    /// The numbers of clusters to evaluate with, in turn. If empty, each policy gets the number that it was trained
+    /// with.
     pub clusters: Vec<usize>,
     pub seeds: Vec<u64>,
     pub episodes: usize,
@@ -23,11 +24,10 @@ pub struct Trial {
 pub struct Section {
     pub settings: Settings,
     pub groups: Vec<Group>,
-    /// What was not.
     pub baselines: Vec<Row>,
 }
 
-/// Trainings whose plans differ in nothing but the seed, and that did as many steps.
+/// Trainings with equal plans, except for the seed, and equal numbers of steps.
 #[derive(Debug, Clone)]
 pub struct Group {
     plan: Plan,
@@ -36,10 +36,10 @@ pub struct Group {
 }
 
 impl Trial {
-    /// Tries policies, each in the environment it was trained in but for the number of clusters.
+    /// Evaluates policies. Each runs in the environment it was trained in, except for the number of clusters.
     ///
     /// # Errors
-    /// A policy is for another number of clusters, or two are of one plan and did as many steps.
+    /// A policy does not support the number of clusters, or two policies have the same plan and number of steps.
     pub fn run(&self, policies: &mut [Policy]) -> Result<Vec<Section>> {
         let mut environments: Vec<Settings> = Vec::new();
         for (at, policy) in policies.iter().enumerate() {
@@ -143,7 +143,8 @@ impl Group {
         name
     }
 
-    /// Of one training, what came of it; of several, the mean of their means and the standard deviation over them.
+    /// The summary of a single training. For several trainings, the mean of their means and the standard deviation over
+    /// them.
     fn summary(&self) -> Summary {
         match &self.seeds[..] {
             [(_, only)] => *only,
@@ -153,7 +154,7 @@ impl Group {
 }
 
 impl Section {
-    /// A row of each group and each baseline, and of how many trainings it is.
+    /// Returns a row for each group and each baseline, with the number of its trainings.
     fn policies(&self) -> Vec<(Row, usize)> {
         let groups = self.groups.iter().map(|group| {
             let row = Row {
@@ -166,7 +167,7 @@ impl Section {
         groups.chain(baselines).collect()
     }
 
-    /// Where a group has several trainings, a row of each by its seed before that of the group.
+    /// Returns the rows. A group of several trainings first has a row for each training, named by its seed.
     fn rows(&self) -> Vec<Row> {
         let mut rows = Vec::new();
         for (at, (row, trainings)) in self.policies().into_iter().enumerate() {
@@ -223,14 +224,15 @@ pub fn json(sections: &[Section]) -> Value {
     sections.iter().map(section).collect()
 }
 
-/// The mean rewards of the paper's Fig. 5 with 4, 8, 16, 32, 64 and 128 clusters. The policies were trained with 4.
+/// Mean rewards of the paper's Fig. 5 with 4, 8, 16, 32, 64 and 128 clusters. The policies were trained with 4
+/// clusters.
 const FIGURE_5: &str = "\
 deepsets-ppo latency 92.64 84.90 76.10 63.10 58.82 59.30
 deepsets-dqn latency 87.98 87.28 85.84 79.22 62.16 36.50
 deepsets-ppo cost 1150.9 1224.3 1261.8 1355.2 1400.9 1435.0
 deepsets-dqn cost 1143.7 1256.2 1359.2 1428.1 1452.1 1451.5";
 
-/// The points of Fig. 5 of this policy and reward.
+/// Returns the points of Fig. 5 for this policy and reward.
 fn figure_5(policy: &str, reward: RewardKind) -> Option<Vec<(f64, f64)>> {
     let name = format!("{policy} {reward} ");
     let rewards = FIGURE_5.lines().find_map(|row| row.strip_prefix(&name))?.split(' ');
@@ -238,10 +240,10 @@ fn figure_5(policy: &str, reward: RewardKind) -> Option<Vec<(f64, f64)>> {
     Some([4.0, 8.0, 16.0, 32.0, 64.0, 128.0].into_iter().zip(rewards).collect())
 }
 
-/// Whether [`over_clusters`] can show these policies together.
+/// Checks that [`over_clusters`] can show these policies in one figure.
 ///
 /// # Errors
-/// Two were trained in environments that differ in more than it shows.
+/// The environments of two policies differ in more than the number of clusters and the reward.
 pub fn have_one_figure(policies: &[Policy]) -> Result<()> {
     let rest = |policy: &Policy| Settings {
         clusters: 1,
@@ -259,7 +261,7 @@ pub fn have_one_figure(policies: &[Policy]) -> Result<()> {
     Ok(())
 }
 
-/// How rewards go with the number of clusters, as SVG: a panel for each reward, with the paper's Fig. 5 in dashes.
+/// Plots the rewards over the number of clusters as SVG. Each reward has a panel; the paper's Fig. 5 is dashed.
 pub fn over_clusters(sections: &[Section]) -> String {
     let papers = Settings::default().clusters;
     let panels = RewardKind::ALL.into_iter().filter_map(|reward| {

@@ -1,4 +1,4 @@
-//! Figures that stand alone: SVG with a light background and its own style.
+//! Standalone figures: SVG with a light background and its own style.
 
 use std::fmt::Write as _;
 
@@ -7,12 +7,12 @@ use crate::report::plot::{escaped, number, round_up};
 #[derive(Debug, Clone)]
 pub struct Line {
     pub label: String,
-    /// Which colour it has. Lines of different panels that are alike have the same.
+    /// Index of the colour. Corresponding lines of different panels share it.
     pub colour: usize,
-    /// Whether it is dashed: what is only compared with.
+    /// Whether the line is dashed, as lines for comparison are.
     pub dashed: bool,
     pub points: Vec<(f64, f64)>,
-    /// How far the values of a point are from y either way; as many as there are points, or none.
+    /// Distance of the interval's ends from y, for each point; empty without intervals.
     pub spread: Vec<f64>,
 }
 
@@ -20,7 +20,7 @@ pub struct Line {
 pub struct Panel {
     pub title: String,
     pub x: String,
-    /// Whether x doubles from mark to mark, and the marks are those of the points.
+    /// Whether the x axis is logarithmic to base 2, with a mark at each point.
     pub doubling: bool,
     pub lines: Vec<Line>,
 }
@@ -35,7 +35,7 @@ const BOTTOM: f64 = 52.0;
 const LEGEND: f64 = HEIGHT + 12.0;
 const ROW: f64 = 18.0;
 
-/// The panels beside one another, and below them which line is whose.
+/// Draws the panels side by side, with the legends below.
 pub fn figure(panels: &[Panel]) -> String {
     let rows = panels.iter().map(|panel| panel.lines.len()).max().unwrap_or(0);
     let (width, height) = (WIDTH * panels.len() as f64, LEGEND + ROW * rows as f64);
@@ -171,7 +171,7 @@ impl Line {
             at + 4.0,
             escaped(&self.label)
         );
-        // Many points are a line without dots.
+        // A line with many points has no dots.
         if self.points.len() <= 12 {
             for (px, py) in &self.points {
                 let _ = writeln!(
@@ -185,7 +185,7 @@ impl Line {
     }
 }
 
-/// The next of 1, 2, 5, 10 … that is not less, but for what arithmetic leaves over.
+/// Rounds up to the next number of the sequence 1, 2, 5, 10, …, with a tolerance for rounding errors.
 fn step_of(value: f64) -> f64 {
     round_up(value * (1.0 - 1e-9))
 }

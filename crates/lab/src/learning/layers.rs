@@ -1,7 +1,7 @@
-//! What the networks are made of that the tensor library does not have, or has only slowly.
+//! Operations of the networks that the tensor library lacks or computes slowly.
 //!
-//! A batch of sets is a tensor of batch × rows × width. Each operation goes over it once, on one thread, so the result is the same
-//! on every machine with the same arithmetic.
+//! A batch of sets is a tensor of batch × rows × width. Each operation passes over it once, on one thread. The result
+//! is therefore equal on all machines with the same arithmetic.
 
 use candle_core::{CpuStorage, CustomOp1, CustomOp2, Error, Layout, Result, Shape, Tensor};
 
@@ -9,7 +9,7 @@ use candle_core::{CpuStorage, CustomOp1, CustomOp2, Error, Layout, Result, Shape
 pub(super) enum Activation {
     None,
     Relu,
-    /// e^x - 1 below zero.
+    /// e^x - 1 below zero, x above.
     Elu,
 }
 
@@ -23,7 +23,7 @@ impl Activation {
         }
     }
 
-    /// The derivative where the result is `y`.
+    /// Returns the derivative at the point where the result is `y`.
     fn slope(self, y: f32) -> f32 {
         match self {
             Self::None => 1.0,
@@ -49,7 +49,7 @@ pub(super) fn mean(sets: &Tensor) -> Result<Tensor> {
     sets.apply_op1(Pool::Mean)
 }
 
-/// Each row less what its set has in common, and the activation of that: batch × rows × width.
+/// Subtracts from each row the common part of its set and applies the activation: batch × rows × width.
 pub(super) fn less(sets: &Tensor, common: &Tensor, activation: Activation) -> Result<Tensor> {
     sets.apply_op2(common, Less(activation))
 }
@@ -100,7 +100,7 @@ impl CustomOp1 for Pool {
                 let parts = parts.zip(values.chunks_exact(rows * width));
                 let common = largest.chunks_exact(width).zip(gradients.chunks_exact(width));
                 for ((found, values), (largest, gradient)) in parts.zip(common) {
-                    // From the last row to the first: of equal ones the first remains.
+                    // Goes from the last row to the first, so the first of equal rows wins.
                     let mut at = vec![0; width];
                     for (row, values) in values.chunks_exact(width).enumerate().rev() {
                         let pairs = at.iter_mut().zip(values.iter().zip(largest));

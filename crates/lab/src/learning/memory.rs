@@ -1,4 +1,4 @@
-//! Learning from what is remembered: DQN.
+//! DQN: learns from remembered steps.
 
 use anyhow::Result;
 use candle_core::{Device, Tensor};
@@ -15,7 +15,7 @@ use crate::random::Stream;
 const CAPACITY: usize = 10_000;
 const BATCH: usize = 128;
 const DISCOUNT: f64 = 0.99;
-/// The share of random actions: at the beginning, from the middle of the training on, and linear between.
+/// Share of random actions: at the start, and from the middle of the training on. It is linear in between.
 const EXPLORATION: (f64, f64) = (1.0, 0.05);
 const METHOD: Method = Method::Adam {
     rate: 2.5e-4,

@@ -1,4 +1,4 @@
-//! The networks: what they are made of, how their parameters begin, and what they say of an observation.
+//! The networks: their layers, the initial values of their parameters, and their results.
 
 use anyhow::{Result, bail, ensure};
 use candle_core::{Device, Tensor, Var};
@@ -11,7 +11,8 @@ const WIDTH: usize = 64;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
-    /// A number for each row, and so for each action, whatever the number of rows. A row that moves takes its number along.
+    /// Gives a number to each row, and so to each action, for any number of rows. If rows are permuted, their numbers
+    /// are permuted with them.
     SetActor,
     SetCritic,
     FlatActor {
@@ -24,14 +25,14 @@ pub enum Shape {
 
 #[derive(Debug, Clone, Copy)]
 enum Start {
-    /// Uniform up to 1/√inputs either way, as linear layers of PyTorch begin.
+    /// Uniform between -1/√inputs and 1/√inputs, as in linear layers of PyTorch.
     Uniform(usize),
-    /// Rows or columns at right angles, of this length, as in stable-baselines3.
+    /// Orthogonal rows or columns of this length, as in stable-baselines3.
     Orthogonal(f64),
     Zero,
 }
 
-/// A parameter before it has numbers: its name, its rows and columns, and how it begins. A vector has one row.
+/// A parameter without values: its name, its rows and columns, and its initialisation. A vector has one row.
 type Plan = (&'static str, [usize; 2], Start);
 
 #[derive(Debug)]
@@ -42,10 +43,10 @@ pub struct Network {
 }
 
 impl Network {
-    /// A network whose parameters are drawn from a stream.
+    /// Creates a network and draws its parameters from a stream.
     ///
     /// # Errors
-    /// The tensor library's.
+    /// An error of the tensor library.
     pub fn new(shape: Shape, stream: &mut Stream) -> Result<Self> {
         let plans = shape.plans();
         let parameters = plans.iter().map(|(_, [rows, columns], start)| {
@@ -63,10 +64,10 @@ impl Network {
         })
     }
 
-    /// Another one with the same numbers.
+    /// Returns a copy of the network.
     ///
     /// # Errors
-    /// The tensor library's.
+    /// An error of the tensor library.
     pub fn copied(&self) -> Result<Self> {
         let parameters = self.parameters.iter().map(|own| Ok(Var::from_tensor(&own.copy()?)?));
         Ok(Self {
@@ -76,10 +77,10 @@ impl Network {
         })
     }
 
-    /// Takes over the numbers of another one of the same shape.
+    /// Copies the parameters of another network of the same shape.
     ///
     /// # Errors
-    /// It is of another shape.
+    /// The other network has a different shape.
     pub fn copy_from(&self, other: &Self) -> Result<()> {
         ensure!(
             self.shape == other.shape,
@@ -105,8 +106,8 @@ impl Network {
         self.parameters.iter().map(|parameter| parameter.elem_count()).sum()
     }
 
-    /// What it says of observations (batch × rows × [`FEATURES`]), with what is needed to learn from it: batch × rows for an actor,
-    /// batch for a critic.
+    /// Computes the results for observations (batch × rows × [`FEATURES`]): batch × rows for an actor, batch for a
+    /// critic. The results can be differentiated.
     ///
     /// # Errors
     /// The observations have another shape.
@@ -115,7 +116,7 @@ impl Network {
         self.shape.forward(&weights, observations)
     }
 
-    /// As [`Network::forward`], and nothing can be learnt from it: that is cheaper.
+    /// Computes the results of [`Network::forward`] without the possibility to differentiate them, which is cheaper.
     ///
     /// # Errors
     /// The observations have another shape.
@@ -209,7 +210,8 @@ impl Shape {
     }
 }
 
-/// Each row's own part less a part of the largest of each column: rows that change places change places in the result.
+/// Returns each row's own part minus a part of the maximum of each column. If rows are permuted, the results are
+/// permuted with them.
 fn equivariant(sets: &Tensor, own: &Tensor, common: &Tensor, activation: Activation) -> Result<Tensor> {
     let (batch, rows, width) = sets.dims3()?;
     let each = sets.reshape((batch * rows, width))?.matmul(&own.t()?)?;
@@ -236,8 +238,8 @@ impl Start {
     }
 }
 
-/// A matrix whose rows, or columns where those are fewer, are at right angles and of length `gain`, row by row: normal numbers, by
-/// Gram and Schmidt.
+/// Returns a matrix, row by row, with orthogonal rows of length `gain`, or orthogonal columns if there are fewer
+/// columns. Method: Gram-Schmidt on normal numbers.
 fn orthogonal(rows: usize, columns: usize, gain: f64, stream: &mut Stream) -> Vec<f32> {
     let (few, many) = (rows.min(columns), rows.max(columns));
     let mut basis: Vec<Vec<f64>> = Vec::with_capacity(few);
@@ -248,7 +250,7 @@ fn orthogonal(rows: usize, columns: usize, gain: f64, stream: &mut Stream) -> Ve
             next.iter_mut().zip(earlier).for_each(|(x, a)| *x -= along * a);
         }
         let length = next.iter().map(|x| x * x).sum::<f64>().sqrt();
-        // Never in practice, and then another is drawn.
+        // A shorter vector is drawn again; this does not happen in practice.
         if length > 1e-6 {
             next.iter_mut().for_each(|x| *x /= length);
             basis.push(next);

@@ -1,4 +1,4 @@
-//! How parameters follow their gradients.
+//! Optimisers of parameters.
 
 use anyhow::{Context as _, Result};
 use candle_core::backprop::GradStore;
@@ -18,7 +18,7 @@ pub(super) struct Moments {
     pub(super) second: Vec<f32>,
 }
 
-/// An optimiser of a list of parameters. All it does is plain loops on one thread.
+/// An optimiser of a list of parameters. It uses plain loops on one thread.
 #[derive(Debug)]
 pub(super) struct Optimiser {
     method: Method,
@@ -41,7 +41,7 @@ impl Optimiser {
         }
     }
 
-    /// Takes a step. Where the gradients of all parameters together are longer than `longest`, they are shortened to it.
+    /// Takes a step. If the joint length of all gradients exceeds `longest`, they are scaled down to it.
     pub(super) fn step(&mut self, gradients: &[&GradStore], longest: Option<f64>) -> Result<()> {
         let of = |parameter: &Var| -> Result<Vec<f32>> {
             let found = gradients.iter().find_map(|store| store.get(parameter));
@@ -51,7 +51,7 @@ impl Optimiser {
         let mut found = self.parameters.iter().map(of).collect::<Result<Vec<_>>>()?;
         if let Some(longest) = longest {
             let squares = found.iter().flatten().map(|x| f64::from(*x) * f64::from(*x));
-            // As PyTorch does it.
+            // As in PyTorch.
             let factor = (longest / (squares.sum::<f64>().sqrt() + 1e-6)).min(1.0) as f32;
             found.iter_mut().flatten().for_each(|gradient| *gradient *= factor);
         }

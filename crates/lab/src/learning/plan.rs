@@ -1,4 +1,4 @@
-//! What is trained, how, and how long.
+//! The plan of a training: the algorithm, its hyper-parameters and its length.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ use crate::gym::{Settings, words};
 pub enum Algorithm {
     DeepsetsPpo,
     DeepsetsDqn,
-    /// Proximal policy optimisation of flat networks, with the hyper-parameters that stable-baselines3 has without any.
+    /// Proximal policy optimisation of flat networks, with the default hyper-parameters of stable-baselines3.
     MlpMaskablePpo,
     MlpA2c,
 }
@@ -27,7 +27,7 @@ words!(
 );
 
 impl Algorithm {
-    /// How many steps the paper trains it, of all environments together.
+    /// Returns the number of steps, of all environments together, that the paper trains it for.
     pub fn steps(self) -> u64 {
         match self {
             Self::DeepsetsDqn => 1_600_000,
@@ -50,28 +50,29 @@ impl Algorithm {
     }
 }
 
-/// How a policy is improved by what it just did. Sources: CleanRL's and stable-baselines3's defaults, and the paper's changes of them.
+/// Hyper-parameters of algorithms that learn from their latest steps. Sources: the defaults of CleanRL and
+/// stable-baselines3, and the paper's changes to them.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Rollouts {
     pub(super) steps: usize,
     pub(super) batch: usize,
     pub(super) epochs: usize,
     pub(super) discount: f64,
-    /// How far advantages look: λ of generalised advantage estimation.
+    /// λ of generalised advantage estimation.
     pub(super) lambda: f64,
-    /// How far the ratio of probabilities may be from 1. Without it nothing is clipped, and there is one epoch.
+    /// Limit of the probability ratio's distance from 1. `None` disables clipping and allows one epoch only.
     pub(super) clip: Option<f64>,
     pub(super) value_clip: Option<f64>,
     pub(super) value_weight: f64,
     pub(super) entropy_weight: f64,
-    /// Whether the advantages of a batch get a mean of 0 and a deviation of 1.
+    /// Whether the advantages of a batch are normalised to mean 0 and deviation 1.
     pub(super) normalised: bool,
     pub(super) longest_gradient: f64,
     pub(super) method: Method,
 }
 
 impl Rollouts {
-    /// Those of an algorithm, unless it learns from what it remembers.
+    /// Returns the hyper-parameters of an algorithm; `None` if it learns from remembered steps.
     pub(super) fn of(algorithm: Algorithm) -> Option<Self> {
         let adam = |rate| Method::Adam { rate, epsilon: 1e-5 };
         match algorithm {
@@ -84,7 +85,7 @@ impl Rollouts {
                 lambda: 0.97,
                 clip: Some(0.2),
                 value_clip: Some(0.2),
-                // CleanRL has half the squared error.
+                // CleanRL uses half the squared error.
                 value_weight: 0.25,
                 entropy_weight: 0.001,
                 normalised: true,
@@ -126,18 +127,19 @@ impl Rollouts {
     }
 }
 
-/// What is trained: with the same plan always the same numbers come out.
+/// The plan of a training. Equal plans give equal numbers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
     pub algorithm: Algorithm,
     pub settings: Settings,
-    /// Of networks, samples and, without [`Plan::environment_seed`], of environments.
+    /// Seed of the networks and samples, and of the environments unless [`Plan::environment_seed`] is set.
     pub seed: u64,
-    /// The seed of all environments, as published. Without it each has one of its own.
+    /// Seed of all environments, as published. If `None`, each environment has its own.
     pub environment_seed: Option<u64>,
     /// Steps of all environments together; rounded up to whole updates.
     pub steps: u64,
-    /// Whether Q-learning takes the best next action among those that the mask has. The published code takes it among all.
+    /// Whether Q-learning takes the best next action among the allowed ones. The published code takes it among all
+    /// actions.
     pub masked_targets: bool,
 }
 
@@ -146,7 +148,7 @@ impl Plan {
     pub const MAX_STEPS: u64 = 1_000_000_000;
 
     /// # Errors
-    /// A field that has a value it cannot have, with both.
+    /// Names the invalid field and its value.
     pub fn validate(&self) -> Result<()> {
         self.settings.validate().map_err(anyhow::Error::msg)?;
         ensure!(
@@ -158,7 +160,7 @@ impl Plan {
         Ok(())
     }
 
-    /// The seed of each environment. Tests use low seeds such as 42, and these are none of them.
+    /// Returns the seed of each environment. The seeds differ from the low seeds of tests, such as 42.
     pub fn environment_seeds(&self) -> Vec<u64> {
         let environments = 0..Self::ENVIRONMENTS as u64;
         let own = |environment| {
@@ -182,10 +184,10 @@ impl Plan {
         })
     }
 
-    /// From a document of [`Plan::to_json`].
+    /// Reads a document of [`Plan::to_json`].
     ///
     /// # Errors
-    /// A field that is missing, unknown or has a value it cannot have.
+    /// A field is missing, unknown or invalid.
     pub fn from_json(document: &Value) -> Result<Self> {
         let Written {
             algorithm,
@@ -209,7 +211,7 @@ impl Plan {
     }
 }
 
-/// The fields of a document.
+/// The fields of the JSON document.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Written {

@@ -1,4 +1,4 @@
-//! A network that was trained, as an agent.
+//! A trained network as an agent.
 
 use std::path::Path;
 
@@ -12,12 +12,12 @@ use super::plan::Plan;
 use crate::gym::{Agent, FEATURES, Gym, Settings};
 use crate::random::{Purpose, Stream};
 
-/// Chooses the action that the network prefers among those that the mask has; of equal ones the first.
+/// Chooses the allowed action with the largest number of the network, the first among equal ones.
 #[derive(Debug)]
 pub struct Policy {
     plan: Plan,
     steps: u64,
-    /// Its folder, or what it is without one.
+    /// The folder it was loaded from, or its algorithm and seed.
     name: String,
     actor: Network,
     observation: Vec<f32>,
@@ -38,10 +38,10 @@ impl Policy {
         }
     }
 
-    /// The policy that a training saved in this folder.
+    /// Loads the policy that a training saved in this folder.
     ///
     /// # Errors
-    /// A file is missing or is not what a training writes; which, and what is wrong.
+    /// A file is missing or invalid. The message names the file and the fault.
     pub fn load(folder: &Path) -> Result<Self> {
         let plan = checkpoint::read_plan(folder)?;
         let shape = plan.algorithm.actor(plan.settings.clusters + 2);
@@ -56,7 +56,8 @@ impl Policy {
         &self.plan
     }
 
-    /// How many steps of all environments it was trained; fewer than the plan has if the training is not over.
+    /// Number of training steps of all environments together. It is lower than in the plan if the training is
+    /// unfinished.
     pub fn steps(&self) -> u64 {
         self.steps
     }
@@ -70,10 +71,10 @@ impl Policy {
         self.plan == other.plan && self.steps == other.steps
     }
 
-    /// The environment it was trained in, with this number of clusters.
+    /// Returns the environment it was trained in, with this number of clusters.
     ///
     /// # Errors
-    /// The number cannot be had, or the network is for another number.
+    /// The number of clusters is invalid, or the network does not support it.
     pub fn settings(&self, clusters: usize) -> Result<Settings> {
         let settings = Settings {
             clusters,
@@ -91,20 +92,20 @@ impl Policy {
         Ok(settings)
     }
 
-    /// The best action by an observation (actions × [`FEATURES`]) and a mask of actions.
+    /// Returns the best action for an observation (actions × [`FEATURES`]) and a mask of actions.
     ///
     /// # Errors
-    /// The network is for another number of actions.
+    /// The network does not support this number of actions.
     pub fn choose(&self, observation: &[f32], mask: &[bool]) -> Result<usize> {
         let observation = Tensor::from_slice(observation, (1, mask.len(), FEATURES), &Device::Cpu)?;
         let numbers = self.actor.infer(&observation)?.flatten_all()?.to_vec1::<f32>()?;
         Ok(best(&numbers, mask))
     }
 
-    /// What went wrong while it acted: from then on it rejected everything.
+    /// Returns the first error of acting. After an error, the policy rejected the affected requests.
     ///
     /// # Errors
-    /// That.
+    /// The first error of acting.
     pub fn finish(&mut self) -> Result<()> {
         self.failure.take().map_or(Ok(()), Err)
     }

@@ -1,4 +1,4 @@
-//! Learning from what the policy just did: PPO and A2C.
+//! PPO and A2C: learn from the latest steps of the policy.
 
 use anyhow::Result;
 use candle_core::{D, Device, Tensor};
@@ -18,7 +18,7 @@ pub(super) struct OnPolicy {
     rollouts: Rollouts,
 }
 
-/// What was seen and done, one step after the other, and in each step one environment after the other.
+/// Observations, actions and results, step by step, and within a step environment by environment.
 #[derive(Debug, Default)]
 pub(super) struct Samples {
     pub(super) observations: Vec<f32>,
@@ -143,8 +143,8 @@ impl OnPolicy {
     }
 }
 
-/// Generalised advantage estimates. All but `last` have the steps one after the other, and in each the environments; `done` says
-/// that an episode ended with the step, and `last` what is expected after the last one.
+/// Computes generalised advantage estimates. All slices except `last` are ordered by step, then by environment. `done`
+/// marks steps that ended an episode; `last` holds the expected value after the last step.
 pub(super) fn advantages(
     rewards: &[f32],
     values: &[f32],
@@ -169,13 +169,13 @@ pub(super) fn advantages(
     found
 }
 
-/// The observations of these samples: samples × actions × [`FEATURES`].
+/// Returns the observations of these samples: samples × actions × [`FEATURES`].
 pub(super) fn observations_at(all: &[f32], actions: usize, at: &[usize]) -> Result<Tensor> {
     let numbers: Vec<f32> = rows(all, actions * FEATURES, at).copied().collect();
     Ok(Tensor::from_vec(numbers, (at.len(), actions, FEATURES), &Device::Cpu)?)
 }
 
-/// The masks of these samples: samples × actions, 1 for what is allowed.
+/// Returns the masks of these samples: samples × actions, 1 for allowed actions.
 pub(super) fn masks_at(all: &[bool], actions: usize, at: &[usize]) -> Result<Tensor> {
     let masks: Vec<u8> = rows(all, actions, at).map(|allowed| u8::from(*allowed)).collect();
     Ok(Tensor::from_vec(masks, (at.len(), actions), &Device::Cpu)?)
@@ -197,7 +197,7 @@ pub(super) fn log_softmax(logits: &Tensor) -> Result<Tensor> {
     Ok(less.broadcast_sub(&all)?)
 }
 
-/// Gives numbers a mean of 0 and a standard deviation of 1.
+/// Scales numbers to a mean of 0 and a standard deviation of 1.
 fn normalise(numbers: &mut [f32]) {
     let count = numbers.len() as f64;
     let mean = numbers.iter().map(|x| f64::from(*x)).sum::<f64>() / count;

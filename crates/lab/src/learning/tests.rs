@@ -1,4 +1,4 @@
-//! Networks, updates and whole trainings.
+//! Tests of networks, updates and whole trainings.
 
 mod evaluations;
 mod networks;

@@ -1,4 +1,4 @@
-//! A training from its first step to its last, which may be interrupted.
+//! A training, which can be interrupted and resumed.
 
 use std::path::Path;
 
@@ -15,10 +15,10 @@ use super::world::World;
 use crate::gym::Episode;
 use crate::random::{Purpose, Stream};
 
-/// So many steps of all environments are one call of [`Training::advance`] where there is an update after each.
+/// Least number of steps in each environment per call of [`Training::advance`].
 const TOGETHER: u64 = 100;
 
-/// A training. The same plan gives the same numbers, also if it was saved and resumed in between.
+/// A training. Equal plans give equal numbers, even if the training was saved and resumed.
 pub struct Training {
     plan: Plan,
     pub(super) stream: Stream,
@@ -32,10 +32,10 @@ pub(super) enum Learner {
 }
 
 impl Training {
-    /// A training that has not begun.
+    /// Creates a training that has not begun.
     ///
     /// # Errors
-    /// The plan's faults.
+    /// The plan is invalid.
     pub fn new(plan: Plan) -> Result<Self> {
         plan.validate()?;
         let world = World::new(&plan);
@@ -52,11 +52,11 @@ impl Training {
         })
     }
 
-    /// The training that was saved in this folder, where it was. It takes all steps of the environments again, without learning:
-    /// a second per million or so.
+    /// Resumes the training saved in this folder. It replays all steps of the environments without learning, which
+    /// takes about a second per million steps.
     ///
     /// # Errors
-    /// A file is missing or is not what [`Training::save`] writes; which, and what is wrong.
+    /// A file is missing or was not written by [`Training::save`]. The message names the file and the fault.
     pub fn resume(folder: &Path) -> Result<Self> {
         let mut training = Self::new(checkpoint::read_plan(folder)?)?;
         let mut stored = Stored::read(folder, &training.plan)?;
@@ -77,7 +77,7 @@ impl Training {
         Ok(training)
     }
 
-    /// Saves all that is needed to go on, and the plan. What was saved in the folder before is there until this is complete.
+    /// Saves the plan and everything needed to resume. The previously saved state stays until the new one is complete.
     ///
     /// # Errors
     /// The folder cannot be written.
@@ -105,10 +105,10 @@ impl Training {
         self.steps() >= self.plan.steps
     }
 
-    /// Takes some steps and learns from them, unless all were taken.
+    /// Takes some steps and learns from them. Does nothing if all steps are taken.
     ///
     /// # Errors
-    /// The tensor library's.
+    /// An error of the tensor library.
     pub fn advance(&mut self) -> Result<()> {
         let iterations = match &self.learner {
             Learner::OnPolicy(learner) => learner.iterations(),
@@ -126,16 +126,16 @@ impl Training {
         Ok(())
     }
 
-    /// The episodes that are over, each with the number of steps of all environments after which it was.
+    /// Returns the finished episodes, each with the number of steps of all environments at its end.
     pub fn episodes(&self) -> impl DoubleEndedIterator<Item = (u64, &Episode)> {
         let episodes = self.world.episodes.iter();
         episodes.map(|(iteration, episode)| (iteration * Plan::ENVIRONMENTS as u64, episode))
     }
 
-    /// What was learnt so far.
+    /// Returns the policy learned so far.
     ///
     /// # Errors
-    /// The tensor library's.
+    /// An error of the tensor library.
     pub fn policy(&self) -> Result<Policy> {
         let name = format!("{}, seed {}", self.plan.algorithm, self.plan.seed);
         let actor = self.learner.networks()[0].1.copied()?;

@@ -1,4 +1,4 @@
-//! The environments that are learnt in, and what was done in them: enough to be there again.
+//! The environments of a training, and the history of actions that restores them.
 
 use anyhow::{Result, ensure};
 use candle_core::{Device, Tensor};
@@ -9,13 +9,13 @@ use crate::gym::{Episode, FEATURES, VectorGym};
 pub(super) struct World {
     gym: VectorGym,
     actions: usize,
-    /// What is seen now: environments × actions × [`FEATURES`].
+    /// The current observations: environments × actions × [`FEATURES`].
     pub(super) observations: Vec<f32>,
     pub(super) masks: Vec<bool>,
     pub(super) rewards: Vec<f32>,
     pub(super) done: Vec<bool>,
     history: Vec<u8>,
-    /// All episodes so far, and after how many steps of each environment they ended.
+    /// All finished episodes, each with the number of steps of one environment at its end.
     pub(super) episodes: Vec<(u64, Episode)>,
 }
 
@@ -66,7 +66,7 @@ impl World {
                 .all(|action| masks.next().is_some_and(|mask| mask[*action]))
         });
         self.gym.step(actions, &mut self.rewards, &mut self.done);
-        // There are at most 130 actions.
+        // An action fits in a byte, because there are at most 130 actions.
         self.history.extend(actions.iter().map(|action| *action as u8));
         let now = self.iterations();
         let ended = self.gym.take_episodes();
@@ -74,7 +74,7 @@ impl World {
         self.look();
     }
 
-    /// Takes the steps of an earlier life again. `seen` is called after each, with what was seen before.
+    /// Repeats the steps of a saved training. Calls `seen` after each step with the observations before it.
     pub(super) fn replay(&mut self, history: &[u8], mut seen: impl FnMut(&Before, &[usize], &Self)) -> Result<()> {
         let environments = self.environments();
         ensure!(

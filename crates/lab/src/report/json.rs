@@ -1,4 +1,4 @@
-//! Everything that is known, for programs.
+//! The JSON report.
 
 use serde_json::{Map, Value, json as value};
 
@@ -6,7 +6,7 @@ use super::{MEASURES, relaxed};
 use crate::experiment::{Experiment, Results, RunResult};
 use crate::statistics::Estimate;
 
-/// The results as JSON: at each load of each policy each measure with its interval, and each run.
+/// Returns the results as JSON: for each load and policy, the measures with their intervals, and each run.
 pub fn json(experiment: &Experiment) -> Value {
     let loads = &experiment.loads;
     let scenario = loads.first().map(|load| &load.scenario);
@@ -43,7 +43,7 @@ fn estimate_json(Estimate { mean, half_width }: Estimate) -> Value {
     value!({"mean": rounded(mean), "halfWidth": half_width.map(rounded)})
 }
 
-/// To six decimals: what is behind depends on nothing that counts.
+/// Rounds to six decimals. Further digits carry no information.
 fn rounded(number: f64) -> f64 {
     (number * 1e6).round() / 1e6
 }

@@ -1,5 +1,5 @@
-//! One self-contained page: tables and plots as inline SVG, without anything from elsewhere. Only what chooses among several loads is a
-//! script; without it they are all shown.
+//! The HTML report: one self-contained page with tables and plots as inline SVG. The only script selects one of several
+//! loads. Without scripts, the page shows all loads.
 
 pub(crate) mod plot;
 
@@ -15,7 +15,7 @@ use crate::scenario::Scenario;
 use crate::statistics::{Estimate, estimate};
 use plot::{Bar, Curve, Scale, Series, bars, curves, escaped, legend, panel, round_up};
 
-/// How the page looks: it follows the reader's choice of light and dark.
+/// The style sheet. It follows the reader's choice of light or dark.
 const STYLE: &str = include_str!("page/style.css");
 
 const SLIDER: &str = include_str!("page/slider.js");
@@ -103,7 +103,7 @@ fn section(head: &str, title: &str, note: &str, content: &str) -> String {
 }
 
 fn slider(loads: &[AtLoad]) -> String {
-    // The scenario as it is, if it is among them.
+    // Start with the scenario's own load if it is among the loads.
     let first = loads.iter().position(|load| load.factor >= 1.0).unwrap_or(0);
     format!(
         "<div class=slider hidden><label for=load>Load shown below</label>\
@@ -217,7 +217,7 @@ fn numbers(results: &Results) -> String {
     format!("<div class=wide><table><tr><th>policy{heads}{rows}<tr><th>relaxed (bound){bound}</table></div>")
 }
 
-/// The mean of each percentile over the runs.
+/// Plots the distribution of waiting times: the mean of each percentile over the runs.
 fn waiting(results: &Results) -> String {
     let lines = results.runs.iter().map(|(policy, runs)| {
         let point = |percent: usize| {
@@ -272,7 +272,8 @@ fn timelines(scenario: &Scenario, results: &Results) -> String {
     format!("{}<div class=plots>{plots}</div>", legend(&used))
 }
 
-/// Which share of the decisions was for a cloud, in percent, of so many points of the time line together: of one there are too few.
+/// The share of decisions for a cloud, in percent. It sums several points of the time line, because one point holds too
+/// few decisions.
 fn share_to_clouds(timeline: &[Tick]) -> Vec<(f64, f64)> {
     const TOGETHER: usize = 8;
     let share = |ticks: &[Tick]| {

@@ -1,10 +1,10 @@
-//! A table for the terminal.
+//! The table for the terminal.
 
 use super::{MEASURES, Measure, relaxed};
 use crate::experiment::{AtLoad, Experiment, Results};
 use crate::statistics::Estimate;
 
-/// A block for each load, with a row for each policy and the interval of 95 % over seeds.
+/// Returns a block for each load, with a row for each policy. Intervals are 95 % intervals over the seeds.
 pub fn table(experiment: &Experiment) -> String {
     let loads = &experiment.loads;
     let title = |load: &AtLoad| match (&loads[..], load.factor) {

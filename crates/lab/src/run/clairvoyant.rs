@@ -1,5 +1,5 @@
-//! The bound `clairvoyant`: edgeward's rules and actions by one who sees the cluster as it is and knows how long all work takes,
-//! when what runs will end, and the WAN. Not who will come.
+//! The bound `clairvoyant`: a policy with edgeward's rules and actions and perfect knowledge. It knows the true state
+//! of the cluster, the time of all work, the ends of running work, and the WAN. It does not know future arrivals.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -12,10 +12,10 @@ use crate::cluster::{Phase, PodNumber, Work, less};
 use crate::scenario::Slo;
 use crate::units::{Unit, is_met};
 
-/// How often it looks at the pods that it holds, if nothing happens.
+/// Interval at which gated pods are reconsidered if no event occurs.
 pub(super) const PERIOD: Micros = Micros::from_secs(1);
 
-/// After so many pods in a row that must go on waiting, the others must, too.
+/// After this many consecutive pods that stay gated, the remaining pods stay gated as well.
 const MOST_WAITING: usize = 64;
 
 const BINDING: Micros = Micros::from_millis(12);
@@ -28,7 +28,7 @@ pub(super) struct Clairvoyant {
 }
 
 impl Clairvoyant {
-    /// Whether it has to look, and does not yet.
+    /// Whether a look at the gated pods must be scheduled. Marks it as scheduled.
     pub(super) fn wants_to_look(&mut self) -> bool {
         !self.gated.is_empty() && !std::mem::replace(&mut self.is_looking, true)
     }
@@ -44,7 +44,7 @@ struct Future {
     now: Micros,
     at: Micros,
     free: Vec<(Amounts, i64)>,
-    /// The work that ends next: when, on which node, and what it takes.
+    /// Work by the time of its end: time, node, and the index of its request.
     ends: BinaryHeap<Reverse<(Micros, usize, usize)>>,
     requests: Vec<Amounts>,
 }
@@ -55,7 +55,8 @@ impl Future {
         *slots > 0 && request.fits(free, &Amounts::default())
     }
 
-    /// When the first of these nodes has room, and which; nobody looks at an earlier time after that.
+    /// Returns the earliest time at which one of these nodes has room, and the node. Time only moves forward: later
+    /// calls start at this time.
     fn earliest(&mut self, nodes: &[usize], request: &Amounts) -> Option<(Micros, usize)> {
         if let Some(node) = nodes.iter().find(|node| self.has_room(**node, request)) {
             return Some((self.at, *node));
@@ -92,7 +93,7 @@ impl Run<'_> {
         }
     }
 
-    /// What is free and what will be, once those have nodes that are placed.
+    /// Returns the free and future room, after the pods already placed have taken theirs.
     fn future(&mut self) -> Future {
         let placed = self
             .clairvoyant()
@@ -111,7 +112,7 @@ impl Run<'_> {
                 true => (less(&node.node.allocatable, &node.used), slots),
                 false => (Amounts::default(), 0),
             });
-            // It waits for room at the edge alone.
+            // Pods wait for room at the edge only, so the ends of work in clouds do not matter.
             for pod in node.pods.iter().filter(|_| is_there && node.site == 0) {
                 let state = &self.pods[*pod];
                 let start = state.bound.unwrap_or(self.now) + self.mean_start();
@@ -179,7 +180,7 @@ impl Run<'_> {
         }
     }
 
-    /// By priority, SLO priority, whether it is late at the edge anyway, and age.
+    /// The order of gated pods: priority, SLO priority, pods that are late at the edge anyway last, then age.
     fn order(&self, number: PodNumber) -> (Reverse<i32>, Reverse<u8>, bool, PodNumber) {
         let workload = &self.scenario.workloads[self.pods[number].workload];
         let slo = workload.slo.map_or(5, |slo| slo.priority);
@@ -206,7 +207,7 @@ impl Run<'_> {
         self.look();
     }
 
-    /// Each gated pod is decided again, in their order, on what the earlier ones leave.
+    /// Decides each gated pod again, in order, on the room that earlier pods leave.
     fn look(&mut self) {
         let Some(clairvoyant) = self.clairvoyant() else { return };
         clairvoyant.is_looking = false;
@@ -248,7 +249,8 @@ impl Run<'_> {
                 .is_some_and(|slo| self.gated_for(number) >= limits[slo.class])
     }
 
-    /// Whether a cloud that could hold the pod will have a healthy WAN while the pod may be gated, and in time for it.
+    /// Whether some cloud that could hold the pod will have a healthy WAN before the gating limit, and in time for the
+    /// deadline.
     fn is_back_in_time(&self, number: PodNumber, slo: &Slo) -> bool {
         let limit = self.scenario.config.gating.limits[slo.class];
         let service = self.service_at(number, 0);
@@ -265,7 +267,8 @@ impl Run<'_> {
         })
     }
 
-    /// Whether the WAN towards a cloud is within the thresholds, by the truth: over as long as edgeward takes the mean of.
+    /// Whether the true RTT and loss of the WAN towards a cloud are within the thresholds. The RTT is averaged over the
+    /// window that edgeward averages over.
     fn is_healthy(&self, site: usize, now: Micros) -> bool {
         let Some(path) = &self.paths[site] else { return true };
         let thresholds = self
@@ -301,7 +304,7 @@ impl Run<'_> {
             Work::Initial => return Choice::Place(0),
         };
         let waited = self.now - asked_at + BINDING;
-        // What is free now is asked before anybody looks ahead.
+        // The room that is free now must be read before `earliest` advances the time.
         let clouds = self
             .could_hold(number)
             .filter(|site| *site > 0 && slo.offload && self.is_healthy(*site, self.now));
@@ -342,7 +345,7 @@ impl Run<'_> {
                     Some((eta, site, _)) if slo.priority >= 7 && eta < service => Choice::Place(site),
                     _ => Choice::Place(0),
                 },
-                // For as long as it lives a service is served better at the edge.
+                // Over its whole life, a service is served better at the edge.
                 None => match nearest_cloud {
                     Some((eta, _, _)) if slo.deadline.is_none() && slo.target.is_some() && service < eta => {
                         Choice::Gate

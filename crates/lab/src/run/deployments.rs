@@ -1,4 +1,4 @@
-//! Deployments, with the ReplicaSet of each revision: pods are created, rolled over and deleted as their controllers do it.
+//! Deployments and the ReplicaSet of each revision: creates, rolls over and deletes pods as their controllers do.
 
 use std::cmp::Reverse;
 use std::collections::VecDeque;
@@ -14,7 +14,7 @@ use crate::units::{MINUTE, request_time};
 pub(super) struct Deployment {
     replicas: usize,
     revision: u32,
-    /// Those that are not gone, in the order of their creation.
+    /// Pods that still exist, in the order of creation.
     pods: Vec<PodNumber>,
     opened: VecDeque<usize>,
     is_due: bool,
@@ -37,7 +37,7 @@ impl Run<'_> {
         self.reconcile_service_soon(service);
     }
 
-    /// The controller of the pod looks at it soon, if it is of a service.
+    /// Schedules a reconciliation of the pod's service, if it has one.
     pub(super) fn reconcile_soon(&mut self, number: PodNumber) {
         if let Work::Replica { service, .. } = self.pods[number].work {
             self.reconcile_service_soon(service);
@@ -94,8 +94,8 @@ impl Run<'_> {
         }
     }
 
-    /// So many of these, in the order in which a ReplicaSet deletes pods: those without a node, those that do not run, those whose
-    /// deletion costs less, the newest.
+    /// Returns `count` of these pods, in the order in which a ReplicaSet deletes them: pods without a node, pods that
+    /// do not run, pods with a lower deletion cost, the newest.
     fn first_to_go(&self, mut pods: Vec<PodNumber>, count: usize) -> Vec<PodNumber> {
         let states_cost = matches!(self.placer, Placer::Edgeward(_));
         pods.sort_by_key(|number| {
@@ -112,7 +112,8 @@ impl Run<'_> {
         pods
     }
 
-    /// Requests of every place that is open begin a minute after it opened; the first is sent when its pod has a node.
+    /// Schedules the periodic requests of every slot, from one minute after it opens. A slot's first request is sent
+    /// when its pod gets a node.
     pub(super) fn begin_requests(&mut self) {
         for (service, load) in self.load.services.iter().enumerate() {
             for (number, slot) in load.slots.iter().enumerate() {
@@ -141,7 +142,7 @@ impl Run<'_> {
             .schedule(self.now + MINUTE, Event::Request(service, number, minute + 1));
     }
 
-    /// The time of a request at speed 1.
+    /// Time of a request at speed 1.
     pub(super) fn request_time(&self, service: usize, slot: Option<usize>, minute: u64) -> Micros {
         let workload = &self.scenario.workloads[self.load.services[service].workload];
         request_time(workload, self.seed, service, slot, minute)

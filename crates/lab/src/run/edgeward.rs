@@ -1,5 +1,5 @@
-//! edgeward: replicas of the production engine, each with its own watches and probes. Reviews go round among them; the first
-//! one holds the Lease, and carries the plan for gated pods out.
+//! edgeward: replicas of the production engine, each with its own watches and probes. Admission reviews go to the
+//! replicas in turn. The first replica holds the Lease and carries out the plan for gated pods.
 
 mod executor;
 mod records;
@@ -28,7 +28,7 @@ use crate::scenario::{Scenario, SimulatedProfile, profile};
 use executor::Executor;
 use records::Records;
 
-/// The shortest time between two publications, as the observer of `edgeward serve` has it.
+/// The shortest time between two publications, as in the observer of `edgeward serve`.
 const COALESCE: Micros = Micros::from_millis(20);
 
 const WATCH_LASTS: Micros = Micros::from_secs(25);
@@ -60,7 +60,7 @@ struct Replica {
     links: Vec<Option<LinkHealth>>,
 }
 
-/// Simulated time begins at a second past the start of the process, and at a full minute of the wall clock.
+/// Simulated time starts one second after the start of the process, at a full minute of the wall clock.
 const START: Now = Now {
     moment: Moment(1_000_000),
     wall: jiff::Timestamp::constant(1_767_225_600, 0),
@@ -107,7 +107,8 @@ impl Replica {
         self.engine.apply(change, clock(now));
     }
 
-    /// When it publishes next: soon after a change, otherwise when time alone changes something.
+    /// Returns the time of the next publication: soon after a change, otherwise when the passage of time changes
+    /// something.
     fn next_due(&self, now: Micros) -> Option<Micros> {
         if self.has_changes {
             return Some((self.published + COALESCE).max(now));
@@ -125,7 +126,7 @@ impl Run<'_> {
         }
     }
 
-    /// The replicas have listed the cluster as it is at the beginning and probed the WAN, and are ready.
+    /// Starts the replicas: they have listed the initial cluster, probed the WAN, and are ready.
     pub(super) fn begin_edgeward(&mut self) {
         let Self {
             placer: Placer::Edgeward(edgeward),
@@ -257,7 +258,7 @@ impl Run<'_> {
             return;
         };
         for (number, replica) in edgeward.replicas.iter_mut().enumerate() {
-            // A watch shows changes in their order.
+            // A watch delivers changes in order.
             let last = replica.inbox.back().map_or(Micros(0), |(at, _)| *at);
             let arrives = (at + micros(delay.draw(&mut replica.delays))).max(last);
             if replica.inbox.is_empty() {
@@ -326,7 +327,8 @@ impl Run<'_> {
         self.changed(number);
     }
 
-    /// Each replica evaluates the profile on its own snapshot; the first one, which leads, says which site all prefer.
+    /// Each replica evaluates the profile on its own snapshot. The first replica leads: all replicas use its preferred
+    /// site.
     pub(super) fn profile_round(&mut self) {
         let now = self.now;
         let Some(edgeward) = self.edgeward() else { return };
@@ -367,7 +369,7 @@ impl Run<'_> {
         self.events.schedule(now + period, Event::ProfileRound);
     }
 
-    /// A probe is answered, or is lost after its timeout.
+    /// Handles a probe that is answered, or lost after its timeout.
     pub(super) fn probed(&mut self, number: usize, site: usize, probe: u64) {
         let (now, seed) = (self.now, self.seed);
         let Some(path) = &self.paths[site] else { return };
@@ -376,7 +378,7 @@ impl Run<'_> {
         let outcome = path.rtt(now).filter(|_| lot >= path.loss(now));
         let Some(edgeward) = self.edgeward() else { return };
         let probing = edgeward.config.probing;
-        // What is known of it is known when the probe is over.
+        // The result is known when the probe ends.
         let known = now + outcome.unwrap_or(probing.timeout);
         let thresholds = edgeward.config.thresholds(&name);
         let replica = &mut edgeward.replicas[number];
@@ -385,7 +387,7 @@ impl Run<'_> {
             let change = Change::Link(name, health.link());
             let last = replica.inbox.back().map_or(Micros(0), |(at, _)| *at);
             let is_first = replica.inbox.is_empty();
-            // Links and watches reach the engine through one queue.
+            // Link states and watch events reach the engine through one queue.
             let arrives = known.max(last);
             replica.inbox.push_back((arrives, Arc::new(change)));
             if is_first {

@@ -1,4 +1,4 @@
-//! What is measured of a run.
+//! The measurements of a run.
 
 use std::collections::BTreeMap;
 
@@ -14,10 +14,10 @@ use crate::scenario::{Scenario, Slo};
 use crate::units::{Unit, Units, is_met, request_id};
 use crate::wan::round_trips;
 
-/// Into how many parts the time of a run is divided for its time lines.
+/// Number of intervals into which the time lines divide a run.
 const TICKS: u64 = 200;
 
-/// Of at most so many pods the waits are kept.
+/// Waits are kept for at most this many pods.
 const MOST_WAITS: usize = 1_000_000;
 
 #[derive(Debug)]
@@ -26,9 +26,9 @@ pub(super) struct Measure {
     met: Vec<bool>,
     window: (Micros, Micros),
     tick: Micros,
-    /// Of each site: CPU that pods have been bound to, since when, and the CPU time so far.
+    /// For each site: CPU of bound pods, the time of the last change, and CPU time so far.
     cpu: Vec<(i64, Micros, u128)>,
-    /// Requests of pods that are placed at each site and have no node.
+    /// Requests of the pods that are placed at each site and have no node.
     unbound: Vec<Amounts>,
     bound: Vec<PerClass<u64>>,
     gated: u64,
@@ -37,7 +37,7 @@ pub(super) struct Measure {
     waits: Vec<f64>,
     since_tick: [u64; 3],
     timeline: Vec<Tick>,
-    /// Pods that had no node at the last point, and how many had been created.
+    /// Pods without a node at the last tick.
     waiting: Vec<PodNumber>,
     looked_at: usize,
     pub(super) created: u64,
@@ -84,7 +84,7 @@ impl Measure {
         self.since_tick[usize::from(site > 0)] += 1;
     }
 
-    /// A pod that was placed has a node, or is gone.
+    /// Removes a placed pod that has got a node or is gone.
     pub(super) fn not_unbound(&mut self, site: usize, request: &Amounts) {
         self.unbound[site] = less(&self.unbound[site], request);
     }
@@ -106,7 +106,7 @@ impl Measure {
         }
     }
 
-    /// Finds the pods that wait, of those that did and those that were created since. Cost: as many.
+    /// Updates the waiting pods: checks those of the last tick and those created since. Cost: linear in their number.
     fn find_waiting(&mut self, waits: impl Fn(PodNumber) -> bool, created: usize) {
         self.waiting.extend(self.looked_at..created);
         self.looked_at = created;
@@ -142,7 +142,7 @@ impl Run<'_> {
         self.measure.use_cpu(site, cpu, self.now);
     }
 
-    /// A pod has its node: what it is to meet is met, or not.
+    /// Records that a pod has its node, and whether it meets its times.
     pub(super) fn measure_bound(&mut self, number: PodNumber) {
         let Some(node) = self.pods[number].node else { return };
         let site = self.nodes[node].site;
@@ -190,7 +190,7 @@ impl Run<'_> {
         }
     }
 
-    /// A request of a service is answered at this site, or nowhere.
+    /// Records a request of a service, answered at this site or not at all.
     pub(super) fn measure_request(&mut self, service: usize, slot: usize, minute: u64, site: Option<usize>) {
         let unit = Unit::Request { service, slot, minute };
         let Some(place) = self.measure.units.place(unit) else {
@@ -210,7 +210,7 @@ impl Run<'_> {
         self.measure.use_cpu(site, -cpu, self.now);
     }
 
-    /// A pod is gone that never got a node.
+    /// Records that a pod is gone without having had a node.
     pub(super) fn measure_left(&mut self, number: PodNumber) {
         let request = self.request_of(number);
         if let Some(site) = self.pods[number].site {

@@ -1,4 +1,4 @@
-//! Where pods are placed when they are created, by the policies that need no memory of their own.
+//! Placement of pods at creation, by the policies that keep no state.
 
 use std::sync::Arc;
 
@@ -10,18 +10,18 @@ use super::{Event, Placer, Run};
 use crate::cluster::{NodeState, Phase, PodNumber};
 use crate::scenario::{Scenario, Slo, WorkloadKind};
 
-/// Of each workload the nodes that its pods may go to: without a placement, and with one at each site. Not whether they are
-/// ready or have room.
+/// Returns the nodes that the pods of each workload may use: without a placement, and placed at each site. Readiness
+/// and room are not checked.
 pub(super) fn allowed(scenario: &Scenario, nodes: &[NodeState]) -> Vec<Vec<Arc<[usize]>>> {
     let of_workload = |workload: &crate::scenario::Workload| {
-        // They have their nodes.
+        // Initial pods already have their nodes.
         if let WorkloadKind::Initial { .. } = workload.kind {
             return vec![Arc::from([]); scenario.sites.len() + 1];
         }
         let text = workload.manifest.to_string();
         let placements = std::iter::once(None).chain(scenario.sites.iter().map(Some));
         let allowed = placements.map(|site| {
-            // What makes no pod was a fault of the scenario.
+            // A manifest that is not a pod has already been reported as a fault of the scenario.
             let Ok(pod) = WirePod::from_json(&text) else {
                 return Arc::from([]);
             };
@@ -98,7 +98,7 @@ impl<'s> Run<'s> {
         self.measure.was_gated();
     }
 
-    /// A gated pod is placed, or just loses the gate.
+    /// Removes the gate from a pod, and places the pod if a site is given.
     pub(super) fn release(&mut self, number: PodNumber, site: Option<usize>) {
         self.measure.released(self.gated_for(number), self.pods[number].created);
         let pod = &mut self.pods[number];
@@ -119,7 +119,7 @@ impl<'s> Run<'s> {
         })
     }
 
-    /// Which share of a site's CPU or memory is taken, whichever is more, those counted that have no node yet.
+    /// The used share of a site's CPU or memory, whichever is larger. Placed pods without a node count as well.
     fn share_taken(&self, site: usize) -> f64 {
         let (mut total, mut used) = (Amounts::default(), self.measure.unbound_at(site).clone());
         for node in self.nodes.iter().filter(|node| node.site == site) {
@@ -130,7 +130,7 @@ impl<'s> Run<'s> {
         share(used.cpu.0, total.cpu.0).max(share(used.memory.0, total.memory.0))
     }
 
-    /// The true time of the pod's work, or of its first request, at a site.
+    /// True time of the pod's work, or of its first request, at a site.
     pub(super) fn service_at(&self, number: PodNumber, site: usize) -> Micros {
         let speed = self.scenario.sites[site].speed;
         let time = match self.pods[number].work {

@@ -1,4 +1,4 @@
-//! kube-scheduler: one pod at a time is given a node, or waits for something to happen; the binding takes its time beside.
+//! kube-scheduler: handles one pod at a time. A pod gets a node or waits for an event; bindings run concurrently.
 
 use edgeward_core::placement::score::score;
 use edgeward_core::resources::Amounts;
@@ -9,11 +9,12 @@ use crate::cluster::{PodNumber, less};
 use crate::kube_scheduler::{Place, feasible_nodes_to_find};
 use crate::random::{Purpose, unit};
 
-/// What speaks against evicting pods: the highest priority among them, the sum of their priorities, their number.
+/// The order of candidate evictions, least harm first: highest priority of the victims, sum of their priorities, their
+/// number.
 type VictimRank = (i32, i64, usize);
 
 impl Run<'_> {
-    /// kube-scheduler sees a pod that has no node, or that may be scheduled from now on.
+    /// kube-scheduler sees a new pod without a node, or a pod that has become schedulable.
     pub(super) fn queued(&mut self, number: PodNumber) {
         if self.pods[number].is_unbound() {
             let place = self.next_place(number);
@@ -22,7 +23,7 @@ impl Run<'_> {
         }
     }
 
-    /// The pod's place in the queue, in which no earlier one counts any more.
+    /// Returns a new place in the queue for the pod. Its earlier places become void.
     fn next_place(&mut self, number: PodNumber) -> Place {
         let pod = &mut self.pods[number];
         pod.queued += 1;
@@ -54,7 +55,7 @@ impl Run<'_> {
             self.helps = 0;
             let node = self.find_node(place.pod);
             if let Some(node) = node {
-                // As in kube-scheduler's cache: it counts from now on.
+                // kube-scheduler's cache counts the pod from now on.
                 let request = self.request_of(place.pod);
                 self.nodes[node].take(place.pod, request);
             }
@@ -82,7 +83,7 @@ impl Run<'_> {
         self.wake_scheduler();
     }
 
-    /// No node takes the pod: others may have to go for it, and it waits.
+    /// Handles a pod that no node fits: evicts pods if possible, and queues the pod again.
     fn refuse(&mut self, number: PodNumber) {
         let had_nominated = self.pods[number].nominated;
         if self.has_priorities {
@@ -103,7 +104,7 @@ impl Run<'_> {
             .refuse(place, self.priority(number), attempts, self.helps > 0, self.now);
     }
 
-    /// Of the nodes that take the pod one with the highest score, by lot.
+    /// Returns a node that fits the pod and has the highest score. Among equal scores, a random draw decides.
     fn find_node(&mut self, number: PodNumber) -> Option<usize> {
         let pod = &self.pods[number];
         let request = self.request_of(number);
@@ -126,7 +127,7 @@ impl Run<'_> {
             if score > best_score {
                 (best, best_score, equals) = (Some(at), score, 1);
             } else if score == best_score {
-                // Reservoir sampling, as kube-scheduler does it.
+                // Reservoir sampling, as in kube-scheduler.
                 equals += 1;
                 let lot = unit(
                     self.seed,
@@ -146,7 +147,8 @@ impl Run<'_> {
         best
     }
 
-    /// Whether the node takes the pod beside those that it is being made free for.
+    /// Whether the node fits the pod in addition to the pods nominated to it. Only nominated pods of at least this
+    /// priority count.
     fn fits_beside_nominated(&self, at: usize, number: PodNumber, request: &Amounts, priority: i32) -> bool {
         let node = &self.nodes[at];
         let ahead = node.nominated.iter().filter(|other| **other != number);
@@ -162,15 +164,15 @@ impl Run<'_> {
         pods < node.node.slots && request.fits(&node.node.allocatable, &used)
     }
 
-    /// Evicts pods of lower priority, if that makes a node free for this one: the node whose highest victim is lowest, then by
-    /// the sum of their priorities, then by their number.
+    /// Evicts pods of lower priority if that makes room for this pod on some node. Chooses the node with the lowest
+    /// highest priority among its victims, then the lowest sum of their priorities, then the fewest victims.
     fn preempt(&mut self, number: PodNumber) {
         let workload = &self.scenario.workloads[self.pods[number].workload];
         let priority = workload.priority;
         if !workload.may_preempt {
             return;
         }
-        // Its victims are still there.
+        // The victims of an earlier attempt are still terminating.
         if let Some(node) = self.pods[number].nominated {
             let is_terminating =
                 |other: &PodNumber| self.pods[*other].deleted.is_some() && self.priority(*other) < priority;
@@ -209,8 +211,8 @@ impl Run<'_> {
         }
     }
 
-    /// Who has to leave the node for this pod: of those of lower priority, all that the others leave no room for, the highest
-    /// spared first. `None` if it would not fit all the same.
+    /// Returns the pods that must leave the node for this pod. Among the pods with lower priority, as many as fit are
+    /// spared, the highest priority first. `None` if evictions do not help.
     fn victims(&self, at: usize, number: PodNumber, priority: i32) -> Option<Vec<PodNumber>> {
         let node = &self.nodes[at];
         if !node.node.ready {
@@ -256,7 +258,7 @@ impl Run<'_> {
         Some(victims)
     }
 
-    /// kube-scheduler sees that a pod takes its node no more: those that it refused may fit now.
+    /// kube-scheduler sees that a pod has left its node. Pods that it refused may fit now.
     pub(super) fn freed(&mut self, number: PodNumber, node: usize) {
         let request = self.request_of(number);
         self.nodes[node].free(number, request);
@@ -280,7 +282,7 @@ impl Run<'_> {
         } = self;
         queue.move_to_active(self.now, |number| {
             let request = &scenario.workloads[pods[number].workload].request;
-            // The hint of NodeResourcesFit: a node that could not hold the pod when empty does not help.
+            // The hint of NodeResourcesFit: a node that could not hold the pod even when empty does not help.
             let helps = node.is_none_or(|node| request.fits(&nodes[node].node.allocatable, &Amounts::default()));
             helps.then_some(pods[number].attempts)
         });
@@ -293,7 +295,7 @@ impl Run<'_> {
         }
     }
 
-    /// How long a pod was gated, or is.
+    /// How long a pod has been gated, or was gated until now.
     pub(super) fn gated_for(&self, number: PodNumber) -> Micros {
         self.now - self.pods[number].gated
     }

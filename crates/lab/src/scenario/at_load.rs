@@ -1,10 +1,10 @@
-//! The same scenario with more load, or less.
+//! Scales the load of a scenario.
 
 use super::{Arrivals, Rate, Replicas, Scenario, WorkloadKind};
 
 impl Scenario {
-    /// The scenario with so many times its load: its rates, the rows of its traces, and its replicas with the bounds of autoscalers.
-    /// Pods that are there from the beginning stay as they are.
+    /// Returns the scenario with `factor` times its load: its rates, the rows of its traces, and its replicas with the
+    /// bounds of autoscalers. Initial pods stay unchanged.
     pub fn at_load(&self, factor: f64) -> Scenario {
         let mut scenario = self.clone();
         let times = |count: u32| (f64::from(count) * factor).round() as u32;
@@ -45,7 +45,7 @@ fn scaled(rate: &Rate, factor: f64) -> Rate {
     }
 }
 
-/// So many times as many of each row, what is left of one being carried to the next.
+/// Multiplies the count of each row. Fractions carry over to the next row.
 fn repeated<T: Copy>(rows: &[(T, u32)], factor: f64) -> Vec<(T, u32)> {
     let (mut all, mut made) = (0.0, 0.0);
     let rows = rows.iter().map(|(at, count)| {

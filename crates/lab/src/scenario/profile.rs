@@ -1,4 +1,4 @@
-//! The performance profile of a scenario, and what a Prometheus server would answer.
+//! The performance profile of a scenario, and the answers of a Prometheus server to its queries.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,14 +17,14 @@ pub const NAME: &str = "simulated";
 
 type Course = Vec<(Micros, f64)>;
 
-/// A profile that all managed pods name, and the course of its metrics.
+/// A profile that all managed pods name, with the values of its metrics over time.
 #[derive(Debug, Clone)]
 pub struct SimulatedProfile {
     pub profile: Arc<Profile>,
     courses: BTreeMap<String, BTreeMap<String, Course>>,
 }
 
-/// A [`SimulatedProfile`] as it is written.
+/// A [`SimulatedProfile`] in its written form.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct StatedProfile {
@@ -33,9 +33,9 @@ pub(super) struct StatedProfile {
     values: BTreeMap<String, BTreeMap<String, StatedCourse>>,
 }
 
-/// A number, or a list of numbers with the time from which each holds.
+/// A number, or a list of numbers, each with its start time.
 #[derive(Deserialize)]
-#[serde(untagged, expecting = "is no number and no list of atSeconds and value")]
+#[serde(untagged, expecting = "is neither a number nor a list of atSeconds and value")]
 enum StatedCourse {
     Number(f64),
     Steps(Vec<Step>),
@@ -51,7 +51,7 @@ struct Step {
 }
 
 impl SimulatedProfile {
-    /// Reads the member `profile` of a scenario.
+    /// Reads the field `profile` of a scenario.
     pub(super) fn read(stated: StatedProfile, sites: &[Site], checks: &mut Checks<'_>) -> Option<Self> {
         let profile = match Profile::read(&stated.spec) {
             Ok(profile) => profile,
@@ -86,7 +86,7 @@ impl SimulatedProfile {
         })
     }
 
-    /// What each query gives at this time, which the engine calls `at`.
+    /// Returns the answer to each query at this time, which the engine calls `at`.
     pub fn answers(&self, now: Micros, at: Moment) -> BTreeMap<&str, Vec<Series>> {
         let series = |(site, course): (&String, &Course)| {
             let (_, value) = course.iter().rfind(|(from, _)| *from <= now)?;

@@ -1,4 +1,4 @@
-//! Reads a scenario: its shape by serde, then its values, each fault with its place.
+//! Reads a scenario: serde checks its shape, then each value is checked. Each fault names its place.
 
 mod fleet;
 pub(super) mod numbers;
@@ -29,7 +29,7 @@ type Load<'l> = &'l dyn Fn(&str) -> Result<String, String>;
 
 const MOST_NODES: i64 = 10_000;
 
-/// A [`Scenario`] as it is written.
+/// A [`Scenario`] in its written form.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Stated {
@@ -95,25 +95,25 @@ fn five_minutes() -> Micros {
     Micros::from_secs(300)
 }
 
-/// Reads a scenario; `load` reads the traces that it names.
+/// Reads a scenario. `load` reads the traces that it names.
 ///
 /// # Errors
-/// The first place that is not of the right shape, or every value that cannot be.
+/// The first place with a wrong shape, or all values out of range.
 pub fn read(document: &Value, load: Load<'_>) -> Result<Scenario, Faults> {
     read_with(document, load, None)
 }
 
-/// A fleet file (docs/reference/fleet-file.md), with the name that faults call it by.
+/// A fleet file (docs/reference/fleet-file.md), with its name for fault messages.
 #[derive(Debug, Clone, Copy)]
 pub struct Fleet<'f> {
     pub name: &'f str,
     pub document: &'f Value,
 }
 
-/// Reads a scenario whose cluster is that of a fleet file.
+/// Reads a scenario on the cluster of a fleet file.
 ///
 /// # Errors
-/// As [`read`].
+/// Those of [`read`].
 pub fn read_on(fleet: Fleet<'_>, document: &Value, load: Load<'_>) -> Result<Scenario, Faults> {
     read_with(document, load, Some(fleet))
 }
@@ -206,7 +206,7 @@ fn config(settings: Map<String, Value>, checks: &mut Checks<'_>) -> Option<Confi
     None
 }
 
-/// The configuration with the sites, and what else is known of these, in its order.
+/// Returns the configuration with the sites, and the further properties of the sites in the same order.
 fn sites(
     list: Vec<StatedSite>,
     mut settings: Map<String, Value>,
@@ -221,7 +221,7 @@ fn sites(
         let Some((site, mut definition)) = part(checks, &format!("sites[{at}]"), read) else {
             continue;
         };
-        // Of several clouds each has a label of its own.
+        // With several clouds, each has its own label.
         if clouds > 0 && !site.is_edge() {
             definition["nodeSelector"] =
                 json!({"node.role/cloud": "true", "topology.edgeward.io/site": definition["name"]});
@@ -247,7 +247,7 @@ fn sites(
     Some((Arc::new(config), sites))
 }
 
-/// The node with the labels of its site, and the taints that its site's pods tolerate.
+/// Returns the node with the labels of its site, and with the taints that the site's pods tolerate.
 fn labelled(mut node: Node, site: &SiteDefinition) -> Node {
     let own = node
         .labels
@@ -321,7 +321,7 @@ fn site(
         (false, Some(wan)) => part(checks, "wan", |checks| wan.read(checks, load)),
     };
     let site = Site {
-        // The configuration's reader says more.
+        // A stand-in: `sites` replaces it with the definition that the configuration's reader returns.
         definition: Arc::new(match is_edge {
             true => SiteDefinition::edge(),
             false => SiteDefinition::cloud(),

@@ -1,11 +1,11 @@
-//! Tables of comma-separated values: traces.
+//! Traces, as tables of comma-separated values.
 
 use edgeward_core::units::Micros;
 
 const MOST_ROWS: usize = 5_000_000;
 
-/// The rows of a table whose header has these columns, the first `required` of which must be there; an empty or missing cell is
-/// `None`.
+/// Reads the rows of a table with these columns. The first `required` columns must be present. An empty or missing cell
+/// is `None`.
 fn rows<const N: usize>(text: &str, columns: [&str; N], required: usize) -> Result<Vec<[Option<f64>; N]>, String> {
     let mut lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     let header: Vec<_> = lines
@@ -61,14 +61,14 @@ fn micros(seconds: f64) -> Micros {
     Micros((seconds * 1e6).round() as u64)
 }
 
-/// Of `atSeconds` and, where several come at once, `count`.
+/// Reads the columns `atSeconds` and, optionally, `count`: the number of arrivals at that time.
 pub(super) fn arrivals(text: &str) -> Result<Vec<(Micros, u32)>, String> {
     let rows = rows(text, ["atSeconds", "count"], 1)?;
     let row = |[at, count]: [Option<f64>; 2]| (micros(at.unwrap_or(0.0)), count.unwrap_or(1.0) as u32);
     Ok(rows.into_iter().map(row).collect())
 }
 
-/// Of `atSeconds`, `rttMs`, which is empty where nothing passes, and `lossPct`.
+/// Reads the columns `atSeconds`, `rttMs` and, optionally, `lossPct`. An empty `rttMs` means that nothing passes.
 pub(super) fn wan(text: &str) -> Result<Vec<(Micros, Option<f64>, f64)>, String> {
     let rows = rows(text, ["atSeconds", "rttMs", "lossPct"], 2)?;
     let row =

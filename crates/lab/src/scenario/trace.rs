@@ -1,4 +1,4 @@
-//! The pods that a running edgeward decided about, as its log has them, in place of a scenario's Jobs.
+//! Replays the pods in the log of a running edgeward instead of a scenario's Jobs.
 
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::{Arrivals, Scenario, Slo, Workload, WorkloadKind};
 use crate::random::Distribution;
 
-/// What a line says of a pod. Pods that are alike in all but time and controller are one workload.
+/// The logged properties of a pod. Pods that differ only in time and controller form one workload.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Line {
     namespace: String,
@@ -28,16 +28,17 @@ struct Line {
     processing: Option<Micros>,
 }
 
-/// When, which controller, and of which workload; that by its number among those of the log.
+/// Time, controller, and the workload as an index into the workloads of the log.
 type Arrival = (Timestamp, Option<String>, usize);
 
 impl Scenario {
-    /// The scenario with the pods of this log (docs/guide/operate.md#logs) from its first line on, in place of those of its Jobs. What the
-    /// lines do not say is as the workload of the same namespace or else the first of the same class has it. Those of the namespace of
-    /// a Deployment are left out: it creates its own.
+    /// Returns the scenario with the pods of this log (docs/guide/operate.md#logs), from its first line on, instead of
+    /// those of its Jobs. Properties that a line does not state come from the Job workload of the same namespace, or
+    /// else from the first one of the same class. Pods in the namespace of a Deployment are left out, because the
+    /// Deployment creates its own.
     ///
     /// # Errors
-    /// The first line that is not as it should be.
+    /// The first faulty line.
     pub fn replaying(mut self, log: &str) -> Result<Scenario, String> {
         let (mut numbers, mut arrivals) = (HashMap::<Line, usize>::new(), Vec::<Arrival>::new());
         let mut workloads = vec![];
@@ -65,7 +66,7 @@ impl Scenario {
         let (mut rows, mut controllers) = (vec![vec![]; workloads.len()], HashMap::<String, u64>::new());
         for (at, controller, workload) in arrivals {
             let after = u64::try_from(at.duration_since(start).as_micros()).unwrap_or(0);
-            // One that has no controller is alone; the numbers of others are below that many.
+            // A pod without a controller gets a number of its own, above those of all controllers.
             let alone = (1 << 32) | rows[workload].len() as u64;
             let next = controllers.len() as u64;
             let controller = controller.map_or(alone, |uid| *controllers.entry(uid).or_insert(next));
@@ -88,7 +89,7 @@ impl Scenario {
         Ok(self)
     }
 
-    /// What the pods of such lines are; `None` for those of a Deployment.
+    /// Returns the workload of the pods of a line; `None` for the pods of a Deployment.
     fn workload(&self, line: &Line) -> Result<Option<Workload>, String> {
         let is_jobs = |workload: &&Workload| matches!(workload.kind, WorkloadKind::Jobs { .. });
         let is_service = |workload: &Workload| matches!(workload.kind, WorkloadKind::Service { .. });
@@ -158,7 +159,7 @@ fn of_unknown(processing: Micros) -> Workload {
     }
 }
 
-/// Whether the line is of a pod that was placed or gated. Of those that pass through not all are in the log.
+/// Whether the line is about a pod that was placed or gated. The log does not hold all pods that pass through.
 fn is_pod(line: &Value) -> bool {
     let is_decided = line["message"] == "decided" && line["dry_run"] == false;
     is_decided && line["verdict"] != "passthrough" && line["verdict"] != "deny"
@@ -207,7 +208,8 @@ impl Logged {
     }
 }
 
-/// Of `edge=120 cloud=142` the first: that of the edge. Empty where nothing was estimated.
+/// Returns the first estimate of a text like `edge=120 cloud=142`, the one of the edge. `None` if nothing was
+/// estimated.
 fn processing(text: &str) -> Result<Option<Micros>, String> {
     let Some((_, first)) = text.split_whitespace().next().and_then(|first| first.split_once('=')) else {
         return Ok(None);

@@ -1,6 +1,6 @@
-//! The simulation beside edgeward on a real control plane, for minutes. Run by `cargo xtask soak` alone.
+//! Compares the simulation with edgeward on a real control plane, which takes minutes. Only `cargo xtask soak` runs it.
 
-// Helpers of tests panic as tests do.
+// Helpers of tests panic, like tests.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 #[macro_use]
@@ -16,7 +16,7 @@ use edgeward_harness::peering::Layout;
 use edgeward_harness::tables;
 
 fn main() -> ExitCode {
-    // `cargo test --workspace` builds the webhook into the folder above this program's.
+    // `cargo test --workspace` builds the webhook into the parent of this program's folder.
     let program = env::current_exe().expect("this program's path");
     let folder = program
         .parent()

@@ -1,4 +1,4 @@
-//! One load on the control plane and in the simulation of `edgeward-lab`: if they disagree, the simulation is wrong.
+//! Runs one load on the control plane and in the simulation. If they disagree, the simulation is wrong.
 
 mod on_kwok;
 mod pods;
@@ -18,21 +18,21 @@ use edgeward_lab::run::{paths, run};
 use edgeward_lab::scenario::{self, Scenario};
 use edgeward_lab::units::{Unit, Units};
 
-/// The seed of the load: one of which the simulated runs differ by a point at most.
+/// The seed of the load. With this seed, the simulated runs differ by a point at most.
 const SEED: u64 = 4;
 
-/// The seeds of the simulated runs: what they draw for the cluster differs, the load does not.
+/// The seeds of the simulated runs. They change the draws of the cluster, but not the load.
 const RUNS: std::ops::RangeInclusive<u64> = 1..=40;
 
-/// By how many points the shares of the pods in the cloud may differ.
+/// The largest allowed difference of the share of pods in the cloud, in percentage points.
 const MOST: f64 = 3.0;
 
-/// What is compared, in percent or in seconds.
+/// A compared figure, in percent or in seconds.
 type Figure<'f> = (String, Box<dyn Fn(&Outcome) -> Option<f64> + 'f>);
 
 e2e! { "simulation::as_on_kwok", Machine, as_on_kwok }
-/// The same arrivals, pods and service times; real Jobs and Deployments, and three replicas. The share of the pods in the cloud is
-/// that of the simulation.
+/// Both sides have equal arrivals, pods and service times. The control plane runs real Jobs and Deployments with three
+/// replicas of edgeward. Its share of pods in the cloud must match the simulation.
 fn as_on_kwok(fixture: &Fixture<'_>) -> Result<()> {
     let scenario = scenario()?;
     let (load, paths) = (Load::new(&scenario, SEED), paths(&scenario, SEED));

@@ -1,4 +1,4 @@
-//! Policies beside each other.
+//! Evaluations of policies.
 
 use crate::gym::{Baseline, Protocol, RewardKind, Settings};
 use crate::learning::{Algorithm, Plan, Policy, Training, Trial, have_one_figure, json, over_clusters, tables};
@@ -80,7 +80,7 @@ fn trainings_of_an_algorithm_are_put_together() {
     assert_eq!(error, expected);
 }
 
-/// Of equal seeds and environments, which only the rest of the plan tells apart.
+/// Most of these trainings have equal seeds and environments. Only the rest of the plan distinguishes them.
 #[test]
 fn trainings_of_other_plans_have_rows_of_their_own() {
     let first = plan(Algorithm::DeepsetsDqn, RewardKind::Cost, 1);
@@ -124,7 +124,8 @@ fn trainings_of_other_plans_have_rows_of_their_own() {
         "min-cost",
     ];
     assert_eq!(names, expected);
-    // A line for each, but not for each seed; and the one of the paper is of another number of steps.
+    // Each group has a line, but its seeds have none. The paper's line is missing, because it is for another number of
+    // steps.
     let figure = over_clusters(&sections);
     assert_eq!(figure.matches("<polyline").count(), 6, "{figure}");
     assert!(
@@ -144,7 +145,7 @@ fn a_figure_is_of_one_environment_but_for_clusters_and_reward() {
     };
     have_one_figure(&[policy("reward=cost"), policy("clusters=8")]).unwrap();
     let mut stays = [policy("mode=stay,reward=cost")];
-    // The paper has no requests that stay.
+    // The paper has no results for requests that stay.
     assert!(!over_clusters(&trial(&[4, 8]).run(&mut stays).unwrap()).contains("of the paper"));
     let [stays] = stays;
     let error = have_one_figure(&[policy("reward=cost"), stays])

@@ -1,4 +1,4 @@
-//! What networks say, and how their parameters follow.
+//! Results and gradients of networks, and steps of optimisers.
 
 use candle_core::{Device, Tensor, Var};
 
@@ -67,7 +67,7 @@ fn numbers_go_with_the_rows_and_the_value_stays() {
     }
 }
 
-/// The published networks once more, row by row, in numbers of twice the width.
+/// Recomputes the published networks row by row in double precision.
 #[test]
 fn networks_say_what_the_published_ones_would() {
     type Rows = Vec<Vec<f64>>;
@@ -138,7 +138,7 @@ fn of_equal_rows_the_first_gets_the_gradient_of_the_largest() {
     assert_eq!(flat(gradients.get(&sets).unwrap()), [0.0, 100.0, 10.0, 0.0, 0.0, 0.0]);
 }
 
-/// The gradients of every parameter, beside the slope of the line through two results near by.
+/// Compares the gradient of every parameter with the slope between two nearby results.
 #[test]
 fn gradients_are_slopes() {
     for shape in [
@@ -159,7 +159,7 @@ fn gradients_are_slopes() {
         for (name, parameter) in network.parameters() {
             let gradient = flat(gradients.get(parameter).unwrap());
             let before = flat(parameter);
-            // Along the gradient the slope is its length: one number that all of them are in.
+            // The slope along the gradient is the gradient's length. This one number covers all components.
             let length = gradient.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>().sqrt();
             let at = |step: f64| {
                 let moved = before
@@ -221,12 +221,13 @@ fn what_the_mask_forbids_has_no_probability() {
 
 #[test]
 fn advantages_are_those_of_a_calculation_by_hand() {
-    // Two environments, three steps; an episode of the first ends with its second step.
+    // Two environments, three steps. An episode of the first environment ends with its second step.
     let rewards = [1.0, 0.0, 2.0, 1.0, 3.0, 0.0];
     let values = [0.5, 1.0, 1.0, 0.0, 2.0, 4.0];
     let done = [false, false, true, false, false, false];
     let found = advantages(&rewards, &values, &done, &[4.0, 2.0], 0.5, 0.5);
-    // First: 3 + 0.5 × 4 - 2 = 3; 2 - 1 = 1, for it ended; 1 + 0.5 × 1 - 0.5 + 0.25 × 1 = 1.25.
+    // First environment: 3 + 0.5 × 4 - 2 = 3; 2 - 1 = 1, because the episode ended; 1 + 0.5 × 1 - 0.5 + 0.25 × 1 =
+    // 1.25.
     // Second: 0 + 0.5 × 2 - 4 = -3; 1 + 0.5 × 4 - 0 + 0.25 × -3 = 2.25; 0 + 0 - 1 + 0.25 × 2.25 = -0.4375.
     assert_eq!(found, [1.25, -0.4375, 1.0, 2.25, 3.0, -3.0]);
 }
@@ -254,7 +255,7 @@ fn first_steps_of_optimisers_are_known() {
     };
     close(&step(adam, None, 1), &[0.9, -0.9]);
     close(&step(adam, None, 3), &[0.7, -0.7]);
-    // Adam does not see the length of a gradient, unless epsilon is as large: 0.3 / (0.3 + 0.3) and 0.4 / (0.4 + 0.3).
+    // Adam ignores the length of a gradient, unless epsilon is of that size: 0.3 / (0.3 + 0.3) and 0.4 / (0.4 + 0.3).
     let method = Method::Adam {
         rate: 1.0,
         epsilon: 0.3,

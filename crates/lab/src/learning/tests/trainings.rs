@@ -1,4 +1,4 @@
-//! Trainings: that they learn, and that they are determined by their plan.
+//! Trainings learn, and their plan determines them.
 
 use std::collections::HashMap;
 use std::fs;
@@ -74,7 +74,7 @@ fn a_short_training_learns() {
 
 #[test]
 fn a_resumed_training_gives_the_numbers_of_one_that_was_not_interrupted() {
-    // Both kinds of updates, of networks and of optimisers.
+    // Covers both kinds of learners, networks and optimisers.
     for algorithm in ALGORITHMS {
         let plan = plan(algorithm, 2_400);
         let (whole, parts) = (tempdir().unwrap(), tempdir().unwrap());
@@ -116,14 +116,14 @@ fn a_resumed_training_gives_the_numbers_of_one_that_was_not_interrupted() {
 #[test]
 fn no_action_is_against_the_mask() {
     for algorithm in ALGORITHMS {
-        // Where requests stay there is often no room.
+        // With requests that stay, clusters often have no room.
         let mut plan = plan(algorithm, 1_600);
         plan.settings.mode = Mode::Stay;
         let mut training = training(plan.clone());
         training.advance().unwrap();
         let mut forbidden = 0;
         let mut world = World::new(&plan);
-        // It refuses what the mask forbids.
+        // The replay fails if the mask forbids an action.
         world
             .replay(training.world.history(), |_, _, world| {
                 forbidden += world.masks.iter().filter(|may| !**may).count()
@@ -133,8 +133,8 @@ fn no_action_is_against_the_mask() {
     }
 }
 
-/// What an action was worth to the policy that took it is what the update finds, as long as nothing was learnt: with the mask of
-/// its own step.
+/// Before anything is learned, an update computes the log probabilities that the policy acted with, under the mask of
+/// each step.
 #[test]
 fn an_update_sees_the_probabilities_that_were_acted_by() {
     let mut plan = plan(Algorithm::DeepsetsPpo, 1_600);
@@ -193,7 +193,7 @@ fn the_target_is_copied_when_it_is_time() {
             differed.push(iteration);
         }
     }
-    // It learns from 25 on, every fifth; 50 and 100 are learnt in first, and copied then.
+    // It learns every fifth iteration from 25 on. At 50 and 100 it learns first and copies afterwards.
     let expected: Vec<_> = (25..50).chain(55..100).chain(105..120).collect();
     assert_eq!(differed, expected);
 }
@@ -223,7 +223,7 @@ fn a_plan_is_read_as_it_was_written() {
         (
             "algorithm",
             Value::from("sarsa"),
-            "algorithm: sarsa is none of deepsets-ppo",
+            "algorithm: sarsa is not one of deepsets-ppo",
         ),
         (
             "maskedTargets",
@@ -310,7 +310,7 @@ fn a_wrong_checkpoint_is_refused_by_what_is_wrong() {
     fs::write(&plan_file, own.replace("deepsets-ppo", "deepsets-dqn")).unwrap();
     refused("and not that of training.json");
     fs::write(&plan_file, own).unwrap();
-    // What only a training needs.
+    // Only a training needs the following tensors.
     let resumed = |expected: &str| {
         let error = format!("{:#}", Training::resume(place).map(|_| ()).unwrap_err());
         assert!(error.contains(expected), "{error} is not about {expected}");

@@ -11,7 +11,7 @@ pub(super) struct Bar {
     pub(super) estimate: Estimate,
 }
 
-/// A line, in one piece or several.
+/// A line of one or more pieces.
 pub(super) struct Curve {
     pub(super) label: String,
     pub(super) colour: usize,
@@ -53,7 +53,7 @@ fn svg(label: &str, width: f64, height: f64) -> String {
     )
 }
 
-/// Horizontal bars from 0 % to 100 %, and a bound.
+/// Plots horizontal bars from 0 % to 100 %, and a line for the bound.
 pub(super) fn bars(title: &str, bars: &[Bar], bound: f64) -> String {
     const LEFT: f64 = 130.0;
     const WIDTH: f64 = 280.0;
@@ -115,13 +115,13 @@ pub(super) fn bars(title: &str, bars: &[Bar], bound: f64) -> String {
     plot
 }
 
-/// Lines over one axis. `most` is the end of the other; as high as the highest point without it.
+/// Plots lines. `most` is the end of the y axis; by default, the axis ends above the highest point.
 pub(super) fn curves(title: &str, curves: &[Curve], scale: Scale, most: Option<f64>) -> String {
     const LEFT: f64 = 44.0;
     const WIDTH: f64 = 448.0;
     const TOP: f64 = 26.0;
     const HEIGHT: f64 = 160.0;
-    // Below a millisecond nobody waits.
+    // Waits below a millisecond are shown as one millisecond.
     const LEAST: f64 = 0.001;
     let points = || curves.iter().flat_map(|curve| curve.points.iter().flatten());
     let highest = points().map(|(_, y)| *y).fold(0.0, f64::max);
@@ -180,8 +180,8 @@ pub(super) fn curves(title: &str, curves: &[Curve], scale: Scale, most: Option<f
     plot
 }
 
-/// One of several small plots alike: a number over the load with its interval, before the others. The axes end at the last load and
-/// at `most`.
+/// Plots a small panel, one of several of one shape: a number with its interval over the load. The series `own` is drawn
+/// last, above the others. The axes end at the last load and at `most`.
 pub(super) fn panel(label: &str, title: &str, decimals: usize, own: usize, series: &[Series], most: f64) -> String {
     const LEFT: f64 = 40.0;
     const WIDTH: f64 = 216.0;
@@ -261,7 +261,7 @@ pub(super) fn panel(label: &str, title: &str, decimals: usize, own: usize, serie
     plot
 }
 
-/// A line across the plot at this height, with its value before it.
+/// Draws a horizontal line across the plot, with its value to the left.
 fn grid_line(plot: &mut String, left: f64, width: f64, at: f64, value: f64) {
     let _ = write!(
         plot,
@@ -278,7 +278,7 @@ fn polyline(points: impl Iterator<Item = (f64, f64)>) -> String {
     points.join(" ")
 }
 
-/// The next of 1, 2, 5, 10 … that is not less.
+/// Rounds up to the next number of the sequence 1, 2, 5, 10, …
 pub(crate) fn round_up(value: f64) -> f64 {
     if value <= 0.0 {
         return 1.0;

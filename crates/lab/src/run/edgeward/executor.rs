@@ -1,5 +1,5 @@
-//! Carries the release plan out, as `controllers::executor` of the webhook does: what the plan says is decided once more and
-//! reserved, then one patch is sent; a version of a pod is acted on once.
+//! Carries out the release plan, like `controllers::executor` of the webhook. Each step is decided again and reserved,
+//! and then one patch is sent. Each version of a pod is acted on once.
 
 use std::cell::OnceCell;
 use std::collections::HashMap;
@@ -15,13 +15,13 @@ use crate::run::{Event, micros};
 
 const AT_ONCE: usize = 16;
 
-/// After how long a pod is looked at again that nothing could be done about.
+/// A pod that could not be changed is tried again after this time.
 const PAUSE: Micros = Micros::from_secs(1);
 
 #[derive(Debug, Default)]
 pub(super) struct Executor {
     plan: Plan,
-    /// The version of a pod that was acted on last, and when it may be again.
+    /// The last version of each pod that was acted on, and the time from which it may be tried again, if at all.
     done: HashMap<PodNumber, (u32, Option<Micros>)>,
     under_way: HashMap<u64, Patch>,
     patches: u64,
@@ -52,7 +52,7 @@ impl Executor {
 }
 
 impl Run<'_> {
-    /// Does what the plan says and was not done yet, as much as may be under way.
+    /// Carries out the steps of the plan that are not done yet, up to the limit of concurrent patches.
     pub(in crate::run) fn execute(&mut self) {
         let now = self.now;
         let Placer::Edgeward(edgeward) = &mut self.placer else {
@@ -108,7 +108,7 @@ impl Run<'_> {
         self.events.schedule(at, Event::Patch(number));
     }
 
-    /// What to change on the pod; `None` if there is nothing to change after all.
+    /// Returns the change to the pod; `None` if nothing is to change.
     fn change(&mut self, step: &Step) -> Option<PodChange> {
         let now = clock(self.now);
         let Placer::Edgeward(edgeward) = &mut self.placer else {
@@ -140,7 +140,7 @@ impl Run<'_> {
         }
     }
 
-    /// A patch reaches the API server: it holds for the version that was read, or not at all.
+    /// A patch reaches the API server. It succeeds only if the pod still has the version that was read.
     pub(in crate::run) fn patched(&mut self, number: u64) {
         let Placer::Edgeward(edgeward) = &mut self.placer else {
             return;

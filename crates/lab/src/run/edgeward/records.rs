@@ -1,5 +1,5 @@
-//! Pods as edgeward reads them. Their forms are made by the readers of the production code: once for each workload and
-//! placement, of which pods differ by name, times and node; anew for each gated pod.
+//! Pods as edgeward reads them. The readers of the production code make their records. A record is read once for each
+//! workload and placement, and pods then differ in name, times and node. Each gated pod is read by itself.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -19,7 +19,7 @@ use super::{START, clock};
 use crate::cluster::{Phase, Pod, PodNumber, Work};
 use crate::scenario::Scenario;
 
-/// The grace of pods that state none.
+/// The default grace period of a pod.
 const GRACE: jiff::SignedDuration = jiff::SignedDuration::from_secs(30);
 
 pub(super) struct Records {
@@ -28,11 +28,12 @@ pub(super) struct Records {
     names: Vec<Box<str>>,
     sites: Vec<std::sync::Arc<SiteDefinition>>,
     workloads: Vec<Workload<'static>>,
-    /// Of each workload and placement, as its pods are read that have no node yet.
+    /// Records by workload and placement, as read from pods without a node.
     forms: HashMap<(usize, Option<usize>), PodRecord>,
 }
 
-/// The uid of a pod: of the length and form of a UUID, in the order of creation, and different at its beginning.
+/// Returns the uid of a pod. It has the form of a UUID, sorts in the order of creation, and its first part is
+/// distinct.
 pub(super) fn uid(number: PodNumber) -> String {
     format!("{:08x}-0000-4000-8000-{:012x}", number & 0xffff_ffff, number >> 32)
 }
@@ -52,7 +53,7 @@ fn controller(pod: &Pod) -> (String, &'static str) {
 }
 
 impl Records {
-    /// Of pods that name this profile, if any, where they state an SLO.
+    /// Creates the records. Pods that state an SLO name this profile, if any.
     pub(super) fn new(scenario: &Scenario, profile: Option<&str>) -> Self {
         let keys = scenario.config.keys.clone();
         let manifests: Vec<_> = scenario
@@ -145,7 +146,7 @@ impl Records {
         }
     }
 
-    /// The form of pods with this placement, or without one.
+    /// Reads the record of pods with this placement, or without one.
     fn form(&self, pod: &Pod, kind: &str) -> PodRecord {
         let mut manifest = self.manifest(pod, "form", "form", kind);
         if let Some(site) = pod.site {
@@ -195,9 +196,10 @@ impl Records {
     fn read_record(&self, manifest: &Value) -> PodRecord {
         let text = manifest.to_string();
         let record = read(&text).record(&self.keys);
-        // It has a uid and a namespace, and what makes no pod was a fault of the scenario.
+        // The manifest has a uid and a namespace. A manifest that is not a pod has already been reported as a fault of
+        // the scenario.
         let mut record = record.ok().flatten().unwrap_or_else(|| unreachable!("{text}"));
-        // What a pod says of its decision is for Events, and there are none.
+        // The stated decision serves Events only, and the simulation emits none.
         record.decided = None;
         record
     }

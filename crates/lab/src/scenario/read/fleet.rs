@@ -1,4 +1,4 @@
-//! The cluster of a fleet file in place of a scenario's: sites, nodes, and what is used of these.
+//! Takes the cluster from a fleet file instead of the scenario: sites, nodes, and their used resources.
 
 use std::sync::Arc;
 
@@ -19,11 +19,12 @@ use crate::scenario::{Site, Wan, Workload, WorkloadKind};
 
 const NAMESPACE: &str = "initial";
 
-/// `spec.priority` of pods of which the file says none, since preemption does not free what they hold: system-node-critical.
+/// `spec.priority` of pods whose priority the file does not state: system-node-critical. Preemption must not free their
+/// resources.
 const NEVER_EVICTED: i32 = 2_000_001_000;
 
-/// The configuration with the sites of the file, these with what the scenario says of those of the same name, and the pods that are
-/// on their nodes.
+/// Returns the configuration with the file's sites, the sites themselves, and the pods on their nodes. A site of the
+/// same name in the scenario adds its properties to the file's site.
 pub(super) fn sites(
     fleet: Fleet<'_>,
     list: Vec<StatedSite>,
@@ -117,7 +118,8 @@ fn seen_wan(site: &SeenSite) -> Option<Wan> {
     Some(Wan::Trace(vec![(Micros(0), rtt, loss)]))
 }
 
-/// The pods that use what is used of a node: of each priority as many as the file says, all alike.
+/// Returns the pods that use the used resources of a node. The file states their number for each priority; the pods of
+/// one priority are alike.
 fn initial(node: &Node, number: usize) -> Vec<Workload> {
     let mut found = vec![];
     let mut rest = Share {
@@ -145,7 +147,7 @@ fn take(from: &mut Share, part: &Share) {
     from.pods -= part.pods;
 }
 
-/// Pods that together take this share: what does not divide is the first one's.
+/// Returns pods that together use this share. The first pod takes the remainder of the division.
 fn alike(node: usize, priority: i32, placeholder: Option<Placeholder>, share: &Share) -> Vec<Workload> {
     let is_used = share.amounts.named().any(|(_, amount)| amount > 0);
     let pods = u32::try_from(share.pods).unwrap_or(0).max(u32::from(is_used));
@@ -196,7 +198,7 @@ fn workload(node: usize, priority: i32, placeholder: Option<Placeholder>, reques
         Some(Placeholder { grace, .. }) => {
             manifest["spec"]["terminationGracePeriodSeconds"] = (grace.0 / 1_000_000).into()
         }
-        // One without a class would be a placeholder if its priority is low.
+        // Without a class, a pod of low priority would count as a placeholder.
         None => manifest["metadata"]["annotations"]["slo.example.io/class"] = "batch".into(),
     }
     Workload {

@@ -1,4 +1,4 @@
-//! Numbers, times and tables, as scenarios write them.
+//! Numbers, times and tables as scenarios write them.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::Load;
 use crate::random::Distribution;
 use crate::scenario::Rate;
 
-/// A year, the longest time that a scenario states, in thousandths of a second.
+/// The longest time that a scenario may state: a year, in thousandths of a second.
 pub(super) const LONGEST: i64 = 365 * 24 * 3_600 * 1_000;
 
 pub(in crate::scenario) const MOST: i64 = 1_000_000_000_000;
@@ -23,7 +23,7 @@ pub(in crate::scenario) fn number<'de, D: Deserializer<'de>, const LEAST: i64, c
     Ok(thousandths as f64 / 1_000.0)
 }
 
-/// Seconds, of at least so many thousandths.
+/// Reads seconds; the least value is in thousandths of a second.
 pub(in crate::scenario) fn seconds<'de, D: Deserializer<'de>, const LEAST: i64>(
     deserializer: D,
 ) -> Result<Micros, D::Error> {
@@ -62,7 +62,7 @@ enum Drawn {
     },
 }
 
-/// `20`, or one of the distributions, in milliseconds.
+/// Reads a number such as `20`, or a distribution, in milliseconds.
 impl TryFrom<Value> for Distribution {
     type Error = String;
 
@@ -95,7 +95,7 @@ pub(in crate::scenario) struct RateStep {
     per_second: f64,
 }
 
-/// A [`Rate`] as it is written.
+/// A [`Rate`] in its written form.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase", deny_unknown_fields)]
 pub(in crate::scenario) enum StatedRate {
@@ -154,7 +154,7 @@ impl TryFrom<StatedRate> for Rate {
     }
 }
 
-/// Resources as a manifest states them, rounded as kube-scheduler rounds them.
+/// Returns resources as a manifest states them, rounded as kube-scheduler rounds them.
 pub(super) fn quantities(stated: &BTreeMap<String, Quantity>) -> Map<String, Value> {
     let text = |(name, quantity): (&String, &Quantity)| {
         let text = match &**name {

@@ -9,7 +9,7 @@ use super::numbers::{a_day, number, percent, seconds, table};
 use crate::random::Distribution;
 use crate::scenario::{Wan, WanModel, tables};
 
-/// A [`Wan`] as it is written: a trace, or the rest.
+/// A [`Wan`] in its written form: either a trace or the other fields.
 #[derive(Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(super) struct StatedWan {

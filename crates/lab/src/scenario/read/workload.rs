@@ -17,7 +17,7 @@ use crate::scenario::{Arrivals, Rate, Replicas, Scaling, Slo, Workload, Workload
 type Millis = Decimal<0, 1, LONGEST>;
 type Count<const LEAST: i64> = Decimal<0, LEAST, 100_000>;
 
-/// A [`Workload`] as it is written.
+/// A [`Workload`] in its written form.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct StatedWorkload {
@@ -81,7 +81,7 @@ fn five_minutes() -> Micros {
 
 impl StatedWorkload {
     pub(super) fn read(self, checks: &mut Checks<'_>, load: Load<'_>) -> Option<Workload> {
-        // Its pods have a namespace of that name.
+        // The name is also the namespace of the workload's pods.
         let name = &*self.name;
         let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
         let is_name = (1..=63).contains(&name.len()) && name.bytes().all(is_plain);

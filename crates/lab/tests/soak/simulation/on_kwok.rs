@@ -1,4 +1,4 @@
-//! What a scenario asks, asked of the control plane at the same times.
+//! Creates the load of a scenario on the control plane, at the same times.
 
 use std::fmt;
 
@@ -23,8 +23,8 @@ use tokio::time::sleep_until;
 use super::SEED;
 use super::pods::{Pods, SERVICE, Seen, TASK};
 
-/// What comes of this load on the nodes of the control plane, with as many replicas of edgeward as the scenario has. Of the units, the
-/// tasks alone.
+/// Runs the load on the nodes of the control plane and returns the results. edgeward has as many replicas as in the
+/// scenario. Among the units, only tasks are measured.
 pub(super) fn outcome(
     fixture: &Fixture<'_>,
     scenario: &Scenario,
@@ -57,7 +57,7 @@ pub(super) fn outcome(
     let pods = Pods::watch(fixture, client.clone())?;
     let calling = fixture.runtime.spawn(call(client, calls, pods.begun));
     fixture.runtime.block_on(calling)??;
-    // Who has no node by the end of the run never got one.
+    // A pod that is still without a node at the end of the run counts as never bound.
     let drain = Duration::from_micros((scenario.end + scenario.drain).0).saturating_sub(pods.begun.elapsed());
     let left = eventually("the work of every task is done", drain, || {
         let done = pods.so_far()?.iter().filter(|pod| pod.done.is_some()).count();
@@ -72,7 +72,7 @@ pub(super) fn outcome(
     Ok((outcome, Lateness::of(scenario, load, &seen)))
 }
 
-/// Fails unless the nodes of the scenario are there, as large as it says.
+/// Fails unless the control plane has the nodes of the scenario, with equal resources.
 fn has_the_nodes(fixture: &Fixture<'_>, scenario: &Scenario) -> Result<()> {
     for stated in scenario.sites.iter().flat_map(|site| &site.nodes) {
         let object = fixture.kubectl.get("node", &stated.name)?;
@@ -149,7 +149,7 @@ fn calls_for(workload: &Workload, service: &Service, path: &str) -> Result<Vec<C
     Ok(calls)
 }
 
-/// A Job whose pod works as long as the task does at the site of each node.
+/// Returns a Job whose pod works as long as the task does at the site of its node.
 fn job(scenario: &Scenario, number: usize, task: &Task) -> Value {
     let mut template = template(&scenario.workloads[task.workload], &number.to_string());
     for site in &scenario.sites {
@@ -193,7 +193,7 @@ fn deployment(workload: &Workload, replicas: u32) -> Result<Value> {
     }))
 }
 
-/// The pod that the simulation has, with an image, which the API server wants.
+/// Returns the simulated pod as a template. The API server also requires an image.
 fn template(workload: &Workload, task: &str) -> Value {
     let mut pod = workload.manifest.clone();
     pod["metadata"]["labels"] = json!({TASK: task});
@@ -201,7 +201,7 @@ fn template(workload: &Workload, task: &str) -> Value {
     json!({"metadata": pod["metadata"], "spec": pod["spec"]})
 }
 
-/// Makes each call at its time, whatever becomes of those before it, and waits until all are answered.
+/// Makes each call at its time, independent of earlier calls. Waits until all are answered.
 async fn call(client: Client, calls: Vec<Call>, begun: Instant) -> Result<()> {
     let mut answers = JoinSet::new();
     for call in calls {
@@ -248,7 +248,7 @@ fn measured(
         let slo = workload.slo.context("a managed pod")?;
         outcome.gated += u64::from(pod.gated);
         let Some((at, node)) = &pod.bound else { continue };
-        // As the simulation counts them: those that got a node all the same.
+        // Like the simulation, count an unschedulable pod when it gets its node.
         outcome.unschedulable += u64::from(pod.unschedulable);
         let site = site_of(scenario, node).with_context(|| format!("{node} is of no site"))?;
         outcome.bound[site][slo.class] += 1;
@@ -275,7 +275,7 @@ fn site_of(scenario: &Scenario, node: &str) -> Option<usize> {
     scenario.sites.iter().position(is_here)
 }
 
-/// How late the control plane and kwok were, in milliseconds, on average.
+/// Mean delays of the control plane and kwok, in milliseconds.
 pub(super) struct Lateness {
     created: f64,
     started: f64,
@@ -301,7 +301,8 @@ impl Lateness {
         }
     }
 
-    /// Whether it is too much for a comparison: 200 ms until a container runs are worth more than a point.
+    /// Whether the delays are too large for a comparison. Starting containers 200 ms late changes the result by more
+    /// than a point.
     pub(super) fn is_too_much(&self) -> bool {
         self.created.max(self.started).max(self.worked) > 100.0
     }

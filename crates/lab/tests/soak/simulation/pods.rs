@@ -1,4 +1,4 @@
-//! The pods of a load, as a watch shows them.
+//! The pods of a load, as a watch reports them.
 
 use std::collections::HashMap;
 use std::pin::pin;
@@ -12,7 +12,7 @@ use kube::Client;
 use kube::core::WatchEvent;
 use tokio::task::JoinHandle;
 
-/// The label of the load's pods: the number of the task, or [`SERVICE`].
+/// The label of the load's pods. Its value is the number of the task, or [`SERVICE`].
 pub(super) const TASK: &str = "edgeward.test/task";
 pub(super) const SERVICE: &str = "none";
 
@@ -64,7 +64,7 @@ impl Pods {
         })
     }
 
-    /// Those seen so far; fails if the watch has ended.
+    /// Returns the pods seen so far. Fails if the watch has ended.
     pub(super) fn so_far(&self) -> Result<Vec<Seen>> {
         ensure!(!self.watching.is_finished(), "the watch is over");
         Ok(lock(&self.seen).values().cloned().collect())
@@ -81,7 +81,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A version of a pod; `None` if it does not say what it is.
+/// Records a version of a pod. Returns `None` if the version lacks a field.
 fn see(all: &mut HashMap<String, Seen>, pod: &Value, at: Micros) -> Option<()> {
     let metadata = &pod["metadata"];
     let (uid, namespace) = (metadata["uid"].as_str()?, metadata["namespace"].as_str()?);
