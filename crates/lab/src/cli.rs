@@ -160,7 +160,7 @@ impl Simulate {
             bail!("no run finished");
         }
         if experiment.is_incomplete {
-            note("\nended early: what follows is of the runs that were over\n");
+            note("\nended early: the results below are from the finished runs\n");
         }
         let text = match self.output {
             Output::Table => report::table(&experiment),

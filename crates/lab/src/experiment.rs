@@ -155,7 +155,7 @@ pub fn carry_out(
                 let over = outcome.units.iter().zip(&bound).position(|(met, bound)| *met && !bound);
                 if let Some(unit) = over {
                     let unit = units.list[unit];
-                    *results = Err(format!("seed {seed}: {policy} met {unit:?}, which relaxed could not"));
+                    *results = Err(format!("seed {seed}: {policy} met {unit:?}, beyond the bound relaxed"));
                     return;
                 }
                 found.relaxed.insert(seed, by_class(&units, &bound));

@@ -166,14 +166,14 @@ fn faults_of_both_files_are_named() {
     assert_eq!(
         faults(&fleet, &document),
         [
-            "sites[0].name: \"clod\" is no site of fleet.yaml, which has edge, cloud",
+            "sites[0].name: \"clod\" is not a site of fleet.yaml, which has edge, cloud",
             "sites[1].wan: is not for the edge site, which no WAN leads to",
         ]
     );
     fleet["sites"][1].as_object_mut().unwrap().remove("wan");
     assert_eq!(
         faults(&fleet, &self::document()),
-        ["fleet.yaml: sites: states no RTT of \"cloud\", and no site of that name in the scenario a wan"]
+        ["fleet.yaml: sites: states no RTT of \"cloud\", and the scenario states no wan for that site"]
     );
     fleet["nodes"][0]["allocatable"]["cpu"] = "many".into();
     let [fault] = &faults(&fleet, &self::document())[..] else {
@@ -308,7 +308,7 @@ fn a_line_of_a_log_that_says_too_little_is_named() {
     assert_eq!(without("timestamp"), "line 3: missing field `timestamp`");
     assert_eq!(
         without("proc_ms"),
-        "line 3: namespace: no workload has the service time of pods of \"reports\", nor of their class, and proc_ms says none"
+        "line 3: namespace: no workload states the service time of pods of \"reports\" or of their class, and proc_ms has none"
     );
     assert_eq!(
         fault(&|line| line["class"] = "fast".into()),
@@ -316,7 +316,7 @@ fn a_line_of_a_log_that_says_too_little_is_named() {
     );
     assert_eq!(
         fault(&|line| line["proc_ms"] = "edge=soon".into()),
-        "line 3: proc_ms: \"soon\" is no time in milliseconds"
+        "line 3: proc_ms: \"soon\" is not a time in milliseconds"
     );
     let cut = replayed(&json!([]), "{}\n\nserving").map(|_| ()).unwrap_err();
     assert!(cut.starts_with("line 3: is not JSON: "), "{cut}");

@@ -70,13 +70,13 @@ impl Stored {
         let bytes = fs::read(&path).with_context(|| path.display().to_string())?;
         let tensors = candle_core::safetensors::load_buffer(&bytes, &Device::Cpu);
         let mut stored = Self {
-            tensors: tensors.with_context(|| format!("{} is no checkpoint", path.display()))?,
+            tensors: tensors.with_context(|| format!("{} is not a checkpoint", path.display()))?,
             path,
         };
         let own = stored.bytes("plan")?;
         ensure!(
             serde_json::from_slice::<Value>(&own).is_ok_and(|own| own == plan.to_json()),
-            "{}: plan: is {}, and not that of training.json",
+            "{}: plan: is {}, not the plan of training.json",
             stored.path.display(),
             String::from_utf8_lossy(&own)
         );
@@ -166,13 +166,13 @@ impl Stored {
         };
         ensure!(
             found.dtype() == kind,
-            "{path}: {name}: has numbers of type {:?}, and not {kind:?}",
+            "{path}: {name}: has numbers of type {:?}, not {kind:?}",
             found.dtype()
         );
         if let Some(shape) = shape {
             ensure!(
                 found.dims() == shape,
-                "{path}: {name}: has the shape {:?}, and the plan asks for {shape:?}",
+                "{path}: {name}: has the shape {:?}, but the plan needs {shape:?}",
                 found.dims()
             );
         }

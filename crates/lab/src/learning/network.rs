@@ -205,7 +205,7 @@ impl Shape {
                     _ => x.reshape(batch)?,
                 }
             }
-            (_, weights) => bail!("a network {self:?} has no {} parameters", weights.len()),
+            (_, weights) => bail!("a network {self:?} does not have {} parameters", weights.len()),
         })
     }
 }

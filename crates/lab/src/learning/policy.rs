@@ -84,7 +84,7 @@ impl Policy {
         if let Shape::FlatActor { actions } = self.actor.shape() {
             ensure!(
                 actions == clusters + 2,
-                "{}: clusters: {clusters}: the network is for {} and for no other number",
+                "{}: clusters: {clusters}: the network supports only {}",
                 self.name,
                 actions - 2
             );

@@ -79,7 +79,7 @@ impl World {
         let environments = self.environments();
         ensure!(
             history.len().is_multiple_of(environments),
-            "actions: {} are not so many for each of {environments} environments",
+            "actions: {} is not a multiple of the {environments} environments",
             history.len()
         );
         for step in history.chunks_exact(environments) {
@@ -90,7 +90,7 @@ impl World {
                 !mask.get(**action).copied().unwrap_or(false)
             });
             if let Some(action) = forbidden {
-                anyhow::bail!("actions: {action} could not be done in step {}", self.iterations());
+                anyhow::bail!("actions: {action} was forbidden in step {}", self.iterations());
             }
             let before = Before(self.observations.clone());
             self.step(&actions);

@@ -67,12 +67,12 @@ impl SimulatedProfile {
             let metric = profile.metrics.iter().find(|metric| metric.name == name);
             let at = format!("profile.values.{name}");
             let Some(Source::PromQl(query, By::Site)) = metric.map(|metric| &metric.source) else {
-                checks.fault(at, "is no metric of the profile with promQL and by: site");
+                checks.fault(at, "is not a metric of the profile with promQL and by: site");
                 continue;
             };
             for (site, course) in of_sites {
                 if !sites.iter().any(|known| known.definition.name == site) {
-                    checks.fault(within(&at, &site), format!("{site:?} is no site of this scenario"));
+                    checks.fault(within(&at, &site), format!("{site:?} is not a site of this scenario"));
                 }
                 courses
                     .entry(query.clone())
@@ -167,8 +167,8 @@ mod tests {
         assert_eq!(
             faults(profile(json!({"carbon": {"cluod": 1}, "power": {"edge": 1}}))),
             [
-                "profile.values.carbon.cluod: \"cluod\" is no site of this scenario",
-                "profile.values.power: is no metric of the profile with promQL and by: site",
+                "profile.values.carbon.cluod: \"cluod\" is not a site of this scenario",
+                "profile.values.power: is not a metric of the profile with promQL and by: site",
             ]
         );
         let mut unknown = profile(json!({}));

@@ -140,7 +140,7 @@ fn scenario(stated: Stated, checks: &mut Checks<'_>, load: Load<'_>, fleet: Opti
     }
     let mut settings = stated.edgeward;
     if settings.remove("sites").is_some() {
-        checks.fault("edgeward", "sites is not a setting here: it is stated at sites");
+        checks.fault("edgeward", "sites is not a setting here: use the field sites");
     }
     let (config, sites, initial) = match (fleet, stated.sites) {
         (Some(fleet), sites) => fleet::sites(fleet, sites.unwrap_or_default(), settings, checks, load)?,
@@ -157,7 +157,7 @@ fn scenario(stated: Stated, checks: &mut Checks<'_>, load: Load<'_>, fleet: Opti
     let mut names = HashSet::new();
     for (at, workload) in stated.workloads.into_iter().enumerate() {
         if !names.insert(workload.name.clone()) {
-            checks.fault("workloads", format!("the name {:?} is there twice", workload.name));
+            checks.fault("workloads", format!("the name {:?} is given twice", workload.name));
         }
         workloads.extend(part(checks, &format!("workloads[{at}]"), |checks| {
             workload.read(checks, load)
@@ -300,12 +300,12 @@ fn site(
     for (at, group) in groups.into_iter().enumerate() {
         match group.nodes(&stated.name, nodes.len()) {
             Ok(more) => nodes.extend(more),
-            Err(error) => checks.fault(format!("nodes[{at}]"), format!("makes no node: {error}")),
+            Err(error) => checks.fault(format!("nodes[{at}]"), format!("is not a valid node: {error}")),
         }
     }
     for node in &nodes {
         if !names.insert(node.name.to_string()) {
-            checks.fault("nodes", format!("the node {:?} is there twice", node.name));
+            checks.fault("nodes", format!("the node {:?} is given twice", node.name));
         }
     }
     let wan = match (is_edge, stated.wan) {
@@ -359,7 +359,7 @@ impl StatedFailure {
     fn read(self, sites: &[Site], checks: &mut Checks<'_>) -> Option<Failure> {
         let all: Vec<&Node> = sites.iter().flat_map(|site| &site.nodes).collect();
         if self.nodes.is_some() == self.site.is_some() {
-            checks.fault("nodes", "states not exactly one of nodes and site");
+            checks.fault("nodes", "needs exactly one of nodes and site");
         }
         let mut failing = vec![];
         for (at, name) in self.nodes.into_iter().flatten().enumerate() {

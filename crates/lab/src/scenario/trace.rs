@@ -110,7 +110,7 @@ impl Scenario {
             (None, Some(processing)) => of_unknown(processing),
             (None, None) => {
                 return Err(format!(
-                    "namespace: no workload has the service time of pods of {:?}, nor of their class, and proc_ms says none",
+                    "namespace: no workload states the service time of pods of {:?} or of their class, and proc_ms has none",
                     line.namespace
                 ));
             }
@@ -216,6 +216,6 @@ fn processing(text: &str) -> Result<Option<Micros>, String> {
     };
     match first.parse::<f64>() {
         Ok(ms) if ms > 0.0 => Ok(Some(Micros((ms * 1_000.0) as u64))),
-        _ => Err(format!("proc_ms: {first:?} is no time in milliseconds")),
+        _ => Err(format!("proc_ms: {first:?} is not a time in milliseconds")),
     }
 }

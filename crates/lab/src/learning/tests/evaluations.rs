@@ -168,6 +168,6 @@ fn a_set_policy_is_tried_with_more_clusters() {
 
     let mut flat = vec![trained(plan(Algorithm::MlpA2c, RewardKind::Cost, 1))];
     let error = trial(&[4, 8]).run(&mut flat).unwrap_err().to_string();
-    let expected = "mlp-a2c, seed 1: clusters: 8: the network is for 4 and for no other number";
+    let expected = "mlp-a2c, seed 1: clusters: 8: the network supports only 4";
     assert_eq!(error, expected);
 }

@@ -274,7 +274,7 @@ fn a_wrong_checkpoint_is_refused_by_what_is_wrong() {
     fs::remove_file(&path).unwrap();
     refused("checkpoint.safetensors");
     fs::write(&path, &good[..good.len() / 2]).unwrap();
-    refused("is no checkpoint");
+    refused("is not a checkpoint");
     let change = |change: &dyn Fn(&mut HashMap<String, Tensor>)| {
         let mut tensors = candle_core::safetensors::load_buffer(&good, &Device::Cpu).unwrap();
         change(&mut tensors);
@@ -293,7 +293,7 @@ fn a_wrong_checkpoint_is_refused_by_what_is_wrong() {
         "actor.first.own",
         Tensor::zeros((64, 9), candle_core::DType::F32, &Device::Cpu).unwrap(),
     );
-    refused("actor.first.own: has the shape [64, 9], and the plan asks for [64, 10]");
+    refused("actor.first.own: has the shape [64, 9], but the plan needs [64, 10]");
     put(
         "actor.third.own",
         Tensor::full(f32::NAN, (1, 64), &Device::Cpu).unwrap(),
@@ -308,7 +308,7 @@ fn a_wrong_checkpoint_is_refused_by_what_is_wrong() {
     let plan_file = place.join("training.json");
     let own = fs::read_to_string(&plan_file).unwrap();
     fs::write(&plan_file, own.replace("deepsets-ppo", "deepsets-dqn")).unwrap();
-    refused("and not that of training.json");
+    refused("not the plan of training.json");
     fs::write(&plan_file, own).unwrap();
     // Only a training needs the following tensors.
     let resumed = |expected: &str| {
@@ -317,9 +317,9 @@ fn a_wrong_checkpoint_is_refused_by_what_is_wrong() {
         Policy::load(place).unwrap();
     };
     put("actions", Tensor::new(&[0_u8; 7], &Device::Cpu).unwrap());
-    resumed("actions: 7 are not so many for each of 8");
+    resumed("actions: 7 is not a multiple of the 8 environments");
     put("actions", Tensor::new(&[9_u8; 8], &Device::Cpu).unwrap());
-    resumed("actions: 9 could not be done in step 0");
+    resumed("actions: 9 was forbidden in step 0");
     put("more", Tensor::new(&[0_u8; 7], &Device::Cpu).unwrap());
     resumed("more: the plan has no such tensor");
 }

@@ -57,7 +57,7 @@ pub(super) fn sites(
         site.wan = site.wan.take().or_else(|| seen_wan(seen));
         if site.wan.is_none() {
             let name = seen.name();
-            let message = format!("states no RTT of {name:?}, and no site of that name in the scenario a wan");
+            let message = format!("states no RTT of {name:?}, and the scenario states no wan for that site");
             checks.fault(in_fleet("sites"), message);
         }
     }
@@ -90,7 +90,7 @@ fn overlay(stated: StatedSite, sites: &mut [Site], fleet: &str, checks: &mut Che
     let names: Vec<_> = sites.iter().map(|site| site.definition.name.clone()).collect();
     let Some(site) = sites.iter_mut().find(|site| site.definition.name == stated.name) else {
         let message = format!(
-            "{:?} is no site of {fleet}, which has {}",
+            "{:?} is not a site of {fleet}, which has {}",
             stated.name,
             names.join(", ")
         );

@@ -70,7 +70,7 @@ const FAULTS: &str = r#"/durationSeconds = null -> missing field `durationSecond
 /duration = 5 -> duration: unknown field `duration`, expected one of `name`, `description`, `warmupSeconds`, `durationSeconds`
 /warmupSeconds = 60 -> warmupSeconds: is not before durationSeconds
 /replicas = 0 -> replicas: 0 is not a whole number from 1 to 9
-/edgeward = {"sites": []} -> edgeward: sites is not a setting here: it is stated at sites
+/edgeward = {"sites": []} -> edgeward: sites is not a setting here: use the field sites
 /edgeward = {"rttThresholdMs": "x"} -> edgeward.rttThresholdMs: 
 /sites/0/wan = {"rttMs": 5} -> sites[0].wan: is not for the edge site, which no WAN leads to
 /sites/1/wan = null -> sites[1].wan: is missing
@@ -79,12 +79,12 @@ const FAULTS: &str = r#"/durationSeconds = null -> missing field `durationSecond
 /workloads/0/class = "fast" -> workloads[0].class: 
 /workloads/0/class = null -> workloads[0].latencyTargetMs: is stated without a class
 /workloads/0/name = "Camera 1" -> workloads[0].name: "Camera 1" is not the name of a namespace
-/workloads/0/jobs = null -> workloads[0].jobs: states not exactly one of jobs and deployment
+/workloads/0/jobs = null -> workloads[0].jobs: needs exactly one of jobs and deployment
 /workloads/0/serviceMs = {"uniform": {"fromMs": 5, "toMs": 4}} -> workloads[0].serviceMs: toMs is less than fromMs
 /workloads/0/serviceMs = {} -> workloads[0].serviceMs: 
 /workloads/0/jobs = {"trace": "a.csv"} -> workloads[0].jobs.trace: a.csv: a.csv is not there
 /failures = [{"atSeconds": 5, "lastingSeconds": 5, "nodes": ["edge-9"]}] -> failures[0].nodes[0]: "edge-9" is not a node
-/failures = [{"atSeconds": 5, "lastingSeconds": 5}] -> failures[0].nodes: states not exactly one of nodes and site"#;
+/failures = [{"atSeconds": 5, "lastingSeconds": 5}] -> failures[0].nodes: needs exactly one of nodes and site"#;
 
 #[test]
 fn every_fault_is_named_with_its_place() {
@@ -99,7 +99,7 @@ fn every_fault_is_named_with_its_place() {
     assert_eq!(
         both,
         [
-            "sites[1].wan.trace: stands beside numbers: a WAN is either measured or described",
+            "sites[1].wan.trace: conflicts with numbers: a WAN is either measured or described",
             "sites[1].wan.trace: wan.csv: wan.csv is not there",
         ]
     );

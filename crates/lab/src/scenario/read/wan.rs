@@ -69,7 +69,7 @@ impl StatedWan {
     pub(super) fn read(mut self, checks: &mut Checks<'_>, load: Load<'_>) -> Option<Wan> {
         if let Some(trace) = self.trace.take() {
             if self != Self::default() {
-                checks.fault("trace", "stands beside numbers: a WAN is either measured or described");
+                checks.fault("trace", "conflicts with numbers: a WAN is either measured or described");
             }
             let read = table(&trace, load, tables::wan);
             return read.map(Wan::Trace).map_err(|error| checks.fault("trace", error)).ok();

@@ -134,13 +134,13 @@ impl StatedWorkload {
             manifest["spec"]["nodeSelector"] = json!(selector);
         }
         let text = manifest.to_string();
-        let pod = Pod::from_json(&text).map_err(|error| checks.fault("requests", format!("makes no pod: {error}")));
+        let pod = Pod::from_json(&text).map_err(|error| checks.fault("requests", format!("are invalid: {error}")));
         let request = pod.ok()?.request().amounts();
         let kind = match (self.jobs, self.deployment) {
             (Some(jobs), None) => jobs.read(checks, load),
             (None, Some(deployment)) => deployment.read(checks),
             _ => {
-                checks.fault("jobs", "states not exactly one of jobs and deployment");
+                checks.fault("jobs", "needs exactly one of jobs and deployment");
                 None
             }
         };
@@ -194,7 +194,7 @@ impl StatedJobs {
                 Arrivals::Trace(read.map_err(|error| checks.fault("jobs.trace", error)).ok()?)
             }
             _ => {
-                checks.fault("jobs", "states not exactly one of poisson and trace");
+                checks.fault("jobs", "needs exactly one of poisson and trace");
                 return None;
             }
         };
@@ -215,7 +215,7 @@ impl StatedDeployment {
                 stabilisation: scaling.stabilisation_seconds,
             }),
             _ => {
-                checks.fault("deployment", "states not exactly one of replicas and scaling");
+                checks.fault("deployment", "needs exactly one of replicas and scaling");
                 return None;
             }
         };
