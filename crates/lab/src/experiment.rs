@@ -59,9 +59,9 @@ pub struct RunResult {
     /// Mean time that a gated pod was gated, in seconds.
     pub gated_seconds: f64,
     pub unschedulable: u64,
-    /// Mean time that an unschedulable pod waited for a node, in seconds.
+    /// Mean time that an unschedulable pod was unschedulable, in seconds.
     pub unschedulable_seconds: f64,
-    /// Percentiles 0 to 100 of the time from a pod's creation to its node, in seconds.
+    /// Percentiles 0 to 100 of [`Outcome::waits`], in seconds.
     pub wait_percentiles: Vec<f64>,
     /// See [`Outcome::reasons`].
     pub reasons: BTreeMap<&'static str, u64>,

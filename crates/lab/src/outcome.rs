@@ -17,7 +17,8 @@ pub struct Outcome {
     /// Total time that pods were unschedulable, in seconds.
     pub unschedulable_seconds: f64,
     pub unschedulable: u64,
-    /// Seconds from a pod's creation to its node, for pods that got one, in the order of binding.
+    /// Seconds from the demand for a pod to its node, for pods that got one, in the order of binding. A Job's
+    /// replacement pod counts from the demand for the first pod.
     pub waits: Vec<f64>,
     pub reasons: BTreeMap<&'static str, u64>,
     pub decisions: u64,

@@ -164,8 +164,8 @@ impl Run<'_> {
         pods < node.node.slots && request.fits(&node.node.allocatable, &used)
     }
 
-    /// Evicts pods of lower priority if that makes room for this pod on some node. Chooses the node with the lowest
-    /// highest priority among its victims, then the lowest sum of their priorities, then the fewest victims.
+    /// Evicts pods of lower priority if that makes room for this pod on some node. Chooses the node whose
+    /// most important victim has the lowest priority, then the lowest sum of priorities, then the fewest victims.
     fn preempt(&mut self, number: PodNumber) {
         let workload = &self.scenario.workloads[self.pods[number].workload];
         let priority = workload.priority;
