@@ -41,7 +41,7 @@ fn capacity_comes_and_goes(fixture: &Fixture<'_>) -> Result<()> {
     nodes.edge_node("edge-0", "1")?;
     nodes.edge_node("edge-1", "1")?;
     nodes.cloud_node("cloud-0")?;
-    let (edgeward, _registered) = fixture.registered_live(&nodes.config())?;
+    let (_edgeward, _registered) = fixture.registered_live(&nodes.config())?;
 
     would_be(fixture, 900, EDGE)?;
     fill(fixture, "first", 900, EDGE)?;

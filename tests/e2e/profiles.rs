@@ -51,7 +51,7 @@ fn rank_sites_by_metrics(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = Nodes::edge_and_cloud(fixture, "8")?;
     let mut config = nodes.config();
     config["prometheus"] = json!({"url": format!("http://{}", server.address)});
-    let (edgeward, _registered) = fixture.registered_live(&config)?;
+    let (_edgeward, _registered) = fixture.registered_live(&config)?;
     let kubectl = &fixture.kubectl;
     let becomes = |pod: &Value, expected: &str| {
         eventually(&format!("{pod} becomes {expected}"), BOUND, || {

@@ -369,7 +369,7 @@ fn sites_change(fixture: &Fixture<'_>) -> Result<()> {
     let (_edgeward, _registration) = fixture.registered_live(&nodes.config())?;
     let kubectl = &fixture.kubectl;
     let asked = |millicores: u32| -> Result<Value> {
-        let mut pod = workloads::pod_of("asking", workloads::batch(), &format!("{millicores}m"));
+        let pod = workloads::pod_of("asking", workloads::batch(), &format!("{millicores}m"));
         kubectl.dry_run(&pod)
     };
     // Every answer until then is one of the configuration before.

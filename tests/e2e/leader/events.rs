@@ -70,7 +70,7 @@ fn reported_once(fixture: &Fixture<'_>) -> Result<()> {
 
 fn create(fixture: &Fixture<'_>, name: &str, millicores: u32, reason: &str) -> Result<()> {
     let slo = json!({"slo.example.io/class": "batch", "slo.example.io/deadlineMs": "60000"});
-    let mut pod = workloads::pod_of(name, slo, &format!("{millicores}m"));
+    let pod = workloads::pod_of(name, slo, &format!("{millicores}m"));
     // The observer may be behind with the pod before.
     eventually(&format!("{name} would be {reason}"), BOUND, || {
         let asked = fixture.kubectl.dry_run(&pod)?;

@@ -146,7 +146,7 @@ fn device_class(fixture: &Fixture<'_>) -> Result<()> {
     nodes.edge_node("edge-0", "1")?;
     let cloud = nodes.cloud_node("cloud-0")?;
     nodes.provide(&cloud, GPU, "4")?;
-    let (edgeward, _registered) = fixture.registered_live(&nodes.gating(&for_long()))?;
+    let (_edgeward, _registered) = fixture.registered_live(&nodes.gating(&for_long()))?;
     let mut asking = pod(fixture, "asking", 100);
     asking["spec"]["containers"][0]["resources"]["requests"][GPU] = json!("1");
     asking["spec"]["containers"][0]["resources"]["limits"][GPU] = json!("1");
@@ -177,7 +177,7 @@ fn undeclared_features(fixture: &Fixture<'_>) -> Result<()> {
     };
     declares(&nodes.edge_node("edge-0", "1")?)?;
     let cloud = nodes.cloud_node("cloud-0")?;
-    let (edgeward, _registered) = fixture.registered_live(&nodes.config())?;
+    let (_edgeward, _registered) = fixture.registered_live(&nodes.config())?;
     would_be(fixture, 900, EDGE)?;
     fill(fixture, "fills", 900, EDGE)?;
     would_be(fixture, 500, CLOUD)?;

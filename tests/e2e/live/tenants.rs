@@ -14,7 +14,7 @@ fn others_decide_nothing(fixture: &Fixture<'_>) -> Result<()> {
     let idle = nodes.edge_node("edge-1", "100m")?;
     nodes.leave_alone(&idle)?;
     nodes.cloud_node("cloud-0")?;
-    let (edgeward, _registered) = fixture.registered_live(&nodes.config())?;
+    let (_edgeward, _registered) = fixture.registered_live(&nodes.config())?;
     let (_, others) = fixture.another_namespace("others", json!({}))?;
     would_be(fixture, 900, EDGE)?;
 

@@ -49,7 +49,7 @@ fn unknown_scheduler(fixture: &Fixture<'_>) -> Result<()> {
     edge.collect::<Result<Vec<_>>>()?;
     nodes.cloud_node("cloud-0")?;
     let (_, kubectl) = fixture.another_namespace("unanswered", json!({}))?;
-    let (edgeward, _registered) = fixture.registered_live(&nodes.config())?;
+    let (_edgeward, _registered) = fixture.registered_live(&nodes.config())?;
 
     would_be(fixture, 900, EDGE)?;
     for i in 0..PODS {
