@@ -89,16 +89,10 @@ pub enum Source {
 pub struct Certificates {
     current: Current,
     ca_bundle: Option<String>,
-    origin: Origin,
+    source: Source,
+    /// The files of that source.
+    files: Option<Watch>,
     client_ca: Option<Watch>,
-}
-
-/// Where a replacement of the certificate comes from.
-#[derive(Debug)]
-enum Origin {
-    Files(Watch),
-    Made,
-    Secret(watch::Receiver<Option<Arc<Contents>>>, Service, Authorities),
 }
 
 impl Certificates {
@@ -114,7 +108,7 @@ impl Certificates {
         clock: Clock,
         metrics: Arc<Metrics>,
     ) -> anyhow::Result<Self> {
-        let (pair, ca_bundle, origin) = match source {
+        let (pair, ca_bundle, files) = match source {
             Source::Files { cert, key } => {
                 let opened = Watch::open(vec![cert.clone(), key.clone()]).await;
                 let (watch, contents) =
@@ -123,28 +117,16 @@ impl Certificates {
                     let (cert, key) = (cert.display(), key.display());
                     anyhow!("the TLS certificate {cert} with key {key} cannot be used: {fault}")
                 })?;
-                (Some(pair), None, Origin::Files(watch))
+                (Some(pair), None, Some(watch))
             }
             Source::SelfSigned { directory, service } => {
                 let (pair, bundle) = self_signed::make(service, clock.wall())?;
                 if let Some(directory) = directory {
                     self_signed::write_bundle(directory, &bundle)?;
                 }
-                (Some(pair), Some(bundle), Origin::Made)
+                (Some(pair), Some(bundle), None)
             }
-            Source::Secret {
-                contents,
-                service,
-                settle,
-            } => {
-                let authorities = Authorities {
-                    settle: *settle,
-                    since: Since::default(),
-                    serving: None,
-                };
-                let origin = Origin::Secret(contents.clone(), service.clone(), authorities);
-                (None, None, origin)
-            }
+            Source::Secret { .. } => (None, None, None),
         };
         let current = Current::new(clock, metrics)?;
         if let Some(pair) = pair {
@@ -164,7 +146,8 @@ impl Certificates {
         Ok(Self {
             current,
             ca_bundle,
-            origin,
+            source: source.clone(),
+            files,
             client_ca,
         })
     }
@@ -191,19 +174,25 @@ impl Certificates {
     pub async fn follow(self, loaded: impl FnOnce() + Send) {
         let (current, clock) = (&self.current, self.current.clock);
         let renew = async {
-            match self.origin {
-                Origin::Files(watch) => {
-                    let read = |contents: &[Content]| {
-                        let pair = Pair::from_contents(contents, clock.wall())?;
-                        current.take_over(pair, "certificate reloaded");
-                        Ok(())
-                    };
-                    follow_files(watch, TlsMaterial::Certificate, &current.metrics, read).await;
-                }
-                Origin::Made => {}
-                Origin::Secret(contents, service, authorities) => {
-                    follow_secret(contents, &service, authorities, current, loaded).await;
-                }
+            if let Some(watch) = self.files {
+                let read = |contents: &[Content]| {
+                    let pair = Pair::from_contents(contents, clock.wall())?;
+                    current.take_over(pair, "certificate reloaded");
+                    Ok(())
+                };
+                follow_files(watch, TlsMaterial::Certificate, &current.metrics, read).await;
+            } else if let Source::Secret {
+                contents,
+                service,
+                settle,
+            } = self.source
+            {
+                let authorities = Authorities {
+                    settle,
+                    since: Since::default(),
+                    serving: None,
+                };
+                follow_secret(contents, &service, authorities, current, loaded).await;
             }
         };
         let judge = async {
