@@ -1,4 +1,4 @@
-//! What one review costs without HTTP and TLS: `cargo bench --bench decision`. docs/design/performance.md has the result.
+//! Cost of one review without HTTP and TLS: `cargo bench --bench decision`. docs/design/performance.md has the result.
 
 // A measurement that cannot be set up should stop.
 #![allow(clippy::unwrap_used)]
@@ -24,7 +24,7 @@ const NOW: Now = Now {
     wall: jiff::Timestamp::constant(1_767_225_600, 0),
 };
 
-/// A fleet of `nodes` edge nodes, all but the last `free` of them full, and one cloud node.
+/// A fleet of `nodes` edge nodes and one cloud node. All edge nodes but the last `free` are full.
 fn fleet(nodes: usize, free: usize) -> Snapshot {
     let edge = (0..nodes).map(|i| {
         let used = if i + free >= nodes { "500m" } else { "3900m" };
@@ -86,7 +86,7 @@ fn main() {
     }
 }
 
-/// Prints the median time of a run, by the number of nodes.
+/// Prints the median time of a run for each number of nodes.
 fn row<R: FnMut()>(name: &str, with: impl Fn(usize) -> R) {
     const RUNS: usize = 501;
     let cells = NODES.map(|nodes| {

@@ -1,8 +1,8 @@
-//! What a client sees over loopback TLS: throughput of `/mutate` beside a handler that returns a constant on the same
-//! server, and latency at 1,000 reviews a second, open loop. 1,000 nodes, 10,000 pods, live view, reservations on.
-//! `cargo bench --bench load`; docs/design/performance.md has the result.
+//! Measures edgeward over loopback TLS as a client sees it: the throughput of `/mutate` and of a constant handler on the same
+//! server, and the latency at 1,000 reviews a second (open loop). The view has 1,000 nodes and 10,000 pods and is live;
+//! reservations are on. Run `cargo bench --bench load`; docs/design/performance.md has the result.
 //!
-//! Client and server share the machine, so throughput is a floor; the ratio is what counts.
+//! Client and server share the machine. Read the throughput as a lower bound, and compare the ratio.
 
 // A measurement that cannot be set up should stop.
 #![allow(clippy::unwrap_used)]
@@ -75,7 +75,7 @@ async fn measure() {
     println!("Resident with both servers and the view: {} MiB\n", resident() >> 20);
     println!("| closed loop, {CONNECTIONS} connections | reviews a second |");
     println!("|---|---:|");
-    // In turns, so that a disturbance meets both.
+    // The two handlers alternate, so that a disturbance affects both.
     let mut rates = [const { Vec::new() }; 2];
     for round in 0..ROUNDS {
         for turn in [round % 2, (round + 1) % 2] {
@@ -108,7 +108,7 @@ fn resident() -> usize {
     pages.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
 }
 
-/// Reviews by the upper bound of their duration in seconds, each bucket with those before it.
+/// Cumulative review counts by the upper bound of their duration in seconds.
 fn durations(metrics: &Metrics) -> Vec<(f64, f64)> {
     let page = metrics.encode();
     let buckets = page
@@ -155,8 +155,8 @@ async fn start<A: Answer>(answer: A, clock: Clock, metrics: &Arc<Metrics>) -> Se
     .unwrap()
 }
 
-/// On a live view of 1,000 nodes and 10,000 pods, with room left. What is reserved expires after a tenth of a
-/// second, in the place of being confirmed.
+/// A reviewer with a live view of 1,000 nodes and 10,000 pods and with free capacity. Reservations expire after 0.1 s instead
+/// of being confirmed.
 fn reviewer(clock: Clock, metrics: &Arc<Metrics>) -> Reviewer {
     let config = Config {
         telemetry_ttl: Micros::from_secs(3_600),
@@ -195,7 +195,7 @@ fn reviewer(clock: Clock, metrics: &Arc<Metrics>) -> Reviewer {
         }),
     );
     let shared = SharedState::new(Arc::new(cache.publish(now)), config.reservation_ttl);
-    // Kept, as whoever watches keeps it.
+    // The cache stays alive for the whole run, as it does in the watch task.
     std::mem::forget(cache);
     Reviewer {
         policies: Arc::default(),
@@ -207,7 +207,8 @@ fn reviewer(clock: Clock, metrics: &Arc<Metrics>) -> Reviewer {
     }
 }
 
-/// The controller's uid in the pod. Each pod gets another: a controller whose reservations expire gets no more.
+/// The controller's uid in the pod. Each pod gets another uid, because a controller whose reservations expire gets no more of
+/// them.
 const CONTROLLER: &str = "ce9c2f2b-6a2b-4a36-a1f6-5a3e5d2b8f10";
 
 fn body() -> String {
@@ -248,7 +249,7 @@ fn url(server: &Server) -> Arc<str> {
     format!("https://{}/mutate?timeout=1s", server.admission()).into()
 }
 
-/// Reviews a second with one under way on every connection.
+/// Reviews per second with one review in flight on every connection.
 async fn throughput(server: &Server) -> f64 {
     let (url, body): (_, Arc<str>) = (url(server), body().into());
     let mut tasks = JoinSet::new();
@@ -268,7 +269,7 @@ async fn throughput(server: &Server) -> f64 {
     f64::from(counts.into_iter().sum::<u32>()) / start.elapsed().as_secs_f64()
 }
 
-/// The time of each review, begun when it is due whether or not those before it are answered.
+/// Latency of each review. Each one starts when it is due, whether or not earlier reviews are answered.
 async fn latency(server: &Server, keep_alive: bool) -> Vec<Duration> {
     let (url, body): (_, Arc<str>) = (url(server), body().into());
     let client = client(server, keep_alive);
@@ -279,7 +280,7 @@ async fn latency(server: &Server, keep_alive: bool) -> Vec<Duration> {
         let due = start + step * i;
         let (client, url, body) = (client.clone(), Arc::clone(&url), Arc::clone(&body));
         tasks.spawn(async move {
-            // The timer wakes within a millisecond; what it is late is not the server's.
+            // The timer wakes within a millisecond. Its delay is not the server's.
             tokio::time::sleep_until(due).await;
             let begun = Instant::now();
             post(&client, &url, &body, i).await;

@@ -1,4 +1,4 @@
-//! Who changes the pods that are created in a namespace.
+//! Webhooks and policies that change the pods created in a namespace.
 
 use std::rc::Rc;
 
@@ -12,21 +12,22 @@ use edgeward_harness::process::free_addresses;
 
 pub(crate) const LABEL: &str = "edgeward.test/contender";
 
-/// What a policy in CEL adds to every pod, which edgeward adds as well.
+/// The change that the CEL policy makes to every pod. edgeward makes it too.
 pub(crate) const EDGE: &str =
     r#"[JSONPatch{op: "add", path: "/spec/nodeSelector", value: {"node.role/edge": "true"}}]"#;
 
-/// One of those that are compared. Dropped, with all that share its webhook, it changes no pod any more.
+/// One webhook or policy in the comparison. After the last contender that shares a webhook is dropped, that webhook changes no
+/// pods.
 pub(crate) struct Contender<'run> {
     pub(crate) name: &'static str,
     pub(crate) namespace: String,
     pub(crate) pid: Option<u32>,
-    /// What the API server's metrics name the webhook, or a part of it.
+    /// The webhook's name in the API server's metrics, or a part of it.
     pub(crate) webhook: Option<&'static str>,
     kept: Rc<Kept<'run>>,
 }
 
-/// What ends with a contender: what is registered first, then who is called by that.
+/// Resources that end with a contender. The registrations come first, because they refer to the processes.
 #[derive(Default)]
 pub(crate) struct Kept<'run> {
     pub(crate) registrations: Vec<Registration>,
@@ -35,7 +36,8 @@ pub(crate) struct Kept<'run> {
 }
 
 impl<'run> Contender<'run> {
-    /// With a namespace of its own that has these labels besides. `slug` is what its registration selects.
+    /// Creates a contender with a namespace of its own. The namespace gets `labels`, and `slug` as the label that the
+    /// registration selects.
     pub(crate) fn new(
         fixture: &Fixture<'run>,
         name: &'static str,
@@ -90,14 +92,15 @@ impl<'run> Contender<'run> {
         Self::in_go(fixture, "constant webhook in Go", "constant-webhook", None)
     }
 
-    /// The same, which writes as many annotations as edgeward, so that whoever reads and writes the pod later has as much of it.
+    /// A webhook in Go that sends every pod to the edge and writes as many annotations as edgeward. Later readers and writers
+    /// of the pod then handle an object of the same size.
     pub(crate) fn annotating(fixture: &Fixture<'run>) -> Result<Self> {
         let patch = annotating_patch().to_string();
         let name = "the same with edgeward's annotations";
         Self::in_go(fixture, name, "annotating-webhook", Some(patch))
     }
 
-    /// The constant webhook, with a patch of its own if none is given.
+    /// A webhook in Go that always returns the same patch: `patch`, or its built-in one.
     fn in_go(fixture: &Fixture<'run>, name: &'static str, slug: &'static str, patch: Option<String>) -> Result<Self> {
         let program = xtask("constant-webhook")?.context("there is no Go to build the constant webhook with")?;
         let authority = Authority::new()?;
@@ -142,7 +145,8 @@ impl<'run> Contender<'run> {
         Self::new(fixture, "edgeward", "edgeward", labels, Some("pods.edgeward.io"), kept)
     }
 
-    /// The same edgeward, asked about pods of a namespace that is labelled `policies` and has one, which is for all pods.
+    /// The running edgeward, called for a namespace that is labelled `policies`. The namespace has one policy, which applies to
+    /// all pods.
     pub(crate) fn with_policies(&self, fixture: &Fixture<'run>) -> Result<Self> {
         const SLUG: &str = "edgeward-policies";
         let labels = json!({MANAGED: "true", POLICIES: "true"});
@@ -179,7 +183,7 @@ impl<'run> Contender<'run> {
     }
 }
 
-/// All that edgeward adds to a pod that it sends to the edge.
+/// Everything that edgeward adds to a pod that it sends to the edge.
 fn annotating_patch() -> Value {
     let annotations = [
         ("decision", "edge"),
@@ -204,7 +208,7 @@ fn annotating_patch() -> Value {
         .collect()
 }
 
-/// Creates an object of the cluster for as long as the contender is there.
+/// Creates a cluster object that exists as long as the contender.
 pub(crate) fn registered(fixture: &Fixture<'_>, object: &Value) -> Result<Registration> {
     let name = object["metadata"]["name"].as_str().context("a name")?;
     Registration::create(name.to_owned(), &fixture.kubectl, object)
@@ -215,7 +219,7 @@ pub(crate) fn config(wan: &Wan<'_>) -> Value {
     json!({"sites": [{"name": "edge", "kind": "edge"}, cloud]})
 }
 
-/// The rule of whoever is asked of pods that are created.
+/// The webhook rule that matches pod creations.
 pub(crate) fn pods() -> Value {
     json!({"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]})
 }

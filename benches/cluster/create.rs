@@ -1,4 +1,5 @@
-//! What a pod's creation takes beside others: dry runs over one connection, one after the other, in blocks that take turns.
+//! Pod creation time with edgeward and with other webhooks. Dry runs go over one connection, one after another, in alternating
+//! blocks.
 
 use std::fmt;
 
@@ -14,24 +15,24 @@ use crate::peers;
 
 const ROUNDS: usize = 10;
 
-/// How often each takes its turn in a round, and how many creations a turn has. The first of each finds what the last one left and
-/// does not count.
+/// Turns that each contender takes in a round. The first creation of a turn does not count, because it sees the state that the
+/// previous contender left.
 const TURNS: usize = 15;
 const TURN: usize = 21;
 const COUNTED: usize = TURNS * (TURN - 1);
 
-/// Creations of the one block by which processes are compared.
+/// Creations in the block that compares processor time and memory.
 const BLOCK: usize = 1_000;
 
 struct Block {
-    /// Time of its process, if it has one, and the most memory that it had, in KiB.
+    /// The webhook process's CPU time and peak memory in KiB; `None` without a process.
     process: Option<(Duration, u64)>,
     api_server: Duration,
-    /// Mean time of the webhook's calls by the API server's count, in seconds.
+    /// Mean duration of the webhook's calls in seconds, as the API server measures it.
     call: Option<f64>,
 }
 
-/// A small pod with an SLO, as everybody gets it.
+/// A small pod with an SLO. Every contender gets the same one.
 fn pod() -> Value {
     json!({
         "apiVersion": "v1",
@@ -47,8 +48,8 @@ fn pod() -> Value {
 }
 
 e2e! { "create::beside_others", Machine, beside_others }
-/// Nobody, a policy and constant webhooks, edgeward as installed, and other webhooks that are given: each sends the pods of its
-/// namespace to the edge.
+/// Compares no webhook, a policy, constant webhooks, edgeward as installed, and the peers that the environment names. Each
+/// sends the pods of its namespace to the edge.
 fn beside_others(fixture: &Fixture<'_>) -> Result<()> {
     let edgeward = Contender::edgeward(fixture)?;
     let with_policies = edgeward.with_policies(fixture)?;
@@ -81,12 +82,12 @@ fn beside_others(fixture: &Fixture<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Of each contender, the milliseconds within which half of its pods of this round are created.
+/// The median creation time of this round in milliseconds, for each contender.
 fn round_of(fixture: &Fixture<'_>, client: &Client, contenders: &[Contender<'_>]) -> Result<Vec<f64>> {
     let mut times = vec![Vec::with_capacity(COUNTED); contenders.len()];
     for turn in 0..TURNS {
         for place in 0..contenders.len() {
-            // Now in one direction and now in the other, from another one each time.
+            // The order alternates in direction and starts with a different contender each time.
             let place = if turn.is_multiple_of(2) {
                 place
             } else {
@@ -105,7 +106,7 @@ fn round_of(fixture: &Fixture<'_>, client: &Client, contenders: &[Contender<'_>]
     Ok(times.into_iter().map(half).collect())
 }
 
-/// Many creations in a row, for what processes take.
+/// Creates many pods in a row to measure what processes use.
 fn block(fixture: &Fixture<'_>, client: &Client, contender: &Contender<'_>) -> Result<Block> {
     let api_server = fixture.process_of("kube-apiserver")?;
     let calls_before = calls(fixture)?;
@@ -149,7 +150,7 @@ impl fmt::Display for Block {
     }
 }
 
-/// How long each of so many creations takes that store nothing.
+/// Durations of `count` dry-run creations.
 async fn create(client: &Client, namespace: &str, count: usize) -> Result<Vec<Duration>> {
     let path = format!("/api/v1/namespaces/{namespace}/pods?dryRun=All");
     let pod = pod().to_string();
@@ -164,7 +165,7 @@ async fn create(client: &Client, namespace: &str, count: usize) -> Result<Vec<Du
     Ok(times)
 }
 
-/// Seconds and number of the calls of each webhook so far, as the API server counts them.
+/// Total seconds and number of calls of each webhook so far, from the API server's metrics.
 fn calls(fixture: &Fixture<'_>) -> Result<BTreeMap<String, [f64; 2]>> {
     const METRIC: &str = "apiserver_admission_webhook_admission_duration_seconds_";
     let page = fixture.kubectl.run(&["get", "--raw", "/metrics"], "")?.stdout;

@@ -1,17 +1,17 @@
-//! What rounds of measurements tell.
+//! Statistics over the rounds of a benchmark.
 
 use std::fmt;
 
-/// The median of one number per round, and an interval around the median that there would be of ever more rounds: the narrowest between
-/// two of the numbers that is right at least 93 times in 100, whatever their distribution (order statistics). Of ten rounds it is from
-/// the second smallest to the second largest, of five from the smallest to the largest; of fewer there is none.
+/// The median of one number per round, with a confidence interval of at least 93 %. The interval holds for any distribution
+/// (order statistics) and is the narrowest between two of the numbers. With ten rounds it runs from the second smallest number
+/// to the second largest, with five from the smallest to the largest. With fewer rounds there is none.
 pub(crate) struct Median {
     median: f64,
     interval: Option<(f64, f64)>,
 }
 
 impl Median {
-    /// Of numbers that are not NaN; there is at least one.
+    /// Needs at least one number, and no NaN.
     pub(crate) fn of(numbers: impl Iterator<Item = f64>) -> Self {
         let mut sorted: Vec<f64> = numbers.collect();
         sorted.sort_unstable_by(f64::total_cmp);
@@ -37,7 +37,7 @@ fn left_out(count: usize) -> Option<usize> {
     out
 }
 
-/// As a number is formatted: with `{:+.2}`, `+0.31 (+0.25 to +0.40)`.
+/// Formats median and interval like a number: `{:+.2}` gives `+0.31 (+0.25 to +0.40)`.
 impl fmt::Display for Median {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.median.fmt(f)?;

@@ -1,4 +1,4 @@
-//! The store behind the API server, by its gateway for JSON: a change made there costs the API server its event and nothing else.
+//! etcd behind the API server, through its JSON gateway. A change made here costs the API server only the watch event.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -18,14 +18,14 @@ impl Etcd {
         })
     }
 
-    /// The value of a key, in base64.
+    /// Returns the value of a key, in base64.
     pub(crate) async fn get(&self, key: &str) -> Result<String> {
         let found = self.call("range", &json!({"key": STANDARD.encode(key)})).await?;
         let value = found["kvs"][0]["value"].as_str();
         Ok(value.with_context(|| format!("{key}: {found}"))?.to_owned())
     }
 
-    /// Gives a key this value, which is in base64.
+    /// Sets a key to this value, which is in base64.
     pub(crate) async fn put(&self, key: &str, value: &str) -> Result<()> {
         self.call("put", &json!({"key": STANDARD.encode(key), "value": value}))
             .await?;

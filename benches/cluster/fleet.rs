@@ -1,4 +1,4 @@
-//! Nodes of a benchmark's own, run by kwok.
+//! The benchmark's own nodes, run by kwok.
 
 use edgeward_harness::control_plane::node;
 use edgeward_harness::decision::is_usable;
@@ -6,7 +6,7 @@ use edgeward_harness::prelude::*;
 
 const LABEL: &str = "edgeward.test/fleet";
 
-/// Creates an edge of many nodes, and a virtual node with as much room, and waits until all of them are Ready.
+/// Creates many edge nodes and one virtual node with the same total capacity. Returns once all of them are Ready.
 pub(crate) fn create(fixture: &Fixture<'_>, edge_nodes: usize) -> Result<()> {
     let edge = json!({"node.role/edge": "true", LABEL: "true"});
     let room = json!({"cpu": "64", "memory": "256Gi", "pods": "500"});

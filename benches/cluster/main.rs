@@ -1,7 +1,7 @@
-//! What edgeward costs in a cluster: the release program on a real control plane, beside other webhooks and beside none. Run by
-//! `cargo xtask bench` alone; docs/design/performance.md has the results.
+//! Measures the cost of edgeward in a cluster. The release program runs on a real control plane, and is compared with other
+//! webhooks and with no webhook. Only `cargo xtask bench` runs these benchmarks; docs/design/performance.md has the results.
 //!
-//! Client, control plane and webhooks share the machine, so that differences within one run are what counts.
+//! Client, control plane and webhooks share the machine, so only the differences within one run are meaningful.
 
 #[macro_use]
 extern crate edgeward_harness;

@@ -1,5 +1,5 @@
-//! Other webhooks, where their programs are given: each sends the pods of its namespace to the edge, as installed by its chart but
-//! as a plain process.
+//! Other webhooks, compared if their programs are given. Each sends the pods of its namespace to the edge. Each has the
+//! settings of its chart, but runs as a plain process.
 
 use std::net::SocketAddr;
 
@@ -8,8 +8,8 @@ use edgeward_harness::process::free_addresses;
 
 use crate::contenders::{Contender, EDGE, Kept, LABEL, pods, registered, webhook};
 
-/// Name a directory with `gatekeeper` and its definitions in `gatekeeper-crds`; and one with `kyverno`, its definitions in
-/// `kyverno-crds`, and the ConfigMaps of its chart as a List in `kyverno-config.json`.
+/// Each variable names a directory. Gatekeeper's has `gatekeeper` and its definitions in `gatekeeper-crds`. Kyverno's has
+/// `kyverno`, its definitions in `kyverno-crds`, and the ConfigMaps of its chart as a List in `kyverno-config.json`.
 const GATEKEEPER: &str = "EDGEWARD_GATEKEEPER";
 const KYVERNO: &str = "EDGEWARD_KYVERNO";
 
@@ -20,7 +20,7 @@ pub(crate) fn given<'run>(fixture: &Fixture<'run>) -> Result<Vec<Contender<'run>
     gatekeeper.into_iter().chain(kyverno).collect()
 }
 
-/// Installs definitions, and waits until they are served.
+/// Installs custom resource definitions and waits until they are served.
 fn define(fixture: &Fixture<'_>, folder: &Path) -> Result<()> {
     let folder = folder.display().to_string();
     fixture.kubectl.run(&["apply", "--server-side", "-f", &folder], "")?;
@@ -31,7 +31,7 @@ fn create_namespace(fixture: &Fixture<'_>, name: &str) -> Result<()> {
     fixture.kubectl.run(&["create", "namespace", name], "").map(drop)
 }
 
-/// Creates what the peer admits only once it is ready.
+/// Creates an object that the peer's own webhook admits only once the peer is ready. Retries until then.
 fn admitted(fixture: &Fixture<'_>, policy: &Value) -> Result<()> {
     let what = policy["kind"].as_str().context("a kind")?;
     eventually(&format!("the {what} is admitted"), BOUND, || {
@@ -39,14 +39,14 @@ fn admitted(fixture: &Fixture<'_>, policy: &Value) -> Result<()> {
     })
 }
 
-/// Gatekeeper with one Assign; of its operations only mutation.
+/// Gatekeeper with one Assign. Only its mutation operation is on.
 fn gatekeeper<'run>(fixture: &Fixture<'run>, dir: &Path) -> Result<Contender<'run>> {
     const NAME: &str = "gatekeeper";
     const HOME: &str = "gatekeeper-system";
     const POD: &str = "gatekeeper-0";
     define(fixture, &dir.join("gatekeeper-crds"))?;
     create_namespace(fixture, HOME)?;
-    // It writes statuses that belong to its pod.
+    // Gatekeeper writes status objects that belong to its pod.
     let container = json!({"name": "manager", "image": "registry.example/gatekeeper:1"});
     fixture.kubectl_in(HOME).create(&json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": POD, "namespace": HOME}, "spec": {"containers": [container]},

@@ -1,5 +1,5 @@
-//! How long 10,000 pods of Jobs take from the first Job's creation until kube-scheduler has bound all of them: with edgeward as
-//! installed, in either kind of namespace, with the constant webhooks and with none, in turns.
+//! Time from the creation of the first Job until kube-scheduler has bound all 10,000 pods. The contenders take turns: edgeward
+//! as installed in both kinds of namespace, the constant webhooks, and no webhook.
 
 use edgeward_harness::clients;
 use edgeward_harness::clusters::in_another;
@@ -20,29 +20,29 @@ const JOBS: usize = 100;
 const PODS_OF_A_JOB: usize = 100;
 const PODS: usize = JOBS * PODS_OF_A_JOB;
 
-/// How often the API server is asked how many pods are bound.
+/// Query interval for the number of bound pods.
 const PAUSE: Duration = Duration::from_millis(250);
 
 const CONTENDERS: usize = 5;
 
 const REST: [&str; 3] = ["etcd", "kube-controller-manager", "kube-scheduler"];
 
-/// What a turn takes, in seconds.
+/// Measurements of one turn, in seconds.
 struct Turn {
     until_bound: f64,
-    /// Time of processors: the API server's, the webhook's, that of [`REST`], kwok's.
+    /// CPU time of the API server, of the webhook, of [`REST`] together, and of kwok.
     processors: [f64; 4],
 }
 
 e2e! { "pods::of_jobs", Machine, of_jobs }
-/// Fails if edgeward left a pod undecided. Each turn has a cluster of its own: to delete so many pods takes longer than to create them,
-/// and a webhook that is not asked would watch those of the others.
+/// Fails if edgeward left a pod undecided. Each turn has a cluster of its own. Deleting 10,000 pods takes longer than creating
+/// them, and an edgeward that is not called would still watch the pods of the other contenders.
 fn of_jobs(fixture: &Fixture<'_>) -> Result<()> {
     let mut turns = [const { Vec::new() }; CONTENDERS];
     for round in 0..ROUNDS {
         for place in 0..CONTENDERS {
             let number = (place + round) % CONTENDERS;
-            // Those that ran would make work for whoever is slower.
+            // In a shared cluster, pods of earlier turns would be extra work for the slower contenders.
             let turn = in_another(fixture, "of_jobs", false, |fixture| turn(fixture, number))?;
             let Turn {
                 until_bound,
@@ -98,7 +98,7 @@ fn turn(fixture: &Fixture<'_>, number: usize) -> Result<Turn> {
     })
 }
 
-/// As [`Turn`] has them, since the processes began.
+/// CPU times since the processes began, in the order of [`Turn`].
 fn processor_times(fixture: &Fixture<'_>, contender: &Contender<'_>) -> Result<[Duration; 4]> {
     let of = |program: &str| processor_time(fixture.process_of(program)?);
     let rest: Result<Duration> = REST.iter().map(|program| of(program)).sum();
@@ -137,7 +137,7 @@ fn print(turns: &[Vec<Turn>; CONTENDERS]) {
     }
 }
 
-/// Creates the Jobs, and waits until so many pods more are bound than before.
+/// Creates the Jobs and waits until all of their pods are bound.
 async fn until_bound(client: &Client, namespace: &str) -> Result<Duration> {
     let before = bindings(client).await?;
     let begun = Instant::now();
@@ -166,7 +166,7 @@ async fn create(client: &Client, namespace: &str) -> Result<()> {
     Ok(())
 }
 
-/// How many pods were bound so far, as the API server counts requests.
+/// Number of pods bound so far, from the API server's count of requests.
 async fn bindings(client: &Client) -> Result<u64> {
     let labels = [("code", "201"), ("subresource", "binding")];
     api_server_count(client, "apiserver_request_total", &labels).await
@@ -174,11 +174,11 @@ async fn bindings(client: &Client) -> Result<u64> {
 
 async fn api_server_count(client: &Client, name: &str, labels: &[(&str, &str)]) -> Result<u64> {
     let page = client.request_text(Request::get("/metrics").body(Vec::new())?).await?;
-    // Counts stay far below 2^53.
+    // The count stays far below 2^53.
     Ok(metrics::sum(&page, name, labels) as u64)
 }
 
-/// How many pods nobody decided.
+/// Number of pods without a decision.
 async fn undecided(client: &Client, namespace: &str) -> Result<usize> {
     let (mut seen, mut undecided, mut from) = (0, 0, String::new());
     loop {

@@ -1,4 +1,4 @@
-//! What a replica takes that nobody asks: its processor time while pods change, its memory, and how soon it is ready.
+//! Cost of a replica that receives no reviews: CPU time while pods change, memory, and time until it is ready.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -21,19 +21,19 @@ const NODES: usize = 1_000;
 const PODS: usize = 10_000;
 const MANY_PODS: usize = 100_000;
 
-/// Events of pods in a second, for how long they come, and of how many pods.
+/// Pod events per second, how long they last, and the number of pods that change.
 const RATES: [u32; 3] = [0, 100, 1_000];
 const LASTS: Duration = Duration::from_secs(30);
 const CHANGED: usize = 1_000;
 
-/// How many clients create and change pods at the same time.
+/// Number of clients that create and change pods at the same time.
 const CLIENTS: usize = 32;
 
-/// How often in a second some of its events begin.
+/// Batches of events per second.
 const TICKS: u32 = 50;
 
 e2e! { "watching::by_a_replica", Machine, by_a_replica }
-/// A replica beside 10,000 and then beside 100,000 pods, all of them bound.
+/// Measures a replica with 10,000 and then with 100,000 pods in the cluster, all of them bound.
 fn by_a_replica(fixture: &Fixture<'_>) -> Result<()> {
     in_another(fixture, "by_a_replica", true, measure)
 }
@@ -58,7 +58,8 @@ fn measure(fixture: &Fixture<'_>) -> Result<()> {
         Etcd::at(fixture.etcd())?,
     ))?);
     let (edgeward, few) = started(fixture, &wan, PODS)?;
-    // These two take no processors then. Nodes are ready as long as nobody looks, and nobody runs the pods that are created later.
+    // The paused processes take no CPU. Nodes stay Ready while nothing checks them, and no kubelet runs the pods that are
+    // created later.
     let _paused = [fixture.pause("kube-controller-manager")?, fixture.pause("kwok")?];
     println!("\n| {NODES} nodes, {PODS} pods: events of pods, a second | CPU, ms a second | CPU, µs an event |");
     println!("|---:|---:|---:|");
@@ -70,7 +71,7 @@ fn measure(fixture: &Fixture<'_>) -> Result<()> {
         fixture.runtime.block_on(Arc::clone(&changes).make(rate))?;
         let seconds = begun.elapsed().as_secs_f64();
         if rate > 0 {
-            // Its time is that of all events, whenever it comes to them.
+            // The replica has processed all events once it shows this pod, so the measured CPU time covers them all.
             fixture.runtime.block_on(Arc::clone(&pods).create(known..known + 1))?;
             known += 1;
             eventually("the replica has read all events", BOUND, || {
@@ -98,7 +99,7 @@ fn measure(fixture: &Fixture<'_>) -> Result<()> {
     Ok(())
 }
 
-/// A replica that was started beside so many pods, and a row of what it took until it was ready.
+/// Starts a replica in a cluster with `pods` pods, and prints a row of its cost until it was ready.
 fn started<'run>(fixture: &Fixture<'run>, wan: &Wan<'_>, pods: usize) -> Result<(Edgeward<'run>, String)> {
     let begun = Instant::now();
     let edgeward = fixture.live_edgeward_as(&format!("beside-{pods}"), &config(wan))?;
@@ -115,7 +116,7 @@ struct Pods {
 }
 
 impl Pods {
-    /// Creates those of these numbers, bound already.
+    /// Creates the pods with these numbers, already bound.
     async fn create(self: Arc<Self>, numbers: std::ops::Range<usize>) -> Result<()> {
         let template = template()?;
         let next = Arc::new(AtomicUsize::new(numbers.start));
@@ -153,7 +154,7 @@ impl Pods {
         Ok(())
     }
 
-    /// How many events of pods the API server has had to pass on so far.
+    /// Number of pod events that the API server has passed on so far.
     async fn events(&self) -> Result<u64> {
         let page = self
             .client
@@ -162,7 +163,7 @@ impl Pods {
         let labels = [("group", ""), ("resource", "pods")];
         let count = metrics::sum(&page, "apiserver_watch_cache_events_received_total", &labels);
         ensure!(count > 0.0, "the API server counts no events of pods");
-        // Counts stay far below 2^53.
+        // The count stays far below 2^53.
         Ok(count as u64)
     }
 
@@ -174,16 +175,16 @@ impl Pods {
     }
 }
 
-/// Changes of the statuses of pods, made in etcd: as many as the API server can pass on, where it could not make so many itself.
+/// Status changes of pods, written directly to etcd. The API server can pass on more events than it could create by itself.
 struct Changes {
     etcd: Etcd,
-    /// Of each pod its key, and what it had there before a change of its status and has since.
+    /// Each pod's key, and its stored value before and after a status change.
     versions: Vec<(String, [String; 2])>,
     made: AtomicUsize,
 }
 
 impl Changes {
-    /// Of the first [`CHANGED`] pods of this namespace.
+    /// Prepares changes of the first [`CHANGED`] pods of this namespace.
     async fn of(pods: &Pods, namespace: &str, etcd: Etcd) -> Result<Self> {
         let mut versions = Vec::with_capacity(CHANGED);
         for number in 0..CHANGED {
@@ -201,7 +202,7 @@ impl Changes {
         })
     }
 
-    /// Makes them at this rate for [`LASTS`], those of all pods in turn.
+    /// Makes `rate` changes a second for [`LASTS`], going round all pods.
     async fn make(self: Arc<Self>, rate: u32) -> Result<()> {
         let mut ticks = tokio::time::interval(Duration::from_secs(1) / TICKS);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
@@ -231,7 +232,7 @@ fn name(number: usize) -> String {
     format!("pod-{number}")
 }
 
-/// A pod of 4 KB that nobody evicts, of no controller.
+/// A pod of 4 KB that no controller owns and no node lifecycle evicts.
 fn template() -> Result<Value> {
     let mut pod: Value = serde_json::from_str(include_str!("../pod.json"))?;
     for (part, field) in [
