@@ -1,4 +1,4 @@
-//! A configuration is read, or its faults are named.
+//! A configuration is parsed, or its faults are named.
 #![no_main]
 
 use edgeward::platform::yaml;

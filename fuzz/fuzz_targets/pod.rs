@@ -1,4 +1,4 @@
-//! What is kept of a pod is bounded.
+//! The part of a pod that edgeward keeps is bounded.
 #![no_main]
 
 use arbitrary::{Arbitrary, Unstructured};

@@ -22,14 +22,14 @@ use edgeward_fuzz::Pod;
 use json_patch::{Patch, PatchOperation};
 use serde_json::{Value, json};
 
-/// Room everywhere; an edge that is full; several clouds.
+/// Fleets with free capacity everywhere, with a full edge, and with several clouds.
 static FLEETS: LazyLock<[Arc<Snapshot>; 3]> = LazyLock::new(|| {
     let fleets = [
         include_str!("../../examples/fleet.yaml"),
         include_str!("../../examples/fleet-overloaded.yaml"),
         include_str!("../../tests/golden/several-clouds/fleet.yaml"),
     ];
-    // Younger than any run takes.
+    // More than any run takes, so that the snapshots do not go stale.
     let age = Micros::from_secs(1_000_000);
     fleets.map(|text| Arc::new(testkit::snapshot(&yaml::parse_one(text, "fleet").unwrap()).younger(age)))
 });
@@ -50,7 +50,7 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
         assert_eq!(response["uid"], "u");
         let is_allowed = response["allowed"] == true;
         let Some(patch) = response["patch"].as_str() else {
-            // Sites or traits that cannot be read are denied, with a message.
+            // Unreadable sites or traits are denied, with a message.
             assert!(is_allowed || response["status"]["message"].is_string(), "{response}");
             continue;
         };
@@ -64,7 +64,7 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     }
 });
 
-/// The response to a body that is a review.
+/// The response to a body that is a valid review.
 fn answer(fleet: &Arc<Snapshot>, body: &[u8]) -> Option<Value> {
     let config = Arc::new(Config::default());
     let reviewer = Reviewer {

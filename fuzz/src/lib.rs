@@ -1,10 +1,10 @@
-//! Pods that the fuzz targets make of bytes: of the shape that the API server sends, with any texts and numbers in them.
+//! Builds pods for the fuzz targets from bytes: the shape that the API server sends, with arbitrary texts and numbers.
 
 use arbitrary::Arbitrary;
 use edgeward_core::model::slo::NAMES;
 use serde_json::{Map, Value, json};
 
-/// What of a pod the targets vary.
+/// The parts of a pod that the targets vary.
 #[derive(Debug, Arbitrary)]
 pub struct Pod<'a> {
     slo: Vec<(u8, &'a str)>,
