@@ -8,12 +8,12 @@ use anyhow::Result;
 use crate::cargo_tools;
 use crate::shell::{run_beside, workspace};
 
-/// Tells the tests where the site is.
+/// The variable that tells the tests where the site is.
 pub(crate) const BOOK: &str = "EDGEWARD_BOOK";
 
 const MDBOOK: &str = "0.5.4";
 
-/// Builds the site of `docs/` into `target/book`, with a search, and returns that directory.
+/// Builds the site of `docs/`, with a search, into `target/book`. Returns that directory.
 pub(crate) fn build() -> Result<PathBuf> {
     let options = ["--no-default-features", "--features", "search"];
     let program = cargo_tools::obtain("mdbook", MDBOOK, &options)?;

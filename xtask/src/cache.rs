@@ -1,4 +1,4 @@
-//! Where tools that take minutes to build are kept between runs and between checkouts.
+//! A cache for tools that take minutes to build. Runs and checkouts share it.
 
 use std::env;
 use std::fs::{self, File, Metadata};
@@ -8,7 +8,7 @@ use std::time::{Instant, SystemTime};
 use anyhow::{Context, Result};
 use sha2::{Digest as _, Sha256};
 
-/// `$EDGEWARD_CACHE`, else `edgeward` in the user's cache directory.
+/// `$EDGEWARD_CACHE`, or `edgeward` in the user's cache directory.
 pub(crate) fn root() -> Result<PathBuf> {
     set("EDGEWARD_CACHE")
         .or_else(|| set("XDG_CACHE_HOME").map(|dir| dir.join("edgeward")))
@@ -21,7 +21,7 @@ fn set(variable: &str) -> Option<PathBuf> {
     value.map(PathBuf::from)
 }
 
-/// The directory or program that this variable names, in place of one that is built.
+/// The path in this environment variable, which replaces a built directory or program.
 pub(crate) fn ready_made(variable: &str) -> Result<Option<PathBuf>> {
     let Some(path) = set(variable) else { return Ok(None) };
     let found = fs::canonicalize(&path).with_context(|| format!("{variable}={}", path.display()))?;
@@ -37,11 +37,10 @@ pub(crate) fn key(parts: &[&str]) -> String {
     hash.finalize()[..8].iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The directory `dir`, filled once by `build`.
+/// Returns the directory `dir`, which `build` fills once.
 ///
-/// `build` gets a directory beside it, which takes the final name only when everything in it is complete. Two runs at
-/// once build once: the second waits. The lock goes away with the process, whatever ends it. What is said on stderr
-/// begins with `name`.
+/// `build` gets a temporary directory, which is renamed to `dir` only when it is complete. Of two simultaneous runs, the second
+/// waits for the first. The lock ends with the process. Messages on stderr begin with `name`.
 pub(crate) fn once(name: &str, dir: &Path, build: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
     if dir.is_dir() {
         note_use(dir);
@@ -75,12 +74,12 @@ pub(crate) fn once(name: &str, dir: &Path, build: impl FnOnce(&Path) -> Result<(
     Ok(())
 }
 
-/// The directory's time is that of its last use. That of a cache we may not write stays as it is.
+/// Sets the directory's time to now, as its last use. A read-only cache keeps the old time.
 fn note_use(dir: &Path) {
     let _ = File::open(dir).and_then(|dir| dir.set_modified(SystemTime::now()));
 }
 
-/// Keeps the entries that were used last, as many as there may be branches at work.
+/// Removes all but the most recently used entries. Keeps enough for several branches in parallel.
 fn remove_disused(name: &str, parent: &Path) {
     const KEPT: usize = 3;
     let entries = fs::read_dir(parent).into_iter().flatten().flatten();

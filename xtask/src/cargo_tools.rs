@@ -1,4 +1,4 @@
-//! Tools of cargo's, each of one version.
+//! Cargo tools, each pinned to one version.
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,10 +9,11 @@ use anyhow::Result;
 use crate::cache;
 use crate::shell::{cargo, output, run_beside};
 
-/// The program of this version: the installed one, else one of our own, built once into the cache with these options of `cargo install`.
+/// Returns the program of this version. Uses the installed one if it matches. Otherwise builds it once into the cache, with
+/// these options of `cargo install`.
 ///
-/// Without optimisation and debug information: it runs for seconds, and its own release profile takes minutes more. Each has
-/// its own target directory, for what is locked for one is hardly ever of the version that is locked for another.
+/// Builds without optimisation and debug information. The tool runs for seconds, and its own release profile would take minutes
+/// longer to build. Each tool has its own target directory, because their lock files rarely share versions of dependencies.
 pub(crate) fn obtain(name: &str, version: &str, options: &[&str]) -> Result<PathBuf> {
     let installed = output(Command::new(name).arg("--version")).ok().flatten();
     let said = installed.as_deref().and_then(|said| said.split_whitespace().last());

@@ -1,4 +1,4 @@
-//! `cargo xtask check`: everything that can be said about the code without running it.
+//! `cargo xtask check`: every check that does not run the code.
 
 use std::process::Command;
 
@@ -11,13 +11,13 @@ use crate::suite::{CLUSTER, SOAK};
 
 const CARGO_DENY: &str = "0.20.2";
 
-/// So many marks of stilted prose in 1,000 words are too many.
+/// Upper limit of prose-lint marks per 1,000 words.
 const MARKS: f64 = 1.0;
 
-/// The manifest of the fuzz targets, a workspace of their own.
+/// The manifest of the fuzz targets, which have a workspace of their own.
 const FUZZ: &str = "fuzz/Cargo.toml";
 
-/// In stages that say how long they took; the first that fails is the last.
+/// Runs the checks in timed stages and stops at the first that fails.
 pub(crate) fn check() -> Result<()> {
     Report::of(|report| {
         report.stage("fmt", || {
@@ -25,14 +25,14 @@ pub(crate) fn check() -> Result<()> {
             run(&mut cargo(["fmt", "--manifest-path", FUZZ, "--check"]))
         })?;
         report.stage("prose", prose)?;
-        // It compiles nothing of ours, and the first time is itself compiled.
+        // `deny` compiles none of our code, but on the first run it is compiled itself.
         let ((stage, dependencies), code) = side_by_side(|| timed("deny", dependencies), || code(report));
         report.add([stage]);
         code.and(dependencies)
     })
 }
 
-/// Whether pages and comments have few marks of stilted prose.
+/// Checks that pages and comments have few marks of stilted prose.
 fn prose() -> Result<()> {
     let script = workspace().join("xtask/prose-lint");
     let found = output(Command::new("python3").arg(script).current_dir(workspace()))?;
@@ -61,7 +61,7 @@ fn code(report: &mut Report) -> Result<()> {
     })
 }
 
-/// Also those of the fuzz targets, whose lock file must be as complete.
+/// Checks the dependencies, including those of the fuzz targets. Their lock file must be complete too.
 fn dependencies() -> Result<()> {
     let program = cargo_tools::obtain("cargo-deny", CARGO_DENY, &[])?;
     ["Cargo.toml", FUZZ].into_iter().try_for_each(|manifest| {

@@ -1,7 +1,7 @@
 //! A real Kubernetes control plane, built from the Go module in `tests/controlplane`.
 //!
-//! The module holds no Go: its `tool` directives name the commands. The build has their programs under the names that envtest
-//! ships, and kwok's stages.
+//! The module has no Go code of its own: its `tool` directives name the commands. The result has the programs under the names
+//! that envtest uses, and kwok's stages.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,10 +15,10 @@ use crate::shell::workspace;
 /// The environment variable that names a directory with ready-made programs.
 pub(crate) const VARIABLE: &str = "EDGEWARD_CONTROL_PLANE";
 
-/// The module file of the newest Kubernetes; each folder in it has that of an older minor.
+/// The Go module for the newest Kubernetes. Each subfolder has the module for an older minor version.
 const MODULE: &str = "tests/controlplane";
 
-/// The life of fake nodes and pods, out of kwok's own module.
+/// Lifecycle stages of fake nodes and pods, from kwok's module.
 const STAGES: [&str; 5] = [
     "node/fast/node-initialize.yaml",
     "node/heartbeat-with-lease/node-heartbeat-with-lease.yaml",
@@ -27,10 +27,11 @@ const STAGES: [&str; 5] = [
     "pod/fast/pod-delete.yaml",
 ];
 
-/// Part of the cache key: raise it when the build below changes what comes out.
+/// Part of the cache key. Raise the number when the build below changes its result.
 const RECIPE: &str = "1: trimpath, stripped, version flag";
 
-/// The directory with the programs and `stages/` of the newest Kubernetes (a quarter of an hour on two cores, 5 GB of Go caches).
+/// Returns the directory with the programs and `stages/` of the newest Kubernetes. The first build takes 15 minutes on two
+/// cores and 5 GB of Go caches.
 pub(crate) fn obtain() -> Result<PathBuf> {
     if let Some(dir) = ready_made(VARIABLE)? {
         return Ok(dir);
@@ -44,7 +45,7 @@ pub(crate) fn obtain() -> Result<PathBuf> {
     })
 }
 
-/// An older Kubernetes, such as `1.33`, with kubectl and kwok of the newest.
+/// Returns an older Kubernetes, such as `1.33`, with kubectl and kwok of the newest.
 pub(crate) fn obtain_older(minor: &str) -> Result<PathBuf> {
     let module = module(workspace().join(MODULE).join(minor));
     ensure!(
@@ -74,9 +75,9 @@ fn module(folder: PathBuf) -> Module {
 
 fn build(module: &Module, into: &Path) -> Result<()> {
     let version = module.required("k8s.io/kubernetes", "Version")?;
-    // Without the version the server reports "v0.0.0-master+$Format:%H$", which clients cannot parse.
+    // Without the version, the server reports "v0.0.0-master+$Format:%H$", which clients cannot parse.
     let ldflags = format!(" -X k8s.io/component-base/version.gitVersion={version}");
     module.build("tool", &ldflags, into)?;
     // The module go.etcd.io/etcd/server is named after its last element.
-    fs::rename(into.join("server"), into.join("etcd")).context("go build brought no etcd")
+    fs::rename(into.join("server"), into.join("etcd")).context("go build produced no etcd")
 }

@@ -1,4 +1,4 @@
-//! Programs of Debian's packages, where they are not installed: Prometheus with promtool, and a headless Chromium.
+//! Programs from Debian packages, if they are not installed: Prometheus with promtool, and a headless Chromium.
 
 use std::env;
 use std::fs;
@@ -14,10 +14,10 @@ use crate::tools::NoTool;
 pub(crate) const PROMETHEUS: &str = "EDGEWARD_PROMETHEUS";
 pub(crate) const CHROMIUM: &str = "EDGEWARD_CHROMIUM";
 
-/// The program `prometheus`, which has `promtool` beside it (20 MB). It is unpacked into the cache: an installed one would start
-/// as a service.
+/// Returns the program `prometheus`, with `promtool` in the same directory (20 MB). It is unpacked into the cache, because
+/// installing the package would start a service.
 pub(crate) fn prometheus() -> Result<PathBuf> {
-    // Part of the cache key: raise it when what is unpacked changes.
+    // Part of the cache key. Raise the number when what is unpacked changes.
     const RECIPE: &str = "2: usr/bin/{prometheus,promtool} of the running release";
     if let Some(program) = ready_made(PROMETHEUS)? {
         return Ok(program);
@@ -36,7 +36,7 @@ pub(crate) fn prometheus() -> Result<PathBuf> {
         let package = entries
             .into_iter()
             .find(|path| path.extension().is_some_and(|extension| extension == "deb"));
-        let package = package.context("apt-get brought no package")?;
+        let package = package.context("apt-get downloaded no package")?;
         let tree = partial.join("tree");
         let mut dpkg = Command::new("dpkg");
         dpkg.arg("-x").arg(&package).arg(&tree);
@@ -51,7 +51,7 @@ pub(crate) fn prometheus() -> Result<PathBuf> {
     Ok(dir.join("prometheus"))
 }
 
-/// A headless Chromium. It needs some forty libraries, so it is installed, which takes root.
+/// Returns a headless Chromium. It needs about forty libraries, so it is installed, which takes root.
 pub(crate) fn chromium() -> Result<PathBuf> {
     const NAMES: [&str; 4] = [
         "chromium-headless-shell",
@@ -77,7 +77,7 @@ pub(crate) fn chromium() -> Result<PathBuf> {
     ensure_apt("Chromium", "your distribution", CHROMIUM)?;
     let install = ["install", "--yes", "--quiet", "--no-install-recommends", NAMES[0]];
     apt_get("Chromium", Path::new("/"), &install)?;
-    installed(&NAMES).context("apt-get brought no Chromium")
+    installed(&NAMES).context("apt-get installed no Chromium")
 }
 
 fn installed(names: &[&str]) -> Option<PathBuf> {
@@ -92,7 +92,7 @@ fn ensure_apt(name: &str, from: &str, variable: &str) -> Result<()> {
     found.map(drop).ok_or_else(|| NoTool(words).into())
 }
 
-/// Runs apt-get here. A fresh machine has no lists of packages: they are fetched if it fails.
+/// Runs apt-get in `here`. If it fails, fetches the package lists, which a fresh machine lacks, and tries again.
 fn apt_get(name: &str, here: &Path, args: &[&str]) -> Result<()> {
     let apt_get = |args: &[&str]| {
         let mut apt_get = Command::new("apt-get");

@@ -1,5 +1,5 @@
-//! The version of edgeward that the tests upgrade from, built once from the history of this checkout: its program, its manifests and
-//! its chart. A directory of the cache, keyed by its commit, gets them.
+//! The version of edgeward that the upgrade tests start from. Its program, manifests and chart are built once from this
+//! checkout's history. They go into a cache directory, keyed by the commit.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,21 +15,21 @@ const NAME: &str = "earlier edgeward";
 
 pub(crate) const VARIABLE: &str = "EDGEWARD_EARLIER";
 
-/// Without policies that confine edgeward, and with its configuration in a ConfigMap of one name.
+/// This version has no policies that confine edgeward, and keeps its configuration in a ConfigMap with a fixed name.
 const COMMIT: &str = "f8ee3c5584a8a7d411b851d83bdd6a8acca26569";
 
 const PROGRAM: &str = "edgeward";
 
 const FOLDERS: [&str; 3] = ["certs", "deploy", "webhook"];
 
-/// Part of the cache key: raise it when the build below changes what comes out.
+/// Part of the cache key. Raise the number when the build below changes its result.
 const RECIPE: &str = "1: unoptimised, stripped";
 
-/// The directory with the program and these folders, built if it is not there yet (three minutes on two cores). Says on stderr what
-/// it does.
+/// Returns the directory with the program and these folders, and builds it if needed (three minutes on two cores). Reports
+/// progress on stderr.
 ///
 /// # Errors
-/// [`NoTool`] where the checkout does not have the commit, as a shallow clone; or it does not build.
+/// [`NoTool`] if the checkout does not have the commit, for example a shallow clone. Other errors if it does not build.
 pub(crate) fn obtain() -> Result<PathBuf> {
     if let Some(dir) = ready_made(VARIABLE)? {
         return Ok(dir);

@@ -1,4 +1,4 @@
-//! `cargo xtask fuzz`: each target of `fuzz/` for a while, by libFuzzer, with the pinned toolchain.
+//! `cargo xtask fuzz`: runs each target of `fuzz/` with libFuzzer and the pinned toolchain.
 
 use std::env;
 use std::fs;
@@ -9,13 +9,13 @@ use anyhow::{Context, Result, ensure};
 use crate::report::Report;
 use crate::shell::{cargo, output, run, workspace};
 
-/// How long each target runs, unless told otherwise, in seconds.
+/// Default duration of each target, in seconds.
 pub(crate) const SECONDS: u64 = 60;
 
 const TARGETS: [&str; 4] = ["configuration", "pod", "quantity", "review"];
 
-/// What libFuzzer is guided by: each edge is counted, and comparisons are seen. cargo-fuzz passes the same, and a sanitizer, which
-/// is unstable and of no use to code without `unsafe`.
+/// Instrumentation that guides libFuzzer: edge counters and comparisons. cargo-fuzz passes the same flags, and also a
+/// sanitizer. The sanitizer is unstable, and useless for code without `unsafe`.
 const INSTRUMENTATION: [&str; 5] = [
     "-Cpasses=sancov-module",
     "-Cllvm-args=-sanitizer-coverage-level=4",
@@ -24,7 +24,7 @@ const INSTRUMENTATION: [&str; 5] = [
     "-Cllvm-args=-sanitizer-coverage-trace-compares",
 ];
 
-/// `[TARGET...] [--seconds N]`.
+/// Runs `cargo xtask fuzz [TARGET...] [--seconds N]`.
 pub(crate) fn fuzz(args: &[String]) -> Result<()> {
     let (names, seconds) = match args.iter().position(|arg| arg == "--seconds") {
         None => (args, SECONDS),
@@ -37,7 +37,7 @@ pub(crate) fn fuzz(args: &[String]) -> Result<()> {
     Report::of(|report| targets(report, names, seconds))
 }
 
-/// Runs each of these targets, or all, for so long.
+/// Runs these targets, or all if there are no names, for `seconds` each.
 pub(crate) fn targets(report: &mut Report, names: &[String], seconds: u64) -> Result<()> {
     for name in names {
         ensure!(
@@ -48,12 +48,12 @@ pub(crate) fn targets(report: &mut Report, names: &[String], seconds: u64) -> Re
     }
     let version = output(Command::new("rustc").arg("-vV").current_dir(workspace()))?.context("there is no rustc")?;
     let host = version.lines().find_map(|line| line.strip_prefix("host: "));
-    let host = host.context("rustc does not say for what it builds")?;
-    // Not where other programs are built, which are not instrumented.
+    let host = host.context("rustc does not name its host")?;
+    // A separate build directory, because other programs are not instrumented.
     let built = workspace().join(env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()));
     let built = built.join("fuzz");
     report.stage("build of the targets", || {
-        // With a target, what runs while it is built is not instrumented.
+        // With an explicit target, build scripts and proc macros are not instrumented.
         run(cargo([
             "build",
             "--release",
@@ -78,7 +78,7 @@ pub(crate) fn targets(report: &mut Report, names: &[String], seconds: u64) -> Re
             .args([work.join("inputs"), workspace().join("fuzz/corpus").join(name)])
             .arg(format!("-max_total_time={seconds}"))
             .arg(format!("-artifact_prefix={}/", work.display()))
-            // On a machine in use one input may wait for a minute.
+            // On a busy machine, one input may wait for a minute.
             .args([
                 "-timeout=300",
                 "-rss_limit_mb=2048",

@@ -1,4 +1,4 @@
-//! Programs that are built from Go modules of this checkout, once, into the cache.
+//! Programs built once into the cache from Go modules of this checkout.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ pub(crate) struct Module {
 }
 
 impl Module {
-    /// Returns the directory that `build` has filled, now or before. Its key is the recipe and the module's files.
+    /// Returns the directory that `build` fills, unless it is cached. The cache key is the recipe and the module's files.
     pub(crate) fn built(&self, recipe: &[&str], build: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
         let files = ["main.go", "go.mod", "go.sum"].map(|name| fs::read_to_string(self.folder.join(name)).ok());
         let parts: Vec<_> = recipe
@@ -39,7 +39,7 @@ impl Module {
         Ok(dir)
     }
 
-    /// Fails with [`NoTool`] unless there is a Go that can read this module.
+    /// Fails with [`NoTool`] unless a Go that can read this module is installed.
     fn ensure_go(&self) -> Result<()> {
         let why = match output(&mut self.go(&["list", "-m"])) {
             Ok(Some(_)) => return Ok(()),
@@ -56,13 +56,13 @@ impl Module {
         go
     }
 
-    /// What `go list -m` knows of a module that this one requires: `Dir` or `Version`.
+    /// The output of `go list -m` for a required module; `what` is `Dir` or `Version`.
     pub(crate) fn required(&self, module: &str, what: &str) -> Result<String> {
         let mut list = self.go(&["list", "-m", "-f", &format!("{{{{.{what}}}}}"), module]);
-        output(&mut list)?.context("go has gone")
+        output(&mut list)?.context("go is no longer installed")
     }
 
-    /// Builds a package, or all tools of the module, into a file or a folder. Says every quarter of a minute how far it is.
+    /// Builds a package, or all tools of the module, into a file or a folder. Reports progress every 15 s.
     pub(crate) fn build(&self, package: &str, ldflags: &str, into: &Path) -> Result<()> {
         const REPORT_EVERY: Duration = Duration::from_secs(15);
         let mut go = self.go(&["build", "-v", "-trimpath", "-ldflags", &format!("-s -w{ldflags}"), "-o"]);
@@ -71,7 +71,7 @@ impl Module {
         let status = follow(go, |line| {
             match line {
                 Some(line) if line.starts_with("go: downloading ") => {}
-                // `-v` prints the package that it works on.
+                // `-v` prints each package that it compiles.
                 Some(line) if !line.contains(char::is_whitespace) => packages += 1,
                 Some(line) => eprintln!("{} | {line}", self.name),
                 None => {}
@@ -90,11 +90,11 @@ impl Module {
     }
 }
 
-/// Makes this directory, with these files of Go's module cache in it.
+/// Creates the directory `into` with copies of these files of Go's module cache.
 pub(crate) fn copy_out(files: &[PathBuf], into: &Path) -> Result<()> {
     fs::create_dir(into)?;
     for file in files {
-        // Not fs::copy: it would keep the module cache's read-only mode.
+        // `fs::copy` would keep the module cache's read-only mode.
         let text = fs::read(file).with_context(|| file.display().to_string())?;
         fs::write(into.join(file.file_name().context("a file has a name")?), text)?;
     }

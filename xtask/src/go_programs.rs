@@ -1,6 +1,6 @@
 //! Helm, cert-manager, Liqo and the constant webhook, each built from its Go module.
 //!
-//! A recipe is part of the cache key: raise its number when the build changes what comes out.
+//! A recipe is part of the cache key. Raise its number when the build changes its result.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ pub(crate) const HELM: &str = "EDGEWARD_HELM";
 pub(crate) const CERT_MANAGER: &str = "EDGEWARD_CERT_MANAGER";
 pub(crate) const LIQO: &str = "EDGEWARD_LIQO";
 
-/// The program `helm` (two minutes on two cores).
+/// Returns the program `helm` (two minutes on two cores).
 pub(crate) fn helm() -> Result<PathBuf> {
     let module = Module {
         name: "Helm",
@@ -29,7 +29,8 @@ pub(crate) fn helm() -> Result<PathBuf> {
     let dir = module.built(&["1: trimpath, stripped, version flags"], |partial| {
         let version = module.required("helm.sh/helm/v3", "Version")?;
         let mut flags = format!(" -X helm.sh/helm/v3/internal/version.version={version}");
-        // Kubernetes' version where there is no cluster: that of the client, as in Helm's own build. Without, it is 1.20.
+        // The Kubernetes version that Helm assumes without a cluster: the client's, as in Helm's own build. Without this flag
+        // it is 1.20.
         let client = module.required("k8s.io/client-go", "Version")?;
         let minor = client.split('.').nth(1).context("a version has dots")?;
         for package in ["lint/rules", "chartutil"] {
@@ -41,7 +42,7 @@ pub(crate) fn helm() -> Result<PathBuf> {
     Ok(dir.join("helm"))
 }
 
-/// The directory with cert-manager's controllers and cainjector as one program, and with `crds/` (four minutes).
+/// Returns the directory with `crds/` and one program that holds cert-manager's controllers and cainjector (four minutes).
 pub(crate) fn cert_manager() -> Result<PathBuf> {
     const DEFINITIONS: [&str; 4] = ["certificaterequests", "certificates", "clusterissuers", "issuers"];
     let module = Module {
@@ -61,8 +62,8 @@ pub(crate) fn cert_manager() -> Result<PathBuf> {
     })
 }
 
-/// The directory with the four programs of Liqo that need no network between clusters, `crds/`, and `roles/`, which its chart
-/// grants (five minutes).
+/// Returns the directory with the four Liqo programs that need no network between clusters, `crds/`, and `roles/`, which its
+/// chart grants (five minutes).
 pub(crate) fn liqo() -> Result<PathBuf> {
     let module = Module {
         name: "Liqo",
@@ -86,7 +87,7 @@ pub(crate) fn liqo() -> Result<PathBuf> {
     })
 }
 
-/// The webhook that always answers the same, beside which edgeward is measured (seconds).
+/// Returns the webhook that always gives the same answer. Benchmarks compare edgeward with it. It builds in seconds.
 pub(crate) fn constant_webhook() -> Result<PathBuf> {
     let module = Module {
         name: "constant webhook",

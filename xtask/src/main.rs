@@ -1,7 +1,7 @@
 //! Developer commands of edgeward, run as `cargo xtask <command>`.
 //!
-//! Everything that continuous integration does is a command here, so that a person at a terminal, the
-//! `justfile` and `.ci/run` cannot drift apart.
+//! Everything that continuous integration does is a command here. A person at a terminal, the `justfile` and `.ci/run`
+//! therefore run the same thing.
 
 mod book;
 mod cache;
@@ -36,34 +36,34 @@ Developer commands of edgeward
 Usage: cargo xtask <command>
 
 Commands:
-  test             every test: the end-to-end tests on a real control plane beside all others; says how long each stage took
-  test ARGS        some: `cargo test --workspace --locked ARGS`
-  soak [NAME]      what `test` leaves out: the fuzz targets for a minute each, and the long tests on a control plane
-  bench [NAME]     what edgeward costs in a cluster, as tables: create, pods, watching. On a machine that does nothing else
-  fuzz [TARGET...] the fuzz targets, all or some, a minute each; --seconds 3600: for so long
-  check            formatting, lints, documentation, dependencies; runs no test
-  static           build the static program that the image contains, and start it where there is nothing else; prints it
-  docs             build the documentation as a site with a search; prints where it is
-  sbom             write what the program is made of, as CycloneDX, to target/sbom; prints the file
+  test             run all tests, with the end-to-end tests on a real control plane; show how long each stage took
+  test ARGS        run `cargo test --workspace --locked ARGS`
+  soak [NAME]      run what `test` leaves out: each fuzz target for a minute, and the long tests on a control plane
+  bench [NAME]     measure what edgeward costs in a cluster: create, pods, watching. Needs an otherwise idle machine
+  fuzz [TARGET...] run all or the named fuzz targets for a minute each; --seconds 3600 sets the time
+  check            check formatting, lints, documentation and dependencies; runs no test
+  static           build the static program that the image contains and start it with no other files; prints its path
+  docs             build the documentation as a site with a search; prints its path
+  sbom             write the program's bill of materials (CycloneDX) to target/sbom; prints its path
 
-Commands that build or bring a tool of the tests once into the cache, and print where it is:
-  control-plane    etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl and kwok.
-                   --kubernetes 1.33: of that minor, not the newest
+Commands that build or fetch a tool of the tests into the cache, unless it is there, and print its path:
+  control-plane    etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl and kwok;
+                   --kubernetes 1.33 selects an older minor version
   cert-manager, constant-webhook, helm, liqo
   earlier          the version that the tests upgrade from
-  chromium         an installed Chromium, or Debian's, which root installs
-  prometheus       an installed Prometheus, or Debian's, unpacked; it has promtool beside it
+  chromium         an installed Chromium, or else Debian's; installing it takes root
+  prometheus       an installed Prometheus with promtool, or else Debian's, unpacked
 
 Environment:
   EDGEWARD_CONTROL_PLANE, EDGEWARD_CERT_MANAGER, EDGEWARD_EARLIER, EDGEWARD_LIQO
-                   a directory with a ready-made one, instead of building it
+                   a ready-made directory to use instead of building one
   EDGEWARD_CHROMIUM, EDGEWARD_CONSTANT_WEBHOOK, EDGEWARD_HELM, EDGEWARD_PROMETHEUS
-                   a ready-made program, instead of building or bringing it
+                   a ready-made program to use instead of building or fetching one
   EDGEWARD_GATEKEEPER, EDGEWARD_KYVERNO
-                   directories with other webhooks, which `bench create` puts beside edgeward
+                   directories with other webhooks, which `bench create` compares with edgeward
   EDGEWARD_CACHE   where built tools are kept [default: $XDG_CACHE_HOME/edgeward or ~/.cache/edgeward]
 
-Exit codes: 0 success, 1 failure, 2 usage, 3 a tool is not to be had: there is no Go to build it, no apt-get to bring it, or no
+Exit codes: 0 success, 1 failure, 2 usage error, 3 a tool is unavailable: there is no Go to build it, no apt-get to fetch it, or no
 history to build the earlier version from";
 
 const FAILURE: u8 = 1;
@@ -74,7 +74,7 @@ fn main() -> ExitCode {
     let mut args = env::args().skip(1);
     let command = args.next();
     let rest: Vec<String> = args.collect();
-    // `soak --help` is not to begin a run of hours.
+    // Prints the help, so that `soak --help` does not start a run of hours.
     let mut words = command.iter().chain(rest.iter().take_while(|word| *word != "--"));
     if words.any(|word| word == "--help" || word == "-h") || command.as_deref() == Some("help") {
         println!("{HELP}");

@@ -1,4 +1,4 @@
-//! How long each stage of a command took and how it ended, said when it ends and in a table at the end.
+//! Duration and result of each stage of a command. Each is printed when the stage ends, and again in a table at the end.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ pub(crate) struct Stage {
     took: Duration,
     is_ok: bool,
     pub(crate) ended: String,
-    /// What is repeated below the table: tests that failed, or could not tell.
+    /// Lines repeated below the table: tests that failed or were inconclusive.
     pub(crate) notes: Vec<String>,
 }
 
@@ -70,7 +70,7 @@ impl Report {
         self.stages.extend(stages);
     }
 
-    /// An error that names the stages that failed, if any did.
+    /// An error that names the failed stages, if there are any.
     pub(crate) fn verdict(&self) -> Result<()> {
         let failed = self.stages.iter().filter(|stage| !stage.is_ok);
         let failed: Vec<_> = failed.map(|stage| stage.name.as_str()).collect();

@@ -1,4 +1,4 @@
-//! `cargo xtask sbom`: what the program of the image is made of.
+//! `cargo xtask sbom`: the bill of materials of the program in the image.
 
 use std::fs;
 use std::path::PathBuf;
@@ -11,11 +11,11 @@ use crate::shell::{run, workspace};
 
 const CARGO_CYCLONEDX: &str = "0.5.9";
 
-/// What cargo-cyclonedx calls the file of the program, beside the manifest; other packages get theirs, too.
+/// The file that cargo-cyclonedx writes for the program, next to the manifest. It also writes one for each other package.
 const WRITTEN: &str = "edgeward_bin.cdx.json";
 
-/// Writes `target/sbom/edgeward.cdx.json`, CycloneDX 1.5: each crate that is linked into the static program, with version,
-/// licence, source and checksum. The same sources give the same bytes, wherever they are. Returns where it is.
+/// Writes `target/sbom/edgeward.cdx.json` (CycloneDX 1.5) and returns its path. It lists each crate that is linked into the
+/// static program, with version, licence, source and checksum. The same sources give the same bytes on every machine.
 pub(crate) fn write() -> Result<PathBuf> {
     let tool = cargo_tools::obtain("cargo-cyclonedx", CARGO_CYCLONEDX, &[])?;
     let result = run(Command::new(tool)
@@ -30,7 +30,7 @@ pub(crate) fn write() -> Result<PathBuf> {
             "binaries",
         ])
         .args(["--no-build-deps", "--target", "x86_64-unknown-linux-musl"])
-        // Without a time and a random number.
+        // Leaves out the timestamp and the random serial number.
         .env("SOURCE_DATE_EPOCH", "0")
         .current_dir(workspace()));
     let written = workspace().join(WRITTEN);
@@ -55,7 +55,7 @@ pub(crate) fn write() -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Whether it names the crates of the program, none of its tests, and nothing of this machine.
+/// Checks that the file names the program's crates, no test crates, and no paths of this machine.
 fn check(sbom: &str) -> Result<()> {
     for name in ["edgeward-core", "kube", "rustls"] {
         let is_named = sbom.contains(&format!("pkg:cargo/{name}@"));

@@ -1,4 +1,4 @@
-//! Commands as a person would type them.
+//! Runs commands as a person would type them.
 
 use std::env;
 use std::ffi::OsString;
@@ -14,7 +14,7 @@ use anyhow::{Context, Result, bail};
 
 /// Root of the workspace: the parent of this crate.
 ///
-/// Cargo says where it is when it runs us: several checkouts may share what is built, us included.
+/// Cargo passes the path at run time. It is not compiled in, because several checkouts may share one build of xtask.
 pub(crate) fn workspace() -> &'static Path {
     static WORKSPACE: LazyLock<PathBuf> = LazyLock::new(|| {
         let xtask = env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from);
@@ -23,14 +23,14 @@ pub(crate) fn workspace() -> &'static Path {
     &WORKSPACE
 }
 
-/// The cargo that runs us, in the root of the workspace.
+/// The cargo that runs xtask, in the root of the workspace.
 pub(crate) fn cargo<const N: usize>(args: [&str; N]) -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")));
     command.args(args).current_dir(workspace());
     command
 }
 
-/// Shows the command, runs it, fails when it fails.
+/// Prints the command and runs it. Fails if the command fails.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     let shown = shown(command);
     eprintln!("$ {shown}");
@@ -41,7 +41,7 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// The same beside other commands: each line that it prints goes to stderr and begins with whose it is.
+/// Runs a command while others run. Prefixes each line of its output with `name` and prints it on stderr.
 pub(crate) fn run_beside(name: &str, command: Command) -> Result<()> {
     let shown = shown(&command);
     eprintln!("{name} | $ {shown}");
@@ -56,11 +56,10 @@ pub(crate) fn run_beside(name: &str, command: Command) -> Result<()> {
     Ok(())
 }
 
-/// Runs the command and hands over each line that it prints, on stdout and stderr alike; `None` for every second in which it
-/// printed nothing.
+/// Runs the command and passes on each line that it prints on stdout or stderr. Passes `None` for every second without output.
 ///
-/// A program that it left behind may hold its output open for ever: what is said after its end is read until the first
-/// second of silence.
+/// A background process may hold the output open after the command has ended. Output is therefore read until the first silent
+/// second after the end.
 pub(crate) fn follow(mut command: Command, mut on_line: impl FnMut(Option<&str>)) -> Result<ExitStatus> {
     const SILENCE: Duration = Duration::from_secs(1);
 
@@ -72,7 +71,7 @@ pub(crate) fn follow(mut command: Command, mut on_line: impl FnMut(Option<&str>)
         .stderr(writer)
         .spawn()
         .with_context(|| format!("cannot start `{shown}`"))?;
-    // It holds the pipe's other end: while it lives there is no end to read.
+    // The command holds the write end of the pipe. Until it is dropped, reading never ends.
     drop(command);
 
     let (sender, lines) = mpsc::channel();
@@ -93,7 +92,7 @@ pub(crate) fn follow(mut command: Command, mut on_line: impl FnMut(Option<&str>)
     child.wait().with_context(|| format!("`{shown}`"))
 }
 
-/// Does both at once; `there` in a thread of its own.
+/// Runs both closures at once, `there` in a thread of its own.
 pub(crate) fn side_by_side<T: Send, H>(there: impl FnOnce() -> T + Send, here: impl FnOnce() -> H) -> (T, H) {
     thread::scope(|scope| {
         let there = scope.spawn(there);
@@ -106,7 +105,7 @@ pub(crate) fn joined<T>(thread: thread::ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// What the command printed on stdout; `None` when there is no such program.
+/// The command's stdout; `None` if the program does not exist.
 pub(crate) fn output(command: &mut Command) -> Result<Option<String>> {
     let shown = shown(command);
     match command.output() {

@@ -1,4 +1,4 @@
-//! `cargo xtask static`: the program that the image contains, and that it needs nothing else to run.
+//! `cargo xtask static`: builds the program that the image contains, and checks that it runs without other files.
 
 use std::env;
 use std::fs;
@@ -12,8 +12,8 @@ use crate::shell::{cargo, output, run, workspace};
 
 const GOAL: u64 = 30_000_000;
 
-/// Builds it for this machine's architecture from what the image is built from, and starts it where there is no other
-/// file. Returns where it is.
+/// Builds the program for this machine's architecture from the image's sources, and starts it in an otherwise empty root.
+/// Returns its path.
 pub(crate) fn build() -> Result<PathBuf> {
     let target = format!("{}-unknown-linux-musl", env::consts::ARCH);
     if output(Command::new("rustup").arg("--version"))?.is_some() {
@@ -47,7 +47,7 @@ pub(crate) fn build() -> Result<PathBuf> {
     Ok(program)
 }
 
-/// What `docker build` would see of the checkout: what `.dockerignore` does not leave out.
+/// Copies what `docker build` would see of the checkout, which is everything that `.dockerignore` does not exclude.
 fn context(into: &Path) -> Result<&Path> {
     if into.exists() {
         fs::remove_dir_all(into)?;
@@ -55,13 +55,14 @@ fn context(into: &Path) -> Result<&Path> {
     fs::create_dir_all(into)?;
     let ignored = fs::read_to_string(workspace().join(".dockerignore")).context(".dockerignore")?;
     for admitted in ignored.lines().filter_map(|line| line.strip_prefix('!')) {
-        // With its times, or it would all be compiled again.
+        // `-a` keeps the file times. Without them everything would be compiled again.
         run(Command::new("cp").arg("-a").arg(workspace().join(admitted)).arg(into))?;
     }
     Ok(into)
 }
 
-/// Starts it in a root directory that has nothing else, as the image has: three scenarios against its own TLS server.
+/// Starts the program in a root directory with no other files, as in the image. It runs three scenarios against its own TLS
+/// server.
 fn start_alone(program: &Path) -> Result<()> {
     let root = program.with_file_name("edgeward-alone");
     if root.exists() {
@@ -69,7 +70,7 @@ fn start_alone(program: &Path) -> Result<()> {
     }
     fs::create_dir(&root)?;
     fs::copy(program, root.join("edgeward"))?;
-    // As root, or as whoever may be root in a namespace.
+    // Tries it as root, then as an unprivileged user in a user namespace.
     let ways: [&[&str]; 2] = [&[], &["--map-root-user"]];
     let alone = |way: &[&str], arg: &str| {
         let mut command = Command::new("unshare");
@@ -81,6 +82,6 @@ fn start_alone(program: &Path) -> Result<()> {
         .into_iter()
         .find(|way| output(&mut alone(way, "--version")).is_ok_and(|said| said.is_some()))
         .context("it does not start alone, or `unshare --root` (util-linux) is not permitted")?;
-    // Our own output is where the program is.
+    // The program's output goes to stderr, because stdout carries the program's path.
     run(alone(way, "demo").stdout(io::stderr()))
 }

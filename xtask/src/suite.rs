@@ -1,4 +1,4 @@
-//! `cargo xtask test`, `cargo xtask soak` and `cargo xtask bench`: the tests, in stages that say how long they took.
+//! `cargo xtask test`, `soak` and `bench`: the tests, in timed stages.
 
 use std::process::Command;
 
@@ -11,21 +11,21 @@ use crate::targets::{self, Target};
 use crate::test_output::TestOutput;
 use crate::tools::Tools;
 
-/// The tests that mostly wait: they have a lane of their own.
+/// The end-to-end tests mostly wait, so they have a lane of their own.
 const E2E: &str = "e2e";
 
-/// Those that take long, on a machine that does nothing else. `cargo test` does not run them unless they are named.
+/// Long tests that need an otherwise idle machine. `cargo test` runs them only if they are named.
 pub(crate) const SOAK: &str = "soak";
 
-/// What edgeward costs in a cluster: programs as they are released, and tables.
+/// Benchmarks of edgeward in a cluster. They use release builds and print tables.
 pub(crate) const CLUSTER: &str = "cluster";
 
 const BENCHES_OF_SOAK: &str = "pods";
 
-/// It waits as well, and is the last of the other lane: what needs the processor is over when e2e comes to its last tests.
+/// The WAN tests also wait. They come last in their lane, so that the CPU-heavy tests are over when e2e reaches its last tests.
 const WAN: &str = "wan";
 
-/// Everything, or what `cargo test` is told.
+/// Runs all tests, or `cargo test` with these arguments.
 pub(crate) fn test(args: &[String]) -> Result<()> {
     Report::of(|report| {
         if args.is_empty() {
@@ -36,7 +36,7 @@ pub(crate) fn test(args: &[String]) -> Result<()> {
     })
 }
 
-/// The long tests of these names; without names also the fuzz targets, and the benchmark that is a long test.
+/// Runs the long tests of these names. Without names, also runs the fuzz targets and the benchmark that counts as a long test.
 pub(crate) fn soak(filters: &[String]) -> Result<()> {
     let long_tests = ["--workspace", "--test", SOAK];
     let pods = [BENCHES_OF_SOAK.to_owned()];
@@ -53,12 +53,12 @@ pub(crate) fn soak(filters: &[String]) -> Result<()> {
     })
 }
 
-/// What edgeward costs in a cluster, all or what these names match.
+/// Runs all cluster benchmarks, or those whose names match.
 pub(crate) fn bench(filters: &[String]) -> Result<()> {
     Report::of(|report| benches(report, filters))
 }
 
-/// Two lanes at once, each of which runs its targets one after the other: e2e, and all others.
+/// Runs two lanes at once, e2e and all others. Each lane runs its targets one after another.
 fn everything(report: &mut Report) -> Result<()> {
     let (tools, targets) = prepare(report, &["--workspace"])?;
     let runs = targets.iter().map(|target| Run::of(target, &tools));
@@ -74,13 +74,13 @@ fn everything(report: &mut Report) -> Result<()> {
     report.verdict()
 }
 
-/// What the tests need and the tests themselves, at once.
+/// Obtains the tools and compiles the tests at the same time.
 fn prepare(report: &mut Report, tests: &[&str]) -> Result<(Tools, Vec<Target>)> {
     let ((stages, tools), (build, targets)) =
         side_by_side(Tools::obtain, || timed("build of the tests", || targets::build(tests)));
     report.add(stages);
     report.add([build]);
-    // That the tests do not compile is said before what else there is.
+    // Reports a compile error of the tests before an error of the tools.
     let targets = targets?;
     Ok((tools?, targets))
 }
@@ -98,7 +98,7 @@ fn benches(report: &mut Report, filters: &[String]) -> Result<()> {
     measured(report, &target, filters)
 }
 
-/// Tests that print what they find. One of them must match.
+/// Runs tests that print measurements. Fails if no test matches the filters.
 fn measured(report: &mut Report, target: &[&str], filters: &[String]) -> Result<()> {
     let (tools, targets) = prepare(report, target)?;
     let mut matched = false;
@@ -131,7 +131,7 @@ impl Run {
         Self::new(&target.name, command)
     }
 
-    /// Runs it and shows each of its lines with its name. Whether it had any test comes with the stage.
+    /// Waits for the target and prints each of its lines with its name. Returns its stage, and whether it ran any test.
     fn finish(self) -> (Stage, bool) {
         let Self { name, command } = self;
         println!("{name} | started");

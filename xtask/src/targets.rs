@@ -1,4 +1,4 @@
-//! The programs that `cargo test` would run one after the other, so that they can be run otherwise.
+//! The test programs that `cargo test` would run one after another, so that xtask can schedule them differently.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -9,15 +9,15 @@ use serde_json::Value;
 use crate::shell::cargo;
 
 pub(crate) struct Target {
-    /// `e2e`, or of unit tests `edgeward (lib)`.
+    /// The target's name, such as `e2e`, or `edgeward (lib)` for unit tests.
     pub(crate) name: String,
     program: PathBuf,
-    /// The folder of its package, where it is to run.
+    /// The folder of its package, which is its working directory.
     folder: PathBuf,
 }
 
-/// Builds what `cargo test ARGS` would run, by name. Nothing is built when they run: cargo locks the build directory only while
-/// it builds.
+/// Builds everything that `cargo test ARGS` would run, and returns it by name. Cargo locks the build directory only while it
+/// builds, so the returned programs can run in parallel.
 pub(crate) fn build(args: &[&str]) -> Result<Vec<Target>> {
     eprintln!("$ cargo test --locked --no-run {}", args.join(" "));
     let built = cargo([
@@ -39,7 +39,7 @@ pub(crate) fn build(args: &[&str]) -> Result<Vec<Target>> {
     Ok(targets)
 }
 
-/// A test program out of a message of cargo. A program that tests start is built as well; it is no test.
+/// Reads a test program from a message of cargo. `None` for programs that tests start, which are also built.
 fn read(message: &str) -> Option<Target> {
     let message: Value = serde_json::from_str(message).ok()?;
     message["profile"]["test"].as_bool().filter(|is_test| *is_test)?;

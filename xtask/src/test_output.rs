@@ -1,10 +1,10 @@
-//! What test programs print of their tests, line by line: libtest, and our own that use libtest-mimic.
+//! Reads the output of test programs line by line: libtest, and this repository's programs based on libtest-mimic.
 
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct TestOutput {
-    /// Tests that failed, and tests that the machine was too busy for, with their figures.
+    /// Failed tests, and tests that the machine was too busy for, with their figures.
     pub(crate) notes: Vec<String>,
-    /// How many passed, failed and were ignored, in words, for each time that tests were run.
+    /// The numbers of passed, failed and ignored tests as text, one entry for each test run.
     pub(crate) counts: Vec<String>,
     is_list_of_failures: bool,
 }
@@ -21,7 +21,7 @@ impl TestOutput {
             self.counts
                 .push(result.split("; 0 measured").next().unwrap_or(result).to_owned());
         }
-        // The names follow their heading without an empty line; what the tests said does not.
+        // The list of failed names follows its heading directly. Output of the tests comes after an empty line.
         let name = line.strip_prefix("    ").filter(|_| self.is_list_of_failures);
         self.is_list_of_failures = line == "failures:" || name.is_some();
         self.notes.extend(name.map(|name| format!("FAILED {name}")));

@@ -1,4 +1,4 @@
-//! What the tests need beside programs of ours.
+//! External tools that the tests need.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use crate::report::Stage;
 use crate::shell::joined;
 use crate::{book, control_plane, debian, earlier, go_programs};
 
-/// What a tool would be made of or brought by is missing. The tests that need the tool are skipped, or say why they fail.
+/// The means to build or fetch a tool are missing. Tests that need the tool are skipped, or say why they fail.
 #[derive(Debug)]
 pub(crate) struct NoTool(pub(crate) String);
 
@@ -23,10 +23,11 @@ impl fmt::Display for NoTool {
 
 impl std::error::Error for NoTool {}
 
-/// Its name, the variable that tells the tests where it is, and how it is obtained.
+/// A tool's name, the variable that tells the tests where it is, and the function that obtains it.
 type Tool = (&'static str, &'static str, fn() -> Result<PathBuf>);
 
-/// The tools of a lane are obtained one after the other: no more than two Go builds at a time, and one `apt-get`.
+/// Lanes of tools. Within a lane, tools are obtained one after another, so at most two Go builds and one `apt-get` run at a
+/// time.
 const LANES: [&[Tool]; 3] = [
     &[("control plane", control_plane::VARIABLE, control_plane::obtain)],
     &[
@@ -45,7 +46,7 @@ const LANES: [&[Tool]; 3] = [
 pub(crate) struct Tools(Vec<(&'static str, PathBuf)>);
 
 impl Tools {
-    /// Obtains all. One that is not to be had is left out; any other error is returned when all lanes have ended.
+    /// Obtains all tools. Leaves out unavailable tools. Returns any other error after all lanes have ended.
     pub(crate) fn obtain() -> (Vec<Stage>, Result<Self>) {
         let obtained: Vec<_> = thread::scope(|scope| {
             let lanes = LANES.map(|lane| scope.spawn(move || lane.iter().map(obtain).collect::<Vec<_>>()));
@@ -59,7 +60,7 @@ impl Tools {
         )
     }
 
-    /// Tells the command, and what it starts, where they are.
+    /// Sets the variables for the command and its children.
     pub(crate) fn tell<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         command.envs(self.0.iter().map(|(variable, place)| (variable, place)))
     }
@@ -70,7 +71,7 @@ fn obtain((name, variable, obtain): &Tool) -> (Stage, Result<Option<(&'static st
     let (mut stage, place) = Stage::done(name, || match obtain() {
         Ok(place) => Ok(Some((*variable, place))),
         Err(error) if error.is::<NoTool>() => {
-            lacking = Some(format!("not to be had: {error:#}"));
+            lacking = Some(format!("unavailable: {error:#}"));
             Ok(None)
         }
         Err(error) => Err(error.context(*name)),
