@@ -1,4 +1,4 @@
-//! Certificates, and a Secret that has them.
+//! Certificates, and a Secret that holds them.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -46,7 +46,7 @@ impl Authority {
         self.leaf_until(4000)
     }
 
-    /// A leaf that ends with the beginning of the year.
+    /// A leaf certificate that expires at the start of `year`.
     pub(crate) fn leaf_until(&self, year: i32) -> Leaf {
         self.leaf_with(|params| params.not_after = date_time_ymd(year, 1, 1))
     }

@@ -1,4 +1,4 @@
-//! The documentation as a site, in a real browser: `cargo xtask docs` builds it, and `EDGEWARD_BOOK` says where it is.
+//! The documentation site in a real browser. `cargo xtask docs` builds it, and `EDGEWARD_BOOK` says where it is.
 
 use std::path::Path;
 use std::{env, fs};
@@ -7,10 +7,10 @@ use edgeward_harness::browser::{chromium, seen};
 use edgeward_harness::checkout::workspace;
 use serde_json::json;
 
-/// Writes what a reader sees into the page.
+/// A script that writes what a reader sees into the page.
 const PROBE: &str = include_str!("book.js");
 
-/// The pages of the table of contents, without folder of the site and ending.
+/// The pages of the table of contents, without the site's folder and the file extension.
 fn listed() -> Vec<String> {
     let contents = fs::read_to_string(workspace().join("docs/SUMMARY.md")).unwrap();
     let links = contents.split("](").skip(1).filter_map(|rest| rest.split_once(".md)"));

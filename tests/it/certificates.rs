@@ -1,4 +1,4 @@
-//! Certificates in a Secret, and clients that must show one.
+//! Certificates in a Secret, and client certificates.
 
 use edgeward::instruments::metrics::Metrics;
 use edgeward::serve::{ServeOptions, Server};
@@ -23,7 +23,7 @@ fn service() -> Service {
     }
 }
 
-/// A server whose certificate is in a Secret, and the Secret.
+/// A server whose certificate comes from a Secret, with that Secret.
 struct Shared {
     server: Server,
     metrics: Arc<Metrics>,
@@ -51,7 +51,7 @@ impl Shared {
         self.secret.send_replace(Some(Arc::new(contents.clone())));
     }
 
-    /// The leaf that whoever trusts the CA of the Secret is shown.
+    /// The leaf certificate that the server shows to a client that trusts the Secret's CA.
     async fn served(&self, contents: &Contents) -> Option<Vec<u8>> {
         let ca = String::from_utf8(contents["ca.crt"].clone()).expect("PEM");
         let client = Client {
@@ -97,7 +97,7 @@ async fn a_replica_without_a_certificate_waits_for_one_and_then_keeps_the_last_g
     shared.put(&contents);
     eventually("ready", async || shared.readiness().await.0 == 200).await;
     let first = shared.served(&contents).await.expect("served");
-    // What comes beside it is no other certificate.
+    // Extra entries in the Secret do not change the certificate.
     let mut next = contents.clone();
     stored::put(
         &mut next,
@@ -121,7 +121,7 @@ async fn a_replica_without_a_certificate_waits_for_one_and_then_keeps_the_last_g
     let yesterday = now - SignedDuration::from_hours(23);
     bad[3] = with_authority(yesterday);
     put_leaf(&mut bad[3], yesterday, SignedDuration::from_hours(1));
-    // By another authority than that beside it.
+    // The certificate's CA is not the one in the Secret.
     bad[4].insert("ca.crt".into(), with_authority(now)["ca.crt"].clone());
     for (i, bad) in bad.iter().enumerate() {
         shared.put(bad);
@@ -147,7 +147,7 @@ async fn a_replica_without_a_certificate_waits_for_one_and_then_keeps_the_last_g
     shared.server.shutdown().await.expect("stopped");
 }
 
-/// A server for clients of an authority, which it reads from a file.
+/// A server that requires client certificates of an authority, which it reads from a file.
 async fn choosy(authority: &str) -> (Server, Arc<Metrics>, tempfile::TempDir) {
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("clients.crt");

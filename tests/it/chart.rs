@@ -1,4 +1,4 @@
-//! The Helm chart fits the program, its own documents and the manifests.
+//! The Helm chart matches the program, its own documentation and the manifests.
 
 use edgeward_core::config::Config;
 use edgeward_harness::chart::{Documented, defaults, documented, folder};
@@ -26,7 +26,7 @@ fn every_value_is_documented() {
     let mut page = String::new();
     for value in &documented {
         let default = serde_json::to_string(&value.default).unwrap();
-        // A table cell ends with a bar.
+        // A bar ends a table cell, so it is escaped.
         let cells = [&*value.path, &*value.text, &*default].map(|cell| cell.replace('|', "\\|"));
         page += &format!("| `{}` | {} | `{}` |\n", cells[0], cells[1], cells[2]);
     }
@@ -40,8 +40,8 @@ fn every_value_is_documented() {
     );
 }
 
-/// The schema of a map has the keys of the defaults and no other, all the way down; of what is documented as a whole the
-/// inside is Kubernetes'.
+/// At each level, the schema of a map has exactly the keys of the defaults. The inside of values that are documented as a whole
+/// is Kubernetes' own.
 #[test]
 fn the_schema_knows_every_value_and_no_other() {
     let schema: Value = serde_json::from_str(&file("values.schema.json")).unwrap();
@@ -50,7 +50,7 @@ fn the_schema_knows_every_value_and_no_other() {
     while let Some((path, values, schema)) = maps.pop() {
         let properties = schema["properties"].as_object().unwrap();
         let mut known: BTreeSet<_> = properties.keys().map(String::as_str).collect();
-        // Helm's own: what a chart around this one shares.
+        // Helm's own key, shared with a parent chart.
         assert!(!path.is_empty() || known.remove("global"));
         let values = values.as_object().unwrap();
         assert_eq!(known, values.keys().map(String::as_str).collect(), "{path}");
@@ -68,14 +68,14 @@ fn the_schema_knows_every_value_and_no_other() {
     }
 }
 
-/// What `config` may be is what `edgeward config-schema` prints.
+/// The schema of `config` is the output of `edgeward config-schema`.
 #[test]
 fn the_schema_of_the_configuration_is_the_programs() {
     let output = edgeward().arg("config-schema").output().unwrap();
     let mut settings: Value = serde_json::from_slice(&output.stdout).unwrap();
     let known = settings["properties"].as_object().unwrap().keys().map(String::as_str);
     assert_eq!(BTreeSet::from_iter(known), Config::NAMES.into_iter().collect());
-    // Of the whole, the chart's schema says its own.
+    // These keys describe the whole document; the chart's schema has its own.
     for word in ["$schema", "title"] {
         settings.as_object_mut().unwrap().remove(word).unwrap();
     }
@@ -108,7 +108,7 @@ fn the_chart_is_of_this_version_and_of_these_definitions() {
     }
 }
 
-/// No manifest is there twice: what the templates read are links to what kustomize reads.
+/// No manifest exists twice. The chart's templates read links to kustomize's files.
 #[test]
 fn the_manifests_are_those_of_kustomize() {
     let root = workspace().canonicalize().unwrap();
@@ -137,7 +137,7 @@ fn the_manifests_are_those_of_kustomize() {
     assert_eq!(folders, expected.map(str::to_owned).into());
 }
 
-/// The paths of all values that are no maps, or are documented as a whole.
+/// Paths of all values that are not maps or are documented as a whole.
 fn leaves(value: &Value, path: &str, documented: &[Documented]) -> Vec<String> {
     match value {
         Value::Object(fields) if !documented.iter().any(|value| value.path == path) => {

@@ -1,4 +1,4 @@
-//! The command line as its users meet it: outputs, errors, exit codes.
+//! The command line from a user's point of view: output, errors, exit codes.
 
 use std::io::Write as _;
 use std::process::{Output, Stdio};
@@ -18,7 +18,7 @@ fn edgeward(arguments: &[&str], stdin: &str) -> Output {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // A command that refuses its arguments may be gone before it reads.
+    // A command that refuses its arguments may exit before it reads.
     let _ = child.stdin.take().unwrap().write_all(stdin.as_bytes());
     child.wait_with_output().unwrap()
 }
@@ -150,7 +150,7 @@ fn pods_lists_and_admission_reviews_from_standard_input() {
             ("stdin#4", "ns"),
         ]
     );
-    // What the API server has defaulted leaves nothing to assume.
+    // The API server's defaults leave nothing to assume.
     assert_eq!(items[4]["assumptions"], serde_json::json!([]));
     assert!(!items[0]["assumptions"].as_array().unwrap().is_empty());
 }
@@ -190,7 +190,7 @@ fn errors_name_the_file_the_place_and_the_value() {
     assert_eq!(missing, "error: nowhere.yaml: No such file or directory (os error 2)\n");
 }
 
-/// The only item of a review of this document.
+/// The only item of the review of this document.
 fn reviewed(document: &str) -> Value {
     let output = edgeward(&[&REVIEW[..], &["-o", "json"]].concat(), document);
     let mut list: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", text(&output.stderr)));
@@ -263,7 +263,7 @@ fn faults_of_an_slo_are_exit_code_3() {
     assert!(text(&output.stdout).contains("edge_invalid_slo"));
 }
 
-/// An address at which nobody listens.
+/// A kubeconfig. Nothing listens at its address.
 fn kubeconfig(server: &str) -> tempfile::NamedTempFile {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     let config = serde_json::json!({
@@ -417,7 +417,7 @@ fn serve_without_a_certificate_names_both_ways_to_one() {
     );
 }
 
-/// The words of each command and of the commands below it, in their order.
+/// The names of each command and its subcommands, in order.
 fn commands(command: &clap::Command, words: &[String]) -> Vec<Vec<String>> {
     let below = command.get_subcommands().filter(|command| !command.is_hide_set());
     let below = below.flat_map(|command| commands(command, &[words, &[command.get_name().to_owned()]].concat()));
@@ -446,7 +446,7 @@ fn the_help_is_the_one_in_the_documentation() {
     assert!(recorded, "docs/reference/cli.md lags; EDGEWARD_BLESS=1 writes it again");
 }
 
-/// Whether a program says that this is right; `None` where there is no such program.
+/// Whether `program` accepts the input; `None` if the program is not installed.
 fn is_fine(program: &str, arguments: &[&str], stdin: &str) -> Option<Output> {
     let mut command = std::process::Command::new(program);
     let child = command

@@ -1,4 +1,4 @@
-//! A client that shows what a comfortable one hides: the negotiated protocol, the served chain, the raw answer.
+//! A client that shows details which HTTP libraries hide: the negotiated protocol, the served chain, the raw answer.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-/// How long a condition may take to come true before a test gives up. No test passes or fails by less.
+/// Time limit for a condition to come true. Tests never depend on a shorter time.
 pub(crate) const BOUND: Duration = Duration::from_secs(60);
 
 const REVIEW: &str = r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u"}}"#;
@@ -25,7 +25,7 @@ pub(crate) struct Client {
     pub(crate) versions: &'static [&'static SupportedProtocolVersion],
     /// The name that the server's certificate must have.
     pub(crate) name: &'static str,
-    /// A certificate of its own with its key, PEM.
+    /// The client's certificate and key, in PEM.
     pub(crate) identity: Option<(String, String)>,
 }
 
@@ -74,7 +74,7 @@ impl Client {
         let stream = TcpStream::connect(self.address).await?;
         let name = ServerName::try_from(self.name).expect("a name");
         let mut stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await?;
-        // A TLS 1.3 client is done before the server has judged it; a refusal shows at the next read or write.
+        // A TLS 1.3 client finishes its handshake before the server has verified it. A refusal shows at the next read or write.
         stream.flush().await?;
         Ok(Connection {
             stream: BufReader::new(stream),
@@ -130,7 +130,7 @@ impl Connection {
         self.receive().await
     }
 
-    /// Waits until the server closes the connection, or says something.
+    /// Waits until the server closes the connection or sends something; true if it closed.
     pub(crate) async fn is_closed(&mut self) -> bool {
         matches!(self.stream.read(&mut [0; 1]).await, Ok(0) | Err(_))
     }
@@ -145,7 +145,7 @@ impl Connection {
     }
 }
 
-/// The head of a review of this length, without the line that ends it.
+/// The head of a review with this content length, without the final empty line.
 fn head(target: &str, length: usize) -> String {
     format!("POST {target} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n")
 }

@@ -1,4 +1,4 @@
-//! The configuration: the ConfigMap of the first design, and a mounted one that changes under a running server.
+//! The configuration as a ConfigMap of the original format, and as a mounted file that changes under a running server.
 
 use edgeward::sources::configuration::read;
 use edgeward_core::config::Config;
@@ -16,11 +16,11 @@ fn the_config_map_of_the_first_design_is_read_as_it_stands() {
     let cloud = expected.sites.iter_mut().find(|site| site.name == "cloud").unwrap();
     let endpoint = Endpoint::parse("https://cloud.example.com:6443").unwrap();
     Arc::make_mut(cloud).probes.push(endpoint);
-    // Its values are the defaults, which the tests of `config::map` set apart.
+    // The values are the defaults, which the tests of `config::map` tell apart.
     assert_eq!(read(&path).unwrap(), expected);
 }
 
-/// A pod whose SLO is invalid: refused or not, as the configuration says.
+/// A pod with an invalid SLO. The configuration says whether it is refused.
 fn invalid_pod() -> String {
     let annotations = json!({"slo.example.io/class": "quick"});
     let pod = json!({"metadata": {"name": "camera", "annotations": annotations}, "spec": {"containers": []}});
@@ -79,7 +79,7 @@ async fn a_mounted_config_map_changes_under_a_running_server() {
     assert!(!page.contains("edgeward_config_faults{"), "{page}");
 
     drop(client);
-    // The first drains, the second ends the server.
+    // The first signal drains the server, the second one ends it.
     process.signal("TERM");
     eventually("it drains", async || {
         get(process.health, "/readyz").await.expect("answered").status == 503

@@ -1,4 +1,4 @@
-//! The custom resources: the files in `deploy/crds` are what the program prints.
+//! The files in `deploy/crds` equal the program's output.
 
 use crate::program::{edgeward, is_recorded};
 

@@ -1,4 +1,4 @@
-//! The manifests that run edgeward fit each other and the program.
+//! The manifests that run edgeward match each other and the program.
 
 use edgeward::serve::{DEFAULT_SHUTDOWN_DELAY, DRAIN_LIMIT};
 use edgeward::sources::configuration::read;
@@ -44,7 +44,7 @@ fn the_config_map_spells_the_defaults() {
     let spelled: Value = serde_saphyr::from_str(&document).unwrap();
     let spelled: BTreeSet<_> = spelled.as_object().unwrap().keys().map(String::as_str).collect();
     for setting in Config::NAMES {
-        // Without it, the feature is off.
+        // Without a value, the Prometheus feature is off.
         let has_default = setting != "prometheus";
         let is_spelled = spelled.contains(setting) || flat.contains_key(setting);
         assert_eq!(is_spelled, has_default, "{setting}");
@@ -147,7 +147,7 @@ fn the_roles_are_bound_to_the_pods_account() {
     assert_eq!(pod()["serviceAccountName"], "edgeward");
 }
 
-/// The policies are about edgeward's identity, and name what the program writes.
+/// The policies match edgeward's identity and name the keys that the program writes.
 #[test]
 fn the_policies_confine_who_runs_to_the_keys_of_the_contract() {
     let (objects, keys) = (objects("deploy/base/confinement.yaml"), Keys::new("example.io"));
@@ -176,7 +176,7 @@ fn the_policies_confine_who_runs_to_the_keys_of_the_contract() {
 #[test]
 fn self_managed_certificates_are_where_they_are_allowed() {
     let granted = objects("certs/self-managed/rbac.yaml");
-    // The names that the rules are limited to.
+    // The resource names that RBAC rules are limited to.
     let named = |kind: &str| -> BTreeSet<String> {
         let role = granted.iter().find(|object| object["kind"] == kind).unwrap();
         let rules = role["rules"].as_array().unwrap().iter();
@@ -196,7 +196,7 @@ fn self_managed_certificates_are_where_they_are_allowed() {
         BTreeSet::from([default_of("--webhook", &help).to_owned()])
     );
 
-    // What the overlay takes from the Deployment is there.
+    // The overlay removes only entries that the Deployment has.
     let overlay = object("deploy/overlays/self-managed/kustomization.yaml");
     let patch: Value = serde_saphyr::from_str(overlay["patches"][0]["patch"].as_str().unwrap()).unwrap();
     let deployment = object("deploy/base/deployment.yaml");

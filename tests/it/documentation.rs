@@ -1,4 +1,4 @@
-//! The codes of decisions, which `docs/reference/codes.md` explains in tables.
+//! Compares the decision codes with the tables of `docs/reference/codes.md`.
 
 use std::collections::BTreeSet;
 

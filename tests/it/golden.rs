@@ -1,5 +1,5 @@
-//! `tests/golden/<case>/`: an input, a fleet, perhaps a configuration, and what `edgeward review -o json` says. Every
-//! folder is found by itself. `EDGEWARD_BLESS=1` writes what it says now.
+//! Runs the cases of `tests/golden/<case>/`: an input, a fleet, optionally a configuration, and the expected output of
+//! `edgeward review -o json`. New folders are found automatically. `EDGEWARD_BLESS=1` records the current output.
 
 use edgeward_harness::prelude::*;
 
@@ -46,7 +46,7 @@ fn check(case: &Path) {
     assert!(recorded, "{}: differs; now it is\n{found}", case.display());
 }
 
-/// Hides what differs from run to run: the decision's time and id.
+/// Masks what differs from run to run: the decision's time and id.
 fn mask(value: &mut Value) {
     let is_volatile = |key: &str| key.ends_with("/timestamp") || key.ends_with("/decision-id");
     match value {

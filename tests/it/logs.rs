@@ -1,4 +1,4 @@
-//! Where logs go is nothing that a review depends on.
+//! Reviews do not depend on where the logs go.
 
 use std::sync::Mutex;
 
@@ -8,12 +8,12 @@ use crate::client::{BOUND, Connection, eventually, get};
 use crate::process::Process;
 use crate::program::is_recorded;
 
-/// The creation of a pod that states nothing, which is a line in the log for the first ones.
+/// A pod creation without an SLO. Only the first few such reviews are logged.
 const CREATE: &str = r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u",
 "resource":{"group":"","version":"v1","resource":"pods"},"operation":"CREATE","namespace":"shop",
 "object":{"metadata":{"name":"camera"},"spec":{"containers":[{"name":"c","image":"i"}]}}}}"#;
 
-/// The creation of a pod that is decided, which is always a line in the log.
+/// A pod creation that gets a decision, which is always logged.
 fn decided() -> String {
     CREATE.replace(
         r#""name":"camera""#,
@@ -91,7 +91,7 @@ async fn the_last_line_is_written() {
     assert!(last.contains("\"stopped\""), "{last}");
 }
 
-/// A review that is not decided, and how its lines are known.
+/// A kind of review without a decision, and how to recognise its log lines.
 struct Kind {
     review: String,
     message: &'static str,
@@ -99,7 +99,7 @@ struct Kind {
     text: &'static str,
 }
 
-/// Everything that anybody can send again and again.
+/// Every kind of log line that any client can cause repeatedly.
 fn undecided() -> [Kind; 6] {
     let kind = |message, field, text, pointer: &str, value: Value| {
         let mut review: Value = serde_json::from_str(CREATE).expect("a review");
@@ -146,14 +146,14 @@ fn undecided() -> [Kind; 6] {
     let mut dry_run: Value = serde_json::from_str(&kinds[3].review).expect("a review");
     dry_run["request"]["dryRun"] = json!(true);
     kinds[3].review = dry_run.to_string();
-    // What does not opt in is not asked why.
+    // A pod without an SLO would pass through as `passthrough_not_managed` instead.
     let mut excluded: Value = serde_json::from_str(&kinds[2].review).expect("a review");
     excluded["request"]["object"]["metadata"]["annotations"] = json!({"slo.example.io/class": "batch"});
     kinds[2].review = excluded.to_string();
     kinds
 }
 
-/// How many lines there are of this kind, and how many they say were held back.
+/// The number of lines of this kind, and the number of suppressed lines that they report.
 fn told(lines: &[Value], kind: &Kind) -> (usize, u64) {
     let is_it = |line: &&Value| {
         let field = &line[kind.field];
@@ -165,8 +165,8 @@ fn told(lines: &[Value], kind: &Kind) -> (usize, u64) {
     (lines.len(), lines.into_iter().map(held_back).sum())
 }
 
-/// Of each kind only so many lines are written, and the next one says how many were not. Each pod that is decided is a line,
-/// and every review is counted.
+/// Each kind of line is rate-limited, and the next line reports the number that was suppressed. Every decision is logged, and
+/// every review is counted.
 #[tokio::test]
 async fn lines_that_anybody_can_cause_are_bounded() {
     const FLOOD: u64 = 200;
@@ -243,7 +243,7 @@ async fn lines_that_anybody_can_cause_are_bounded() {
     );
 }
 
-/// Whatever the level: a pod's environment, its other annotations and what is wrong with it are nobody's business.
+/// At every log level, a pod's environment, other annotations and invalid content stay out of the log.
 #[tokio::test]
 async fn no_line_says_what_a_pod_contains() {
     const SECRET: &str = "hunter2";
@@ -262,7 +262,7 @@ async fn no_line_says_what_a_pod_contains() {
         object(slo("batch"), spec.clone()),
         object(faulty, spec.clone()),
         object(json!({}), spec.clone()),
-        // What cannot be read.
+        // Documents that cannot be parsed.
         object(json!(SECRET), spec.clone()),
         object(json!({"a": [SECRET]}), spec.clone()),
         object(slo("batch"), json!({"containers": SECRET})),
@@ -301,7 +301,7 @@ async fn no_line_says_what_a_pod_contains() {
     assert!(telling.is_empty(), "{telling:#?}");
 }
 
-/// What was recorded here is what the tests of `edgeward-lab simulate --trace` read. Times in it are made up.
+/// The tests of `edgeward-lab simulate --trace` read this recording. Its times are made up.
 #[tokio::test]
 async fn lines_of_decisions_are_as_recorded() {
     let pod = |owner: Value, annotations: Value, cpu: &str| {

@@ -1,6 +1,6 @@
 //! Integration tests: the public API and the built program, over real sockets and real files.
 
-// A test says what it expects by failing; clippy's own exception covers test functions, not their helpers.
+// A test reports failed expectations by panicking. Clippy exempts test functions, but not their helpers.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 mod authority;
 mod book;

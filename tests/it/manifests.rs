@@ -1,4 +1,4 @@
-//! The manifests say what the code does.
+//! The manifests match the code.
 
 use edgeward::admission::server;
 use edgeward_core::keys::Keys;
@@ -6,12 +6,13 @@ use serde_json::{Value, json};
 
 use crate::program::edgeward;
 
-/// The entry for pods that are placed, the one for pods that state an SLO, and the one for those of namespaces with policies.
+/// The webhook entries for placed pods, for pods that state an SLO, and for pods in namespaces with policies.
 fn entries() -> [Value; 3] {
     let text = include_str!("../../webhook/base/mutatingwebhookconfiguration.yaml");
     let configuration: Value = serde_saphyr::from_str(text).unwrap();
     assert_eq!(configuration["kind"], "MutatingWebhookConfiguration");
-    // Configurations run in the order of their names, and we want the pod as the others leave it.
+    // The API server runs configurations in the order of their names. edgeward goes last, so that it sees the pod as the other
+    // webhooks leave it.
     assert_eq!(configuration["metadata"]["name"], "zz-edgeward");
     let webhooks = configuration["webhooks"].as_array().unwrap().clone();
     webhooks.try_into().unwrap()
@@ -24,10 +25,10 @@ pub(crate) fn webhook() -> Value {
 
 #[test]
 fn entries_differ_in_whom_they_are_for_alone() {
-    // The one for placed pods is the first: after another it would be called for each pod that is placed by that.
+    // The entry for placed pods comes first. After another entry, it would be called for each pod that this entry places.
     let [mut placed, mut stated, mut by_policy] = entries();
     let keys = Keys::new("example.io");
-    // Where all pods are asked about, a condition would cost more than the calls that it spares.
+    // In namespaces with policies, all pods match. A match condition would cost more than the calls that it saves.
     let conditions = stated.as_object_mut().unwrap().remove("matchConditions");
     assert!(conditions.is_some());
     let policies = |operator: &str| Some(json!({"key": keys.policies, "operator": operator, "values": ["true"]}));
@@ -110,7 +111,7 @@ fn selectors_and_conditions_use_the_keys_of_the_contract() {
         json!({"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": excluded})
     );
 
-    // No label that anybody may write to get past edgeward but the one that opts out.
+    // Only the opt-out label may exempt a pod. Any other label would let its author bypass edgeward.
     assert_eq!(
         webhook["objectSelector"],
         json!({"matchExpressions": [
@@ -128,7 +129,7 @@ fn selectors_and_conditions_use_the_keys_of_the_contract() {
     assert_eq!(one_condition(&webhook), expected);
 }
 
-/// The expression of the one match condition of an entry, on one line.
+/// The expression of an entry's only match condition, on one line.
 fn one_condition(entry: &Value) -> String {
     let [condition] = &entry["matchConditions"].as_array().unwrap()[..] else {
         panic!("{entry}")
@@ -149,7 +150,7 @@ fn both_policies_are_about_the_same_and_go_by_the_webhook() {
     let [policy, binding] = policy(include_str!("../../webhook/base/validatingadmissionpolicy.yaml"));
     let [hints, hinting] = self::policy(include_str!("../../webhook/base/validatingadmissionpolicy-hints.yaml"));
     let webhook = webhook();
-    // Those with policies, which this entry leaves to the last, as well.
+    // The ValidatingAdmissionPolicies also apply to namespaces with policies. This entry's last expression excludes them.
     let mut namespaces = webhook["namespaceSelector"].clone();
     let left = namespaces["matchExpressions"].as_array_mut().unwrap().pop().unwrap();
     assert_eq!(left["key"], "scheduling.example.io/policies");
@@ -165,7 +166,7 @@ fn both_policies_are_about_the_same_and_go_by_the_webhook() {
         let found = found.find(|entry| entry["name"] == name);
         found.unwrap_or_else(|| panic!("{list} has no {name}"))["expression"].clone()
     };
-    // Of pods edgeward warns itself: a policy would be evaluated for each one that is created.
+    // edgeward itself warns about pods. A policy would be evaluated for every pod that is created.
     for rule in policy["spec"]["matchConstraints"]["resourceRules"].as_array().unwrap() {
         assert_ne!(rule["resources"], json!(["pods"]));
     }
@@ -180,8 +181,8 @@ fn both_policies_are_about_the_same_and_go_by_the_webhook() {
     }
 }
 
-/// Server-Side Apply takes some objects within an object as one value each. It conflicts with who has applied them before wherever
-/// the API server has filled in a default.
+/// Server-Side Apply treats some nested objects as one atomic value. Where the API server has filled in a default there, a
+/// second applier would get a conflict.
 #[test]
 fn manifests_state_every_default_of_what_is_applied_whole() {
     let matches = ["matchPolicy", "namespaceSelector", "objectSelector"];

@@ -1,4 +1,4 @@
-//! What the program takes at most, whatever it is sent.
+//! Memory limits of the program, for any input.
 
 use edgeward::admission::{BODY_LIMIT, ORDINARY_BODY};
 use edgeward_harness::hostile_bodies::pressure::{Limits, MOST_KIB, press};
@@ -18,7 +18,7 @@ async fn no_mix_of_bodies_takes_a_replica_over_192_mib() {
     assert!(resident.most <= MOST_KIB, "{resident:?}");
 }
 
-/// Each of many threads would take a huge page, of 2 MiB, for what little it allocates.
+/// With transparent huge pages, each of many threads would take 2 MiB for a few small allocations.
 #[test]
 fn a_replica_has_no_huge_pages() {
     let process = Process::start();

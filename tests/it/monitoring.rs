@@ -1,15 +1,15 @@
-//! What `deploy/monitoring` asks for exists. That the queries parse and the alerts fire is for
-//! promtool to say, in `tests/prometheus`.
+//! The metrics and labels that `deploy/monitoring` uses exist. promtool checks in `tests/prometheus` that the queries parse and
+//! the alerts fire.
 
 use edgeward_core::placement::verdict::Reason;
 use edgeward_harness::prelude::*;
 
 use crate::deployment::object;
 
-/// What the program exposes, as a unit test holds.
+/// The documented metrics. A unit test compares them with the program's.
 const METRICS: &str = include_str!("../../docs/reference/metrics.md");
 
-/// What is asked of the API server, with the labels that are used.
+/// Metrics of the API server that the queries use, with the labels used.
 const API_SERVER: [(&str, &[&str]); 2] = [
     ("apiserver_admission_webhook_fail_open_count", &["name"]),
     (
@@ -38,7 +38,7 @@ fn dashboard() -> Value {
     serde_json::from_str(include_str!("../../deploy/monitoring/dashboard.json")).unwrap()
 }
 
-/// The name of a series and the matchers that follow it, for each of ours and of the API server's.
+/// Names and matchers of the edgeward and API server series in a query.
 fn selectors(query: &str) -> Vec<(&str, Vec<(&str, &str)>)> {
     let is_of_a_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let starts = ["edgeward_", "apiserver_"];
@@ -58,7 +58,7 @@ fn selectors(query: &str) -> Vec<(&str, Vec<(&str, &str)>)> {
     starts.map(selector).collect()
 }
 
-/// The labels of a series; `None` if nobody has it.
+/// The labels of a series; `None` for an unknown series.
 fn labels_of(series: &str) -> Option<BTreeSet<&'static str>> {
     if let Some((_, labels)) = API_SERVER.iter().find(|(name, _)| *name == series) {
         return Some(labels.iter().copied().collect());
@@ -84,7 +84,7 @@ fn check(what: &str, query: &str) {
     assert!(!found.is_empty(), "{what} asks for nothing of ours: {query}");
     for (series, matchers) in found {
         let labels = labels_of(series).unwrap_or_else(|| panic!("{what}: there is no {series}"));
-        // What a Prometheus of many clusters adds.
+        // `cluster` is a label that a Prometheus for many clusters adds.
         for (label, value) in matchers.into_iter().filter(|(label, _)| *label != "cluster") {
             assert!(labels.contains(label), "{what}: {series} has no label {label}");
             let is_code = |value: &str| Reason::ALL.iter().any(|reason| reason.as_str() == value);

@@ -12,20 +12,20 @@ use tempfile::TempDir;
 use crate::client::Client;
 use crate::program::edgeward;
 
-/// Longer than any test: only a second signal ends it.
+/// Longer than any test, so that only a second signal ends the program.
 const ENDLESS_SECONDS: &str = "86400";
 
 pub(crate) struct Process {
     pub(crate) child: Child,
     pub(crate) admission: SocketAddr,
     pub(crate) health: SocketAddr,
-    /// The reading end of its log. While this is gated and not read, the pipe fills up; dropping it closes the pipe.
+    /// The read end of the program's log. The pipe fills up while it is not read, and closes when this is dropped.
     pub(crate) log: Option<Lines<BufReader<ChildStderr>>>,
     directory: TempDir,
 }
 
 impl Process {
-    /// Starts the child and reads its log until it says where it serves.
+    /// Starts the child and reads its log until it reports its address.
     pub(crate) fn start() -> Self {
         Self::start_with(&[])
     }

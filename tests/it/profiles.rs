@@ -1,4 +1,4 @@
-//! Profiles in files: those that are given as examples, and the commands about them.
+//! Performance profiles in files: the examples, and the commands that take them.
 
 use edgeward_harness::prelude::*;
 use edgeward_profiles::Profile;
@@ -37,8 +37,8 @@ fn every_example_is_accepted_and_called_as_its_file() {
     );
 }
 
-/// Reference: 10,000 for each optional trait that is missing, 10 for each ms, about 1,000 for a node without memory and 1,000 for one
-/// without CPU, which fall to 95 at half of what is enough and to 5 at all of it.
+/// The reference weights. A missing optional trait costs 10,000 and each ms costs 10. A node without memory, or without CPU,
+/// costs about 1,000; this falls to 95 at half of the sufficient amount and to 5 at all of it.
 #[test]
 fn flockys_scored_has_the_weights_of_the_reference() {
     let examples = examples();

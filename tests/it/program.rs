@@ -1,10 +1,11 @@
-//! The built program, deaf to the caller's environment, and the records of what it says.
+//! The built program, isolated from the caller's environment, and recordings of its output.
 
 use std::env;
 use std::path::Path;
 use std::process::Command;
 
-/// `edgeward`, or the build of it that `EDGEWARD_PROGRAM` names, without the variables that it reads: they would change what it says.
+/// `edgeward`, or the build that `EDGEWARD_PROGRAM` names. The variables that edgeward reads are removed, because they would
+/// change its output.
 pub(crate) fn edgeward() -> Command {
     let other = env::var_os("EDGEWARD_PROGRAM");
     let mut command = Command::new(other.unwrap_or_else(|| env!("CARGO_BIN_EXE_edgeward").into()));
@@ -18,8 +19,8 @@ pub(crate) fn edgeward() -> Command {
     command
 }
 
-/// Whether `found` is what the file holds. `EDGEWARD_BLESS=1` makes it so; not in continuous integration, which would
-/// then agree with everything.
+/// Whether `found` equals the file's content. `EDGEWARD_BLESS=1` updates the file, except in continuous integration, where
+/// every output would then pass.
 pub(crate) fn is_recorded(file: &Path, found: &str) -> bool {
     if env::var_os("EDGEWARD_BLESS").is_some() {
         let in_ci = env::var_os("CI").is_some_and(|ci| ci == "true");

@@ -1,4 +1,4 @@
-//! The proof at the end of the end-to-end tests finds rights that are wider than what is done with them.
+//! The rights proof at the end of the end-to-end tests detects rights that are granted but not used.
 
 use edgeward_harness::prelude::*;
 use edgeward_harness::rights::proof::{Proof, granted_by, prove};
@@ -76,7 +76,7 @@ fn a_right_is_no_wider_than_its_uses() {
     let nameless = role("ClusterRole", "", "configs", &["watch"], None);
     let watch = call("", "configs", "watch", None, Some("zz-edgeward"));
     assert!(complaint(nameless, &[watch]).contains("for zz-edgeward alone"));
-    // The narrower of two is the one that is used.
+    // If two rules grant a right, the narrower one counts as used.
     let twice = [
         role("Role", GROUP, "leases", &["get"], Some("edgeward")),
         role("ClusterRole", GROUP, "leases", &["get"], None),
@@ -127,7 +127,7 @@ fn a_call_that_a_policy_refuses_is_a_fault() {
     }
 }
 
-/// A right to a path is used as others are. What everybody may know takes none.
+/// A non-resource path counts as used like any other right. Paths that are open to everyone need no right.
 #[test]
 fn a_path_takes_a_right_or_none() {
     let role = json!({"kind": "ClusterRole", "rules": [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]});

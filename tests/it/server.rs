@@ -1,4 +1,4 @@
-//! What a client of a running server sees.
+//! A running server from a client's point of view.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -225,7 +225,7 @@ async fn readiness_lists_what_is_missing_and_reviews_get_no_opinion_until_then()
     server.shutdown().await.expect("stopped");
 }
 
-/// Takes as long over a `long` review as the test wants.
+/// A reviewer that holds reviews with a `long` body until the test releases it.
 struct Stuck {
     begun: AtomicUsize,
     released: Mutex<Receiver<()>>,

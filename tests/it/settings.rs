@@ -18,7 +18,7 @@ fn the_declared_defaults_are_those_that_hold() {
             Assumed::Required => panic!("{} cannot be left out", setting.name),
         };
         assert_eq!(Config::read(&document), Ok(Config::default()), "{document}");
-        // Those of the fields, one by one.
+        // Then sets each nested field by itself.
         let Kind::Object(fields) = &setting.kind else { continue };
         for field in *fields {
             if let (Assumed::Value(text), Assumed::Value(_)) = (&field.default, &setting.default) {
@@ -96,7 +96,7 @@ fn row(place: &str, setting: &Setting) -> String {
     )
 }
 
-/// The rows of the fields within a setting, each by its place; those of queries once.
+/// Table rows for the fields of a setting, each with its path. Fields of queries appear once.
 fn rows(place: &str, kind: &Kind) -> String {
     match kind {
         Kind::Object(fields) => {
@@ -122,7 +122,7 @@ fn rows(place: &str, kind: &Kind) -> String {
     }
 }
 
-/// The page with its tables made again, each between a comment that names it and the end of the table.
+/// The page with its tables regenerated. A comment names each table and marks its start.
 fn remade(page: &str) -> String {
     let head = |what: &str| format!("| {what} | type | default | meaning |\n|---|---|---|---|\n");
     let settings: String = Config::SETTINGS

@@ -1,4 +1,4 @@
-//! The way out of the real program.
+//! Shutdown of the real program.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -72,7 +72,7 @@ async fn a_graceful_task_is_waited_for() {
     let left = Arc::clone(&has_left);
     options.tasks = vec![Task::graceful("Lease", async move {
         phase.wait_for(|phase| *phase == Phase::Draining).await.expect("told");
-        // Longer than everything else takes.
+        // Longer than the other steps take.
         tokio::time::sleep(std::time::Duration::from_millis(500)).await;
         left.store(true, Ordering::Relaxed);
     })];

@@ -1,4 +1,4 @@
-//! The parser of SLO annotations, compared with the table that the ValidatingAdmissionPolicy is compared with.
+//! The parser of SLO annotations, compared with the table that also tests the ValidatingAdmissionPolicy.
 
 use std::collections::{BTreeMap, BTreeSet};
 

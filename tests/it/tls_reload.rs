@@ -107,7 +107,7 @@ async fn a_bad_pair_is_refused_counted_and_followed_by_a_good_one() {
 #[tokio::test]
 async fn a_pair_that_is_not_valid_yet_is_served_once_it_is() {
     let mut running = start(Authority::leaf).await;
-    // Three seconds more than clocks may differ. Our own client allows no difference, so it is not asked.
+    // Three seconds more than the allowed clock skew. The test's own client allows no skew, so it is not used.
     let next = running.authority.leaf_in(Duration::from_secs(5 * 60 + 3));
     publish(&mut running.volume, &next.cert, &next.key);
     running

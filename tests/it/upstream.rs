@@ -1,5 +1,5 @@
-//! `tests/golden/upstream/`: what Kubernetes itself answers, from its own code, about quantities, about what a pod
-//! asks for, and about the nodes it fits. How the answers were made: the README there.
+//! `tests/golden/upstream/`: answers from Kubernetes' own code about quantities, pod requests, and the nodes a pod fits. The
+//! README there says how they were made.
 
 use edgeward_core::config::Config;
 use edgeward_core::placement::decide::decide;
@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Notation {
-    /// `None` stands for what no i64 holds.
+    /// `None` stands for a value that does not fit an i64.
     Accepted {
         text: String,
         millis: Option<i64>,
