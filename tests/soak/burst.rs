@@ -1,5 +1,5 @@
-//! Many clients create pods at once, far more than the edge has room for: how much of it is used, and how many pods are
-//! sent to an edge that is full already.
+//! Many clients create more pods at once than the edge can hold. Measures how much of the edge is used, and how many pods are
+//! sent to an edge that is already full.
 
 use std::fmt;
 
@@ -10,8 +10,9 @@ use edgeward_harness::prelude::*;
 use edgeward_harness::tables::Table;
 
 e2e! { "burst::fills_the_edge_again_and_again", Machine, fills_the_edge_again_and_again }
-/// One replica fills the edge as well as kube-scheduler alone does, and sends few pods there in vain; three behind one
-/// address somewhat more; without reservations it is far more than either. With the timeout and reservations of the manifest.
+/// Fills the edge with the manifest's timeout and reservations. One replica fills it as well as kube-scheduler alone does, and
+/// sends few pods there in vain. Three replicas behind one address send somewhat more pods in vain. Without reservations the
+/// number is far higher.
 fn fills_the_edge_again_and_again(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = nodes(fixture)?;
     let processors = Processors::now()?;
@@ -36,7 +37,7 @@ fn fills_the_edge_again_and_again(fixture: &Fixture<'_>) -> Result<()> {
                 && outcome.undecided == 0
                 && outcome.cloud_pods > PODS / 2
         };
-        // Of three the median counts, as of the baselines: it is settled when two agree.
+        // The median of three runs counts, as for the baselines. It is settled once two runs agree.
         let (mut met, mut missed) = (0, 0);
         while met < 2 && missed < 2 {
             let outcome = decided(fixture, &nodes, PODS, replicas, Timing::Manifest("3s"), met + missed)?;
@@ -73,8 +74,8 @@ fn fills_the_edge_again_and_again(fixture: &Fixture<'_>) -> Result<()> {
 }
 
 e2e! { "burst::beside_a_slow_webhook", Machine, beside_a_slow_webhook }
-/// A Deployment is scaled from none to 200, as an autoscaler does, beside a validating webhook that takes 2 s for each pod: so long
-/// lasts every reservation, of 3 s at most. The edge is filled, and no pod is sent there in vain.
+/// Scales a Deployment from 0 to 200 as an autoscaler does. A validating webhook takes 2 s for each pod, so each reservation
+/// (at most 3 s) lasts that long. The edge fills up, and no pod is sent there in vain.
 fn beside_a_slow_webhook(fixture: &Fixture<'_>) -> Result<()> {
     const REPLICAS: usize = 200;
     const TAKES: Duration = Duration::from_secs(2);

@@ -8,7 +8,7 @@ use edgeward_harness::control_plane::FailureDetection;
 use edgeward_harness::peering::{Cloud, Layout, Provider};
 use edgeward_harness::prelude::*;
 
-/// Beside an edge with room for 40 pods of 200m, the virtual nodes promise room for 120 and for 300, which there is.
+/// The edge has room for 40 pods of 200m. The virtual nodes promise room for 120 and for 300, and the clouds have it.
 pub(crate) const NEAR_AND_FAR: Layout = Layout {
     clouds: &[
         Cloud {
@@ -28,7 +28,7 @@ pub(crate) const NEAR_AND_FAR: Layout = Layout {
 const NEAR: &str = "near";
 const FAR: &str = "far";
 
-/// The sites, as a user states them. No distance is to be had here, so the far cloud is one of slower CPUs.
+/// The sites as a user configures them. This test cannot produce a distance, so the far cloud has slower CPUs instead.
 fn config(fixture: &Fixture<'_>) -> Value {
     let edge = json!({"name": "edge", "kind": "edge"});
     let clouds = fixture.providers().iter().map(|provider| {
@@ -47,7 +47,7 @@ fn near_and_far<'run>(fixture: &Fixture<'run>) -> anyhow::Result<[&'run Provider
     }
 }
 
-/// Annotations of a pod that runs anywhere in time.
+/// SLO annotations that every site meets.
 fn slo() -> Value {
     json!({"slo.example.io/class": "throughput", "slo.example.io/deadlineMs": "60000"})
 }

@@ -1,10 +1,10 @@
-//! The live view of a cluster where nothing happens.
+//! The live view of an idle cluster.
 
 use edgeward_harness::live::is_quiet;
 use edgeward_harness::prelude::*;
 
 e2e! { "live::five_quiet_minutes", Machine, five_quiet_minutes }
-/// Nothing happens for five minutes, and with the default the view is not stale.
+/// With the default staleness limit, the view stays fresh while nothing happens for five minutes.
 fn five_quiet_minutes(fixture: &Fixture<'_>) -> Result<()> {
     is_quiet(fixture, Duration::from_secs(300), "60s")
 }

@@ -1,4 +1,4 @@
-//! Pods at the highest rate that the machine can bear, while something happens to edgeward.
+//! Pods at the highest rate that the machine can take, while edgeward is disturbed.
 
 pub(crate) mod closing;
 pub(crate) mod hostile;

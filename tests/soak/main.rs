@@ -1,4 +1,4 @@
-//! edgeward on a real control plane, for minutes of load or of quiet. Run by `cargo xtask soak` alone.
+//! Long tests of edgeward on a real control plane, with minutes of load or of idle time. Only `cargo xtask soak` runs them.
 
 #[macro_use]
 extern crate edgeward_harness;

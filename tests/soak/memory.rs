@@ -1,4 +1,4 @@
-//! Resident memory, while others create as much as they may.
+//! Resident memory while other clients create as many large objects as they may.
 
 use edgeward_harness::hostile_pods::{Amounts, watched};
 use edgeward_harness::prelude::*;
@@ -11,14 +11,14 @@ const AMOUNTS: Amounts = Amounts {
     gated_bytes: 24_000,
 };
 
-/// By how many MiB a replica may grow for one kind of pods.
+/// Most MiB that a replica may grow for one kind of pods.
 const GROWTH: u64 = 64;
 
-/// The same for all three kinds together, each with the most that is kept of a pod.
+/// Most MiB that a replica may grow for all three kinds together. Each kind has the largest pod content that edgeward keeps.
 const GROWTH_OF_ALL: u64 = 80;
 
 e2e! { "memory::hostile_pods", Machine, hostile_pods }
-/// The largest pods that there can be, and many behind our gate.
+/// Creates the largest pods that the API server accepts, many of them behind edgeward's gate.
 fn hostile_pods(fixture: &Fixture<'_>) -> Result<()> {
     let found = watched(fixture, AMOUNTS)?;
     for (what, growth) in &found {

@@ -1,4 +1,4 @@
-//! Many performance profiles over many sites, evaluated beside a load of reviews.
+//! Many performance profiles over many sites, evaluated during a load of reviews.
 
 use edgeward_harness::checkout::xtask;
 use edgeward_harness::load::replicas::nodes;
@@ -11,7 +11,7 @@ const PROFILES: usize = 100;
 const SITES: usize = 100;
 const METRICS: usize = 5;
 
-/// Seconds between two rounds of a profile, which is the default.
+/// Seconds between two rounds of a profile (the default).
 const PERIOD: u64 = 30;
 
 const ROUNDS: u64 = 3;
@@ -36,7 +36,7 @@ fn profile(number: usize) -> Value {
 }
 
 e2e! { "profiles::refreshed_beside_a_load", Machine, refreshed_beside_a_load }
-/// A hundred profiles of five metrics, over a hundred sites, are refreshed in each period, and no review beside them is late.
+/// A hundred profiles with five metrics each, over a hundred sites, are refreshed in every period. No review is late meanwhile.
 fn refreshed_beside_a_load(fixture: &Fixture<'_>) -> Result<()> {
     let program = xtask("prometheus")?.context("there is no Prometheus to be had")?;
     let exporter = Exporter::start(fixture.runtime.handle())?;

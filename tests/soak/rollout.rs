@@ -4,7 +4,7 @@ use edgeward_harness::prelude::*;
 use edgeward_harness::rollout::{roll_out, strategies};
 
 e2e! { "rollout::three_in_a_row", Machine, three_in_a_row }
-/// Three of both kinds in a row, on a machine that does nothing else.
+/// Three rollouts of each kind in a row, on an otherwise idle machine.
 fn three_in_a_row(fixture: &Fixture<'_>) -> Result<()> {
     for rolled in roll_out(fixture, &strategies(), 3)? {
         let step = rolled.step;

@@ -1,4 +1,4 @@
-//! A burst that no cluster has room for alone.
+//! A burst that no single cluster can hold.
 
 use edgeward_harness::peering::{Strategy, running};
 use edgeward_harness::prelude::*;
@@ -12,8 +12,8 @@ const EDGE_ROOM: usize = 40;
 const NEAR_ROOM: usize = 120;
 
 e2e! { "liqo::elastic_cluster", Peering, elastic_cluster }
-/// A burst of pods fills the edge, then the near cloud, then the far one. At home all of them are Running, as mirrored. Fewer
-/// replicas empty the clouds first.
+/// A burst of pods fills the edge, then the near cloud, then the far one. In the home cluster, all of them show as Running.
+/// Scaling down empties the clouds first.
 fn elastic_cluster(fixture: &Fixture<'_>) -> Result<()> {
     let [near, far] = near_and_far(fixture)?;
     fixture.offload(&fixture.namespace, Strategy::Local)?;
@@ -54,7 +54,7 @@ fn elastic_cluster(fixture: &Fixture<'_>) -> Result<()> {
     Ok(())
 }
 
-/// How many pods are where, which goes into the table as well.
+/// Number of pods at each site. Also adds a row to the table.
 fn told(of: &str, pods: &[Value], begun: Instant) -> [usize; 3] {
     let count = |site| pods.iter().filter(|pod| annotation(pod, "site") == Some(site)).count();
     let [edge, near, far] = ["edge", NEAR, FAR].map(count);

@@ -1,4 +1,4 @@
-//! A cloud whose API server does not answer: from which second on which verdicts, and what becomes of the pods there.
+//! A cloud whose API server does not answer: when verdicts change, and what happens to the pods there.
 
 use edgeward_harness::peering::{Strategy, running};
 use edgeward_harness::prelude::*;
@@ -6,12 +6,13 @@ use edgeward_harness::tables::Table;
 
 use super::{FAR, NEAR, config, near_and_far, slo};
 
-/// How long a pod of the Deployment stays on a node that is lost.
+/// Seconds that a pod of the Deployment stays on a lost node.
 const TOLERATED: u32 = 15;
 
 e2e! { "liqo::frozen_api_server", Peering, frozen_api_server }
-/// The edge is full, so pods go to the near cloud. Its API server is frozen: once our probe has said so no pod is sent there, but to
-/// the far cloud, where the pods of a Deployment come to run as well. When it answers again, pods go there again.
+/// The edge is full, so pods go to the near cloud. Then the near cloud's API server is frozen. Once edgeward's probe has
+/// noticed, new pods go to the far cloud. The Deployment's pods are replaced there. When the API server answers again, pods go
+/// to the near cloud again.
 fn frozen_api_server(fixture: &Fixture<'_>) -> Result<()> {
     let [near, _far] = near_and_far(fixture)?;
     fixture.offload(&fixture.namespace, Strategy::Local)?;
@@ -51,22 +52,22 @@ fn frozen_api_server(fixture: &Fixture<'_>) -> Result<()> {
     watched.until("the near cloud takes pods again", |seen| {
         seen.health == "healthy" && seen.sent == NEAR && seen.node == "True" && seen.duplicates == 0
     })?;
-    // All that was sent meanwhile runs.
+    // All pods created during the outage run.
     running(&fixture.kubectl, "app=stream", watched.created)?;
     Ok(())
 }
 
 struct Seen {
-    /// Of the WAN towards the near cloud, as edgeward has it.
+    /// edgeward's view of the WAN to the near cloud.
     health: &'static str,
-    /// Where the pod goes that was created right after.
+    /// Site of the pod that was created right afterwards.
     sent: String,
     /// Whether the near cloud's virtual node is Ready.
     node: String,
-    /// What Liqo says of the near cloud's API server.
+    /// Liqo's status of the near cloud's API server.
     peer: String,
     moves: BTreeMap<String, usize>,
-    /// Those of its pods that terminate, but are still there.
+    /// Pods of the Deployment that are terminating and still exist.
     duplicates: usize,
 }
 
@@ -76,7 +77,7 @@ impl Seen {
     }
 }
 
-/// A pod is created every second, and what changes meanwhile is told.
+/// Creates a pod every second and reports each change.
 struct Watched<'f, 'run> {
     kubectl: &'f Kubectl,
     edgeward: &'f Edgeward<'run>,
@@ -118,7 +119,7 @@ impl<'f, 'run> Watched<'f, 'run> {
 
     fn look(&mut self) -> Result<Seen> {
         let health = self.health()?;
-        // The probe has said so before this pod was created.
+        // This pod is created after the probe's result, so it must follow that result.
         let mut pod = workloads::pod(&format!("stream-{}", self.created), slo());
         pod["metadata"]["labels"] = json!({"app": "stream"});
         pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("50m");
@@ -185,7 +186,7 @@ impl<'f, 'run> Watched<'f, 'run> {
         let seconds = format!("{:.1}", self.begun.elapsed().as_secs_f64());
         println!("liqo: {}, {seconds} s: {key} {value}", self.since);
         let of = format!("{}: {key} {value}", self.since);
-        // The first is how it was before.
+        // The first value is the state before the outage.
         if self.last.insert(key, value).is_some() {
             Table::FrozenCloud.row(&of, &[&seconds]);
         }
@@ -194,7 +195,7 @@ impl<'f, 'run> Watched<'f, 'run> {
     fn health(&self) -> Result<&'static str> {
         let is_in = |state: &&str| {
             let labels = [("site", NEAR), ("state", *state)];
-            // It may close a connection that was idle just when it is asked.
+            // The server may close an idle connection just as a request arrives, so this retries.
             let count = eventually("edgeward shows its metrics", BOUND, || {
                 self.edgeward.count("edgeward_wan_state", &labels)
             });

@@ -5,16 +5,16 @@ use edgeward_harness::prelude::*;
 
 use super::{FAR, NEAR, config, near_and_far, slo};
 
-/// The near cloud's promise is 24 cores. Of its three nodes with 8 each, these are cordoned.
+/// The near cloud promises 24 cores: three nodes with 8 each. These two are cordoned.
 const CORDONED: [&str; 2] = ["near-2", "near-3"];
 
-/// After the first word of a cloud that is full, no pod of that size is sent there.
+/// After the first refusal by a full cloud, edgeward stops sending pods of that size within this time.
 const TOLD: Duration = Duration::from_secs(5);
 
 e2e! { "liqo::full_near_cloud", Peering, full_near_cloud }
-/// The near cloud has no room for what its virtual node promises: it closes soon after the first word, and the next pods go to the
-/// far cloud. A pod that can never run there closes it for its own controller, and for nobody else. A minute after the last word it opens,
-/// until a pod is refused again. When that one begins, it opens at once.
+/// The near cloud lacks the room that its virtual node promises. It closes soon after the first refusal, and the next pods go
+/// to the far cloud. A pod that can never run there closes it only for its own controller. A minute after the last refusal the
+/// cloud opens again, until another pod is refused. When the refused pod starts, the cloud opens at once.
 fn full_near_cloud(fixture: &Fixture<'_>) -> Result<()> {
     let [near, _far] = near_and_far(fixture)?;
     fixture.offload(&fixture.namespace, Strategy::Local)?;
@@ -22,7 +22,7 @@ fn full_near_cloud(fixture: &Fixture<'_>) -> Result<()> {
     goes(fixture, deployment("fills", 8, "1"), "edge")?;
 
     cordon(near, true)?;
-    // Of one tenant alone: only virtual nodes have this label.
+    // Only virtual nodes have this label, so the pods of this tenant never fit in the near cloud.
     let mut odd = deployment("odd", 1, "50m");
     odd["spec"]["template"]["spec"]["topologySpreadConstraints"] = json!([{
         "maxSkew": 1,
@@ -70,7 +70,7 @@ fn full_near_cloud(fixture: &Fixture<'_>) -> Result<()> {
     goes(fixture, deployment("again", 4, "1"), NEAR)
 }
 
-/// Waits until a pod may go to the near cloud. A dry run sends none.
+/// Waits until a pod may go to the near cloud. A dry run sends no pod.
 fn goes_near(fixture: &Fixture<'_>) -> Result<()> {
     eventually("a pod may go there again", 2 * BOUND, || {
         let asked = fixture.kubectl.dry_run(&pod("asks"))?;
@@ -100,7 +100,7 @@ fn deployment(name: &str, replicas: u32, cpu: &str) -> Value {
     deployment
 }
 
-/// All of its pods are placed at this site, and run.
+/// Fails unless all of the Deployment's pods are placed at this site and run.
 fn goes(fixture: &Fixture<'_>, deployment: Value, site: &str) -> Result<()> {
     fixture.kubectl.create(&deployment)?;
     let name = deployment["metadata"]["name"].as_str().context("a name")?;
@@ -113,7 +113,7 @@ fn goes(fixture: &Fixture<'_>, deployment: Value, site: &str) -> Result<()> {
     Ok(())
 }
 
-/// A pod of its is bound to the near cloud's virtual node, and the scheduler there has found no node for it.
+/// Waits until one of the pods is bound to the near cloud's virtual node and the scheduler there has found no node for it.
 fn refused_there(fixture: &Fixture<'_>, name: &str) -> Result<()> {
     eventually("the cloud's scheduler has refused it", BOUND, || {
         let pods = fixture.kubectl.list("pods", &format!("app={name}"))?;

@@ -5,12 +5,13 @@ use edgeward_harness::load::{Pace, under_load};
 use edgeward_harness::prelude::*;
 use edgeward_harness::tables::Table;
 
-/// Pods a second. Each is two events at least: that it is there, and that it is gone; most are bound in between.
+/// Pods per second. Each causes at least two events, creation and deletion; most also cause one for their binding.
 const RATE: u32 = 50;
 
 e2e! { "load::closed_by_scheduler", Machine, closed_by_scheduler }
-/// A Deployment of three with spread over three hosts, at an edge of two: every replica of edgeward learns that kube-scheduler
-/// cannot place the third there, though it fits, and stays with that while pods come and go at both nodes.
+/// A Deployment of three replicas with spread over three hosts runs at an edge of two nodes. Every replica of edgeward learns
+/// that kube-scheduler cannot place the third pod there, although it fits by size. They keep that knowledge while pods come and
+/// go on both nodes.
 fn closed_by_scheduler(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = nodes(fixture)?;
     nodes.edge_node("edge-1", "64")?;

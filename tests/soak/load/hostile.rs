@@ -1,4 +1,4 @@
-//! Clients who reach the port and mean harm, while reviews go on.
+//! Hostile clients reach the port while reviews go on.
 
 use std::net::SocketAddr;
 
@@ -18,7 +18,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-/// What `deploy/base` allows the container.
+/// Memory limit of the container in `deploy/base`.
 const MEMORY_KIB: u64 = 256 * 1024;
 
 const IDLE: usize = 10_000;
@@ -38,7 +38,7 @@ struct HostileClients {
 }
 
 e2e! { "load::hostile_clients", Machine, hostile_clients }
-/// One kind of attack after the other: reviews go on, and no replica takes more memory than its container has.
+/// Runs one kind of attack after another. Reviews go on, and no replica uses more memory than its container has.
 fn hostile_clients(fixture: &Fixture<'_>) -> Result<()> {
     let idle = IDLE.min(files()?);
     if idle < IDLE {
@@ -50,7 +50,7 @@ fn hostile_clients(fixture: &Fixture<'_>) -> Result<()> {
     let pace = highest_steady(fixture, &nodes)?;
     let replicas = Replicas::open(fixture, &nodes, pace)?;
     let clients = HostileClients::of(&replicas)?;
-    // Of their own, for they are no part of the load.
+    // A separate runtime, so that the attacks do not slow the load generator down.
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()
@@ -117,7 +117,7 @@ fn hostile_clients(fixture: &Fixture<'_>) -> Result<()> {
     Ok(())
 }
 
-/// How many connections the test may have beside its other files, which is raised to what the system allows.
+/// How many connections the test may open in addition to its other files. The limit is first raised to the system's maximum.
 fn files() -> Result<usize> {
     let limit = getrlimit(Resource::Nofile);
     setrlimit(
@@ -146,14 +146,14 @@ impl HostileClients {
         })
     }
 
-    /// So many connections; those that were put out during their handshake are left out.
+    /// Opens `count` connections and returns the ones left after the handshake.
     async fn connected(&self, count: usize) -> Vec<TlsStream<TcpStream>> {
         let connecting = stream::iter(0..count).map(|i| self.connect(i));
         let connected = connecting.buffer_unordered(AT_ONCE).collect::<Vec<_>>().await;
         connected.into_iter().flatten().collect()
     }
 
-    /// So many are connected at the same time and do this, all of which must come to its end.
+    /// Opens `count` connections at the same time and runs `act` on each. All of them must finish.
     async fn all<F>(&self, count: usize, act: impl Fn(TlsStream<TcpStream>) -> F) -> Result<usize>
     where
         F: Future<Output = Result<()>>,
@@ -177,14 +177,14 @@ impl HostileClients {
             .await?)
     }
 
-    /// Connections that begin a handshake: the first bytes of a record that is longer.
+    /// Opens connections that begin a handshake. Each sends only the first bytes of a longer record.
     async fn half_open(&self, count: usize) -> Vec<TcpStream> {
         let mut held = Vec::new();
         for i in 0..count {
             let Ok(mut stream) = TcpStream::connect(self.replicas[i % self.replicas.len()]).await else {
                 continue;
             };
-            // May have been put out already.
+            // The server may already have closed the connection.
             let _ = stream.write_all(&[22, 3, 1, 2, 0, 1, 0]).await;
             held.push(stream);
         }
@@ -198,7 +198,7 @@ impl HostileClients {
         let mut held = Vec::new();
         for i in 0..count {
             if let Ok(mut stream) = TcpStream::connect(self.replicas[i % self.replicas.len()]).await {
-                // May have been refused on its way.
+                // The server may already have refused the connection.
                 let _ = stream.write_all(&garbage[i % 2048..]).await;
                 held.push(stream);
             }
@@ -207,7 +207,7 @@ impl HostileClients {
     }
 }
 
-/// Fails unless the other side closes all of them, for which it has the ten seconds of a handshake.
+/// Fails unless the server closes all connections within its ten seconds for a handshake.
 async fn closed(held: Vec<TcpStream>) -> Result<()> {
     let ends = held
         .into_iter()
@@ -217,14 +217,14 @@ async fn closed(held: Vec<TcpStream>) -> Result<()> {
     Ok(())
 }
 
-/// Sends a head byte by byte until it is cut off.
+/// Sends a request head byte by byte until the server cuts the connection.
 async fn slow_head(mut client: TlsStream<TcpStream>) -> Result<()> {
     let head = b"POST /mutate HTTP/1.1\r\nx: ".iter().chain([b'x'].iter().cycle());
     dripped(&mut client, head.copied()).await;
     Ok(())
 }
 
-/// Announces a body, and sends it byte by byte until it is cut off.
+/// Announces a body and sends it byte by byte until the server cuts the connection.
 async fn slow_body(mut client: TlsStream<TcpStream>) -> Result<()> {
     let head = "POST /mutate?timeout=10s HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 1000000\r\n\r\n";
     if client.write_all(head.as_bytes()).await.is_ok() {
@@ -233,7 +233,7 @@ async fn slow_body(mut client: TlsStream<TcpStream>) -> Result<()> {
     Ok(())
 }
 
-/// Sends these one after the other, until the other side says something or closes.
+/// Sends bytes one after another until the server answers or closes.
 async fn dripped(client: &mut TlsStream<TcpStream>, bytes: impl Iterator<Item = u8>) {
     for byte in bytes {
         let sent = async { client.write_all(&[byte]).await.is_ok() && client.flush().await.is_ok() };
@@ -246,7 +246,7 @@ async fn dripped(client: &mut TlsStream<TcpStream>, bytes: impl Iterator<Item = 
     }
 }
 
-/// Sends 8 MiB in chunks, without saying so before; fails when they are taken.
+/// Sends 8 MiB in chunks, without announcing the length. Fails if the server accepts them.
 async fn large_body(mut client: TlsStream<TcpStream>) -> Result<()> {
     let head =
         "POST /mutate HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n";
@@ -261,7 +261,7 @@ async fn large_body(mut client: TlsStream<TcpStream>) -> Result<()> {
         client.write_all(b"0\r\n\r\n").await?;
         client.flush().await
     };
-    // Cut off, or answered; then it is not to be a yes.
+    // The server may cut the connection or answer, but must not allow the request.
     if sent.await.is_ok() {
         let mut answer = [0; 12];
         let read = client.read(&mut answer).await.unwrap_or(0);

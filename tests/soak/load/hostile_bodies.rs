@@ -1,4 +1,4 @@
-//! Bodies of which as much as possible is made when they are read.
+//! Request bodies that need as much memory as possible when they are parsed.
 
 use edgeward::admission::{BODY_LIMIT, ORDINARY_BODY};
 use edgeward_harness::hostile_bodies::pressure::{Limits, MOST_KIB, press};
@@ -8,7 +8,7 @@ use edgeward_harness::tables::Table;
 const SEEDS: u64 = 300;
 
 e2e! { "load::hostile_bodies", Machine, hostile_bodies }
-/// The search of `no_mix_of_bodies_takes_a_replica_over_192_mib`, but wider.
+/// Searches like `no_mix_of_bodies_takes_a_replica_over_192_mib`, over a wider range.
 fn hostile_bodies(fixture: &Fixture<'_>) -> Result<()> {
     let node = json!({"name": "e", "labels": {"node.role/edge": "true"}, "allocatable": {"cpu": 4, "pods": 9}});
     let fleet = json!({"sites": [{"name": "edge", "kind": "edge"}], "nodes": [node]});

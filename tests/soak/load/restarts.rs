@@ -1,4 +1,4 @@
-//! Replicas come and go under load, by their own will or not.
+//! Replicas stop, die and freeze under load.
 
 use edgeward_harness::load::replicas::{Replicas, nodes};
 use edgeward_harness::load::restarts::{gone, rolled};
@@ -12,8 +12,8 @@ fn rolling_restart_at_a_steady_rate(fixture: &Fixture<'_>) -> Result<()> {
 }
 
 e2e! { "load::leader_is_lost", Machine, leader_is_lost }
-/// Whoever leads is asked to stop, and nobody notices but the next one; then that one is killed, and what is created meanwhile
-/// without a decision is reported by who leads then.
+/// Stops the leader gracefully, which only its successor notices. Then kills that successor. The next leader reports the pods
+/// that were created meanwhile without a decision.
 fn leader_is_lost(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = nodes(fixture)?;
     let pace = highest_steady(fixture, &nodes)?;
@@ -50,7 +50,7 @@ fn leader_is_lost(fixture: &Fixture<'_>) -> Result<()> {
 }
 
 e2e! { "load::one_is_frozen", Machine, one_is_frozen }
-/// One of three is frozen, which the API server notices by waiting for it, a second for each connection.
+/// Freezes one of three replicas. The API server notices only by timeouts: one second for each connection.
 fn one_is_frozen(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = nodes(fixture)?;
     let pace = highest_steady(fixture, &nodes)?;
@@ -74,16 +74,17 @@ fn one_is_frozen(fixture: &Fixture<'_>) -> Result<()> {
     replicas.report(report.undecided.len())
 }
 
-/// A pod that stays. Of a namespace, the backstop looks for what was created after the first that was decided.
+/// Creates a pod that gets a decision and stays. In each namespace, the backstop considers only pods created after the first
+/// decided one.
 fn decided_before(fixture: &Fixture<'_>) -> Result<()> {
     let pod = workloads::pod("decided-before", workloads::latency());
     fixture.kubectl.create(&pod).map(drop)
 }
 
-/// Fails on a pod that was not created, on one without a decision that was created before a replica was lost or after it was
-/// dropped, and where the API server counts fewer.
+/// Fails in three cases: a pod was not created; a pod without a decision was created before the replica was lost or after it
+/// was dropped; the API server counts fewer failures than there are undecided pods.
 fn only_between(report: &Report, lost: Duration, dropped: Duration) -> Result<()> {
-    // What was on its way then began as long before as the webhook's timeout.
+    // Requests in flight at that moment began up to one webhook timeout (1 s) earlier.
     let from = lost.saturating_sub(Duration::from_secs(1));
     let is_outside = |begun: &&Duration| **begun < from || **begun > dropped;
     let outside: Vec<_> = report.undecided.iter().filter(is_outside).collect();
@@ -94,8 +95,8 @@ fn only_between(report: &Report, lost: Duration, dropped: Duration) -> Result<()
         outside.len()
     );
     report.has_no_failure()?;
-    // There is no such metric until it has happened; where one of another name is looked for, this fails. More may have failed
-    // open: what took the API server too long then is refused, and the client tries again.
+    // The metric appears only after the first failure, so a wrong name fails here. The API server may count more failures than
+    // undecided pods: it refuses a request that takes too long afterwards, and the client retries.
     ensure!(report.failed_open >= report.undecided.len() as u64, "{report}");
     match outside.is_empty() {
         true => Ok(()),

@@ -1,5 +1,5 @@
-//! Certificates and their authorities are replaced under load, in each of the three ways to have them. Every half second the API
-//! server must connect again, so that what a replica shows and what is trusted must fit all the time.
+//! Replaces certificates and their authorities under load, in each of the three ways to provide them. The API server must
+//! reconnect every half second, so the served certificate and the trusted CA must match all the time.
 
 use edgeward_harness::cert_manager::{CA, CertManager, LEAF, all_is_well};
 use edgeward_harness::installed_replicas::{InstalledReplicas, decode, finds, render};
@@ -14,11 +14,11 @@ fn rotation_files_at_a_steady_rate(fixture: &Fixture<'_>) -> Result<()> {
     files_rotated(fixture, &nodes, highest_steady(fixture, &nodes)?)
 }
 
-/// Lives of a CA and a certificate: certificates are renewed every 20 s, and the next CA is due at 64 s.
+/// Lifetimes of a CA and a certificate. Certificates are renewed every 20 s, and the next CA is due at 64 s.
 const LIVES: [&str; 2] = ["--ca-life=96s", "--certificate-life=30s"];
 
 e2e! { "load::rotation_self_managed", Machine, rotation_self_managed }
-/// By the leader: a certificate, then the CA with another.
+/// The leader replaces a certificate, then the CA together with another certificate.
 fn rotation_self_managed(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = nodes(fixture)?;
     let pace = highest_steady(fixture, &nodes)?;
@@ -60,8 +60,9 @@ fn rotation_self_managed(fixture: &Fixture<'_>) -> Result<()> {
 const PERIOD: Duration = Duration::from_secs(10);
 
 e2e! { "load::rotation_cert_manager", Machine, rotation_cert_manager }
-/// By cert-manager's controllers, and its cainjector: a certificate by time, then CA and certificate by hand, twice, in this order.
-/// Where `caBundle` stays behind, nothing is decided, and `edgeward check` says why.
+/// cert-manager's controllers and cainjector replace the certificates. First the certificate expires by time. Then the CA and
+/// the certificate are replaced by hand, in this order, twice. While `caBundle` is outdated nothing is decided, and `edgeward
+/// check` says why.
 fn rotation_cert_manager(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = nodes(fixture)?;
     let pace = highest_steady(fixture, &nodes)?;
@@ -69,7 +70,7 @@ fn rotation_cert_manager(fixture: &Fixture<'_>) -> Result<()> {
     let mut objects = render(fixture, &["deploy/overlays/cert-manager"])?;
     let named = |object: &Value| object["kind"] == "Certificate" && object["metadata"]["name"] == LEAF;
     let leaf = objects.iter_mut().find(|object| named(object)).context("no leaf")?;
-    // Longer than the machine may be busy with other things.
+    // Long enough for a busy machine.
     let life = Duration::from_secs(300);
     leaf["spec"]["duration"] = json!(format!("{}s", life.as_secs()));
     leaf["spec"]["renewBefore"] = json!(format!("{}s", (life - PERIOD).as_secs()));
@@ -79,7 +80,7 @@ fn rotation_cert_manager(fixture: &Fixture<'_>) -> Result<()> {
     let report = installed.under_load(|load| {
         installed.is_renewed(&installed.shown()?)?;
         installed.is_used(load, "a certificate of the same CA, by time")?;
-        // By hand alone from here on.
+        // From here on, only manual renewals happen.
         let patch = json!({"spec": {"renewBefore": "60s"}});
         fixture.kubectl_in(NAMESPACE).patch("certificate", LEAF, &patch, &[])?;
         cert_manager.renew(LEAF)?;
@@ -93,7 +94,7 @@ fn rotation_cert_manager(fixture: &Fixture<'_>) -> Result<()> {
                 ensure!(old != new && has(&old) && has(&new), "{bundle}");
                 Ok(())
             })?;
-            // Both are trusted, and the certificate is of the old one still.
+            // Both CAs are trusted, and the certificate still comes from the old one.
             installed.is_of(&old)?;
             installed.is_used(load, "the new CA is trusted beside the old one")?;
             cert_manager.renew(LEAF)?;
@@ -109,7 +110,7 @@ fn rotation_cert_manager(fixture: &Fixture<'_>) -> Result<()> {
     )?;
     all_is_well(fixture)?;
 
-    // As while cainjector is away.
+    // Simulates an absent cainjector.
     cert_manager.inject(None)?;
     let report = installed.under_load(|_| {
         cert_manager.renew(CA)?;
