@@ -1,6 +1,6 @@
-//! A cluster where nothing happens: what an API server says of it to those who watch.
+//! A stub API server for an idle cluster.
 //!
-//! The WAN is tested here, and its tests have edgeward's view of nodes and pods stand still.
+//! These tests are about the WAN, so edgeward's view of nodes and pods does not change.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -17,10 +17,10 @@ use tokio::runtime::Runtime;
 
 pub(crate) const NAMESPACE: &str = "shop";
 
-/// Millicores that the cloud's node has room for, and the edge's has not, though it could hold them when it is empty.
+/// Millicores that fit the cloud's node but not the edge's free capacity. An empty edge node could hold them.
 pub(crate) const CLOUD_ONLY: u32 = 500;
 
-/// Takes watches where the threads of this runtime live, on loopback, as long as it does; returns a kubeconfig.
+/// Serves watches on loopback, in the network namespace of the runtime's threads, until the runtime ends. Returns a kubeconfig.
 pub(crate) fn start(runtime: &Runtime) -> Result<Value> {
     let address: Result<SocketAddr> = runtime.block_on(runtime.spawn(async {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
@@ -54,10 +54,10 @@ struct Watch {
     send_initial_events: bool,
 }
 
-/// What there is, if that is asked for, and nothing more until the watch ends.
+/// Sends the existing objects if the request asks for them, and nothing more until the watch ends.
 async fn watch(Path(kind): Path<String>, Query(watch): Query<Watch>) -> Result<Body, StatusCode> {
     let (kind, objects) = objects(&kind).ok_or(StatusCode::NOT_FOUND)?;
-    // The type comes first, as an API server writes it: readers may rely on that.
+    // The type comes first, as in a real API server's output. Parsers may rely on that.
     let event = |what: &str, object: Value| format!("{{\"type\": \"{what}\", \"object\": {object}}}\n");
     let added = |mut object: Value| {
         (object["apiVersion"], object["kind"]) = (json!("v1"), json!(kind));
@@ -114,7 +114,7 @@ fn objects(kind: &str) -> Option<(&'static str, Vec<Value>)> {
     })
 }
 
-/// A pod that asks for so many millicores and has a minute.
+/// A pod that requests these millicores and has a deadline of one minute.
 pub(crate) fn pod(name: &str, millicores: u32) -> Value {
     let slo = json!({"slo.example.io/class": "batch", "slo.example.io/deadlineMs": "60000"});
     let requests = json!({"cpu": format!("{millicores}m"), "memory": "64Mi"});

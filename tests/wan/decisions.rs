@@ -1,5 +1,5 @@
-//! What edgeward decides over the link: `edgeward serve` at the edge probes the cloud and is asked, all the time, about a
-//! pod for which the edge has no room.
+//! Decisions over the link. `edgeward serve` at the edge probes the cloud. A client continuously asks it about a pod that does
+//! not fit at the edge.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -21,7 +21,7 @@ const PACE: Duration = Duration::from_millis(100);
 
 /// edgeward at the edge, and every decision it makes.
 struct Decided {
-    // In this order: who asks, who is asked, and what it reads.
+    // Dropped in this order: the client, edgeward, and its files.
     _runtime: Runtime,
     _edgeward: Edgeward,
     _files: TempDir,
@@ -29,7 +29,7 @@ struct Decided {
 }
 
 impl Decided {
-    /// Probes as `probing` of a configuration says.
+    /// Starts edgeward with this `probing` configuration.
     fn start(wan: &Wan, endpoint: &str, probing: &Value) -> Result<Self> {
         let runtime = wan.edge_runtime()?;
         let files = tempfile::tempdir()?;
@@ -77,7 +77,7 @@ impl Decided {
         self.decisions.until(&decision.to_owned(), bound)
     }
 
-    /// Fails unless these were the decisions, and each but the last lasted as long as a state of the link has to.
+    /// Fails unless these were the decisions, and each but the last held for at least the dwell time.
     fn expect(&self, decisions: &[&str]) -> Result<()> {
         self.decisions.expect(&owned(decisions))
     }
@@ -87,7 +87,7 @@ fn owned(decisions: &[&str]) -> Vec<String> {
     decisions.iter().map(|&decision| decision.to_owned()).collect()
 }
 
-/// JSON is YAML.
+/// Writes JSON, which is valid YAML.
 fn write(dir: &Path, name: &str, content: &Value) -> Result<std::path::PathBuf> {
     let file = dir.join(name);
     fs::write(&file, content.to_string())?;
@@ -120,12 +120,12 @@ async fn ask(client: &Client, url: &str) -> Result<String> {
     Ok(format!("{site}: {reason}"))
 }
 
-/// Twenty probes a second: a full window in five. See `probes`.
+/// Twenty probes a second, which fill the window in five seconds. See `probes`.
 fn fast() -> Value {
     json!({"probes": 20, "period": "1s", "timeout": "500ms"})
 }
 
-/// Over 20 ms the pod is sent to the cloud, over 150 ms it is not.
+/// At 20 ms the pod is sent to the cloud, at 150 ms it is not.
 pub(crate) fn slow(wan: &mut Wan, endpoint: &str) -> Result<()> {
     wan.tell("rtt 20ms")?;
     let decided = Decided::start(wan, endpoint, &fast())?;
@@ -137,18 +137,18 @@ pub(crate) fn slow(wan: &mut Wan, endpoint: &str) -> Result<()> {
     decided.expect(&[CLOUD, DEGRADED, CLOUD])
 }
 
-/// Over a link that loses one packet of twenty it is not either.
+/// A link that loses one packet in twenty gets no pods.
 pub(crate) fn lossy(wan: &mut Wan, endpoint: &str) -> Result<()> {
     wan.tell("rtt 20ms loss 5%")?;
     let decided = Decided::start(wan, endpoint, &fast())?;
     decided.until(DEGRADED, DWELL + BOUND)?;
     wan.tell("loss 0%")?;
     decided.until(CLOUD, DWELL + BOUND)?;
-    // Until enough probes are over to judge the loss, the RTT alone counts.
+    // Until enough probes are over to judge the loss, only the RTT counts.
     decided.expect(&[CLOUD, DEGRADED, CLOUD])
 }
 
-/// Five lost probes, and nothing is sent over a link that is cut; five answers, and the cloud is back.
+/// After five lost probes nothing is sent over a cut link. After five answers the cloud is used again.
 pub(crate) fn cut(wan: &mut Wan, endpoint: &str) -> Result<()> {
     wan.tell("rtt 20ms")?;
     let decided = Decided::start(wan, endpoint, &fast())?;
@@ -162,8 +162,7 @@ pub(crate) fn cut(wan: &mut Wan, endpoint: &str) -> Result<()> {
     decided.decisions.expect_at_once(&owned(&[CLOUD, UNREACHABLE, CLOUD]))
 }
 
-/// Cut for three seconds, whole for three, and so on, with a probe each second: sixteen outages, and one change of what
-/// is decided.
+/// The link is cut for 3 s, whole for 3 s, and so on, with a probe each second. Sixteen outages change the decision only once.
 pub(crate) fn flapping(wan: &mut Wan, endpoint: &str) -> Result<()> {
     const ALL_OUTAGES: Duration = Duration::from_secs(100);
     wan.tell("rtt 20ms")?;

@@ -1,14 +1,14 @@
-//! What was seen to change, and when.
+//! Records state changes and their times.
 
 use std::fmt::Debug;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use edgeward_harness::prelude::*;
 
-/// How long a link stays healthy or degraded at least, and with it what is decided.
+/// Dwell time: how long a link stays healthy or degraded at least. Decisions stay the same for that long.
 pub(crate) const DWELL: Duration = Duration::from_secs(30);
 
-/// Every state of something, and when it was first seen. Clones share it.
+/// Every state and the time when it was first seen. Clones share it.
 pub(crate) struct History<S>(Arc<Mutex<Vec<(S, Instant)>>>);
 
 impl<S> Clone for History<S> {
@@ -37,14 +37,14 @@ impl<S: Clone + Debug + PartialEq> History<S> {
         })
     }
 
-    /// Fails unless these were the states, and each but the last lasted as long as a state has to.
+    /// Fails unless these were the states, and each but the last held for at least the dwell time.
     pub(crate) fn expect(&self, expected: &[S]) -> Result<()> {
-        // Who looks is another task than the prober.
+        // The task that records states is not the prober's, so it may see a change late.
         const LATENESS: Duration = Duration::from_secs(2);
         self.expect_that(expected, |time| time >= DWELL - LATENESS)
     }
 
-    /// Fails unless these were the states, and none but the last lasted as long as that.
+    /// Fails unless these were the states, and all but the last were shorter than the dwell time.
     pub(crate) fn expect_at_once(&self, expected: &[S]) -> Result<()> {
         self.expect_that(expected, |time| time < DWELL)
     }
@@ -52,13 +52,13 @@ impl<S: Clone + Debug + PartialEq> History<S> {
     fn expect_that(&self, expected: &[S], lasted: impl Fn(Duration) -> bool) -> Result<()> {
         let states = self.lasted();
         ensure!(states.iter().map(|(state, _)| state).eq(expected), "{states:?}");
-        // The first one began before anybody looked.
+        // The first state began before the recording.
         let holds = states.iter().skip(1).all(|(_, time)| time.is_none_or(&lasted));
         ensure!(holds, "{states:?}");
         Ok(())
     }
 
-    /// Every state so far, with the time that each lasted; the last one lasts.
+    /// Every state so far with its duration; the last one has none yet.
     fn lasted(&self) -> Vec<(S, Option<Duration>)> {
         let states = self.states();
         let ends = states.iter().skip(1).map(|(_, at)| Some(*at)).chain([None]);

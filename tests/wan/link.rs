@@ -1,4 +1,4 @@
-//! The link itself: what the other tests stand on.
+//! Tests of the link itself, on which the other tests rely.
 
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
@@ -10,11 +10,11 @@ use edgeward_link::link::losses;
 use edgeward_link::relay::CLOUD;
 use surge_ping::{Client, Config, PingIdentifier, PingSequence};
 
-/// Datagrams sent without reading any: the receiving socket holds so many for certain, and of 300 not all.
+/// Datagrams sent before any is read. The receiving socket certainly buffers 25, but not 300.
 const BURST: usize = 25;
 
 pub(crate) fn rtt_is_seen_by_tcp_and_icmp(wan: &mut Wan) -> Result<()> {
-    // What programs add that run at once.
+    // Extra delay from programs that run at the same time.
     const MARGIN: Duration = Duration::from_millis(50);
     const TRIES: usize = 20;
     let listener = wan.cloud_listener()?;
@@ -22,7 +22,7 @@ pub(crate) fn rtt_is_seen_by_tcp_and_icmp(wan: &mut Wan) -> Result<()> {
         wan.tell(&format!("rtt {millis}ms"))?;
         let rtt = Duration::from_millis(millis);
         for probe in [tcp, icmp] {
-            // One may wait for a processor, but not all.
+            // One attempt may wait for a processor, so the fastest counts.
             let mut best = Duration::MAX;
             for _ in 0..TRIES {
                 let took = probe(wan, listener, BOUND)?;
@@ -120,7 +120,7 @@ pub(crate) fn flaps(wan: &mut Wan) -> Result<()> {
     let begun = Instant::now();
     wan.tell("flap 200ms")?;
     let [edge, cloud] = wan.datagrams()?;
-    // Whether the link was cut, each time that changed.
+    // Records whether the link was cut, at each change.
     let mut states = Vec::new();
     let mut sent = 0;
     let mut passed = 0;
@@ -145,7 +145,7 @@ pub(crate) fn flaps(wan: &mut Wan) -> Result<()> {
         // A stream with gaps, not a flood.
         thread::sleep(Duration::from_millis(5));
     }
-    // Two outages, each with whole time after it, and a third.
+    // Expects two outages, each followed by whole time, and a third outage.
     ensure!(
         begun.elapsed() >= Duration::from_secs(1),
         "{states:?} is over too early"
@@ -166,7 +166,7 @@ pub(crate) fn refuses_what_it_does_not_know(wan: &mut Wan) -> Result<()> {
     wan.tell("rtt 20ms")
 }
 
-/// How long a connection takes to be established; the DNS has no part in it.
+/// Time to establish a connection. The address is numeric, so DNS plays no part.
 fn tcp(wan: &Wan, listener: SocketAddr, bound: Duration) -> Result<Duration> {
     wan.edge.enter(|| {
         let begun = Instant::now();
@@ -175,14 +175,14 @@ fn tcp(wan: &Wan, listener: SocketAddr, bound: Duration) -> Result<Duration> {
     })
 }
 
-/// How long an ICMP echo takes; the kernel of the cloud answers it.
+/// Time of an ICMP echo, which the cloud's kernel answers.
 fn icmp(wan: &Wan, _: SocketAddr, bound: Duration) -> Result<Duration> {
     wan.edge.enter(|| {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
             let client = Client::new(&Config::default())?;
             let mut pinger = client.pinger(IpAddr::V4(CLOUD), PingIdentifier(0)).await;
-            // Its own time begins when it runs again after it has sent.
+            // Starts the clock after sending, because the thread may be descheduled while it sends.
             let begun = Instant::now();
             pinger.timeout(bound).ping(PingSequence(0), &[0; 56]).await?;
             Ok(begun.elapsed())
@@ -194,7 +194,7 @@ fn receive(socket: &UdpSocket) -> Result<u32> {
     let mut number = [0; 4];
     loop {
         match socket.recv(&mut number) {
-            // A read with a timeout is not begun again after a signal: a child of another test has ended.
+            // A signal interrupts a read with a timeout for good, for example SIGCHLD from another test's child.
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             received => {
                 received.context("nothing arrives")?;

@@ -1,9 +1,9 @@
-//! edgeward over a WAN: two network namespaces, edge and cloud, and between them a link of ours that delays, drops and
-//! breaks as it is told. `cargo run -p edgeward-link` is the same link by hand.
+//! edgeward over a WAN. Two network namespaces, edge and cloud, are joined by a link that delays, drops and breaks on command.
+//! `cargo run -p edgeward-link` runs the same link by hand.
 //!
-//! Each test has namespaces and a link of its own. They are made in a sandbox that ends with this process, so nothing
-//! has to be cleaned up, whatever ends it; where no sandbox can be had the tests are skipped, by name of what is
-//! missing, and under `CI=true` that is a failure.
+//! Each test has its own namespaces and link, in a sandbox that ends with this process. No cleanup is needed, however the
+//! process ends. Without a sandbox the tests are skipped, and the output says what is missing. Under `CI=true` this is a
+//! failure.
 
 mod cluster;
 mod decisions;
@@ -71,7 +71,7 @@ fn main() -> ExitCode {
     }
 
     let mut arguments = Arguments::from_iter(&args);
-    // Tests mostly wait: all of them at once are as long as the longest.
+    // Tests mostly wait, so running all of them at once takes as long as the longest.
     arguments.test_threads.get_or_insert(SCRIPTS.len());
     let wanted = SCRIPTS
         .iter()
@@ -118,7 +118,7 @@ fn test(name: &'static str, script: Script, inside: bool) -> Trial {
                 }
             })
         };
-        // The second time others have come to their end.
+        // On the second attempt, other tests have ended and the machine is less busy.
         match tried().or_else(|first| match first {
             Untold::Late(_) => tried(),
             failed => Err(failed),

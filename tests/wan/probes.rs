@@ -1,4 +1,4 @@
-//! edgeward's WAN probes over the link: ICMP and TCP, and what they make of its conditions.
+//! edgeward's WAN probes over the link: ICMP and TCP, and the link state that they lead to.
 
 use std::ops::Range;
 
@@ -22,8 +22,8 @@ const THRESHOLDS: Thresholds = Thresholds {
     loss: Permille(20),
 };
 
-/// Twenty a second: a full window in five. The timeout is less than the second after which TCP sends its first packet
-/// again, so that a lost packet is a lost probe.
+/// Twenty probes a second, which fill the window in five seconds. TCP sends its first packet again after 1 s. The timeout is
+/// shorter, so that a lost packet is a lost probe.
 const FAST: Probing = Probing {
     probes: 20,
     period: Micros::from_secs(1),
@@ -31,7 +31,7 @@ const FAST: Probing = Probing {
 };
 
 struct Observed {
-    /// Its threads were born in the edge's namespace.
+    /// Its threads were started in the edge's namespace.
     _runtime: Runtime,
     links: watch::Receiver<Links>,
     states: History<LinkState>,
@@ -78,7 +78,7 @@ fn of_cloud(links: &Links) -> Option<Link> {
     links.get("cloud").copied().flatten()
 }
 
-/// 20 ms is healthy, 150 ms is not, and neither is believed for less than the dwell time.
+/// 20 ms is healthy and 150 ms is degraded. A link changes between them only after the dwell time.
 pub(crate) fn slow(wan: &mut Wan, endpoint: &str) -> Result<()> {
     wan.tell("rtt 20ms")?;
     let observed = Observed::start(wan, endpoint, FAST)?;
@@ -97,7 +97,7 @@ pub(crate) fn slow(wan: &mut Wan, endpoint: &str) -> Result<()> {
         .expect(&[LinkState::Healthy, LinkState::Degraded, LinkState::Healthy])
 }
 
-/// One packet of twenty is too much, and no more than that is lost.
+/// Losing one packet in twenty is too much. The prober reports no more loss than that.
 pub(crate) fn lossy(wan: &mut Wan, endpoint: &str) -> Result<()> {
     wan.tell("rtt 20ms loss 5%")?;
     let observed = Observed::start(wan, endpoint, FAST)?;
@@ -116,7 +116,7 @@ pub(crate) fn lossy(wan: &mut Wan, endpoint: &str) -> Result<()> {
         .expect(&[LinkState::Healthy, LinkState::Degraded, LinkState::Healthy])
 }
 
-/// A cut is noticed, and forgotten, without the dwell time; the last numbers stay to be shown.
+/// A cut link is detected, and its end too, without the dwell time. The last RTT and loss stay visible.
 pub(crate) fn cut(wan: &mut Wan, endpoint: &str) -> Result<()> {
     wan.tell("rtt 20ms")?;
     let observed = Observed::start(wan, endpoint, FAST)?;
@@ -136,8 +136,8 @@ pub(crate) fn cut(wan: &mut Wan, endpoint: &str) -> Result<()> {
         .expect_at_once(&[healthy, LinkState::Unreachable, healthy])
 }
 
-/// Cut for three seconds, whole for three, and so on, with a probe each second: half of them are lost, but never five
-/// in a row. Once there are enough outcomes the link is degraded, and stays that.
+/// The link is cut for 3 s, whole for 3 s, and so on, with a probe each second. Half of the probes are lost, but never five in
+/// a row. Once there are enough outcomes, the link is degraded and stays so.
 pub(crate) fn flapping(wan: &mut Wan, endpoint: &str) -> Result<()> {
     const EVERY_SECOND: Probing = Probing {
         probes: 10,
@@ -160,7 +160,7 @@ pub(crate) fn flapping(wan: &mut Wan, endpoint: &str) -> Result<()> {
     observed.states.expect(&[LinkState::Healthy, LinkState::Degraded])
 }
 
-/// The RTT of a decision comes to lie in this range, in ms.
+/// Waits until the decision's RTT lies in this range, in ms.
 fn rtt_settles(observed: &Observed, millis: Range<u64>) -> Result<()> {
     eventually(&format!("the RTT is {millis:?} ms"), BOUND, || {
         let link = observed.link()?;

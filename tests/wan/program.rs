@@ -1,4 +1,4 @@
-//! edgeward itself in the edge's namespace.
+//! edgeward in the edge's namespace.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -17,7 +17,7 @@ pub(crate) struct Edgeward {
 }
 
 impl Edgeward {
-    /// Returns when it serves. `args` follow `serve`; its environment has files.
+    /// Starts `edgeward serve` and returns when it serves. `args` follow `serve`; `environment` maps variables to file paths.
     pub(crate) fn start(namespace: &Namespace, args: &[&str], environment: &[(&str, &Path)]) -> Result<Self> {
         let directory = tempfile::tempdir()?;
         let tls = format!("--self-signed={}", directory.path().display());
@@ -62,7 +62,7 @@ impl Edgeward {
         format!("https://{}/mutate", self.admission)
     }
 
-    /// PEM: whom its clients trust.
+    /// The CA that clients trust, in PEM.
     pub(crate) fn ca(&self) -> Result<String> {
         Ok(fs::read_to_string(self.directory.path().join("ca.crt"))?)
     }
@@ -71,7 +71,7 @@ impl Edgeward {
         self.process.tail()
     }
 
-    /// What its health port answers, asked from inside `namespace`: head and body.
+    /// The answer of the health port to a request from inside `namespace`: head and body.
     pub(crate) fn get(&self, namespace: &Namespace, path: &str) -> Result<String> {
         namespace.enter(|| {
             let mut stream = TcpStream::connect_timeout(&self.health, BOUND)?;
