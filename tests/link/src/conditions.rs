@@ -1,4 +1,4 @@
-//! What the link does to packets at a moment, and the words that change it.
+//! The current behaviour of the link, and the commands that change it.
 
 use std::str::FromStr;
 use std::time::{Duration, Instant};
@@ -7,11 +7,11 @@ use anyhow::{Context as _, Error, Result, bail, ensure};
 
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Conditions {
-    /// Least time from a request to its answer; half of it on either way.
+    /// Least round-trip time from a request to its answer, half in each direction.
     pub rtt: Duration,
-    /// What a round trip takes longer at most, evenly distributed; half of it on either way. Packets never overtake.
+    /// Largest extra round-trip time, evenly distributed, half in each direction. Packets never overtake each other.
     pub jitter: Duration,
-    /// Probability, 0 to 1, that a packet is lost on the way forth.
+    /// Probability (0 to 1) that a packet is lost on the way forth.
     pub loss: f64,
     pub outage: Outage,
 }
@@ -21,7 +21,7 @@ pub enum Outage {
     #[default]
     None,
     Cut,
-    /// It is cut for a period from `since` on, whole for the next, and so on.
+    /// The link is cut for a period from `since` on, whole for the next period, and so on.
     Flapping {
         period: Duration,
         since: Instant,
@@ -42,19 +42,19 @@ impl Conditions {
     }
 }
 
-/// One line of what the link is told.
+/// One line of input.
 ///
 /// | line | effect |
 /// |---|---|
-/// | `rtt 150ms jitter 5ms loss 5%` | sets what it names, in any order, and leaves the rest |
-/// | `cut` | nothing passes any more, not even what is on its way |
+/// | `rtt 150ms jitter 5ms loss 5%` | sets the named values, in any order, and keeps the others |
+/// | `cut` | nothing passes any more, including packets in flight |
 /// | `flap 3s` | cut for 3 s from now on, whole for 3 s, and so on |
 /// | `heal` | ends `cut` and `flap` |
-/// | `seed 7` | starts the schedules of losses and jitter again |
-/// | `counts` | answers with [`Counts`](crate::link::Counts) of both ways |
+/// | `seed 7` | restarts the random numbers for losses and jitter |
+/// | `counts` | answers with [`Counts`](crate::link::Counts) of both directions |
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Command {
-    /// New values; `None` leaves the old one.
+    /// New values; `None` keeps the old one.
     Shape {
         /// See [`Conditions::rtt`].
         rtt: Option<Duration>,
@@ -76,7 +76,7 @@ pub enum Command {
 impl FromStr for Command {
     type Err = Error;
 
-    /// Fails on anything else, naming the word.
+    /// Fails on any other input, and names the wrong word.
     fn from_str(line: &str) -> Result<Self> {
         match line.split_whitespace().collect::<Vec<_>>()[..] {
             ["cut"] => Ok(Self::Cut),

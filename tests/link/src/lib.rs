@@ -1,5 +1,5 @@
-//! A WAN for tests: two TUN devices, one in each of two network namespaces, and a process between them that delays and
-//! drops packets as it is told while it runs.
+//! A WAN for tests. It has one TUN device in each of two network namespaces. A process between them delays and drops packets.
+//! Commands change its behaviour while it runs.
 //!
 //! ```text
 //! namespace "edge"                                                 namespace "cloud"
@@ -7,12 +7,12 @@
 //!                    ◄──TUN──  back:        delay, cut  ◄──TUN──
 //! ```
 //!
-//! Everything is said in terms of a round trip, which is what a probe measures: half of the RTT lies on either way, and
-//! loss on the way forth alone, so that 5 % loss is 5 % of requests. What is lost follows from a seed and the packet's
-//! number, so a test can say beforehand which packets arrive. Only unicast IPv4 passes: what a kernel says by itself on
-//! a new device (router solicitations, group memberships) is no traffic of a test and must not move the numbers.
+//! All values describe a round trip, because that is what a probe measures. Each direction has half of the RTT. Only the way
+//! forth loses packets, so that 5 % loss means 5 % of the requests. A packet's loss depends only on the seed and the packet's
+//! number, so a test can predict which packets arrive. Only unicast IPv4 passes. A kernel sends other packets by itself on a
+//! new device (router solicitations, group memberships), and they must not change the counts.
 //!
-//! [`link`] and [`conditions`] are pure, time is an argument there; [`relay`] and [`namespace`] touch the kernel.
+//! [`link`] and [`conditions`] are pure and take the time as an argument. [`relay`] and [`namespace`] use the kernel.
 
 #![allow(missing_docs)]
 
@@ -26,10 +26,10 @@ use tokio::io::{BufReader, stdin, stdout};
 
 use crate::namespace::Namespace;
 
-/// The program: arguments are the names of the namespaces of edge and cloud, and perhaps a seed (0 if not).
+/// Runs the program. The arguments are the names of the edge's and the cloud's namespace, and optionally a seed (default 0).
 ///
-/// Reads [commands](conditions::Command) from stdin, answers on stdout, and says on stderr at its end what has passed.
-/// Fails on other arguments and as [`relay::join`] does.
+/// Reads [commands](conditions::Command) from stdin and answers on stdout. At the end, prints the packet counts on stderr.
+/// Fails on other arguments, and where [`relay::join`] fails.
 pub fn run(args: &[String]) -> Result<()> {
     let (edge, cloud, seed) = match args {
         [edge, cloud] => (edge, cloud, 0),
@@ -39,7 +39,7 @@ pub fn run(args: &[String]) -> Result<()> {
     let (edge, cloud) = (Namespace::named(edge)?, Namespace::named(cloud)?);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let joined = runtime.block_on(relay::join(&edge, &cloud, seed, BufReader::new(stdin()), stdout()));
-    // A thread may still wait for stdin.
+    // A thread may still block on stdin.
     runtime.shutdown_background();
     let [forth, back] = joined?;
     eprintln!("edgeward-link: forth {forth:?}, back {back:?}");

@@ -1,4 +1,4 @@
-//! The link without its devices: packets in, packets out, time as an argument.
+//! The link without its devices: packets go in and out, and time is an argument.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -8,17 +8,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::conditions::{Command, Conditions, Outage};
 
-/// Packets that are on their way in one direction at most, as much as netem holds. What comes beyond is lost.
+/// Most packets in flight in one direction, which is also netem's default. Further packets are lost.
 pub const ON_THE_WAY: usize = 1000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
-    /// From the first namespace to the second, edge to cloud: requests. The only way on which `loss` is.
+    /// From the first namespace (edge) to the second (cloud): requests. Only this direction has `loss`.
     Forth,
     Back,
 }
 
-/// What became of the packets of one way. `entered = passed + lost + cut + overflowed + on_the_way`.
+/// Packets of one direction, by outcome. `entered = passed + lost + cut + overflowed + on_the_way`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     pub entered: u64,
@@ -26,18 +26,18 @@ pub struct Counts {
     pub lost: u64,
     /// Dropped because the link was cut when they entered or would have left.
     pub cut: u64,
-    /// Dropped because [`ON_THE_WAY`] others were.
+    /// Dropped because [`ON_THE_WAY`] other packets were in flight.
     pub overflowed: u64,
     pub on_the_way: u64,
 }
 
-/// What a packet draws: each takes the same two numbers whatever the conditions are, so a change of them does not
-/// change the fate of those after it.
+/// Random numbers for packets. Every packet draws two, whatever the conditions are, so a change of conditions does not change
+/// the fate of later packets.
 struct Schedule(Rng);
 
 impl Schedule {
     fn new(seed: u64, way: Way) -> Self {
-        // The ways must not mirror each other.
+        // The two directions must not draw the same numbers.
         Self(Rng::with_seed(match way {
             Way::Forth => seed,
             Way::Back => !seed,
@@ -50,7 +50,8 @@ impl Schedule {
     }
 }
 
-/// Which packets forth a link with this seed loses, the first packet first; without end.
+/// Whether each packet on the way forth is lost, for a link with this seed. The sequence starts with the first packet and has
+/// no end.
 pub fn losses(seed: u64, loss: f64) -> impl Iterator<Item = bool> {
     let mut schedule = Schedule::new(seed, Way::Forth);
     std::iter::repeat_with(move || schedule.draw().0 < loss)
@@ -58,7 +59,7 @@ pub fn losses(seed: u64, loss: f64) -> impl Iterator<Item = bool> {
 
 struct Line {
     schedule: Schedule,
-    /// In the order of entry; one that is not due holds up those behind it, so nothing overtakes.
+    /// Packets in order of entry. A packet that is not due holds up later ones, so nothing overtakes.
     queue: VecDeque<(Instant, Box<[u8]>)>,
     counts: Counts,
 }
@@ -100,7 +101,7 @@ impl Link {
             }
             Command::Counts => return Some(self.counts()),
         }
-        // What is on its way across a cut does not survive a `heal` that comes before its time.
+        // A packet in flight across a cut is dropped, even if `heal` comes before the packet is due.
         if self.conditions.is_cut(now) {
             self.forth.sever();
             self.back.sever();
@@ -115,7 +116,7 @@ impl Link {
         })
     }
 
-    /// Takes a packet that came out of a device. One that is not unicast IPv4 is ignored.
+    /// Takes a packet from a device. Ignores packets that are not unicast IPv4.
     pub fn enter(&mut self, way: Way, packet: &[u8], now: Instant) {
         if !is_unicast_v4(packet) {
             return;
@@ -140,7 +141,7 @@ impl Link {
         }
     }
 
-    /// The next packet that is due at `now`, in the order of entry; `None` when there is none yet.
+    /// The next packet that is due at `now`, in order of entry; `None` if there is none yet.
     pub fn leave(&mut self, way: Way, now: Instant) -> Option<Box<[u8]>> {
         let is_cut = self.conditions.is_cut(now);
         let line = self.line(way);
@@ -157,7 +158,7 @@ impl Link {
         None
     }
 
-    /// When the next packet of either way leaves, at the earliest; `None` when there is none in it.
+    /// The earliest time at which a packet leaves in either direction; `None` if the link is empty.
     pub fn due(&self) -> Option<Instant> {
         let next = |line: &Line| line.queue.front().map(|(due, _)| *due);
         [&self.forth, &self.back].into_iter().filter_map(next).min()
@@ -180,7 +181,7 @@ impl Line {
 
 fn is_unicast_v4(packet: &[u8]) -> bool {
     const VERSION_4: u8 = 4;
-    // Multicast, class E and the broadcast address begin there.
+    // First octet of multicast; class E and the broadcast address are above it.
     const GROUPS: u8 = 224;
     let version = packet.first().map(|byte| byte >> 4);
     version == Some(VERSION_4)
@@ -200,7 +201,7 @@ mod tests {
         assert_eq!(link.obey(line.parse().unwrap(), now), None);
     }
 
-    /// An IPv4 header to 198.51.100.2, and a number to know it by.
+    /// An IPv4 packet to 198.51.100.2 that carries `number` as its identification.
     fn packet(number: u16) -> Vec<u8> {
         let mut packet = vec![0; 22];
         packet[0] = 0x45;
@@ -271,7 +272,7 @@ mod tests {
             for way in WAYS {
                 link.enter(way, &packet(n), now);
             }
-            // Jitter does not move the losses.
+            // Jitter does not change which packets are lost.
             if n == 300 {
                 tell(&mut link, "jitter 1ms", now);
             }
@@ -314,7 +315,7 @@ mod tests {
         let mut link = Link::new(0);
         tell(&mut link, "rtt 200ms", start);
         tell(&mut link, "flap 3s", start);
-        // Enters in the outage; whole time; the next outage begins before it leaves.
+        // The three packets: one enters during an outage, one arrives in whole time, one would leave during the next outage.
         for (n, at) in [(1, 2_999), (2, 3_000), (3, 5_950)] {
             link.enter(Way::Forth, &packet(n), start + ms(at));
         }

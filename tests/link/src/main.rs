@@ -1,4 +1,4 @@
-//! `edgeward-link EDGE CLOUD [SEED]`: joins two network namespaces until stdin ends. See the library.
+//! `edgeward-link EDGE CLOUD [SEED]` joins two network namespaces until stdin ends. See the library.
 
 use std::process::ExitCode;
 

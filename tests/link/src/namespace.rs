@@ -1,4 +1,4 @@
-//! Network namespaces that exist already.
+//! Handles for existing network namespaces.
 
 use std::fs::File;
 use std::os::fd::AsFd as _;
@@ -8,7 +8,7 @@ use std::thread;
 use anyhow::{Context as _, Result, anyhow};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-/// A network namespace. It lives at least as long as this.
+/// A network namespace. It exists at least as long as this handle.
 #[derive(Debug)]
 pub struct Namespace {
     name: String,
@@ -16,7 +16,7 @@ pub struct Namespace {
 }
 
 impl Namespace {
-    /// The one that `ip netns add` gave this name. Fails when there is none.
+    /// Opens a namespace that `ip netns add` created. Fails if there is none of this name.
     pub fn named(name: &str) -> Result<Self> {
         let path = Path::new("/run/netns").join(name);
         let file = File::open(&path).with_context(|| format!("no network namespace {name}: {}", path.display()))?;
@@ -32,8 +32,8 @@ impl Namespace {
 
     /// Runs `inside` on a thread of its own in the namespace and waits for it.
     ///
-    /// A socket stays in the namespace it was made in, whoever uses it later; threads and processes that `inside`
-    /// starts are born in it. Fails when the namespace may not be entered, and as `inside` does.
+    /// A socket stays in the namespace where it was created, even if other threads use it later. Threads and processes that
+    /// `inside` starts inherit the namespace. Fails if the namespace may not be entered, and where `inside` fails.
     pub fn enter<T: Send>(&self, inside: impl FnOnce() -> Result<T> + Send) -> Result<T> {
         let body = || {
             move_into_link_name_space(self.file.as_fd(), Some(LinkNameSpaceType::Network))

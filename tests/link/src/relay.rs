@@ -1,4 +1,4 @@
-//! The link between its devices: one task that owns everything, so nothing is locked.
+//! The link between its devices. One task owns everything, so there are no locks.
 
 use std::net::Ipv4Addr;
 use std::time::Instant;
@@ -14,18 +14,18 @@ use crate::link::{Counts, Link, Way};
 use crate::namespace::Namespace;
 
 pub const DEVICE: &str = "wan";
-/// Address of the first namespace, edge; of a block that is set aside for documentation.
+/// Address in the first namespace (edge), from a block reserved for documentation.
 pub const EDGE: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
 pub const CLOUD: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 2);
 
 const NETMASK: Ipv4Addr = Ipv4Addr::new(255, 255, 255, 252);
 const MTU: usize = 1500;
 
-/// Joins the namespaces until `commands` ends, then takes the devices away; returns what went [forth, back].
+/// Joins the namespaces until `commands` ends, then removes the devices. Returns the counts of [forth, back].
 ///
-/// The first answer, `ok`, says that the link is up. Then each line of `commands` has one: `ok`, `ok` and the counts
-/// as a JSON array, or `error: ` and what is wrong with it; the line is in force when its answer is written.
-/// Fails when a device cannot be made (that takes CAP_NET_ADMIN in the namespaces, and /dev/net/tun) or breaks.
+/// The first answer, `ok`, says that the link is up. Each line of `commands` then gets one answer: `ok`, `ok` with the counts
+/// as a JSON array, or `error: ` with the fault. A command is in force when its answer is written. Fails if a device breaks or
+/// cannot be created. Creating one takes CAP_NET_ADMIN in the namespaces, and /dev/net/tun.
 pub async fn join(
     edge: &Namespace,
     cloud: &Namespace,
@@ -85,7 +85,7 @@ async fn write(answers: &mut (impl AsyncWrite + Unpin), line: &str) -> Result<()
     answers.flush().await.context("writing an answer")
 }
 
-/// A device of ours in the namespace, up and with its address; it goes away with the value.
+/// Creates a device in the namespace, up and with its address. Dropping the value removes the device.
 fn device(namespace: &Namespace, address: Ipv4Addr) -> Result<Tun> {
     let runtime = Handle::current();
     namespace.enter(move || {
