@@ -1,4 +1,4 @@
-//! Installed by Helm or by kustomize, the objects are the same.
+//! Helm and kustomize install the same objects.
 
 use std::process::Command;
 
@@ -11,7 +11,7 @@ use edgeward_harness::prelude::*;
 use crate::Tools;
 use crate::rendered::{NAMESPACE, Objects, least, objects};
 
-/// Stands for three PEM files: who renders does not read them.
+/// Stands for three PEM files. Rendering does not parse them.
 const PEM: [(&str, &str); 3] = [
     ("ca", "-----BEGIN CERTIFICATE-----\nca\n"),
     ("certificate", "-----BEGIN CERTIFICATE-----\nleaf\n"),
@@ -20,7 +20,7 @@ const PEM: [(&str, &str); 3] = [
 
 const SOURCES: [&str; 3] = ["cert-manager", "self-managed", "files"];
 
-/// The least values with a certificate from there.
+/// The smallest values for this certificate source.
 fn of_source(source: &str) -> Value {
     let mut values = least();
     values["certificates"]["source"] = json!(source);
@@ -32,12 +32,12 @@ fn of_source(source: &str) -> Value {
 }
 
 impl Tools {
-    /// What kustomize makes of these folders of a checkout, with the image and domain of a test.
+    /// Objects that kustomize builds from these folders of a checkout, with the image and domain of a test.
     fn kustomized(&self, resources: &[&str], components: &[&str], domain: &str) -> Result<Objects> {
         self.customized(&json!({}), resources, components, domain)
     }
 
-    /// The same with more in the operator's own kustomization.
+    /// Objects that kustomize builds from these folders with `more` in the operator's own kustomization.
     fn customized(&self, more: &Value, resources: &[&str], components: &[&str], domain: &str) -> Result<Objects> {
         let dir = tempfile::tempdir_in(&self.dir)?;
         let (ours, mine) = (dir.path().join("edgeward"), dir.path().join("mine"));
@@ -62,13 +62,13 @@ impl Tools {
         objects(&String::from_utf8(output.stdout)?.replace("example.io", domain))
     }
 
-    /// What Helm makes of the chart, but for its hooks, its own labels and what it leaves when it uninstalls.
+    /// Objects that Helm renders from the chart. Hooks, Helm's own labels and the `keep` annotation are removed.
     fn charted(&self, values: &Value) -> Result<Objects> {
         let mut objects = objects(&self.template(values)?)?;
         objects.retain(|_, object| object["metadata"]["annotations"].get("helm.sh/hook").is_none());
         for object in objects.values_mut() {
             let metadata = object["metadata"].as_object_mut().context("metadata")?;
-            // None of these objects has another annotation.
+            // Objects with `keep` have no other annotation.
             if metadata.get("annotations") == Some(&json!({"helm.sh/resource-policy": "keep"})) {
                 metadata.remove("annotations");
             }
@@ -92,7 +92,7 @@ impl Tools {
     }
 }
 
-/// The first YAML block of docs/guide that has these words.
+/// The first YAML block of docs/guide that contains these words.
 fn shown(words: &str) -> Result<Value> {
     let pages = [
         include_str!("../../docs/guide/install.md"),
@@ -106,7 +106,8 @@ fn shown(words: &str) -> Result<Value> {
     Ok(serde_saphyr::from_str(block)?)
 }
 
-/// Takes the ConfigMap with the configuration out, and its name, which its content makes, out of what names it.
+/// Removes the configuration's ConfigMap and returns its content. Its generated name is also removed from the objects that
+/// refer to it.
 fn take_configuration(objects: &mut Objects) -> Result<Value> {
     let prefix = format!("ConfigMap {NAMESPACE}/edgeward-config-");
     let keys: Vec<_> = objects.keys().filter(|key| key.starts_with(&prefix)).cloned().collect();
@@ -135,7 +136,7 @@ fn ensure_same(by_helm: &Objects, by_kustomize: &Objects) -> Result<()> {
     Ok(())
 }
 
-/// The namespace is Helm's own to create, and the ConfigMap has only what is not the program's default.
+/// The chart leaves the namespace to Helm, and its ConfigMap holds only values that differ from the program's defaults.
 pub(crate) fn the_same_as_by_kustomize(tools: &Tools) -> Result<()> {
     for domain in ["example.io", "acme.dev"] {
         for source in SOURCES {
@@ -162,8 +163,8 @@ pub(crate) fn the_same_as_by_kustomize(tools: &Tools) -> Result<()> {
     Ok(())
 }
 
-/// What is a folder more for kustomize is a value of the chart, and leaves all else as the overlay has it: `caBundle` or who
-/// is to fill it in, above all.
+/// Each optional kustomize folder corresponds to a value of the chart. It leaves the rest of the overlay alone, above all
+/// `caBundle` or the annotation that fills it in.
 pub(crate) fn folders_are_values(tools: &Tools) -> Result<()> {
     for source in SOURCES {
         let plain = tools.charted(&of_source(source))?;
@@ -176,8 +177,8 @@ pub(crate) fn folders_are_values(tools: &Tools) -> Result<()> {
         let folders = [&*overlay, "deploy/data", "deploy/liqo", "webhook/strict-sites"];
         let mut by_kustomize = tools.kustomized(&folders, &["webhook/deny"], "example.io")?;
         let changed = by_helm.iter().filter(|(key, object)| plain.get(*key) != Some(*object));
-        // The configuration, which has another name, and the Deployment that it is for; the binding, a policy with its own, two
-        // ClusterRoles and their bindings.
+        // The nine changes: the configuration with its new name and the Deployment that mounts it; the policy's binding; a
+        // policy with its binding; two ClusterRoles and their bindings.
         ensure!(changed.count() == 9, "{source}");
 
         take_configuration(&mut by_helm)?;
@@ -185,7 +186,7 @@ pub(crate) fn folders_are_values(tools: &Tools) -> Result<()> {
         by_kustomize
             .remove(&format!("Namespace /{NAMESPACE}"))
             .context("a namespace")?;
-        // These folders have no label of their own, which all objects of the chart have.
+        // These folders set no label. The chart labels all objects.
         for object in by_kustomize.values_mut() {
             let own = ["edgeward-data", "edgeward-liqo"];
             if own.iter().any(|name| object["metadata"]["name"] == *name) {
@@ -197,7 +198,8 @@ pub(crate) fn folders_are_values(tools: &Tools) -> Result<()> {
     Ok(())
 }
 
-/// For one node, and for API servers that do not reach pods, each a component and a value, with every certificate and together.
+/// The one-node and unreachable-pods installations are a component in kustomize and a value in the chart. Tries each with every
+/// certificate source, and both together.
 pub(crate) fn components_are_values(tools: &Tools) -> Result<()> {
     let changed = |plain: &Objects, objects: &Objects| -> Vec<String> {
         let is_other = |key: &&String| plain.get(*key) != objects.get(*key);
@@ -245,7 +247,8 @@ pub(crate) fn components_are_values(tools: &Tools) -> Result<()> {
     Ok(())
 }
 
-/// Of the chart by values, and by the patch of the documentation: where it listens, what is probed and what the Service leads to.
+/// The chart's port values and the documented kustomize patch change the same things: listen address, probes and the Service's
+/// target.
 pub(crate) fn other_ports_are_the_same(tools: &Tools) -> Result<()> {
     let patches = shown("--listen=")?;
     let more = json!({"patches": patches["patches"]});
@@ -269,7 +272,8 @@ pub(crate) fn other_ports_are_the_same(tools: &Tools) -> Result<()> {
     Ok(())
 }
 
-/// Namespaces that the configuration excludes are excluded from strict sites by the chart itself, and by the patch of the documentation.
+/// The chart exempts the configuration's excluded namespaces from the strict-sites policy. With kustomize, the documented patch
+/// does.
 pub(crate) fn excluded_namespaces_are_not_judged(tools: &Tools) -> Result<()> {
     let mut values = least();
     values["validation"] = json!({"strictSites": true});
@@ -286,8 +290,8 @@ pub(crate) fn excluded_namespaces_are_not_judged(tools: &Tools) -> Result<()> {
     Ok(())
 }
 
-/// Without the policies, and with rights to pods in one namespace: what is left out is the same, and the chart has the RoleBindings that
-/// are an operator's own with kustomize.
+/// Without the policies, and with rights to the pods of one namespace, both leave out the same objects. The chart also renders
+/// the RoleBindings, which the operator writes when using kustomize.
 pub(crate) fn less_is_a_value(tools: &Tools) -> Result<()> {
     let mut values = least();
     values["confinement"]["enabled"] = json!(false);
@@ -317,11 +321,11 @@ pub(crate) fn less_is_a_value(tools: &Tools) -> Result<()> {
     ensure_same(&by_helm, &by_kustomize)
 }
 
-/// As documented for one and the other, each switch brings one object of `deploy/monitoring`, and changes nothing else.
+/// Each documented monitoring switch adds one object of `deploy/monitoring` and changes nothing else.
 pub(crate) fn monitoring_is_the_same(tools: &Tools) -> Result<()> {
     let labels = shown("- pairs:")?;
     let mut by_kustomize = tools.customized(&labels, &["deploy/monitoring"], &[], "example.io")?;
-    // There, all objects get the label; the dashboard needs none.
+    // The kustomization labels all objects. The dashboard needs no label.
     let dashboard = by_kustomize.get_mut(&format!("ConfigMap {NAMESPACE}/edgeward-dashboard"));
     let labels = dashboard.context("a dashboard")?["metadata"]["labels"].as_object_mut();
     labels.context("labels")?.remove("release").context("for all objects")?;
@@ -345,8 +349,8 @@ pub(crate) fn monitoring_is_the_same(tools: &Tools) -> Result<()> {
     ensure_same(&by_helm, &by_kustomize)
 }
 
-/// Narrowed by the patch of the documentation or by a value, the way in is the same, and open to our own replicas where they
-/// look at each other's certificate.
+/// A value of the chart and the documented patch narrow the ingress in the same way. It stays open to edgeward's own replicas
+/// where they check each other's certificate.
 pub(crate) fn a_narrow_way_in_is_the_same(tools: &Tools) -> Result<()> {
     let patches = shown("/spec/ingress/0/from")?;
     let patch = patches["patches"][0]["patch"].as_str().context("a patch")?;
@@ -369,8 +373,8 @@ pub(crate) fn a_narrow_way_in_is_the_same(tools: &Tools) -> Result<()> {
     Ok(())
 }
 
-/// Nothing of another namespace is left: who is called, who may do what, whose pods are left alone, for which name the
-/// certificate is, and what is scraped.
+/// Installed in another namespace, the objects no longer name the default one: in the webhook's target, RBAC, excluded pods,
+/// certificate name and scrape target.
 pub(crate) fn in_another_namespace(tools: &Tools) -> Result<()> {
     let mut values = least();
     for switch in ["serviceMonitor", "prometheusRule", "dashboard"] {
@@ -392,7 +396,7 @@ pub(crate) fn in_another_namespace(tools: &Tools) -> Result<()> {
     ] {
         ensure!(objects.contains_key(watching), "{watching}");
     }
-    // It looks for Services in its own namespace, where one is found.
+    // A ServiceMonitor looks for Services in its own namespace, where it finds one.
     let monitor = &objects["ServiceMonitor placement/edgeward"]["spec"];
     let wanted = monitor["selector"]["matchLabels"].as_object().context("labels")?;
     let found = objects.iter().filter(|(key, object)| {

@@ -1,6 +1,7 @@
-//! The chart as Helm renders it: the same objects as kustomize's, every value with an effect, wrong ones refused by name.
+//! The chart as Helm renders it. It gives the same objects as kustomize, every value has an effect, and wrong values are
+//! refused by name.
 //!
-//! `EDGEWARD_HELM=<program>` and `EDGEWARD_CONTROL_PLANE=<dir>`, for its kubectl, use ready-made ones.
+//! `EDGEWARD_HELM=<program>` and `EDGEWARD_CONTROL_PLANE=<dir>` (for its kubectl) use ready-made tools.
 
 mod kustomize;
 mod refusals;
@@ -67,7 +68,7 @@ fn main() -> ExitCode {
     libtest_mimic::run(&args, SCRIPTS.iter().map(test).collect()).exit_code()
 }
 
-/// `None`: they are not to be had and nobody insists.
+/// Returns `None` if the tools are unavailable and not required.
 fn tools() -> Result<Option<Tools>> {
     let dir = tempfile::tempdir()?;
     let helm = match Helm::obtain(dir.path()) {

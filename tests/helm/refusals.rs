@@ -1,4 +1,4 @@
-//! Values that contradict each other, or that nobody knows.
+//! The chart refuses values that contradict each other or that it does not know.
 
 use edgeward_harness::chart;
 use edgeward_harness::prelude::*;
@@ -7,7 +7,7 @@ use crate::Tools;
 use crate::rendered::least;
 
 pub(crate) fn wrong_values_are_named(tools: &Tools) -> Result<()> {
-    // What is given besides, and words that the refusal has.
+    // Columns: values to add to the smallest ones, and words of the refusal.
     let table = include_str!("../golden/refused-values.txt").replace("\"CA\"", r#""-----BEGIN CERTIFICATE-----\n""#);
     for line in table.lines() {
         let (more, words) = line.split_once(" | ").context("two columns")?;

@@ -1,4 +1,4 @@
-//! What the chart renders to.
+//! Objects that the chart renders.
 
 use edgeward_harness::chart::{documented, folder};
 use edgeward_harness::prelude::*;
@@ -7,11 +7,11 @@ use crate::Tools;
 
 pub(crate) type Objects = BTreeMap<String, Value>;
 
-/// Where the chart is installed, unless a test says otherwise.
+/// The chart's namespace, unless a test says otherwise.
 pub(crate) const NAMESPACE: &str = "edgeward-system";
 
 impl Tools {
-    /// What `helm template` prints of the chart in `chart` with these values.
+    /// Runs `helm template` on `chart` with these values and returns its output.
     pub(crate) fn template_of(&self, chart: &str, namespace: &str, values: &Value) -> Result<String> {
         let file = tempfile::NamedTempFile::new_in(&self.dir)?;
         fs::write(&file, values.to_string())?;
@@ -25,7 +25,7 @@ impl Tools {
     }
 }
 
-/// The documents, each of which is another object.
+/// The documents of the output. Each must be a different object.
 pub(crate) fn objects(text: &str) -> Result<Objects> {
     let mut documents: Vec<Value> = serde_saphyr::from_multiple(text)?;
     documents.iter_mut().for_each(fold);
@@ -39,7 +39,7 @@ pub(crate) fn objects(text: &str) -> Result<Objects> {
     Ok(objects)
 }
 
-/// CEL and PromQL are the same however they are broken into lines, and kustomize breaks them again.
+/// Removes line breaks from CEL and PromQL, where they mean nothing and kustomize changes them.
 fn fold(value: &mut Value) {
     match value {
         Value::Array(items) => items.iter_mut().for_each(fold),
@@ -74,8 +74,8 @@ fn everything() -> Result<Value> {
     ))?)?)
 }
 
-/// Of a value that must be given, or goes with others, so that without it the chart is refused: what can be in its place, and
-/// where. `wrong_values_are_named` has the words of the refusals.
+/// A replacement for a value that the chart does not let go alone, and where to put it. Such a value is required or goes with
+/// others. `wrong_values_are_named` has the words of the refusals.
 fn instead(path: &str, given: &Value) -> Option<(String, Value)> {
     match path {
         "certificates.source" => Some(("/certificates".to_owned(), json!({"source": "self-managed"}))),
@@ -87,7 +87,7 @@ fn instead(path: &str, given: &Value) -> Option<(String, Value)> {
     }
 }
 
-/// With one of all values as by default, or a switch the other way, something else is rendered.
+/// Changing any single value, or flipping a switch, changes the rendered objects.
 pub(crate) fn every_value_has_an_effect(tools: &Tools) -> Result<()> {
     let (least, everything) = (least(), everything()?);
     let renderings = [tools.template(&least)?, tools.template(&everything)?];
@@ -131,7 +131,7 @@ pub(crate) fn every_value_has_an_effect(tools: &Tools) -> Result<()> {
     Ok(())
 }
 
-/// As chart repositories look at it, with all values that are given in ci/.
+/// `helm lint` passes the chart as chart repositories run it, with each values file in ci/.
 pub(crate) fn lint_has_nothing_to_say(tools: &Tools) -> Result<()> {
     let mut files = 0;
     for entry in fs::read_dir(format!("{}/ci", folder()))? {
@@ -148,7 +148,7 @@ pub(crate) fn lint_has_nothing_to_say(tools: &Tools) -> Result<()> {
     Ok(())
 }
 
-/// A packed chart has the files that the links of the checkout lead to, and nothing that lies beside them.
+/// A packed chart has the files that the links of the checkout point to, and no stray ones.
 pub(crate) fn packed_it_is_the_same(tools: &Tools) -> Result<()> {
     let into = tools.dir.path().join("packed");
     fs::create_dir(&into)?;
@@ -159,8 +159,8 @@ pub(crate) fn packed_it_is_the_same(tools: &Tools) -> Result<()> {
     Ok(())
 }
 
-/// Before edgeward is uninstalled, and when it is tested, a Job runs the program with rights that are its own and are gone
-/// with it. Its pod is no replica.
+/// The uninstall hook and the test hook each run the program as a Job. The Job has rights of its own, which are removed with
+/// it. Its pod does not count as a replica.
 pub(crate) fn hooks_go_with_their_rights(tools: &Tools) -> Result<()> {
     let rendered = objects(&tools.template(&everything()?)?)?;
     let selector = &rendered["Service edgeward-system/edgeward"]["spec"]["selector"];
@@ -200,7 +200,7 @@ pub(crate) fn hooks_go_with_their_rights(tools: &Tools) -> Result<()> {
         ensure!(template["spec"]["serviceAccountName"] == name, "{template}");
         ensure!(template["spec"]["containers"][0]["args"][0] == command, "{template}");
         ensure!(template["metadata"]["labels"]["app.kubernetes.io/name"] != selector["app.kubernetes.io/name"]);
-        // Where the pods of edgeward may run, this one may, and it is not given what those are not.
+        // The hook's pod may run on the same nodes as the Deployment's pods, and gets no extra settings.
         let deployed = &rendered["Deployment edgeward-system/edgeward"]["spec"]["template"];
         ensure!(template["metadata"]["annotations"] == deployed["metadata"]["annotations"]);
         ensure!(template["metadata"]["labels"]["team"] == "platform");
