@@ -1,4 +1,4 @@
-//! The rules and the dashboard of `deploy/monitoring`, judged by promtool.
+//! promtool checks the rules and the dashboard of `deploy/monitoring`.
 
 use std::process::Command;
 
@@ -6,7 +6,7 @@ use edgeward_harness::prelude::*;
 use serde::Deserialize;
 use tempfile::TempDir;
 
-/// Cases of the rules: see the file.
+/// The cases for the alerts. The YAML file explains its fields.
 #[derive(Deserialize)]
 struct Table {
     well: Series,
@@ -22,10 +22,10 @@ struct Case {
     with: Series,
 }
 
-/// How many of them are also tried of a cluster alone.
+/// How many cases are also tried with a single cluster.
 const ALONE: usize = 5;
 
-/// What promtool reads: the rules without their Kubernetes object.
+/// The rules in promtool's format, without their Kubernetes object.
 fn rules() -> Result<Value> {
     let mut object: Value = serde_saphyr::from_str(include_str!("../../deploy/monitoring/prometheusrule.yaml"))?;
     Ok(object["spec"].take())
@@ -37,7 +37,7 @@ fn alerts(rules: &Value) -> BTreeSet<&str> {
     rules.filter_map(|rule| rule["alert"].as_str()).collect()
 }
 
-/// Has promtool do this in a directory with these files. What is YAML to it may be JSON.
+/// Runs promtool in a directory with these files. JSON is valid YAML.
 fn promtool(prometheus: &Path, what: &[&str], files: &[(&str, &Value)]) -> Result<()> {
     let dir = TempDir::new()?;
     for (name, content) in files {
@@ -65,7 +65,7 @@ pub(crate) fn the_rules_are_rules(prometheus: &Path) -> Result<()> {
     promtool(prometheus, &what, &[("rules.yaml", &rules)])
 }
 
-/// A test of promtool's: these clusters, of which the second, or the only one, is different.
+/// A promtool test with these clusters. The second, or the only one, has the case's series.
 fn test(number: usize, well: &Series, clusters: &[&str], case: &Case) -> Value {
     let troubled = clusters.get(1).or(clusters.first()).copied().unwrap_or_default();
     let series = clusters.iter().flat_map(|cluster| {
@@ -93,7 +93,7 @@ fn test(number: usize, well: &Series, clusters: &[&str], case: &Case) -> Value {
     })
 }
 
-/// The series with the label `cluster`; as it is where that is empty.
+/// The series with the label `cluster`. An empty cluster name leaves it unchanged.
 fn of_cluster(series: &str, cluster: &str) -> String {
     let label = format!("cluster=\"{cluster}\"");
     match series.strip_suffix('}') {
@@ -103,7 +103,7 @@ fn of_cluster(series: &str, cluster: &str) -> String {
     }
 }
 
-/// In each case its alerts fire and no other, for the cluster that is different and no other.
+/// In each case exactly the expected alerts fire, and only for the cluster with the fault.
 pub(crate) fn each_alert_fires_in_its_case_alone(prometheus: &Path) -> Result<()> {
     let rules = rules()?;
     let known = alerts(&rules);
@@ -116,7 +116,7 @@ pub(crate) fn each_alert_fires_in_its_case_alone(prometheus: &Path) -> Result<()
         .collect();
     ensure!(known == tried, "the rules have {known:?}, and tried are {tried:?}");
 
-    // What is different is so in the second.
+    // With two clusters, the fault is in the second.
     let alone: &[&str] = &[""];
     let three: &[&str] = &["one", "two", "three"];
     let cases = table.cases.iter().map(|case| (three, case));

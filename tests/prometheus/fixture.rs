@@ -1,4 +1,4 @@
-//! One Prometheus server with its exporter, the way to it, and those who ask.
+//! One Prometheus server with its exporter, the proxy in front of it, and clients.
 
 use anyhow::anyhow;
 use edgeward::instruments::metrics::Metrics;
@@ -36,7 +36,7 @@ impl Fixture {
         })
     }
 
-    /// Somebody who asks through the proxy, often, and takes values that are up to `staleness` old.
+    /// A client that queries often through the proxy and accepts values up to `staleness` old.
     pub(crate) fn asker(&self, questions: &[(Input, &str)], staleness: Micros) -> Result<Asker> {
         let query = |&(input, promql): &(Input, &str)| Query {
             input,

@@ -1,7 +1,7 @@
-//! What `sources::prometheus` makes of a real Prometheus server, which scrapes a small exporter: values, and everything
-//! that can go wrong on either side. And what promtool says of our alerts and our dashboard.
+//! Runs `sources::prometheus` against a real Prometheus server that scrapes a small exporter. Covers the values and the
+//! failures on both sides. promtool also checks the alerts and the dashboard.
 //!
-//! `EDGEWARD_PROMETHEUS=<program>` uses a ready-made one.
+//! `EDGEWARD_PROMETHEUS=<program>` uses a ready-made server.
 
 mod alerts;
 mod fixture;
@@ -30,7 +30,7 @@ const SCRIPTS: &[(&str, Script)] = &[
     ("slow_broken_and_right_again", queries::slow_broken_and_right_again),
 ];
 
-/// What promtool is asked, which is beside Prometheus.
+/// Checks by promtool, which is in the same directory as Prometheus.
 const QUESTIONS: &[(&str, Question)] = &[
     ("the_rules_are_rules", alerts::the_rules_are_rules),
     (
@@ -79,7 +79,7 @@ fn test(run: &Option<Arc<Run>>, name: &'static str, body: impl FnOnce(&Run) -> R
     })
 }
 
-/// `None`: there is no Prometheus to be had and nobody insists.
+/// Returns `None` if Prometheus is unavailable and not required.
 fn start() -> Result<Option<Run>> {
     let Some(program) = xtask("prometheus")? else {
         ensure!(!is_ci(), "there is no Prometheus to be had, and CI runs every test");

@@ -1,4 +1,4 @@
-//! The way to the server, which can be disturbed.
+//! A proxy in front of the Prometheus server that can inject failures.
 
 use std::net::SocketAddr;
 
@@ -11,7 +11,7 @@ use tokio::sync::watch;
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Way {
     Open,
-    /// Nowhere: what is sent is taken and never answered.
+    /// The proxy accepts requests and never answers.
     Slow,
     Answers(&'static str),
 }
@@ -33,7 +33,7 @@ impl Proxy {
                     let way = *ways.borrow_and_update();
                     tokio::select! {
                         _ = lead(stream, way, server) => {}
-                        // Connections that are open fare as new ones do: they end.
+                        // Open connections end, so that they see the same failure as new ones.
                         _ = ways.changed() => {}
                     }
                 });

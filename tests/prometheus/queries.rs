@@ -1,4 +1,4 @@
-//! What happens between edgeward and a real server.
+//! Queries from edgeward to a real Prometheus server.
 
 use edgeward::platform::yaml;
 use edgeward::sources::prometheus::Outcome;
@@ -29,7 +29,7 @@ pub(crate) fn values_arrive_in_their_units(fixture: &mut Fixture) -> Result<()> 
         "free_cores{node=\"e1\"} 1.5",
         "free_cores{node=\"e2\"} 2.25",
         "free_bytes 1073741824.9",
-        // What a histogram of seconds exports.
+        // The series that a histogram of seconds exports.
         "work_seconds_sum{site=\"edge\",class=\"batch\"} 90",
         "work_seconds_count{site=\"edge\",class=\"batch\"} 60",
         "work_seconds_sum{site=\"cloud\",class=\"latency\"} 3",
@@ -70,7 +70,7 @@ pub(crate) fn values_arrive_in_their_units(fixture: &mut Fixture) -> Result<()> 
                 && link.as_of <= now
         })
     })?;
-    // All of them answer, so what was seen of the cluster is as old as it is.
+    // All inputs have answers, so the cluster's data is as old as it was observed.
     let ttl = Micros::from_secs(60);
     asker.learns("a view that is not stale", |telemetry, now| {
         telemetry.kubernetes_as_of(now, ttl) == now
@@ -173,7 +173,7 @@ pub(crate) fn the_documented_questions(fixture: &mut Fixture) -> Result<()> {
     };
     let measured = ask(&documented[0])?;
     measured.learns("available memory", memory(8_192))?;
-    // A rate needs two scrapes, and the second to be another.
+    // A rate needs two scrapes with different values.
     said(13, 7);
     measured.learns("a mean time", |telemetry, now| {
         telemetry.processing("edge", now).0 == [None, None, Some(Micros::from_millis(1_500))]
@@ -195,7 +195,7 @@ pub(crate) fn wrong_questions(fixture: &mut Fixture) -> Result<()> {
         "wan_rtt_seconds{site=\"moon\"} 0.02",
         "wan_lost_ratio 0.001",
     ]);
-    // The server is up when this one is answered.
+    // Once this query is answered, the server is up.
     learns_cpu(&fixture.asker(&[CPU], LONG)?, Some(4_000))?;
     for (input, promql, expected) in [
         (Input::EdgeFreeCpu, "sum(free_cores", Outcome::Rejected),
