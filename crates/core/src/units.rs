@@ -555,7 +555,7 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// Of every magnitude, and as people write them. The smallest i64 is no Kubernetes quantity.
+        /// Quantities of every magnitude, as people write them. The smallest i64 is not a Kubernetes quantity.
         #[test]
         fn what_is_printed_is_read_as_the_same(number in -i64::MAX..=i64::MAX, shift in 0..63_u32, base in proptest::sample::select(vec![1_i64, 1_000, 1 << 10])) {
             let amount = (number >> shift).saturating_mul(base).max(-i64::MAX);

@@ -161,7 +161,7 @@ mod tests {
         processing
     }
 
-    /// The mean of the class in `shop` at the edge.
+    /// The mean processing time of the class in `shop` at the edge.
     fn mean(mut processing: Processing) -> Option<Micros> {
         processing.times("edge", NOW).classes.get("shop")?[Class::Batch]
     }
@@ -177,7 +177,7 @@ mod tests {
         assert_eq!(times.controllers.iter().collect::<Vec<_>>(), [("shop", "job", &S(20))]);
         assert_eq!(*processing.times("cloud", NOW), JobTimes::default());
 
-        // The first five weigh the same, later ones a fifth.
+        // The first five samples have equal weight. Each later one has a weight of one fifth.
         assert_eq!(
             mean(observed(&[S(10), S(10), S(10), S(10), S(60), S(120)])),
             Some(S(40))
@@ -222,7 +222,7 @@ mod tests {
         let mut processing = observed(&[S(600); 5]);
         let at_end = processing.times("edge", end);
         assert!(!at_end.classes.is_empty() && !at_end.controllers.is_empty());
-        // Another class of the namespace goes on.
+        // The namespace's other class keeps its own mean.
         processing.observe("edge", Class::Latency, "shop", None, S(1), late);
         assert_eq!(*processing.times("edge", late), JobTimes::default());
         processing.observe("edge", Class::Batch, "shop", Some("job"), S(1), late);
@@ -265,7 +265,7 @@ mod tests {
         fn a_mean_follows_what_changes(before in 1_000_000..1_000_000_000_u64, after in 1_000_000..1_000_000_000_u64) {
             let times: Vec<_> = [before; 20].into_iter().chain([after; 120]).map(Micros).collect();
             let mean = mean(observed(&times)).unwrap().0;
-            // A fifth of less than 5 µs is nothing.
+            // A fifth of less than 5 µs rounds to 0.
             prop_assert!(mean.abs_diff(after) < WEIGHT, "{mean} after {before} and {after}");
         }
     }

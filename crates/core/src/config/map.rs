@@ -215,7 +215,7 @@ mod tests {
     use crate::units::{Micros, Permille};
     use serde_json::json;
 
-    /// JSON is YAML enough here.
+    /// The values are JSON, which is valid YAML.
     fn read_map(data: &[(&str, &str)]) -> Result<(Config, Vec<String>), Vec<String>> {
         let data = data.iter().map(|(key, text)| ((*key).to_owned(), (*text).to_owned()));
         let yaml = |text: &str| serde_json::from_str(text).map_err(|error| error.to_string());

@@ -249,7 +249,7 @@ mod tests {
             {"name": "e", "kind": "edge", "labels": {"region": "eu", "example.com/tier": ""}, "costPerHour": 2},
             {"name": "a", "kind": "cloud"},
         ]);
-        // Who does not say it has the order of the list.
+        // Without a policy, sites rank in the order of the list.
         assert_eq!(
             shown(&read(sites).unwrap().sites),
             [

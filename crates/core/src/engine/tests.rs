@@ -1,4 +1,4 @@
-//! In virtual time: [`NOW`] and what is computed from it.
+//! Tests run in virtual time: [`NOW`] and times computed from it.
 
 mod data;
 mod liqo;
@@ -15,7 +15,7 @@ use crate::units::{Micros, Millicores};
 
 const TTL: Micros = Micros::from_secs(3);
 
-/// Two nodes, one of which is the edge, and a cloud.
+/// Two nodes, one of them at the edge, and a cloud.
 fn sites(edge: &str) -> Arc<Config> {
     let sites = json!([
         {"name": edge, "kind": "edge", "nodeSelector": {"node": edge}},
@@ -66,7 +66,7 @@ fn other_sites_are_in_use_at_once() {
         let nodes: Vec<_> = nodes.map(|node| format!("{} {}", node.name, node.used.cpu.0)).collect();
         (snapshot.sites[0].name().to_owned(), nodes, snapshot.sites[1].link)
     };
-    // Links of sites are known before the sites are.
+    // Links are applied before the sites that they belong to.
     let link_of = |name: &str| Change::Link(name.into(), Some(link));
     let all = [
         link_of("cloud"),
@@ -100,7 +100,7 @@ fn a_gated_pod_is_no_older_for_having_been_folded_late() {
     assert_eq!(plan.unwrap().oldest, Some(NOW.moment.before(Micros::from_secs(5))));
 }
 
-/// The change that a watch makes of a pod.
+/// The change that a watch reports for a pod.
 fn record(pod: &serde_json::Value) -> Change {
     Change::Pod(Box::new(testkit::record(pod, &Config::default().keys)))
 }
@@ -137,9 +137,10 @@ fn each_decision_is_reported_once_and_only_where_it_is_new() {
     let is = |uid: &str, site: Option<&str>| vec![(Box::from(uid), site.map(str::to_owned))];
     let cloud = "node.role/cloud";
 
-    // Anybody may write annotations where nobody is placed.
+    // In a namespace that has not opted in, anyone may write these annotations.
     assert_eq!(tells(vec![pod("forged", ago(0), 9, cloud)]), []);
-    // There before us, but decided lately; another leader may have ended before it reported it.
+    // The pod existed before this engine started but was decided recently. Its leader may have ended before it reported the
+    // decision.
     let began = [Change::Namespace("shop".into(), true), Change::ListBegan(Kind::Pods)];
     assert_eq!(
         tells(began.into_iter().chain([pod("a", ago(2), 1, cloud)]).collect()),
@@ -151,10 +152,11 @@ fn each_decision_is_reported_once_and_only_where_it_is_new() {
     assert_eq!(tells(vec![pod("a", ago(0), 3, cloud)]), is("a", Some("cloud")));
     // A copy of a manifest that was decided an hour ago.
     assert_eq!(tells(vec![pod("c", old, 4, cloud)]), []);
-    // None of ours is made later than now, but for clocks that differ: at each start all of them would be recent.
+    // A decision lies in the future only within clock skew. Beyond that it is forged, and would count as recent after each
+    // start.
     assert_eq!(tells(vec![pod("f", ago(-120), 7, cloud)]), []);
     assert_eq!(tells(vec![pod("g", ago(-30), 8, cloud)]), is("g", Some("cloud")));
-    // The site is what the spec says.
+    // The site comes from the pod's spec.
     assert_eq!(
         tells(vec![pod("d", ago(1), 5, "node.role/edge")]),
         is("d", Some("edge"))

@@ -200,7 +200,7 @@ mod tests {
         assert_eq!(until(0), Some(YOUNG));
         assert_eq!(until(59), Some(Micros::from_secs(1)));
         assert_eq!(until(60), None);
-        // By a clock that is ahead of ours.
+        // The node's clock is ahead of ours.
         assert_eq!(until(-3_600), Some(YOUNG));
     }
 }

@@ -111,7 +111,7 @@ mod tests {
             ("region in (us, eu)", true),
             ("!region", false),
             ("tier!=spot", true),
-            // Not a name beside what is none, but a label that must be there.
+            // A selector that mixes a site name with a label expression reads the name as a label that must exist.
             ("near,region=eu", false),
             ("example.com/gpu", false),
         ] {

@@ -465,7 +465,7 @@ mod tests {
             allowed(&[("class", "fast"), ("sites", "near"), ("policySites", "region=eu")]),
             "near and region in (eu)"
         );
-        // Whoever states nothing else means it all the same.
+        // The restriction holds even if the pod states no other SLO key.
         assert_eq!(allowed(&[("sites", "near")]), "near");
         let (_, unreadable) = read(&[("class", "batch"), ("sites", "region in")], None);
         let unreadable = unreadable.unwrap();

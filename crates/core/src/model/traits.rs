@@ -256,7 +256,7 @@ mod tests {
             traits.to_string(),
             "B, C.d-e_1, A?, SoftDistanceLimit=20ms, SoftDistanceLimit=30ms?"
         );
-        // All of both, of which the stricter counts.
+        // The union of both; of two bounds the stricter one counts.
         let both = traits.and(Traits::parse("A,SoftDistanceLimit=5ms").unwrap());
         assert_eq!(
             both.to_string(),
@@ -310,7 +310,7 @@ mod tests {
             .collect();
         assert!(!traits.are_at(&other, &site(&[])));
         assert!(!Traits::unreadable().are_at(&node(&[]), &site(&[])));
-        // What a cloud's node says of itself is no trait.
+        // Trait labels on a cloud's node do not count.
         assert!(!traits.are_at(&node(&["A", "B"]), &SiteDefinition::cloud()));
         let missing = |nodes: &[Node], of_site: &[&str]| traits.missing(&site(of_site), nodes.iter()).join(",");
         assert_eq!(missing(&[node(&["A"])], &[]), "B");

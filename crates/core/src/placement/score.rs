@@ -107,15 +107,15 @@ mod tests {
 
     #[test]
     fn the_numbers_of_kube_scheduler() {
-        // TestLeastAllocatedScoringStrategy "nothing scheduled, resources requested, differently sized nodes":
-        // cpu (4000 - 3000) * 100 / 4000 = 25, memory (10000 - 5000) * 100 / 10000 = 50; (25 + 50) / 2 = 37.
+        // From Kubernetes' TestLeastAllocatedScoringStrategy, "nothing scheduled, resources requested, differently sized
+        // nodes". CPU (4000 - 3000) * 100 / 4000 = 25, memory (10000 - 5000) * 100 / 10000 = 50; (25 + 50) / 2 = 37.
         assert_eq!(least_allocated([3000, 5000], [4000, 10_000], [0, 0]), 37);
         assert_eq!(least_allocated([3000, 5000], [6000, 10_000], [0, 0]), 50);
-        // More is asked for than there is.
+        // The pod requests more than there is.
         assert_eq!(least_allocated([5000, 0], [4000, 10 * GI], [0, 0]), 49);
         // Shares 0.75 and 0.5 after, 0 and 0 before: 50 + (50 + 87 - 100) / 2.
         assert_eq!(balanced_allocation([3000, 5000], [4000, 10_000], [0, 0]), 68);
-        // Shares 0.5 and 0.5 after 0.5 and 0 before: 50 + (50 + 100 - 75) / 2.
+        // Shares 0.5 and 0.5 after, 0.5 and 0 before: 50 + (50 + 100 - 75) / 2.
         assert_eq!(balanced_allocation([0, 5000], [4000, 10_000], [2000, 0]), 87);
     }
 
@@ -126,7 +126,7 @@ mod tests {
         let busy = score(&nothing, &amounts(4000, 8 * GI), &amounts(3000, 6 * GI));
         assert!(empty > busy, "{empty} {busy}");
         assert_eq!(score(&nothing, &Amounts::default(), &nothing), 0);
-        // Nor do the largest numbers and absurd ones end anything.
+        // Extreme and invalid numbers cause no panic.
         assert_eq!(least_allocated([1, 1], [i64::MAX, i64::MAX], [0, 0]), MAX);
         least_allocated([0, 0], [1, 1], [i64::MIN, i64::MIN]);
     }

@@ -19,7 +19,7 @@ use crate::wire::pod::Pod;
 
 const GATE: &str = "scheduling.example.io/awaiting-capacity";
 
-/// Edge nodes of one core each, so many millicores of which are taken, and a cloud that does not answer.
+/// Edge nodes of one core each, with these millicores used, and a cloud that does not answer.
 fn fleet(used: &[i64]) -> Value {
     let node = |(i, used): (usize, &i64)| {
         json!({"name": format!("e{i}"), "labels": {"node.role/edge": "true"},
@@ -31,7 +31,7 @@ fn fleet(used: &[i64]) -> Value {
     })
 }
 
-/// A pod gated since so many seconds.
+/// A pod gated for this many seconds.
 #[derive(Debug, Clone)]
 struct Gated {
     name: String,
@@ -81,7 +81,7 @@ fn waitlist(pods: &[Gated]) -> Waitlist {
     waitlist
 }
 
-/// What is to be done about whom, in order.
+/// The steps of a plan, in order: pod and action.
 fn steps(plan: &Plan) -> Vec<(String, PlanAction)> {
     plan.steps
         .iter()
@@ -106,7 +106,7 @@ fn plan(pods: &[Gated], fleet: &Value) -> (Waitlist, Plan) {
     (waitlist, plan)
 }
 
-/// What is claimed, by pod: node and whether it comes at once.
+/// The queue claims by pod: the node, and whether there is room for the pod now.
 fn claims(waitlist: &Waitlist) -> BTreeMap<String, (u32, bool)> {
     let claims = waitlist.claims();
     let claims = claims.iter();
@@ -132,7 +132,7 @@ fn what_placeholders_keep_is_claimed_once() {
         claims(&waitlist),
         [("a".into(), (0, true)), ("c".into(), (0, true))].into()
     );
-    // A pod that arrives finds none of it left.
+    // An arriving pod finds nothing left of the room.
     let snapshot = testkit::snapshot(&fleet);
     let claims = waitlist.claims();
     let arriving = |millicores: i64| {
@@ -151,7 +151,7 @@ fn what_placeholders_keep_is_claimed_once() {
     assert_eq!(arriving(0), "edge_no_slo_target");
 }
 
-/// The same with a deadline, and work that takes so long at the edge, both in seconds.
+/// The pod with a deadline and a processing time at the edge, both in seconds.
 fn with_times(pod: &Gated, deadline: i64, work: i64) -> Arc<GatedPod> {
     let mut document = pod.document();
     document["metadata"]["annotations"]["slo.example.io/deadlineMs"] = (1_000 * deadline).to_string().into();
@@ -186,7 +186,7 @@ fn a_plan_is_made_when_a_cloud_has_been_away_for_as_long_as_a_pod_can_wait() {
     let began = NOW.moment.before(Micros::from_secs(95));
     snapshot.sites[1].away_since = Some(began);
     let mut waitlist = Waitlist::default();
-    // It can be gated for 99 s, of which it was for one.
+    // The pod may be gated for 99 s and has been for one second.
     waitlist.apply(with_deadline(&gated("pod", 400, 5, 1), 100), NOW);
     waitlist.plan(&snapshot, &Ledger::default(), &Config::default(), |_| true, NOW);
     assert_eq!(waitlist.due, Some(began.after(Micros::from_secs(99))));
@@ -210,7 +210,7 @@ fn who_is_late_anyway_comes_after_equals_that_are_not() {
         order(&[&late, &just, &without, &important], 900).0,
         ["important", "just", "without"]
     );
-    // A second later it is late as well, and the plan is made again then.
+    // One second later the second pod is late as well, so the next plan is due then.
     let (names, due) = order(&[&late, &just], 0);
     assert_eq!(names, [""; 0]);
     assert_eq!(due, Some(NOW.moment.after(Micros::from_secs(1))));
@@ -290,7 +290,7 @@ fn who_is_being_released_is_not_released_again_and_its_room_counts_once() {
     ));
     let plan = plan_with(&mut waitlist, &fleet(&[200]), &ledger);
     assert_eq!(steps(&plan), [("second".to_owned(), PlanAction::Release)]);
-    // Nobody saw it released: it is claimed again.
+    // The release was never seen, so the room is claimed again.
     ledger.expire(NOW.moment.after(Micros::from_secs(3)));
     let plan = plan_with(&mut waitlist, &fleet(&[200]), &ledger);
     assert_eq!(
@@ -331,7 +331,7 @@ fn the_node_that_comes_closest_is_kept_for_who_has_waited_long() {
     let (waitlist, plan) = plan(&[gated("large", 900, 5, 59), gated("small", 300, 5, 1)], &fleet);
     assert_eq!(steps(&plan), [("small".to_owned(), PlanAction::Release)]);
     assert_eq!(claims(&waitlist).keys().collect::<Vec<_>>(), ["small"]);
-    // One claim on a node, and what is left is for the others.
+    // There is one claim for the node, and the other pods get what is left.
     let (waitlist, plan) = self::plan(
         &[
             gated("large", 900, 5, 61),
@@ -346,7 +346,7 @@ fn the_node_that_comes_closest_is_kept_for_who_has_waited_long() {
         claims(&waitlist),
         expected.map(|(name, claim)| (name.to_owned(), claim)).into()
     );
-    // Until its class may wait no longer.
+    // The claim holds until the pod's class limit.
     let (waitlist, plan) = self::plan(&[gated("large", 900, 5, 300)], &fleet);
     assert_eq!(steps(&plan), [("large".to_owned(), PlanAction::Release)]);
     assert_eq!(claims(&waitlist), BTreeMap::new());
@@ -434,7 +434,7 @@ fn whoever_is_not_ours_loses_its_gate() {
         ("opted-out".to_owned(), PlanAction::RemoveGate(Reason::OptedOut)),
         ("queued".to_owned(), PlanAction::UpdateReason(Reason::HeldForeignGate)),
     ]);
-    // Its namespace may have opted in a moment ago.
+    // The namespace may have opted in a moment ago.
     assert_eq!(plan(&mut waitlist, NOW), of_shop);
     let later = Now {
         moment: NOW.moment.after(Micros::from_secs(5)),
@@ -446,17 +446,17 @@ fn whoever_is_not_ours_loses_its_gate() {
     assert_eq!(plan(&mut waitlist, later), all);
 }
 
-/// When the pause after a small plan is over.
+/// The end of the pause after a small plan.
 const SOON: Moment = Moment(NOW.moment.0 + 1_000);
 
-/// What is new in the fleet: nodes that gained and lost room.
+/// Applies a change of the fleet: the nodes that gained and lost room.
 fn apply_delta(waitlist: &mut Waitlist, fleet: &Value, gained: &[u32], lost: &[u32], now: Moment) {
     let nodes = |ids: &[u32]| ids.iter().copied().map(NodeId).collect();
     let snapshot = testkit::snapshot(fleet);
     waitlist.apply_delta(&nodes(gained), &nodes(lost), &snapshot, &Config::default(), now);
 }
 
-/// Whether a pod of 100 millicores with this key finds room on this node.
+/// Whether a pod of 100 millicores with this queue key finds room on this node.
 fn finds_room(waitlist: &Waitlist, fleet: &Value, node: usize, queue_key: QueueKey) -> bool {
     let (snapshot, ledger, claims) = (testkit::snapshot(fleet), Ledger::default(), waitlist.claims());
     let room = Room::beside(&snapshot, &ledger, &claims, queue_key, "shop");
@@ -547,7 +547,7 @@ fn plans_take_a_quarter_of_the_time_and_meanwhile_nobody_gets_what_is_new() {
 
 #[test]
 fn alike_are_pods_that_differ_in_nothing_a_decision_reads() {
-    // The cloud gives its RuntimeClass to a pod that has none, which cannot be done later: it is not gated.
+    // The cloud adds its RuntimeClass to a pod without one. That cannot be done after creation, so such a pod is not gated.
     let mut fleet = fleet(&[1_000]);
     fleet["sites"][1]["runtimeClassName"] = json!("sandboxed");
     let virtual_node =
@@ -586,14 +586,14 @@ fn pods_of_controllers_of_which_nothing_is_known_are_alike() {
     }
     let plan = plan_with(&mut waitlist, &fleet(&[1_000]), &Ledger::default());
     assert_eq!((plan.gated, plan.decisions), (29, 1));
-    // The site may be closed to one of them.
+    // The site may be closed to one of the controllers.
     let mut fleet = fleet(&[1_000]);
     fleet["sites"][0]["closed"] = json!({"shop": {"job40": 1}});
     let plan = plan_with(&mut waitlist, &fleet, &Ledger::default());
     assert_eq!((plan.gated, plan.decisions), (29, 2));
 }
 
-/// The pod with an affinity that is too long to be kept.
+/// The pod with an affinity that is too long to keep.
 fn with_long_affinity(mut document: Value) -> Value {
     let hosts: Vec<_> = (0..2_500).map(|i| format!("e{i}")).collect();
     document["spec"]["affinity"] = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
@@ -651,7 +651,7 @@ fn outside_opted_in_namespaces_the_gate_is_removed_after_seconds() {
         let plan = waitlist.plan(&snapshot, &ledger, &config, |namespace| namespace == managed, now);
         steps(&plan).into_iter().map(|(_, action)| action).collect::<Vec<_>>()
     };
-    // The label of its namespace may be seen late.
+    // The namespace's label may be seen late.
     assert_eq!(plan(4, "shop"), []);
     assert_eq!(plan(5, "shop"), [PlanAction::RemoveGate(Reason::NotManaged)]);
     assert_eq!(plan(6, "elsewhere"), [PlanAction::Release]);
@@ -693,7 +693,7 @@ fn a_pod_was_not_gated_before_it_existed() {
     assert_eq!(waitlist.pods["clock"].since, since);
     let limit = created + jiff::SignedDuration::from_secs(300);
     assert_eq!(read(&document).limit(&Config::default(), NOW.wall), Some(limit));
-    // Its creation lies in the future of a leader whose clock is behind.
+    // The leader's clock is behind, so the pod's creation lies in its future.
     document["metadata"]["creationTimestamp"] = json!((NOW.wall + jiff::SignedDuration::from_secs(60)).to_string());
     let mut waitlist = Waitlist::default();
     waitlist.apply(read(&document), NOW);
@@ -744,14 +744,14 @@ proptest! {
     ) {
         let (waitlist, plan) = self::plan(&pods, &fleet(&used));
         let by_name = |name: &str| pods.iter().find(|pod| pod.name == name).unwrap();
-        // What comes at once fits where it is charged.
+        // Pods with immediate room fit the nodes that they charge.
         let claims = waitlist.claims();
         for (node, used) in used.iter().enumerate() {
             let coming = claims.iter().filter(|(on, claim)| claim.has_room && *on == NodeId(node as u32));
             let coming: i64 = coming.map(|(_, claim)| by_name(&claim.uid).millicores).sum();
             prop_assert!(coming == 0 || used + coming <= 1_000);
         }
-        // Of two that ask for the same, the one behind never goes alone.
+        // Of two pods with equal requests, the one behind is never released alone.
         let released: BTreeSet<_> = plan.steps.iter().map(|step| step.pod.name.to_string()).collect();
         let queue_key = |pod: &Gated| (-pod.priority, -i32::from(pod.slo_priority), -pod.seconds);
         for pod in pods.iter().filter(|pod| released.contains(&pod.name) && pod.seconds < 300) {
@@ -807,7 +807,7 @@ proptest! {
             };
             claims.add(NodeId(node), claim.clone());
             all.push((NodeId(node), claim, released));
-            // Its room is on the other node, of nothing.
+            // A released pod reserves nothing, on another node.
             if released {
                 let reservation = Reservation {
             labels: "".into(),
@@ -846,7 +846,7 @@ proptest! {
     }
 }
 
-/// Pods gated for up to six minutes, of ten sizes and six priorities.
+/// Pods gated for up to six minutes, with ten sizes and six priorities.
 fn some_pods() -> impl Strategy<Value = Vec<Gated>> {
     let pods = prop::collection::vec((1_i64..=10, 0_i32..2, 0_u8..3, 0_i64..360), 0..12);
     pods.prop_map(|pods| {

@@ -14,7 +14,7 @@ use crate::placement::policy::Policy;
 use crate::placement::room::Room;
 use crate::wire::pod::Pod;
 
-/// Properties of what never happens hold for every code: the generated cases have to reach what they speak of.
+/// Properties about things that never happen are only meaningful if the generated cases reach them. Each code must occur.
 #[test]
 fn the_cases_are_not_vacuous() {
     const CASES: u32 = 2_000;
@@ -52,7 +52,7 @@ fn the_cases_are_not_vacuous() {
         *counts.entry(verdict.action.as_str()).or_default() += 1;
         *counts.entry(verdict.reason.as_str()).or_default() += 1;
     }
-    // About half of what they are.
+    // The lower limits are about half of the actual counts.
     for (what, least) in [
         ("edge", 400),
         ("cloud", 90),
@@ -78,7 +78,7 @@ fn the_cases_are_not_vacuous() {
     }
 }
 
-/// Whose document it is, the document in JSON, and its faults.
+/// Columns: the kind of document, the document in JSON, and its faults.
 #[test]
 fn every_fault_is_named_with_its_path() {
     let parse = |text: &str| serde_json::from_str(text).map_err(|error| error.to_string());

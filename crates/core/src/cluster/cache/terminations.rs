@@ -104,7 +104,7 @@ mod tests {
             Some(SECOND.times(50))
         );
         assert_eq!(told(&terminations, &controller, hour), None);
-        // A quick one is believed at once.
+        // A shorter observed time counts at once.
         terminations.observe(&namespace, &controller, SECOND, now);
         assert_eq!(told(&terminations, &controller, now), Some(SECOND));
     }

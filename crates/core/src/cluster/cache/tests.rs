@@ -57,7 +57,7 @@ impl Fixture {
         self.cache.publish(self.now)
     }
 
-    /// Waits so many seconds, and publishes when that is due.
+    /// Advances the clock and publishes whenever a publication is due.
     fn pass(&mut self, seconds: i64) {
         let end = self.now.after(Micros::from_secs(seconds.unsigned_abs()));
         while let Some(due) = self.cache.next_change().filter(|due| *due <= end) {
@@ -68,7 +68,7 @@ impl Fixture {
         self.now = end;
     }
 
-    /// Millicores taken of each edge node.
+    /// Used millicores of each edge node.
     fn used(&mut self) -> Vec<i64> {
         self.publish().sites[0].nodes().map(|node| node.used.cpu.0).collect()
     }
@@ -96,7 +96,7 @@ fn edge_node(name: &str, millicores: u32) -> Value {
     })
 }
 
-/// A pod of class batch that carries the edge's selector and asks for so much.
+/// A pod of class batch with the edge's selector and this CPU request.
 fn pod(uid: &str, millicores: u32) -> Value {
     json!({
         "metadata": {
@@ -153,7 +153,7 @@ fn a_bound_pod_charges_its_node_until_it_ends() {
     fixture.pod(&bound(pod("1", 500), "b"));
     fixture.pod(&bound(pod("2", 700), "c"));
     assert_eq!(fixture.used(), [0, 500]);
-    // The node of a pod may be seen after the pod.
+    // A pod may be seen before its node.
     fixture.node(&edge_node("c", 1000));
     assert_eq!(fixture.used(), [0, 500, 700]);
     // Terminating pods count until they are gone.
@@ -186,7 +186,7 @@ fn a_resize_in_place_charges_the_most_of_it() {
         (resized(900, "500m", "500m", "Deferred"), 900),
         (resized(200, "500m", "400m", "Deferred"), 500),
         (resized(200, "200m", "400m", ""), 400),
-        // The node can never give it: it stays with what it has.
+        // The node can never grant the resize, so the pod keeps its current amount.
         (resized(9000, "500m", "500m", "Infeasible"), 500),
     ] {
         fixture.pod(&pod);
@@ -202,17 +202,17 @@ fn an_assumed_pod_charges_the_node_that_the_scheduler_would_take() {
     fixture.pod(&bound(pod("1", 1000), "a"));
     fixture.pod(&pod("2", 500));
     assert_eq!(fixture.used(), [1000, 500]);
-    // Chosen once: it stays where it is although `a` is emptier now.
+    // The node was chosen once. The pod stays there, although `a` now has more free.
     fixture.pod(&bound(pod("3", 2000), "b"));
     fixture.cache.delete_pod("1");
     assert_eq!(fixture.used(), [0, 2500]);
-    // It no longer fits there.
+    // The pod no longer fits on that node.
     fixture.pod(&bound(pod("4", 1800), "b"));
     assert_eq!(fixture.used(), [500, 3800]);
-    // It was bound to another one after all.
+    // kube-scheduler bound it to the other node after all.
     fixture.pod(&bound(pod("2", 500), "b"));
     assert_eq!(fixture.used(), [0, 4300]);
-    // Gates and ends charge nothing; a nomination charges its node, fit or not.
+    // Gated and finished pods charge nothing. A nominated pod charges its node, even if it does not fit.
     fixture.pod(&with(pod("5", 500), "/spec/schedulingGates", json!([{"name": "x"}])));
     fixture.pod(&with(pod("6", 500), "/status/phase", "Failed".into()));
     assert_eq!(fixture.used(), [0, 4300]);
@@ -231,7 +231,7 @@ fn a_pod_that_leaves_before_it_has_a_node_is_in_nobodys_way() {
         (fixture.used(), fixture.waiting(), fixture.closed().len()),
         (vec![0], 0, 0)
     );
-    // One that is over makes no node known.
+    // A finished pod does not add its node to the known names.
     fixture.pod(&with(bound(pod("2", 500), "gone"), "/status/phase", "Succeeded".into()));
     assert!(!fixture.cache.names.contains_key("gone"));
 }
@@ -242,20 +242,21 @@ fn a_pod_that_fits_nowhere_waits_for_room() {
     fixture.node(&edge_node("a", 1000));
     fixture.pod(&bound(pod("1", 800), "a"));
     fixture.pod(&pod("2", 500));
-    // kube-scheduler has not reported that yet.
+    // kube-scheduler has not reported the pod as unschedulable yet.
     assert_eq!((fixture.used(), fixture.waiting()), (vec![800], 0));
     fixture.pod(&unschedulable(pod("2", 500), "0/1 nodes"));
     assert_eq!((fixture.used(), fixture.waiting()), (vec![800], 1));
     fixture.pod(&unschedulable(pod("3", 600), "0/1 nodes"));
     assert_eq!(fixture.waiting(), 2);
-    // Room for both: they were refused, so they charge nothing, and their site is closed to their controller.
+    // There is room for both, but kube-scheduler refused them. They charge nothing, and their site is closed to their
+    // controller.
     fixture.cache.delete_pod("1");
     assert_eq!(
         (fixture.used(), fixture.waiting(), fixture.closed()),
         (vec![0], 0, vec!["shop/rs: 2".into()])
     );
     assert_eq!(fixture.cache.next_change(), None);
-    // One that no node could hold is in nobody's way, until one could.
+    // A pod that fits no node at all delays no other pod, until a large enough node appears.
     fixture.pod(&unschedulable(pod("4", 1200), "0/1 nodes"));
     assert_eq!((fixture.used(), fixture.waiting()), (vec![0], 0));
     fixture.pod(&bound(pod("5", 1600), "b"));
@@ -281,7 +282,7 @@ fn a_pod_that_fits_nowhere_waits_for_room() {
     config.priority_caps = crate::model::priority_caps::PriorityCaps::from([("shop", 4)]);
     fixture.cache.configure(&config);
     assert_eq!(slo_priorities(&mut fixture), BTreeSet::from([4]));
-    // A namespace that leaves takes its pods out of the queues.
+    // When a namespace opts out, its pods leave the queues.
     fixture.cache.apply_namespace("shop", false);
     assert_eq!(fixture.waiting(), 0);
 }
@@ -301,7 +302,7 @@ fn scheduler_that_failed_tries_the_pod_again() {
     assert_eq!((fixture.used(), fixture.closed().len()), (vec![500], 0));
 }
 
-/// A pod of this scheduler.
+/// Sets the pod's scheduler.
 fn of(scheduler: &str, pod: Value) -> Value {
     with(pod, "/spec/schedulerName", scheduler.into())
 }
@@ -337,12 +338,12 @@ fn pods_of_a_controller_are_counted_where_they_are_if_that_decides_anything() {
     };
     fixture.cache.configure(&spread);
     assert_eq!(counted(&mut fixture), ["rs: 2", "rs: 1"]);
-    // Those that are over, about to be, or wait for a site.
+    // Pods that are finished, terminating or gated do not count.
     fixture.pod(&with(bound(pod("p1", 100), "a"), "/status/phase", json!("Succeeded")));
     fixture.pod(&terminating(in_cloud(pod("p3", 100))));
     fixture.pod(&with(pod("p5", 100), "/spec/schedulingGates", json!([{"name": "g"}])));
     assert_eq!(counted(&mut fixture), ["rs: 1", ""]);
-    // A node of another site takes its pods along.
+    // When a node changes its site, its pods change theirs.
     fixture.pod(&bound(pod("p2", 100), "a"));
     fixture.node(&with(
         edge_node("a", 4000),
@@ -361,7 +362,7 @@ fn refused_pod_that_fits_closes_its_site_until_it_is_bound() {
     fixture.pod(&unschedulable(pod("1", 500), "anti-affinity"));
     assert_eq!((fixture.used(), fixture.closed()), (vec![0], vec!["shop/rs: 1".into()]));
     assert_eq!(fixture.waiting(), 0);
-    // Without room it waits for room.
+    // While there is no room for it, the pod waits for room and its site is open.
     fixture.pod(&bound(pod("2", 600), "a"));
     assert_eq!((fixture.closed().len(), fixture.waiting()), (0, 1));
     fixture.cache.delete_pod("2");
@@ -386,7 +387,7 @@ fn site_stays_closed_after_a_refused_pod_is_gone() {
     go(&mut fixture, "0");
     fixture.wait(600);
     assert_eq!(fixture.closed(), Vec::<String>::new());
-    // One that is being deleted has no node to leave.
+    // A pod that is deleted before it has a node counts as gone.
     let refused = unschedulable(pod("1", 500), "volume limits");
     fixture.pod(&refused);
     fixture.publish();
@@ -397,14 +398,15 @@ fn site_stays_closed_after_a_refused_pod_is_gone() {
     fixture.wait(1);
     assert_eq!(fixture.cache.next_change(), Some(fixture.now));
     assert_eq!(fixture.closed(), Vec::<String>::new());
-    // One of the controller that runs there opens it.
+    // A pod of the same controller that starts there opens the site.
     go(&mut fixture, "2");
     fixture.pod(&bound(pod("3", 500), "a"));
     assert_eq!(fixture.closed(), ["shop/rs: 0"]);
     fixture.pod(&with(bound(pod("3", 500), "a"), "/status/phase", "Running".into()));
     assert_eq!(fixture.closed(), Vec::<String>::new());
     assert_eq!(fixture.cache.next_change(), None);
-    // Also a younger one that began while the refused pod was there, but not one that ran before, nor a replica of the same age.
+    // A younger pod that started while the refused pod existed also opens it. A pod that ran before, or a replica of the same
+    // age, does not.
     for (uid, begins_before, created, closed) in [
         ("4", true, "2026-01-01T00:00:01Z", &["shop/rs: 0"][..]),
         ("5", false, "2026-01-01T00:00:00Z", &["shop/rs: 0"]),
@@ -482,7 +484,7 @@ fn pods_count_by_their_labels_where_they_are() {
     ));
     assert_eq!(counted(&mut fixture), ["app=db,tier=back: 2"]);
     assert!(fixture.cache.take_delta().pods);
-    // It may never come.
+    // A refused pod does not count, because it may never be bound.
     fixture.pod(&unschedulable(labelled("2"), "volume limits"));
     assert_eq!(counted(&mut fixture), ["app=db,tier=back: 1"]);
     fixture.pod(&with(bound(labelled("1"), "a"), "/status/phase", "Succeeded".into()));
@@ -510,7 +512,7 @@ fn pods_that_keep_apart_charge_a_node_each_and_wait_for_one() {
     fixture.pod(&unschedulable(replica("3"), "didn't match pod anti-affinity rules"));
     assert_eq!((fixture.closed().len(), fixture.waiting()), (0, 1));
     fixture.cache.take_delta();
-    // One that asks for as much takes its place: a node that gained nothing but this.
+    // Another pod takes the same amount, so the node frees nothing except the anti-affinity conflict.
     fixture.cache.delete_pod("1");
     fixture.pod(&bound(pod("4", 100), "a"));
     fixture.publish();
@@ -548,7 +550,7 @@ fn a_node_is_of_one_site() {
         "node c carries the selectors of edge and cloud; it counts to the first cloud of them"
     );
     assert_eq!(fixture.publish().sites[0].foreign, ["c".into()]);
-    // A provider says the labels of its virtual nodes.
+    // The provider sets labels on its virtual nodes.
     fixture.node(&with(
         edge_node("c", 1),
         "/metadata/labels/liqo.io~1type",
@@ -608,7 +610,7 @@ fn the_oldest_source_tells_the_age() {
     assert_eq!(snapshot.revision, 2);
 }
 
-/// Names of the nodes that gained and that lost room since this was last asked, and whether something else is new.
+/// Names of the nodes that gained and lost room since the last call, and whether anything else is new.
 fn delta(fixture: &mut Fixture) -> (String, String, bool) {
     fixture.publish();
     let RoomDelta {
@@ -642,7 +644,7 @@ fn only_room_is_a_delta_for_pods_that_wait() {
     let ready = json!([{"type": "Ready", "status": "True"}]);
     fixture.pod(&with(bound(pod("1", 500), "a"), "/status/conditions", ready));
     assert_eq!(delta(&mut fixture), is("", ""), "a word about its status");
-    // Of what comes and goes between two plans, only what is left of it.
+    // A pod that comes and goes between two plans leaves only its net change.
     fixture.pod(&bound(pod("2", 500), "a"));
     fixture.cache.delete_pod("2");
     assert_eq!(delta(&mut fixture), is("", ""));
@@ -667,7 +669,7 @@ fn only_room_is_a_delta_for_pods_that_wait() {
         ("b".to_owned(), String::new(), true),
         "a node that changed"
     );
-    // Of no site.
+    // The node belongs to no site.
     fixture.node(&with(edge_node("c", 1000), "/metadata/labels", json!({})));
     delta(&mut fixture);
     fixture.pod(&bound(pod("4", 500), "c"));
@@ -822,20 +824,20 @@ fn measured_room_shrinks_by_what_began_since_the_sample() {
     assert_eq!(free(&mut fixture), Some(3000));
     fixture.pod(&pod("since", 700));
     assert_eq!(free(&mut fixture), Some(2300));
-    // It is bound: that is no second pod. Another one is gone again.
+    // Binding the pod does not count it twice. Deleting another pod uncounts it.
     fixture.wait(1);
     fixture.pod(&bound(pod("since", 700), "a"));
     fixture.pod(&bound(pod("short", 100), "a"));
     assert_eq!(free(&mut fixture), Some(2200));
     fixture.cache.delete_pod("short");
     assert_eq!(free(&mut fixture), Some(2300));
-    // A newer sample knows of it.
+    // A newer sample includes the pod.
     fixture.wait(1);
     sample(&mut fixture, 0);
     assert_eq!(free(&mut fixture), Some(3000));
     fixture.wait(61);
     assert_eq!(free(&mut fixture), None, "the sample is stale");
-    // What begins while there is none is not in one that is made before and read after.
+    // A pod that starts while there is no sample is not in a sample that was taken earlier and read later.
     fixture.pod(&bound(pod("unmeasured", 400), "a"));
     assert_eq!(free(&mut fixture), None);
     fixture.wait(10);
@@ -845,7 +847,7 @@ fn measured_room_shrinks_by_what_began_since_the_sample() {
     assert_eq!(free(&mut fixture), Some(2600));
 }
 
-/// A pod of a Job in this namespace that ran on node `a` for ten minutes.
+/// A Job's pod in this namespace that ran on node `a` for ten minutes.
 fn done(uid: &str, namespace: &str) -> Value {
     let owners = json!([{"kind": "Job", "uid": "nightly", "controller": true}]);
     let run = json!([{"name": "main", "state": {"terminated": {
@@ -900,14 +902,14 @@ fn jobs_elsewhere_change_no_estimate_of_a_namespace() {
     assert_eq!(eta(&["shop"]).0, Micros::from_secs(600));
 }
 
-/// A pod that keeps a node warm: of low priority, without an SLO.
+/// A placeholder pod that reserves headroom on a node: low priority and no SLO.
 fn placeholder(uid: &str, millicores: u32, priority: i32) -> Value {
     let pod = with(pod(uid, millicores), "/metadata/annotations", json!({}));
     let pod = with(pod, "/spec/terminationGracePeriodSeconds", json!(0));
     with(pod, "/spec/priority", json!(priority))
 }
 
-/// What placeholders take of the first edge node, by priority.
+/// CPU used by placeholders on the first edge node, by priority.
 fn placeholders(fixture: &mut Fixture) -> Vec<(i32, i64)> {
     let snapshot = fixture.publish();
     let placeholders = snapshot.sites[0].nodes().next().unwrap().placeholders.iter();
@@ -923,7 +925,7 @@ fn pods_of_low_priority_without_a_class_are_placeholders() {
     fixture.pod(&bound(placeholder("1", 500, -10), "a"));
     fixture.pod(&bound(placeholder("2", 300, -10), "a"));
     fixture.pod(&bound(placeholder("3", 200, 0), "a"));
-    // It states a class: this is work.
+    // The pod states a class, so it is no placeholder.
     fixture.pod(&bound(with(pod("4", 100), "/spec/priority", json!(-10)), "a"));
     assert_eq!(placeholders(&mut fixture), [(-10, 800)]);
     fixture.cache.delete_pod("1");
@@ -945,10 +947,10 @@ fn a_pod_that_evicts_placeholders_is_assumed_on_their_node() {
     fixture.pod(&bound(placeholder("warm", 1000, -10), "a"));
     fixture.pod(&with(pod("modest", 600), "/spec/preemptionPolicy", json!("Never")));
     assert_eq!(fixture.used(), [1000]);
-    // kube-scheduler will nominate it, and the sum is more than there is until the placeholder is gone.
+    // kube-scheduler will nominate the pod. Until the placeholder is gone, the sum exceeds the node's capacity.
     fixture.pod(&pod("1", 600));
     assert_eq!(fixture.used(), [1600]);
-    // What it left of the headroom is not enough for this one.
+    // The remaining headroom is too small for this pod.
     fixture.pod(&unschedulable(pod("2", 600), "no"));
     assert_eq!((fixture.used(), fixture.waiting()), (vec![1600], 1));
     fixture.pod(&with(
@@ -964,7 +966,7 @@ fn a_pod_that_evicts_placeholders_is_assumed_on_their_node() {
     assert_eq!((fixture.used(), fixture.waiting()), (vec![1000], 1));
     assert_eq!(fixture.closed(), Vec::<String>::new());
 
-    // As long as there is another node, it evicts nobody.
+    // The pod evicts nothing while another node has room.
     let mut fixture = Fixture::new();
     fixture.node(&edge_node("a", 4000));
     fixture.node(&edge_node("b", 1000));
@@ -985,7 +987,7 @@ fn a_placeholder_without_a_node_is_in_nobodys_way() {
     );
     fixture.pod(&pod("1", 600));
     assert_eq!((placeholders(&mut fixture), fixture.used()), (vec![], vec![600]));
-    // When it is gone, the placeholder has room again.
+    // When the pod is gone, the placeholder has room again.
     fixture.cache.delete_pod("1");
     assert_eq!(placeholders(&mut fixture), [(-10, 600)]);
 }
@@ -1012,11 +1014,11 @@ fn a_controller_whose_pods_take_long_to_terminate_is_known_by_them() {
         let since = Some(fixture.now);
         assert_eq!(known(&mut fixture), [(since, None)], "{uid}");
         fixture.wait(40);
-        // It is still the same termination.
+        // The termination is still the same one.
         fixture.pod(&terminating(uid));
         assert_eq!(known(&mut fixture), [(since, None)], "{uid}");
         match uid {
-            // One that is over has left its node too, before it is deleted.
+            // A finished pod has left its node before it is deleted.
             "2" => fixture.pod(&with(terminating(uid), "/status/phase", "Succeeded".into())),
             _ => fixture.cache.observe_gone(uid, fixture.now),
         }

@@ -11,7 +11,7 @@ fn at(seconds: i64) -> Moment {
     Moment(seconds * 1_000_000)
 }
 
-/// Taken at the first of these seconds and good until the second.
+/// Records a measurement taken at the first of these seconds and valid until the second.
 fn record(telemetry: &mut Telemetry, measurement: Measurement, seconds: (i64, i64)) {
     telemetry.record(measurement, at(seconds.0), at(seconds.1), &Config::default());
 }
@@ -124,7 +124,7 @@ fn a_required_input_makes_the_view_stale_when_it_stops_to_count() {
     assert!(!is_stale(&telemetry, at(200)));
     assert!(is_stale(&telemetry, at(201)));
 
-    // What was seen earlier is not made younger, and without required inputs nothing changes.
+    // An earlier observation keeps its age. Without required inputs, nothing changes.
     assert_eq!(telemetry.kubernetes_as_of(at(-900), ttl), at(-900));
     assert_eq!(measured([]).kubernetes_as_of(at(5), ttl), at(5));
 }

@@ -1,4 +1,4 @@
-//! What becomes of gated pods when it is seen where their data is.
+//! Gated pods when edgeward learns where their data is.
 
 use std::cell::OnceCell;
 
@@ -36,7 +36,7 @@ fn volume(name: &str, host: &str) -> Change {
     VolumeChange::Volume(name.into(), read_affinity(&volume.to_string()).unwrap()).into()
 }
 
-/// An edge, and a cloud that declares the class `far`.
+/// An edge, and a cloud that declares the storage class `far`.
 fn config() -> Arc<Config> {
     let sites =
         json!([{"name": "edge", "kind": "edge"}, {"name": "cloud", "kind": "cloud", "storageClasses": ["far"]}]);
@@ -48,7 +48,7 @@ fn class() -> Change {
     VolumeChange::Class("far".into(), class).into()
 }
 
-/// A pod that asks for so much and mounts the claim `data`.
+/// A pod with this CPU request that mounts the claim `data`.
 fn pod(cpu: &str) -> Value {
     json!({
         "metadata": {"name": "p", "namespace": "shop", "uid": "p", "resourceVersion": "1",
@@ -137,12 +137,12 @@ fn pods_that_share_a_claim_without_a_volume_go_to_the_same_site() {
     let mut without = pod("3");
     without["spec"]["volumes"] = json!([]);
     assert_eq!(review(1, &without, true, 0), to(Reason::EdgeFeasibleSloMet, "edge"));
-    // A dry run decides for nobody else.
+    // A dry run does not decide where the claim's next pods go.
     assert_eq!(review(2, &pod("2"), false, 0), to(Reason::CloudEdgeNoCapacity, "cloud"));
     assert_eq!(review(3, &pod("1"), false, 0), to(Reason::EdgeFeasibleSloMet, "edge"));
     assert_eq!(review(4, &pod("2"), true, 0), to(Reason::CloudEdgeNoCapacity, "cloud"));
     assert_eq!(review(5, &pod("1"), false, 1), to(Reason::CloudPinnedByPod, "cloud"));
-    // One that is made for a pod alone goes with it.
+    // The claim of an ephemeral volume belongs to one pod and does not affect others.
     let mut ephemeral = pod("2");
     ephemeral["spec"]["volumes"] =
         json!([{"name": "x", "ephemeral": {"volumeClaimTemplate": {"spec": {"storageClassName": "far"}}}}]);
@@ -158,7 +158,7 @@ fn pods_that_share_a_claim_without_a_volume_go_to_the_same_site() {
         engine.apply(&change, later);
     }
     engine.publish(later);
-    // No pod came of it.
+    // The pod was never created, so the decision expires.
     assert_eq!(review(6, &pod("1"), true, 61), to(Reason::EdgeFeasibleSloMet, "edge"));
     assert_eq!(review(7, &pod("4"), true, 62), to(Reason::EdgePinnedByPod, "edge"));
 }
@@ -186,14 +186,14 @@ fn a_gated_pod_is_planned_again_when_its_claim_is_another() {
         let plan = engine.publish(now).plan?;
         Some(plan.steps.iter().map(|step| step.action).collect::<Vec<_>>())
     };
-    // Nothing is known of the WAN to its cloud, which is the only site with its data.
+    // The only site with the pod's data is a cloud whose WAN is unknown.
     assert_eq!(after(&[], 0), Some(vec![PlanAction::Release]));
     assert_eq!(after(&[claim(Some("pv-c1"))], 1), None);
-    // A volume that no node has, then one at the edge.
+    // First a volume that no node can reach, then a volume at the edge.
     assert_eq!(after(&[claim(Some("pv-x")), volume("pv-x", "x")], 2), Some(vec![]));
     assert_eq!(after(&[volume("pv-x", "e1")], 3), Some(vec![PlanAction::Release]));
     assert_eq!(after(&[claim(None)], 4), Some(vec![PlanAction::Release]));
-    // However often it changes, a plan is made after the pause that the last one costs.
+    // Frequent changes do not lead to frequent plans: each waits for the pause after the last plan.
     assert_eq!(after(&[claim(Some("pv-c1"))], 4), None);
     assert_eq!(after(&[claim(None)], 4), None);
     assert!(after(&[], 5).is_some());

@@ -1,4 +1,4 @@
-//! What Liqo says comes and goes while pods are gated.
+//! Liqo's objects come and go while pods are gated.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ fn config() -> Arc<Config> {
     Arc::new(Config::read(&json!({"sites": [{"name": "edge", "kind": "edge"}, far]})).unwrap())
 }
 
-/// What Liqo says of the namespace `shop` and the cluster `far`.
+/// Liqo's state of the namespace `shop` and of the cluster `far`.
 fn says(strategy: Strategy, phase: OffloadingPhase, cluster: RemoteCluster) -> Change {
     let offloading = Offloading {
         strategy: Some(strategy),
@@ -39,7 +39,7 @@ fn node(name: &str, labels: Value, cpu: &str) -> Change {
     Change::Node(Box::new(crate::wire::node::from_json(&node.to_string()).unwrap()))
 }
 
-/// A pod behind our gate that only `far` has room for.
+/// A pod behind edgeward's gate that only fits in `far`.
 fn gated() -> Change {
     let pod = json!({
         "metadata": {
@@ -77,7 +77,7 @@ fn engine() -> (Engine, Arc<SharedState>) {
     (engine, shared)
 }
 
-/// What the plan of the next publication does, if there is one, a second after the one before.
+/// The steps of the next publication's plan, if there is one. It is published one second after the previous one.
 fn steps(engine: &mut Engine, second: u64, change: &Change) -> Option<Vec<PlanAction>> {
     let now = NOW.at(NOW.moment.after(Micros::from_secs(second)));
     engine.apply(change, now);
@@ -159,11 +159,11 @@ fn liqo_can_make_a_cluster_unreachable_and_lend_an_rtt() {
             Some((LinkState::Unreachable, Some(300)))
         );
     }
-    // Our own first.
+    // edgeward's own probes take precedence.
     assert_eq!(link(measured(1), probed(good)), Some((LinkState::Healthy, Some(300))));
     assert_eq!(link(measured(1), probed(None)), Some((LinkState::Healthy, Some(700))));
     assert_eq!(link(measured(61), probed(None)), Some((LinkState::Healthy, None)));
-    // Without anybody who measures loss.
+    // Without own probes there is no loss measurement.
     assert_eq!(link(measured(1), None), Some((LinkState::Degraded, Some(700))));
     assert_eq!(link(measured(61), None), None);
 }

@@ -1,4 +1,4 @@
-//! Rules of seconds and minutes: what becomes due is published when it is, and time passes in no time.
+//! Rules about seconds and minutes, in virtual time. Each change is published when it becomes due.
 
 mod devices;
 mod full_clouds;
@@ -14,7 +14,7 @@ use crate::placement::verdict::Reason;
 use crate::queue::PlanAction;
 use crate::wire::pod::Pod;
 
-/// An engine that has seen a cluster: an edge node of one core, a virtual node, and a namespace that opted in.
+/// An engine that has seen a cluster: an edge node of one core, a virtual node, and an opted-in namespace.
 struct Cluster {
     config: Arc<Config>,
     shared: Arc<SharedState>,
@@ -58,8 +58,8 @@ impl Cluster {
         self.sees(&Change::Link("cloud".into(), Some(link)));
     }
 
-    /// Publishes what becomes due within so many seconds, and returns each publication with the second at which it was. The
-    /// watches of nodes and pods are alive all the time, if they are at all.
+    /// Publishes everything that becomes due within these seconds. Returns each publication with its second. If `is_heard`, the
+    /// watches of nodes and pods stay alive all the time.
     fn pass(&mut self, seconds: u64, is_heard: bool) -> Vec<(u64, Publication)> {
         let end = self.now.moment.after(Micros::from_secs(seconds));
         let mut published = vec![];
@@ -149,7 +149,7 @@ fn pod_without_a_site_is_released_when_a_node_comes_or_goes() {
         });
         Change::Node(Box::new(crate::wire::node::from_json(&node.to_string()).unwrap()))
     });
-    // The edge without nodes may get one that the pod selects.
+    // The edge has no nodes now, but a node that matches the pod's selector may join.
     for change in [ssd, Change::NodeGone("edge-0".into())] {
         let mut cluster = Cluster::of(Arc::default(), std::slice::from_ref(&other));
         cluster.sees(&record(&gated));
@@ -297,7 +297,7 @@ fn pods_go_to_the_edge_when_the_api_server_sent_nothing_for_60_s() {
         cluster.review(2, &half),
         (Reason::EdgeTelemetryStale, Some("edge".to_owned()))
     );
-    // The only site that can hold it is the cloud.
+    // Only the cloud can hold this pod.
     assert_eq!(cluster.review(3, &large).1.as_deref(), Some("cloud"));
 }
 
@@ -314,14 +314,15 @@ fn who_never_creates_what_was_reserved_keeps_no_more_than_half_from_others() {
     let edge = || Some("edge".to_owned());
     let cloud = || Some("cloud".to_owned());
     for round in 0..20 {
-        // Another owner each time, and never a pod. For itself it finds the edge full, from the third of 400 m on.
+        // Each review has another owner, and no pod is ever created. The namespace's third review of 400 m finds the edge full.
         let id = 10 * round;
         let found =
             |cluster: &Cluster, id, namespace, millicores| cluster.review(id, &pod_in(namespace, id, millicores)).1;
         assert_eq!(found(&cluster, id, "shop", 400), edge());
         assert_eq!(found(&cluster, id + 1, "shop", 400), edge());
         assert_eq!(found(&cluster, id + 2, "shop", 400), cloud());
-        // The other half and what was reserved beyond the first are free for another namespace.
+        // The other namespace may use half of the room. A reservation beyond the first namespace's share does not count against
+        // it.
         assert_eq!(found(&cluster, id + 3, "bank", 600), edge());
         cluster.shared.forget(DecisionId(id + 3), "bank");
         assert_eq!(found(&cluster, id + 4, "bank", 601), cloud());
@@ -345,7 +346,7 @@ fn reservation_moves_when_another_pod_takes_its_node() {
         let (_, site) = cluster.review(id, &asks("new", json!({})));
         assert_eq!(site.as_deref(), Some("edge"));
     }
-    // One is expected on each node. kube-scheduler takes the other one for the first.
+    // edgeward expects one pod on each node. kube-scheduler binds the first pod to the other node.
     let spec = json!({"nodeName": "edge-1", "nodeSelector": {"node.role/edge": "true"}});
     let mut bound = asks("first", spec);
     bound["metadata"]["annotations"]["scheduling.example.io/decision-id"] = json!(DecisionId(1).to_string());
@@ -357,7 +358,7 @@ fn reservation_moves_when_another_pod_takes_its_node() {
     assert_eq!(reason, Reason::CloudEdgeNoCapacity);
 }
 
-/// A pod of this scheduler that asks for 800 m at the edge, in a namespace that has not opted in.
+/// A pod for this scheduler that requests 800 m at the edge, in a namespace that has not opted in.
 fn pod_of(scheduler: &str, name: &str, spec: Value) -> Value {
     let mut pod = pod(name, "batch", "800m", spec);
     pod["metadata"]["namespace"] = json!("elsewhere");
@@ -384,7 +385,7 @@ fn pods_of_an_unknown_scheduler_fill_the_edge_for_30_s() {
     cluster.has_a_link(LinkState::Healthy);
     cluster.engine.publish(cluster.now);
     assert_eq!(cluster.review(1, &asking).1.as_deref(), Some("cloud"));
-    // Another scheduler works on, and more room comes.
+    // The other scheduler goes on working, and more room appears.
     cluster.sees(&record(&pod_of("default-scheduler", "other", json!({}))));
     cluster.sees(&record(&pod_of(
         "default-scheduler",
@@ -457,7 +458,7 @@ fn a_pod_that_was_gated_after_its_placement_charges_from_when_its_gates_are_gone
     );
     cluster.shared.forget(DecisionId(2), "shop");
 
-    // Nobody asked a second time.
+    // The pod was not reviewed a second time.
     cluster.sees(&record(&gated));
     cluster.engine.publish(cluster.now);
     cluster.pass(10, true);

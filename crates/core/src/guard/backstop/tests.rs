@@ -8,7 +8,7 @@ use crate::wire::node;
 
 const SECOND: i64 = 1_000_000;
 
-/// An edge of a core, a cloud with a healthy link, and what the watch of pods shows.
+/// An edge of one core, a cloud with a healthy link, and the pods that the watch shows.
 struct Fixture {
     cache: Cache,
     backstop: Backstop,
@@ -27,7 +27,7 @@ fn node(name: &str, site: &str, cpu: &str) -> Value {
     })
 }
 
-/// A pod of class batch that nobody decided.
+/// A pod of class batch without a decision.
 fn pod(uid: &str, millicores: u32) -> Value {
     json!({
         "metadata": {
@@ -44,7 +44,7 @@ fn owner(api_version: &str, kind: &str) -> Value {
     json!({"apiVersion": api_version, "kind": kind, "name": "web", "uid": "rs", "controller": true})
 }
 
-/// The same pod with the placement of a site.
+/// Adds a site's placement to the pod.
 fn placed(pod: Value, site: &str, reason: &str) -> Value {
     let mut pod = with(pod, "/spec/nodeSelector", json!({format!("node.role/{site}"): "true"}));
     let annotations = &mut pod["metadata"]["annotations"];
@@ -70,7 +70,7 @@ fn unschedulable(pod: Value) -> Value {
 }
 
 impl Fixture {
-    /// The edge is full.
+    /// A fixture whose edge is full.
     fn new() -> Self {
         let config = Config::default();
         let mut cache = Cache::new(&config);
@@ -130,7 +130,7 @@ impl Fixture {
         (self.backstop.report(&self.cache, self.now).unwrap(), snapshot)
     }
 
-    /// What is found: each pod and the site where it would go.
+    /// The stuck pods that the backstop finds, each with the site where it would go.
     fn found(&mut self) -> Vec<(String, String)> {
         let (report, snapshot) = self.report();
         let now = Now {
@@ -157,7 +157,7 @@ fn a_pod_is_found_when_it_was_stuck_for_long_and_has_a_place_elsewhere() {
     fixture.see(&unschedulable(pod("undecided", 500)));
     fixture.see(&unschedulable(placed(pod("decided", 500), "edge", "edge_no_capacity")));
     fixture.wait(29);
-    // Another message of kube-scheduler, of the same meaning.
+    // kube-scheduler's message changes, but its meaning stays the same.
     let mut again = unschedulable(pod("undecided", 500));
     again["status"]["conditions"][0]["message"] = json!("still no");
     fixture.see(&again);
@@ -165,7 +165,7 @@ fn a_pod_is_found_when_it_was_stuck_for_long_and_has_a_place_elsewhere() {
     fixture.wait(1);
     assert_eq!(fixture.found(), is(&[("decided", "cloud"), ("undecided", "cloud")]));
 
-    // A new pod has its own time, and one that was gone its own again.
+    // A new pod of the same name starts its own waiting time.
     fixture.gone("undecided");
     fixture.see(&unschedulable(pod("undecided", 500)));
     assert_eq!(fixture.found(), is(&[("decided", "cloud")]));
@@ -191,7 +191,7 @@ fn a_pod_is_left_where_it_is_no_worse_than_elsewhere() {
         )
     };
     for pod in [
-        // Pods that are not ours, or may go nowhere else.
+        // Pods that edgeward does not manage, or that have no other site.
         with(
             stuck(),
             "/metadata/labels",
@@ -206,7 +206,7 @@ fn a_pod_is_left_where_it_is_no_worse_than_elsewhere() {
         with(stuck(), "/metadata/deletionTimestamp", "2026-01-01T00:00:00Z".into()),
         with(stuck(), "/spec/schedulingGates", json!([{"name": "g"}])),
         with(stuck(), "/status/nominatedNodeName", "e".into()),
-        // It was gated and lost the gate, after refusals or by hand: so would the one in its place.
+        // The pod was gated and lost its gate, by refusals or by hand. A replacement would fare the same.
         reason(unschedulable(pod("p", 500)), "held_no_capacity"),
         unschedulable(placed(pod("p", 500), "edge", "edge_pinned_by_pod")),
         unschedulable(placed(pod("p", 200_000), "edge", "edge_too_large")),
@@ -220,9 +220,9 @@ fn a_pod_is_left_where_it_is_no_worse_than_elsewhere() {
         &|fixture| fixture.config.excluded_namespaces.push("shop".into()),
         stuck(),
     );
-    // The edge has room again: kube-scheduler will see.
+    // The edge has room again, so kube-scheduler will bind the pod.
     none(&|fixture| fixture.gone("filler"), stuck());
-    // A snapshot of yesterday.
+    // An outdated snapshot.
     let mut fixture = Fixture::new();
     fixture.see(&stuck());
     fixture.wait(30);
@@ -244,8 +244,8 @@ fn a_pod_is_left_where_it_is_no_worse_than_elsewhere() {
 
 #[test]
 fn a_pod_does_not_stand_in_its_own_way() {
-    // It waits for something that we do not evaluate, and so closes the edge: to others, which go to the cloud, and not to
-    // itself, for there would be nobody to close it.
+    // The pod waits for something that edgeward does not evaluate, and so closes the edge to others. Those go to the cloud. It
+    // does not close the edge to itself, because without it the edge would be open.
     let mut fixture = Fixture::new();
     fixture.gone("filler");
     let spread = |uid: &str| unschedulable(placed(pod(uid, 300), "edge", "edge_feasible_slo_met"));
@@ -256,7 +256,7 @@ fn a_pod_does_not_stand_in_its_own_way() {
     fixture.wait(30);
     assert_eq!(fixture.found(), is(&[("one", "cloud"), ("two", "cloud")]));
 
-    // Its own place in the queue is not ahead of it: at the edge it would be in time.
+    // The pod's own place in the queue is not ahead of it. At the edge it would be in time.
     let mut fixture = Fixture::new();
     let urgent = |uid: &str| {
         let pod = with(
@@ -285,13 +285,13 @@ fn a_pod_does_not_stand_in_its_own_way() {
 
 #[test]
 fn without_a_placement_the_edge_is_where_a_pod_stands() {
-    // It fits the edge, and kube-scheduler does not take it there for a reason of its own.
+    // The pod fits the edge by size, and kube-scheduler refuses it for its own reason.
     let mut fixture = Fixture::new();
     fixture.gone("filler");
     fixture.see(&unschedulable(pod("p", 300)));
     fixture.wait(30);
     assert_eq!(fixture.found(), []);
-    // It fits nothing as it is, and the edge once it tolerates what the edge's nodes are tainted with.
+    // As it is, the pod fits no node. With the placement's toleration it fits the tainted edge node.
     let mut fixture = Fixture::new();
     fixture.gone("filler");
     let tainted = json!([{"key": "edge", "value": "edge", "effect": "NoSchedule"}]);
@@ -343,7 +343,7 @@ fn bound_without_a_decision_counts_once_others_were_decided() {
     let other = but("other", "/metadata/namespace", "till".into());
     fixture.see(&other);
     assert_eq!(fixture.report().0.bound, 1);
-    // There it is not known that the webhook was ever called, until a pod says so.
+    // In this namespace, only a decided pod shows that the webhook was ever called.
     fixture.cache.apply_namespace("till", true);
     assert_eq!(fixture.report().0.bound, 1);
     let decided = with(
@@ -353,11 +353,11 @@ fn bound_without_a_decision_counts_once_others_were_decided() {
     );
     fixture.see(&decided);
     assert_eq!(fixture.report().0.bound, 2);
-    // What is known stays known,
+    // The evidence stays after that pod is gone,
     fixture.gone("decided");
     assert_eq!(fixture.report().0.bound, 2);
     fixture.gone("missed");
-    // but not of a namespace that was opted out meanwhile.
+    // unless the namespace opted out in the meantime.
     fixture.backstop.opted_out("till");
     assert_eq!(fixture.report().0.bound, 0);
     fixture.see(&decided);

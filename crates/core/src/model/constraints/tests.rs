@@ -56,7 +56,7 @@ fn a_requirement_that_does_not_parse_matches_nothing() {
         on_label("absent", "DoesNotExist", &["a"]),
         on_label("cores", "Gt", &["1", "2"]),
         on_label("cores", "Gt", &["x"]),
-        // An integer, but no label value: kube-scheduler's parser refuses it.
+        // An integer, but not a valid label value. kube-scheduler's parser refuses it.
         on_label("cores", "Gt", &["-1"]),
         on_label("cores", "Gt", &["+1"]),
         on_label("absent", "NotIn", &["not a label value"]),
@@ -133,7 +133,7 @@ fn tolerations_as_the_api_defines_them() {
     }
 }
 
-/// Alpha in Kubernetes and off by default: kube-scheduler tolerates nothing by them either.
+/// These operators are alpha in Kubernetes and off by default. kube-scheduler then tolerates nothing by them either.
 #[test]
 fn comparison_operators_tolerate_nothing() {
     let three = Taint {

@@ -1,6 +1,6 @@
 use super::*;
 
-/// Every combination of facts, as the columns of the table show it.
+/// Every combination of facts, with its cells in the table.
 fn combinations() -> impl Iterator<Item = (Facts, Vec<String>)> {
     let standings = Standing::ALL;
     let impossible = [

@@ -1,4 +1,4 @@
-//! By the steps of a decision.
+//! Tests of the decision, by its steps.
 
 mod account;
 mod apart;
@@ -28,12 +28,12 @@ use crate::testkit::{self, NOW};
 use crate::units::Micros;
 use crate::wire::pod::Pod;
 
-/// Site and reason of a decision, or just the reason where the pod is not placed.
+/// Site and reason of a decision, or only the reason if the pod is not placed.
 fn outcome(fleet: &Value, pod: &Value) -> String {
     outcome_with(fleet, pod, &ungated())
 }
 
-/// The configuration by which a pod that could be gated is placed instead.
+/// A configuration that places pods which would otherwise be gated.
 fn ungated() -> Config {
     Config {
         gating: Gating::never(),
@@ -60,7 +60,7 @@ fn with_verdict<T>(fleet: &Value, pod: &Value, config: &Config, read: impl FnOnc
     read(&decide(&workload, &Room::of(&snapshot), config, NOW))
 }
 
-/// An edge node of 4 cores with `used` millicores taken, and a cloud node of 64 behind a WAN of 25 ms.
+/// An edge node of 4 cores with `used` millicores taken, and a cloud node of 64 cores behind a WAN of 25 ms.
 pub(in crate::placement) fn fleet(used_millicores: u32) -> Value {
     json!({
         "sites": [
@@ -78,7 +78,7 @@ pub(in crate::placement) fn fleet(used_millicores: u32) -> Value {
     })
 }
 
-/// A pod of class latency that asks for 500 m: 270 ms by the model, 320 ms in the cloud behind 25 ms.
+/// A pod of class latency that requests 500 m. The model estimates 270 ms at the edge and 320 ms in the cloud behind 25 ms.
 pub(in crate::placement) fn pod(slo: Value) -> Value {
     let mut annotations = json!({"slo.example.io/class": "latency"});
     for (name, value) in slo.as_object().unwrap() {

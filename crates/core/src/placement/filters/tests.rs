@@ -1,4 +1,4 @@
-//! What each filter says of one site: the table of filters.txt.
+//! Runs filters.txt, a table of each filter's answer for one site.
 
 use serde_json::{Map, Value, json};
 
@@ -8,7 +8,7 @@ use crate::placement::decide::tests::{fleet, pod};
 use crate::testkit::{self, NOW};
 use crate::wire::pod::Pod;
 
-/// What the filter says of the site: the refusal's code and numbers, or nothing.
+/// The filter's answer for the site: the refusal's code and numbers, or an empty text.
 fn said(filter: Filter, site: &str, fleet: &Value, pod: &Value) -> String {
     let config = Config::default();
     let snapshot = testkit::snapshot(fleet);
@@ -86,7 +86,7 @@ fn a_refusal_names_at_most_16_resources() {
     allocatable.extend(gpus.clone());
     fleet["nodes"][0]["used"] = gpus.into();
     let refusal = said(room::no_room, "edge", &fleet, &greedy);
-    // In the request, and in what is free.
+    // Named resources count in the request and in the free amounts.
     let named = 2 * (room::MAX_NAMED_RESOURCES - 1);
     assert_eq!(refusal.matches("example.com/gpu-").count(), named, "{refusal}");
 }

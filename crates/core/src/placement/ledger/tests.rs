@@ -7,7 +7,7 @@ use crate::units::Millicores;
 const TTL: Micros = Micros::from_secs(3);
 
 impl Ledger {
-    /// How many unconfirmed reservations count for their own namespace alone.
+    /// Number of unconfirmed reservations that count only for their own namespace.
     fn beyond_share(&self) -> usize {
         self.unconfirmed().filter(|entry| entry.is_beyond_share).count()
     }
@@ -46,24 +46,24 @@ fn a_release_ends_with_its_pod_or_by_another() {
     ledger.forget_release("gated");
     assert_eq!((ledger.open(), ledger.releases("gated"), ledger.freed()), (0, false, 1));
     assert_eq!(ledger.next_expiry(), None);
-    // One that is confirmed is the pod's own.
+    // A confirmed reservation belongs to its pod.
     assert!(ledger.reserve(release, NOW.moment, |_| true));
     assert!(ledger.confirm(DecisionId(1), "shop", "edge", 7).is_some());
     ledger.forget_release("gated");
     assert_eq!(ledger.charges(NodeId(7), 6, "shop").count(), 1);
 }
 
-/// So long after [`NOW`].
+/// [`NOW`] plus this time.
 fn after(time: Micros) -> Moment {
     NOW.moment.after(time)
 }
 
-/// Millicores and pod slots taken from node 7, as its own namespace sees it at `revision`.
+/// Millicores and pod slots taken from node 7, as its own namespace sees them at `revision`.
 fn taken(ledger: &Ledger, revision: u64) -> (i64, u32) {
     taken_from(ledger, revision, "shop")
 }
 
-/// Millicores and pod slots taken from a site, as a review by this namespace finds them.
+/// Millicores and pod slots taken from a site, as a review in this namespace sees them.
 fn reserved(ledger: &Ledger, site: &str, revision: u64, namespace: &str) -> (i64, u32) {
     sum(ledger.reserved(site, revision, namespace))
 }
@@ -150,7 +150,7 @@ fn a_ledger_without_time_reserves_nothing() {
     assert_eq!(ledger, Ledger::default());
 }
 
-/// Reserves for a pod of this namespace and so many millicores, of which a share of 500 m is allowed.
+/// Reserves millicores for a pod of this namespace, with an allowed share of 500 m.
 fn reserve(ledger: &mut Ledger, id: u128, namespace: &str, millicores: i64) {
     let reservation = Reservation {
         owner: Owner::new(namespace, Some(&format!("uid-{id}"))),
@@ -160,7 +160,7 @@ fn reserve(ledger: &mut Ledger, id: u128, namespace: &str, millicores: i64) {
     assert!(ledger.reserve(reservation, NOW.moment, |kept| kept.amounts.cpu.0 <= 500));
 }
 
-/// What the pods of either namespace find taken.
+/// The amount taken, as pods of each namespace see it.
 fn found(ledger: &Ledger) -> [i64; 2] {
     ["shop", "bank"].map(|namespace| taken_from(ledger, 0, namespace).0)
 }
@@ -170,18 +170,18 @@ fn beyond_its_share_a_namespace_keeps_room_from_itself_alone_whatever_its_owners
     let mut ledger = Ledger::new(TTL);
     reserve(&mut ledger, 1, "shop", 300);
     reserve(&mut ledger, 2, "shop", 300);
-    // What was beyond the share is no part of it.
+    // Reservations beyond the share do not use it up.
     reserve(&mut ledger, 3, "shop", 200);
     reserve(&mut ledger, 4, "shop", 100);
     assert_eq!(found(&ledger), [900, 500]);
     assert_eq!((ledger.open(), ledger.beyond_share()), (4, 2));
     assert_eq!(reserved(&ledger, "edge", 0, "shop").1, 4);
     assert_eq!(reserved(&ledger, "edge", 0, "bank").1, 2);
-    // Each has its own.
+    // Each namespace has its own share.
     reserve(&mut ledger, 5, "bank", 500);
     assert_eq!(found(&ledger), [1_400, 1_000]);
 
-    // A place within the share is free again, for the next one.
+    // Forgetting a reservation within the share makes room for the next one.
     assert!(ledger.forget(DecisionId(1), "shop").is_some());
     assert_eq!(found(&ledger), [1_100, 700]);
     reserve(&mut ledger, 6, "shop", 300);
@@ -214,7 +214,7 @@ fn whose_pod_is_there_counts_for_all() {
     assert_eq!(found(&ledger), [600, 0]);
     assert!(ledger.confirm(DecisionId(1), "shop", "edge", 1).is_some());
     assert_eq!((found(&ledger), ledger.beyond_share()), ([600, 600], 0));
-    // Nor is it a part of the share any more, and a release never is.
+    // A confirmed reservation no longer uses the share. A release never does.
     let release = Reservation {
         releases: Some("gated".into()),
         amount: cpu(700),

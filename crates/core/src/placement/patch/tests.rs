@@ -89,7 +89,7 @@ fn parents_are_created_where_they_are_missing() {
 
 #[test]
 fn a_pod_without_metadata_gets_it_when_labels_do_not_decide() {
-    // Only possible where a policy manages the pod; the patch is right all the same.
+    // Only possible if a policy manages the pod. The patch must be right all the same.
     let snapshot = testkit::snapshot(&fleet());
     let managed = to_the_cloud(json!({}), json!({})).to_string();
     let managed = Pod::from_json(&managed).unwrap();
@@ -179,10 +179,10 @@ fn a_placed_pod_has_its_label_beside_those_that_it_brought() {
         assert_eq!(labels(nothing), json!({PLACED: "true"}));
     }
     assert_eq!(labels(json!({"app": "a"})), json!({"app": "a", PLACED: "true"}));
-    // Its controller may select by it: whoever changed it would have pods without end.
+    // The pod's controller may select by this label. If edgeward changed it, the controller would create pods without end.
     assert_eq!(labels(json!({PLACED: "no"})), json!({PLACED: "no"}));
 
-    // A gated pod has none until it is released.
+    // A gated pod gets the label only when it is released.
     let gated = to_the_cloud(json!({}), json!({"schedulingGates": [{"name": "other"}]}));
     let gated = apply(&gated, &operations(&fleet(), &gated, &Config::default()));
     assert!(
@@ -274,7 +274,7 @@ fn slo_of_a_policy() -> impl Strategy<Value = Value> {
     })
 }
 
-/// What somebody writes who wants the pod elsewhere: under our keys, or under keys that might have been ours.
+/// Metadata by which an author may try to redirect a pod: edgeward's keys, and keys that look like them.
 fn attempts() -> impl Strategy<Value = Value> {
     let keys = prop::sample::select(
         &[
@@ -330,7 +330,7 @@ fn attempts() -> impl Strategy<Value = Value> {
     })
 }
 
-/// The pod without what a placement may touch.
+/// The pod without the fields that a placement may change.
 fn rest(pod: &Value) -> Value {
     let mut pod = pod.clone();
     if let Some(spec) = pod["spec"].as_object_mut() {
@@ -345,7 +345,7 @@ fn rest(pod: &Value) -> Value {
         }
         spec.remove("runtimeClassName");
     }
-    // A parent that a patch had to create is no change of the user's fields.
+    // A parent object that the patch had to create is no change of the user's fields.
     if pod["metadata"].is_null() {
         pod["metadata"] = json!({});
     }
@@ -383,7 +383,7 @@ proptest! {
         let operations = operations_under(&policies, &fleet, &pod, &config);
         let patched = apply(&pod, &operations);
 
-        // What the policy says and the pod does not is on a pod that was placed.
+        // A placed pod carries the SLO keys of its policy that it does not state itself.
         let mut expected = pod.clone();
         if !operations.is_empty() {
             for (name, value) in slo.iter().flat_map(|slo| slo.as_object().unwrap()).filter(|(_, value)| !value.is_null()) {
@@ -398,11 +398,11 @@ proptest! {
         let is_placed = patched["metadata"]["annotations"]["scheduling.example.io/site"].is_string() && !operations.is_empty();
         prop_assert_eq!(label(&patched), label(&pod).or_else(|| is_placed.then(|| "true".to_owned())));
 
-        // The user's selector and tolerations are all still there, in order, and nothing is there twice.
+        // The user's selector and tolerations are still there in order, without duplicates.
         let selector = |pod: &Value| pod["spec"]["nodeSelector"].as_object().cloned().unwrap_or_default();
         let (before, after) = (selector(&pod), selector(&patched));
         prop_assert!(before.iter().all(|(key, value)| after.get(key) == Some(value)));
-        // The class is the user's, or else that of the site.
+        // The RuntimeClass is the user's, or else the site's.
         let classes = [&pod, &patched].map(|pod| pod["spec"]["runtimeClassName"].as_str().filter(|class| !class.is_empty()));
         match classes {
             [Some(before), after] => prop_assert_eq!(after, Some(before)),
@@ -420,7 +420,7 @@ proptest! {
         prop_assert!(after[before.len()..].iter().all(|added| !before.contains(added)));
     }
 
-    /// A pod's author gains the placement of one site that an operator defined, or nothing, whatever he writes.
+    /// Whatever a pod's author writes, the pod gains either nothing or the placement of one site that an operator defined.
     #[test]
     fn nothing_written_gains_a_placement_outside_the_sites(
         fleet in testkit::fleet(),
@@ -450,7 +450,7 @@ proptest! {
         let tolerations = |pod: &Value| pod["spec"]["tolerations"].as_array().cloned().unwrap_or_default();
         let class = |pod: &Value| pod["spec"]["runtimeClassName"].as_str().unwrap_or_default().to_owned();
         let (own, all) = (selector(&pod), selector(&patched));
-        // Those of traits are held against what it asks for elsewhere.
+        // Other tests check trait selectors against the pod's required traits.
         let is_trait = |key: &str, value: &Value| key.starts_with("traits.edgeward.io/") && *value == "true";
         let gained = all.iter().filter(|(key, value)| !own.contains_key(*key) && !is_trait(key, value));
         let gained: Map<_, _> = gained.map(|(k, v)| (k.clone(), v.clone())).collect();
@@ -461,7 +461,7 @@ proptest! {
             let missing = site.definition.selector.iter().filter(|(key, _)| !own.contains_key(key));
             let missing: Map<_, _> = missing.map(|(key, value)| (key.clone(), value.as_str().into())).collect();
             let has_whole_selector = site.definition.selector.iter().all(|(key, value)| all.get(key) == Some(&value.as_str().into()));
-            // Field by field: a toleration without its effect would tolerate more.
+            // Compares field by field, because a toleration without its effect would tolerate more.
             let is_of_site = |added: &Value| {
                 let said = ["key", "operator", "value", "effect"].map(|field| added[field].as_str().unwrap_or_default());
                 site.definition.tolerations.iter().any(|of_site| said == [&*of_site.key, &*of_site.operator, &*of_site.value, &*of_site.effect])
@@ -475,7 +475,7 @@ proptest! {
         let sites: Vec<_> = snapshot.sites.iter().filter(|site| is_of(site)).collect();
         prop_assert!(is_nothing || !sites.is_empty(), "{gained:?} {tolerated:?} {given:?}");
 
-        // A cloud that is switched off is for pods alone whose own spec leaves nothing else.
+        // With offloading off, only a pod whose own spec excludes the edge goes to a cloud.
         let is_pinned = pod["spec"]["nodeSelector"].is_object() || pod["spec"]["affinity"].is_object();
         if !enable_offload && !is_pinned && !is_nothing {
             prop_assert!(sites.iter().any(|site| site.kind() == SiteKind::Edge), "{gained:?} {tolerated:?} {given:?}");
@@ -494,7 +494,7 @@ proptest! {
         let again = Pod::from_json(&patched).unwrap();
         prop_assert_eq!(patch(&again, &verdict, &config, &stamp()), vec![]);
 
-        // And the second round of admission recognises it.
+        // The second round of admission must recognise the placement.
         if verdict.reason.is_gate() {
             let workload = again.workload("shop".into(), &config.keys);
             let second = decide(&workload, &Room::of(&snapshot), &config, NOW);

@@ -17,7 +17,7 @@ fn policies(specs: &[(&str, Value)]) -> Policies {
     Policies::of(specs.iter().map(|(name, spec)| seen("shop", name, spec)))
 }
 
-/// What the pod inherits.
+/// The SLO keys that the pod inherits.
 fn inherited(policies: &Policies, pod: &Value) -> BTreeMap<String, String> {
     let text = pod.to_string();
     let mut pod = Pod::from_json(&text).unwrap();
@@ -158,7 +158,7 @@ fn of_a_policy_with_faults_the_sites_go_on_counting() {
     }
     let neither = strings(&[("policySites", ""), ("policyTraits", "")]);
     assert_eq!(of(&spec(json!({"slo": "eu"}))), neither);
-    // Its traits are as hard.
+    // The policy's traits are as strict as its sites.
     let both = |traits: &str| spec(json!({"slo": {"class": "fast", "sites": "eu", "traits": traits}}));
     assert_eq!(
         of(&both("A, B?")),
@@ -168,7 +168,7 @@ fn of_a_policy_with_faults_the_sites_go_on_counting() {
         of(&both("A B")),
         strings(&[("policySites", "eu"), ("policyTraits", "")])
     );
-    // It states none, or nobody can say of which pods.
+    // The policy states no SLO, or its selector is invalid.
     let selector = |selector: Value| spec(json!({"selector": selector, "slo": {"class": "fast", "sites": "eu"}}));
     for nothing in [
         spec(json!({})),
@@ -181,7 +181,7 @@ fn of_a_policy_with_faults_the_sites_go_on_counting() {
         assert_eq!(of(&nothing), strings(&[]), "{nothing}");
     }
 
-    // One whose precedence cannot be read may be before or behind others: its pods are refused.
+    // A policy with an unreadable precedence may rank before or after others, so its pods are refused.
     let mut first = slo(json!("eu"));
     first["precedence"] = json!("high");
     let other = json!({"selector": {}, "precedence": 10, "slo": {"class": "batch"}});
@@ -210,16 +210,16 @@ fn the_last_version_without_faults_goes_on_counting() {
     let faulty = version(4, json!({"class": "fast", "sites": "us"})).after(&whole);
     let last = "generation 3, the last without faults, counts meanwhile".to_owned();
     assert_eq!(of(&faulty), (counts.clone(), last.clone()));
-    // Also through more of them.
+    // The last valid version also counts through several faulty ones.
     let faulty = version(5, json!({"class": "fast"})).after(&faulty);
     assert_eq!(of(&faulty), (counts, last));
-    // What was found first was newer than what was known.
+    // The version that was found first is newer than the known one.
     let newer = version(7, json!({"class": "fast"})).after(&version(6, json!({"class": "latency"})));
     assert_eq!(of(&Arc::clone(&newer).after(&whole)), of(&newer));
     let mended = version(6, json!({"class": "latency"})).after(&faulty);
     assert_eq!(of(&mended), (strings(&[("class", "latency")]), String::new()));
 
-    // Of one that never had a version without, no more is known than it says.
+    // A policy that never had a valid version contributes only its own sites and traits.
     let faulty = version(1, json!({"class": "fast", "sites": "us"}));
     let (sites, nothing) = (strings(&[("policySites", "us")]), strings(&[]));
     assert_eq!(

@@ -1,9 +1,9 @@
-//! What the gated pods of one namespace cost those of others.
+//! The gated pods of one namespace have a bounded cost for those of other namespaces.
 
 use super::*;
 use crate::units::Bytes;
 
-/// Edge nodes of four cores, nothing of which is taken but the only GPU.
+/// Edge nodes of four cores each. Everything is free except the only GPU.
 fn empty_edge(nodes: usize) -> Snapshot {
     let node = |i: usize| {
         let gpu = u8::from(i == 0);
@@ -17,7 +17,7 @@ fn empty_edge(nodes: usize) -> Snapshot {
     }))
 }
 
-/// A pod of the highest priority that may run at a site alone which there is not, of many tolerations.
+/// A pod of the highest priority with many tolerations. It may only run at a site that does not exist.
 fn hostile() -> GatedPod {
     let mut document = gated("hostile", 0, 10, 0).document();
     document["metadata"]["namespace"] = json!("evil");
@@ -28,7 +28,7 @@ fn hostile() -> GatedPod {
     GatedPod::clone(&read(&document))
 }
 
-/// So many of it, each of another size.
+/// Copies of the hostile pod, each of another size.
 fn hostile_pods(count: usize) -> impl Iterator<Item = Arc<GatedPod>> {
     let pod = hostile();
     (0..count).map(move |i| {
@@ -51,7 +51,7 @@ fn plan_at(waitlist: &mut Waitlist, snapshot: &Snapshot, at: Moment) -> Plan {
     waitlist.plan(snapshot, &Ledger::default(), &Config::default(), |_| true, NOW.at(at))
 }
 
-/// Whether a small pod of the lowest priority that arrives in the other namespace is placed.
+/// Whether a small pod of the lowest priority that arrives in the other namespace is placed at once.
 fn is_placed_at_once(waitlist: &Waitlist, snapshot: &Snapshot) -> bool {
     let text = gated("arriving", 100, 0, 0).document().to_string();
     let (pod, config) = (Pod::from_json(&text).unwrap(), Config::default());
@@ -160,7 +160,7 @@ fn of(namespace: &str, pod: &Gated) -> Arc<GatedPod> {
 
 #[test]
 fn namespace_without_budget_holds_up_its_own_pods_alone() {
-    // For each purse a decision.
+    // Each purse allows one decision.
     let snapshot = testkit::snapshot(&fleet(&[0]));
     let mut waitlist = Waitlist {
         budget: Some(0),

@@ -1,4 +1,4 @@
-//! Gated pods that may run at some sites alone.
+//! Gated pods that are restricted to some sites.
 
 use std::cell::OnceCell;
 
@@ -27,7 +27,7 @@ fn labelled(mut fleet: Value) -> Snapshot {
     testkit::snapshot(&fleet)
 }
 
-/// Gated pods, each with its demand; of some it comes from a policy.
+/// Gated pods with their demands. Some demands come from a policy.
 fn pods() -> impl Strategy<Value = Vec<(Gated, usize, bool, bool)>> {
     let size = prop::sample::select(vec![100_i64, 500, 2_000, 9_000]);
     let pod = (

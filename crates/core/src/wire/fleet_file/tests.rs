@@ -19,7 +19,7 @@ use crate::resources::Amounts;
 use crate::testkit::{self, NOW};
 use crate::units::{Bytes, CostPerHour, Millicores, Permille};
 
-/// Ages in steps of so many microseconds.
+/// Times in steps of `step` microseconds.
 fn moment(step: i64) -> impl Strategy<Value = Moment> {
     (0..90_000_000 / step).prop_map(move |age| Moment(NOW.moment.0 - age * step))
 }
@@ -53,7 +53,7 @@ fn offloadings() -> impl Strategy<Value = Offloadings> {
     (any::<bool>(), namespaces).prop_map(|(is_known, namespaces)| Offloadings { is_known, namespaces })
 }
 
-/// Bounds from which on a site is full, sorted.
+/// Bounds from which a site is full, sorted.
 fn full() -> impl Strategy<Value = Vec<FullFrom>> {
     let amounts = (0_i64..2_000, 0_i64..3_000_000_000, 0_i64..3, any::<bool>());
     let full = (amounts, 0_u64..9).prop_filter_map("nothing", |((cpu, memory, gpus, slot), pods)| {
@@ -72,7 +72,7 @@ fn full() -> impl Strategy<Value = Vec<FullFrom>> {
     })
 }
 
-/// Snapshots as watches and probes make them: with what no fleet file of `testkit` has.
+/// Snapshots as watches and probes build them, including fields that no `testkit` fleet file has.
 fn snapshot(step: i64) -> impl Strategy<Value = Snapshot> {
     let closed = vec(("shop|infra", "u[1-3]", 1_u64..9), 0..3);
     let odd = vec((0_i64..3_000_000_000, 0_i64..50), 4);
@@ -130,7 +130,7 @@ fn snapshot(step: i64) -> impl Strategy<Value = Snapshot> {
     })
 }
 
-/// Every field of a snapshot but those that no file holds.
+/// Every field of a snapshot except those that fleet files do not hold.
 fn shown(mut snapshot: Snapshot) -> String {
     snapshot.revision = 0;
     for site in &mut snapshot.sites {

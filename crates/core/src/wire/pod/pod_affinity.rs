@@ -173,7 +173,7 @@ mod tests {
 
     use super::*;
 
-    /// What keeps a pod of app web and hash 1 apart from others.
+    /// The anti-affinity terms of a pod of app web with hash 1.
     fn apart(terms: &Value) -> Vec<(Apart, i64)> {
         apart_of(&json!({"app": "web", "hash": "1"}), "shop", terms)
     }

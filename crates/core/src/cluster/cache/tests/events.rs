@@ -1,4 +1,4 @@
-//! The property: whatever events come in whatever order, what is kept up to date bit by bit is what counting everything gives.
+//! Property: for any events in any order, the incrementally updated state equals a full recount.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::model::pod_record::Phase;
 use crate::model::remote_room::{Bound, Start};
 use crate::resources::Amounts;
 
-/// Something that a watch may show.
+/// An event that a watch may deliver.
 #[derive(Debug, Clone)]
 enum Event {
     Node {
@@ -43,7 +43,7 @@ enum Event {
         kept: usize,
     },
     Managed(bool),
-    /// Whether each has the other's label.
+    /// Whether the edge and the cloud swap their labels.
     Sites(bool),
     Wait(i64),
     Publish,
@@ -229,7 +229,7 @@ impl Fixture {
         }
     }
 
-    /// What was kept up to date bit by bit is what counting everything gives.
+    /// Compares the incrementally updated state with a full recount.
     fn check(&self, snapshot: &Snapshot) {
         let cache = &self.cache;
         for node in snapshot.sites.iter().flat_map(Site::nodes) {
@@ -294,7 +294,7 @@ impl Fixture {
                 (None, None) => {
                     assert!(unbound.until > self.now, "{uid}");
                     match pod.charged {
-                        // It stays on a node without room for it only where it fits no other.
+                        // The pod stays on a node without room for it only if it fits no other node.
                         Some(id) if cache.unbound_pods.idle.contains(&pod.key(uid)) => {
                             assert!(fitting.iter().all(|other| *other == id), "{uid}");
                         }
@@ -343,22 +343,22 @@ impl Fixture {
         assert_eq!(closed, closing);
     }
 
-    /// Whether the pod fits the node beside all others, by first principles.
+    /// Whether the pod fits the node together with all other pods, computed from scratch.
     fn fits(&self, id: NodeId, uid: &Arc<str>) -> bool {
         let entry = &self.cache.nodes[&id];
         let pod = &self.cache.pods[uid];
         let others = self.cache.pods.iter().filter(|(other, _)| *other != uid);
         let charging: Vec<_> = others.filter(|(_, other)| other.charged == Some(id)).collect();
-        // What placeholders take is room for pods that kube-scheduler evicts them for.
+        // kube-scheduler evicts placeholders for this pod, so what they use counts as free.
         let is_room = |other: &PodEntry| pod.priority >= 0 && other.slo.is_none();
         let in_the_way = charging.iter().filter(|(_, other)| !is_room(other));
         let used: i64 = in_the_way.map(|(_, other)| other.request.cpu.0).sum();
         let free = entry.node.allocatable.cpu.0 - used;
-        // A pod of a site looks for a node of that site only.
+        // A pod with a site considers only nodes of that site.
         self.is_open(id, pod.unbound.as_ref().unwrap()) && (pod.request.cpu.0 == 0 || pod.request.cpu.0 <= free)
     }
 
-    /// Whether the node takes pods like this one, if it has room.
+    /// Whether the node accepts pods like this one, apart from room.
     fn is_open(&self, id: NodeId, unbound: &Unbound) -> bool {
         let entry = &self.cache.nodes[&id];
         let selector = unbound.site.is_none() || unbound.site == entry.site;
@@ -378,7 +378,7 @@ proptest! {
         }
         fixture.happen(&Event::Publish, &mut seen);
 
-        // Nothing is left behind.
+        // After all pods are gone, no state is left.
         for uid in PODS {
             fixture.cache.delete_pod(uid);
         }

@@ -1,4 +1,4 @@
-//! What pods on the nodes of clouds say of the room behind these.
+//! Pods on virtual nodes show how much room the cluster behind the node has.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ use crate::testkit::with;
 const CPU: &str = "0/4 nodes are available: 1 node(s) had untolerated taint {a: b}, 3 Insufficient cpu.";
 
 impl Fixture {
-    /// With a virtual node that promises a lot.
+    /// A fixture with a virtual node of 64 cores.
     fn with_a_cloud() -> Self {
         let mut fixture = Self::new();
         let node = edge_node("cloud-0", 64_000);
@@ -21,7 +21,7 @@ impl Fixture {
         fixture
     }
 
-    /// From where on the cloud is full.
+    /// The bounds from which the cloud counts as full.
     fn full(&mut self) -> Vec<String> {
         let snapshot = self.publish();
         snapshot.sites[1].full.iter().map(ToString::to_string).collect()
@@ -48,7 +48,7 @@ fn refused(uid: &str, millicores: u32) -> Value {
     unschedulable(sent(uid, millicores), CPU)
 }
 
-/// As it is mirrored when the cluster behind the node has begun with it.
+/// The pod as mirrored after the remote cluster has started it.
 fn begun(uid: &str, millicores: u32) -> Value {
     let waiting = json!([{"name": "main", "state": {"waiting": {"reason": "ContainerCreating"}}}]);
     with(sent(uid, millicores), "/status/containerStatuses", waiting)
@@ -71,7 +71,7 @@ fn a_cloud_is_full_from_the_least_that_was_refused() {
         .map(|group| group.waiting)
         .sum();
     assert_eq!(waiting, 3);
-    // Nobody is closed out by name.
+    // The site is closed to no controller.
     assert!(fixture.closed_cloud().is_empty());
     fixture.cache.delete_pod("3");
     let room = with(
@@ -106,7 +106,7 @@ fn a_pod_at_the_edge_or_on_its_way_out_says_nothing() {
     assert!(fixture.closed().is_empty());
 }
 
-/// What happens after a pod of 500 m was refused, and what the cloud is full from in the end.
+/// Columns: events after a pod of 500 m was refused, and the bounds at the end.
 const CASES: &str = "\
 pass 100 | cpu 500m or more (1 waits)
 refused 2 500; delete 1; pass 100 | cpu 500m or more (1 waits)
@@ -218,7 +218,7 @@ fn a_pod_of_which_nothing_is_said_for_15_s_closes_the_cloud_to_its_controller() 
     fixture.pod(&sent("1", 500));
     fixture.publish();
     fixture.pass(10);
-    // Not even that it would not be mirrored begins its time anew.
+    // A condition that says the pod is not mirrored does not restart its waiting time.
     let backing_off = json!([{"type": "PodScheduled", "status": "False", "reason": "OffloadingBackOff"}]);
     fixture.pod(&with(sent("1", 500), "/status/conditions", backing_off));
     fixture.pass(4);
@@ -228,7 +228,7 @@ fn a_pod_of_which_nothing_is_said_for_15_s_closes_the_cloud_to_its_controller() 
     fixture.pod(&sent("1", 500));
     assert_eq!(fixture.closed_cloud(), ["rs: 1"]);
     assert_eq!(fixture.cache.next_change(), None);
-    // What is said by the scheduler is another matter, and its time begins again after that.
+    // A refusal by the scheduler replaces the silence, and the waiting time starts again after it.
     fixture.pod(&refused("1", 500));
     assert!(fixture.closed_cloud().is_empty());
     fixture.pod(&sent("1", 500));
@@ -246,7 +246,7 @@ fn thousands_of_witnesses_are_few_bounds() {
     let mut fixture = Fixture::with_a_cloud();
     let message = "0/1 nodes are available: 1 Insufficient cpu, 1 Insufficient memory.";
     let odd = |i: u32| {
-        // None of them asks for less of both than another.
+        // No pod asks for less of both resources than another, so each gives a bound of its own.
         let requests = json!({"cpu": format!("{}m", 1_000 + i), "memory": (1_i64 << 30) - i64::from(i)});
         let pod = with(
             sent(&format!("odd-{i}"), 0),
@@ -259,7 +259,7 @@ fn thousands_of_witnesses_are_few_bounds() {
         fixture.pod(&odd(i));
     }
     assert_eq!(fixture.full().len(), MAX_BOUNDS);
-    // What says more of all is not among those that are left out.
+    // A bound that covers all the others is not dropped.
     fixture.pod(&refused("plain", 1_000));
     assert_eq!(fixture.full(), [format!("cpu 1 or more ({} wait)", PODS + 1)]);
     fixture.cache.delete_pod("plain");

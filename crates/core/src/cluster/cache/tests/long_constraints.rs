@@ -1,4 +1,4 @@
-//! Pods with more constraints or resources than are kept.
+//! Pods with more constraints or resources than edgeward keeps.
 
 use proptest::prelude::*;
 
@@ -10,7 +10,7 @@ use crate::resources::{Amounts, ResourceNames};
 use crate::testkit;
 use crate::wire::pod::read_record;
 
-/// A term with so many values of a label, which no node has.
+/// A node affinity term with this many label values, none of which a node has.
 fn affinity(values: usize) -> Value {
     let values: Vec<_> = (0..values).map(|i| format!("value-{i}")).collect();
     json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
@@ -18,10 +18,10 @@ fn affinity(values: usize) -> Value {
     }}})
 }
 
-/// The last by name of what is asked for.
+/// The requested resource with the last name.
 const DEVICE: &str = "example.com/z-device";
 
-/// What the nodes have.
+/// The resources that the nodes have.
 fn names() -> ResourceNames {
     let mut names = ResourceNames::default();
     let amounts = Amounts {
@@ -54,7 +54,7 @@ fn long_constraints_charge_by_request_and_selector_until_refused() {
         fixture.wait(30);
         assert_eq!(fixture.used(), [0, 0]);
         assert_eq!((fixture.waiting(), fixture.closed()), (0, vec![]));
-        // More room is no reason for us to think that it comes.
+        // A new node with room does not make edgeward assume that the pod goes there.
         fixture.node(&edge_node("c", 4000));
         assert_eq!(fixture.used(), [0, 0, 0]);
         assert_eq!((fixture.waiting(), fixture.closed()), (0, vec![]));
@@ -154,7 +154,7 @@ proptest! {
         let record = read_record(&text, &Keys::new("example.io"), &names()).unwrap().unwrap();
         let size = |kept: &dyn std::fmt::Debug| format!("{kept:?}").len();
         prop_assert!(size(&record) < 64 * 1024, "{}", size(&record));
-        // Of a pod with a node, what its node has counts.
+        // A pod with a node keeps only the resources that its node counts.
         prop_assert!(record.node.is_none() || record.request.scalars.iter().all(|(name, _)| **name == *DEVICE));
         let request = Pod::from_json(&text).unwrap().request().amounts();
         prop_assert_eq!((record.request.cpu, record.request.memory), (request.cpu, request.memory));

@@ -1,4 +1,4 @@
-//! The rule for pods without a node, as a table.
+//! A table test of the rules for pods without a node.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::super::*;
 use crate::cluster::cache::tests::{Fixture, bound, edge_node, of, pod, unschedulable, with};
 use crate::testkit::NOW;
 
-/// The pod that the table is about, as it is created now.
+/// The pod of the table, created now.
 fn new(fixture: &Fixture) -> Value {
     created(fixture, pod("new", 500))
 }
@@ -21,7 +21,7 @@ fn gated(pod: Value) -> Value {
 }
 
 impl Fixture {
-    /// The scheduler refuses a pod, which is created now unless it was created before. There is no node for it.
+    /// The scheduler refuses the pod because no node fits. If the pod is new, it is created now.
     fn handles(&mut self, pod: &Value) {
         let pod = with(pod.clone(), "/spec/nodeSelector", json!({"no": "node"}));
         let message = format!("at {}", self.now.0);
@@ -30,7 +30,7 @@ impl Fixture {
     }
 }
 
-/// A run of the table. Pods that are handled or kept were created when the table named them first.
+/// One run of the table. A handled or kept pod was created when the table first named it.
 struct Run {
     fixture: Fixture,
     older: Option<Value>,

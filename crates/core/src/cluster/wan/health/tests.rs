@@ -26,7 +26,7 @@ impl Probed {
         }
     }
 
-    /// One round of probes: an outcome for each endpoint, in milliseconds.
+    /// Records one round of probes: an outcome in milliseconds, or a loss, for each endpoint.
     fn round<const N: usize>(&mut self, outcomes: [Option<u64>; N]) -> &mut Self {
         self.now = Moment(self.now.0 + 2_000_000);
         for (endpoint, outcome) in outcomes.into_iter().enumerate() {
@@ -84,7 +84,7 @@ fn before_fifty_probes_loss_is_not_judged() {
         (link.health.paths[0].window.probes(), link.state()),
         (49, Some(LinkState::Healthy))
     );
-    // The fiftieth.
+    // The fiftieth probe.
     link.round([Some(20)]);
     assert_eq!(link.changes, [(10, LinkState::Healthy), (100, LinkState::Degraded)]);
 }
@@ -112,7 +112,7 @@ fn loss_degrades_beyond_chance_and_recovers_from_half_of_the_threshold() {
         (link.link().loss, link.state()),
         (Some(Permille(50)), Some(LinkState::Degraded))
     );
-    // All but two have left the window, then all but the last.
+    // First all but two losses have left the window, then all but the last.
     link.rounds(WINDOW - 12, [Some(20)]);
     assert_eq!(
         (link.link().loss, link.state()),
@@ -125,7 +125,7 @@ fn loss_degrades_beyond_chance_and_recovers_from_half_of_the_threshold() {
     );
 }
 
-/// Which share of the time a link is not healthy that loses so many of a thousand probes, in percent.
+/// Percentage of time that a link with this loss rate (per mille) is not healthy.
 fn unhealthy_share(permille: u64) -> usize {
     const PROBES: usize = 50_000;
     let mut random = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
@@ -176,7 +176,7 @@ fn five_losses_are_unreachable_at_once_and_keep_the_numbers() {
     assert_eq!(link.state(), Some(LinkState::Healthy));
     link.round([None]);
     assert_eq!(link.changes, [(10, LinkState::Healthy), (20, LinkState::Unreachable)]);
-    // Also when no answer is left in the window.
+    // Holds even when the window has no answer left.
     link.rounds(2 * WINDOW, [None]);
     assert_eq!(
         link.link(),
@@ -205,7 +205,7 @@ fn five_answers_end_that_and_begin_a_new_window() {
         (link.link().loss, link.link().rtt),
         (Some(Permille(0)), Some(Micros::from_millis(30)))
     );
-    // It is judged like a new one: by its RTT, from the threshold on.
+    // The link is judged like a new one: only by its RTT, with the threshold included.
     link.rounds(5, [None]).rounds(5, [Some(95)]);
     assert_eq!(link.state(), Some(LinkState::Healthy));
     link.rounds(5, [None]).rounds(5, [Some(100)]);
@@ -225,7 +225,7 @@ fn a_link_is_as_good_as_its_best_endpoint() {
     let mut link = Probed::new(2);
     link.rounds(20, [Some(40), Some(20)]);
     assert_eq!(link.link().rtt, Some(Micros::from_millis(20)));
-    // The better one falls silent: the other counts for the link, which stays healthy.
+    // The better endpoint falls silent. The other one now counts for the link, which stays healthy.
     link.rounds(5, [Some(40), None]);
     assert!(link.health.is_silent(1));
     assert_eq!(
@@ -233,13 +233,13 @@ fn a_link_is_as_good_as_its_best_endpoint() {
         (Some(Micros::from_millis(40)), Some(Permille(0)))
     );
     assert_eq!(link.changes, [(10, LinkState::Healthy)]);
-    // Unreachable when none answers.
+    // The link is unreachable when no endpoint answers.
     link.rounds(5, [None, None]);
     assert_eq!(
         (link.state(), link.link().rtt),
         (Some(LinkState::Unreachable), Some(Micros::from_millis(40)))
     );
-    // One is enough to return.
+    // One answering endpoint makes the link reachable again.
     link.rounds(5, [None, Some(30)]);
     assert_eq!(
         (link.state(), link.link().rtt),
@@ -251,7 +251,7 @@ fn a_link_is_as_good_as_its_best_endpoint() {
 fn a_lossy_endpoint_gives_way_to_a_slower_one_that_is_not() {
     let mut link = Probed::new(2);
     for k in 0..60 {
-        // The first is faster but loses every tenth probe.
+        // The first endpoint is faster but loses every tenth probe.
         link.round([(k % 10 != 0).then_some(10), Some(50)]);
     }
     assert_eq!(
@@ -260,7 +260,7 @@ fn a_lossy_endpoint_gives_way_to_a_slower_one_that_is_not() {
     );
 }
 
-/// Milliseconds, or lost, in runs: what single outcomes drawn at random would never make.
+/// Outcomes in milliseconds, or lost, in runs. Independent random outcomes would never produce such runs.
 fn outcomes() -> impl Strategy<Value = Vec<Option<u64>>> {
     let outcome = prop_oneof![
         Just(None),
@@ -277,7 +277,7 @@ proptest! {
     #[test]
     fn no_sequence_makes_a_link_flap(first in outcomes(), second in outcomes(), gap_ms in 1..10_000_i64) {
         let mut health = LinkHealth::new(2);
-        // Of the last change: when, and to what.
+        // Time and state of the last change.
         let mut last: Option<(Moment, LinkState)> = None;
         for k in 0..first.len().max(second.len()) {
             let now = Moment(k as i64 * gap_ms * 1_000);
@@ -318,14 +318,14 @@ proptest! {
     fn where_no_dwell_holds_it_back_the_state_is_what_the_numbers_say(outcomes in outcomes()) {
         let mut health = LinkHealth::new(1);
         for (k, outcome) in outcomes.iter().enumerate() {
-            // Probes so far apart that every state has lasted long enough.
+            // The probes are so far apart that every state has lasted long enough.
             health.record(0, outcome.map(Micros::from_millis), Moment(k as i64 * 30_000_000), THRESHOLDS);
             let Some(link) = health.link() else { continue };
             let judged = health.paths[0].window.probes() >= JUDGED_FROM;
             let loss = link.loss.filter(|_| judged).unwrap_or_default();
             let rtt = link.rtt.unwrap_or_default();
             match link.state {
-                // Of 50 probes more than three, of 100 more than four.
+                // More than three of 50 probes, or more than four of 100.
                 LinkState::Healthy => prop_assert!(rtt < THRESHOLDS.rtt && loss <= Permille(60), "{link:?}"),
                 LinkState::Degraded => prop_assert!(rtt >= Micros::from_millis(90) || loss >= Permille(10), "{link:?}"),
                 LinkState::Unreachable => {}

@@ -1,10 +1,10 @@
-//! Resources that only some nodes have, and that classes of devices serve.
+//! Resources that only some nodes have, and resources served by device classes.
 
 use super::*;
 
 const GPU: &str = "example.com/gpu";
 
-/// A node with so many GPUs.
+/// A node with this many GPUs.
 fn gpu_node(name: &str, label: &str, gpus: i64, is_ready: bool) -> Change {
     let node = json!({
         "metadata": {"name": name, "labels": {label: "true"}},
@@ -14,7 +14,7 @@ fn gpu_node(name: &str, label: &str, gpus: i64, is_ready: bool) -> Change {
     Change::Node(Box::new(crate::wire::node::from_json(&node.to_string()).unwrap()))
 }
 
-/// A pod that asks for a GPU.
+/// A pod that requests a GPU.
 fn gpu_pod(name: &str, spec: Value) -> Value {
     let mut pod = pod(name, "batch", "100m", spec);
     pod["spec"]["containers"][0]["resources"]["requests"][GPU] = json!("1");
@@ -26,7 +26,7 @@ fn gated() -> Value {
     gpu_pod("gated", gates)
 }
 
-/// What becomes of gated pods by these publications.
+/// The plan steps for gated pods in these publications.
 fn steps(published: impl IntoIterator<Item = (u64, Publication)>) -> Vec<crate::queue::Step> {
     let plans = published.into_iter().filter_map(|(_, publication)| publication.plan);
     plans.flat_map(|plan| plan.steps).collect()
@@ -48,7 +48,7 @@ fn a_resource_of_a_device_class_keeps_the_pod_at_the_edge() {
         panic!("it is gated for nothing")
     };
     assert_eq!(step.action, PlanAction::Release);
-    // As many as ask: which devices there are is not known, and what pods have is not taken from a node.
+    // The number of devices is unknown, so bound pods do not reduce a node's devices and any number of pods fits.
     for number in 0..5 {
         let bound = gpu_pod(&format!("bound-{number}"), json!({"nodeName": "edge-0"}));
         cluster.sees(&record(&bound));
@@ -58,13 +58,13 @@ fn a_resource_of_a_device_class_keeps_the_pod_at_the_edge() {
     for id in 2..6 {
         assert_eq!(cluster.review(id, &asking).1, edge.1);
     }
-    // A pod that has no node yet takes the rest of its request from one.
+    // A pod without a node charges one for its other resources.
     let mut large = gpu_pod("large", json!({"nodeSelector": {"node.role/edge": "true"}}));
     large["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("3");
     cluster.sees(&record(&large));
     cluster.engine.publish(cluster.now);
     assert_eq!(cluster.shared.snapshot().sites[0].nodes[0].used.cpu.0, 3_500);
-    // A node that comes has it, too.
+    // A new node offers the device class too.
     cluster.sees(&node("edge-1", "node.role/edge", "4"));
     cluster.sees(&Change::NodeGone("edge-0".into()));
     cluster.engine.publish(cluster.now);
@@ -101,17 +101,17 @@ fn a_pod_without_node_charges_one_that_declares_what_it_needs() {
     }
 }
 
-/// A node autoscaler makes a node for a pod that is Pending, and sees none that is gated.
+/// A node autoscaler adds a node only for a Pending pod. It ignores gated pods.
 #[test]
 fn gpu_pod_is_pending_once_the_only_gpu_node_is_gone() {
     let cloud = |gpus: i64| gpu_node("cloud-0", "node.role/cloud", gpus, false);
     let best = (Reason::CloudBestEffort, Some("cloud".to_owned()));
     let too_large = (Reason::EdgeTooLarge, Some("edge".to_owned()));
     for (cloud, expected) in [
-        // The only site that may have one: row 2.
+        // Row 2 of the decision table: only the cloud may have a GPU.
         (Some(cloud(1)), best.clone()),
         (None, best),
-        // No site has one, and only its size excludes the edge: row 1.
+        // Row 1 of the decision table: no site has a GPU, and only the pod's size excludes the edge.
         (Some(cloud(0)), too_large),
     ] {
         let other = node("edge-0", "node.role/edge", "4");

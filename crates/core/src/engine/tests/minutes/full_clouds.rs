@@ -1,11 +1,11 @@
-//! Clouds whose virtual nodes promise more than there is behind them.
+//! Clouds whose virtual nodes promise more than the cluster behind them has.
 
 use serde_json::{Value, json};
 
 use super::*;
 use crate::model::snapshot::Site;
 
-/// What the scheduler of the cluster behind a node says of a pod that it has no room for.
+/// The remote scheduler's message for a pod without room.
 const NO_ROOM: &str =
     "0/4 nodes are available: 4 Insufficient cpu. preemption: 0/4 nodes are available: 4 No preemption victims found.";
 
@@ -15,7 +15,7 @@ fn config() -> Arc<Config> {
     Arc::new(Config::read(&json!({ "sites": sites })).unwrap())
 }
 
-/// A cluster with a full edge, a near and a far cloud, each of which promises 64 cores.
+/// A cluster with a full edge, a near and a far cloud. Each cloud promises 64 cores.
 fn clouds() -> Cluster {
     let mut cluster = Cluster::of(
         config(),
@@ -45,7 +45,7 @@ fn running(mut pod: Value) -> Change {
 }
 
 impl Cluster {
-    /// The watches are alive, the WAN is good, and what there is to be seen is published.
+    /// Marks the watches as alive and the WAN as good, and publishes.
     fn hears(&mut self) -> Publication {
         for (site, millis) in [("near", 5), ("far", 20)] {
             let link = Link {
@@ -70,7 +70,7 @@ impl Cluster {
     }
 }
 
-/// The pod as it is created with this decision; then it is bound, and the cluster behind the node has a word on it.
+/// The pod created with this decision, then bound. The caller adds what the remote cluster reports.
 fn sent(name: &str, id: u128, cpu: &str, site: &str) -> Value {
     let mut pod = pod(name, "batch", cpu, json!({"nodeSelector": {"site": site}}));
     pod["metadata"]["annotations"]["scheduling.example.io/decision-id"] = json!(DecisionId(id).to_string());
@@ -93,7 +93,7 @@ fn refused(pod: Value) -> Value {
 
 #[test]
 fn a_burst_goes_on_to_the_far_cloud_with_the_first_word_of_the_near_one() {
-    /// How many pods are created until the word on one comes back: 0.2 s, at one each 20 ms.
+    /// Number of pods created until the first refusal comes back: 0.2 s, at one pod every 20 ms.
     const DELAY: usize = 10;
     const TRUTH: usize = 16;
     let mut cluster = clouds();
@@ -131,7 +131,7 @@ fn a_burst_goes_on_to_the_far_cloud_with_the_first_word_of_the_near_one() {
         "of 64 that are promised"
     );
     assert_eq!(cluster.full(), ["cpu 1 or more (1 waits)"]);
-    // Who asks for less may still go, and the far cloud has everything.
+    // A smaller pod may still go to the near cloud. The far cloud takes any pod.
     let go = |cluster: &Cluster, id, cpu| cluster.review(id, &pod("p", "batch", cpu, json!({}))).1;
     assert_eq!(go(&cluster, 100, "900m").as_deref(), Some("near"));
     assert_eq!(go(&cluster, 101, "1100m").as_deref(), Some("far"));

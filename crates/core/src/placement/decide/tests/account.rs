@@ -1,4 +1,4 @@
-//! What a verdict says for itself.
+//! The explanation of a verdict.
 
 use serde_json::{Value, json};
 

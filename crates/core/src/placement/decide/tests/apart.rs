@@ -13,7 +13,7 @@ use crate::placement::ledger::{Ledger, Reservation};
 
 const HOSTNAME: &str = "kubernetes.io/hostname";
 
-/// A replica of an application, which shares no node or domain with another.
+/// A replica of an application, with required anti-affinity to its siblings by this topology key.
 fn replica(app: &str, topology_key: &str) -> Value {
     let term = json!({"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": topology_key});
     let affinity = json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}});
@@ -25,14 +25,14 @@ fn workload(pod: &Value) -> Workload<'static> {
     testkit::workload(pod, &Config::default().keys)
 }
 
-/// The snapshot of a fleet where `change` is made to a node of the edge.
+/// The snapshot of a fleet after `change` to one edge node.
 fn changed(fleet: &Value, node: usize, change: impl FnOnce(&mut Node)) -> Snapshot {
     let mut snapshot = testkit::snapshot(fleet);
     change(Arc::make_mut(&mut Arc::make_mut(&mut snapshot.sites[0].nodes)[node]));
     snapshot
 }
 
-/// Where the pod goes by this snapshot.
+/// The site chosen for the pod on this snapshot.
 fn site(snapshot: &Snapshot, pod: &Value) -> String {
     let verdict = decide(&workload(pod), &Room::of(snapshot), &Config::default(), NOW);
     verdict.site().map_or(verdict.reason.as_str(), Site::name).to_owned()
@@ -48,7 +48,7 @@ fn second_replica_goes_to_the_cloud_whose_edge_has_the_first() {
     let verdict = decide(&first, &Room::of(&runs), &Config::default(), NOW);
     assert_eq!(verdict.sites[0].refusals[0].numbers["excludedNodes"], 1);
 
-    // It was decided a moment ago, and is not seen.
+    // The sibling was decided a moment ago and is not in the snapshot yet.
     let snapshot = testkit::snapshot(&fleet(0));
     let mut ledger = Ledger::new(Config::default().reservation_ttl);
     let edge = snapshot.sites[0].nodes[0].id;
@@ -58,7 +58,7 @@ fn second_replica_goes_to_the_cloud_whose_edge_has_the_first() {
     let second = decide(&first, &room, &Config::default(), NOW);
     assert_eq!(second.site().map(Site::name), Some("cloud"));
 
-    // It is gated, and ahead.
+    // The sibling is gated and ahead in the queue.
     let mut claims = QueueClaims::default();
     let claim = QueueClaim {
         uid: "first".into(),
@@ -107,7 +107,7 @@ fn a_site_of_one_domain_takes_one_replica() {
     for (zones, expected) in [
         ([Some("a"), Some("a")], "cloud"),
         ([Some("a"), Some("b")], "edge"),
-        // As for kube-scheduler, a node without the label is in no domain.
+        // As in kube-scheduler, a node without the label belongs to no domain.
         ([None, None], "edge"),
     ] {
         let nodes = json!([

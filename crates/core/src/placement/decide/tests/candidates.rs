@@ -1,4 +1,4 @@
-//! The sites that a pod's own constraints leave.
+//! Candidate sites under a pod's own constraints.
 
 use serde_json::json;
 
@@ -19,7 +19,7 @@ fn a_pod_that_would_keep_us_busy_is_passed_through() {
         let affinity = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}});
         with(pod(json!({})), "/spec/affinity", affinity)
     };
-    // A hundred nodes: the requirement itself counts for one more.
+    // A hundred nodes. The requirement itself counts as one more comparison.
     assert_eq!(outcome(&fleet, &busy(&values[..4_999])), "passthrough_no_site_matches");
     assert_eq!(outcome(&fleet, &busy(&values)), "passthrough_deadline");
     assert_eq!(

@@ -1,4 +1,4 @@
-//! Where there is room.
+//! Room at the sites.
 
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ use crate::units::Millicores;
 
 #[test]
 fn a_site_has_no_more_room_than_was_measured() {
-    // The pod asks for 500 m and 256 MiB, which the node has.
+    // The node has the requested 500 m and 256 MiB.
     let measured = |free: Value| with(fleet(0), "/sites/0/measuredFree", free);
     let hasty = || pod(json!({"deadlineMs": "1000"}));
     for (expected, free) in [
@@ -38,7 +38,7 @@ fn a_site_has_no_more_room_than_was_measured() {
         let numbers = json!({"request": {"cpu": 500}, "measuredFree": {"cpu": 100}});
         assert_eq!(Value::from(edge.refusals[0].numbers.clone()), numbers);
     });
-    // kube-scheduler knows no measurement: it would not preempt for a pod that fits a node.
+    // kube-scheduler ignores measurements. It would not preempt for a pod that fits a node.
     let occupied = with(
         with(
             full,
@@ -54,7 +54,7 @@ fn a_site_has_no_more_room_than_was_measured() {
     assert_eq!(outcome(&alone, &hasty()), "edge: edge_no_capacity");
 }
 
-/// The verdict while pods of these millicores and priorities have reservations on node 0, the edge's only one.
+/// The verdict while pods with these millicores and priorities have reservations on node 0, the edge's only node.
 pub(super) fn with_reserved<T>(
     fleet: &Value,
     reserved: &[(i64, i32)],
@@ -88,7 +88,7 @@ pub(super) fn with_reserved<T>(
 
 #[test]
 fn half_of_what_is_free_counts_where_the_pod_fits() {
-    // Free are 1, 3 and 2 cores; of GPUs, none, 1 and 2; of slots 110, 4 and 110.
+    // Free: 1, 3 and 2 cores; no, 1 and 2 GPUs; 110, 4 and 110 pod slots.
     let node = |name: &str, used: &str, pods: u32, gpus: u32| {
         json!({"name": name, "labels": {"node.role/edge": "true"},
                "allocatable": {"cpu": 4, "memory": "8Gi", "pods": 110, "example.com/gpu": gpus},
@@ -121,14 +121,14 @@ fn half_of_what_is_free_counts_where_the_pod_fits() {
     let small = || json!({"cpu": "100m"});
     for (asked, within, beyond) in [
         (small(), json!({"cpu": 3000}), json!({"cpu": 3001})),
-        // Nodes on which it does not fit have nothing for it.
+        // Nodes that the pod does not fit contribute nothing.
         (json!({"cpu": "1500m"}), json!({"cpu": 2500}), json!({"cpu": 2501})),
         (json!({"cpu": "2500m"}), json!({"cpu": 1500}), json!({"cpu": 1501})),
-        // Whatever it does not ask for is no matter.
+        // Resources that the pod does not request do not matter.
         (json!({}), json!({"cpu": 9000, "pods": 112}), json!({"pods": 113})),
         (json!({"cpu": "2500m"}), json!({"pods": 2}), json!({"pods": 3})),
         (json!({"example.com/gpu": 1}), json!({"gpu": 1}), json!({"gpu": 2})),
-        // Less than the nodes have was measured to be free.
+        // The measured free amount is less than the nodes have.
         (
             small(),
             json!({"cpu": 1000, "measured": 2000}),
@@ -138,7 +138,7 @@ fn half_of_what_is_free_counts_where_the_pod_fits() {
         assert!(is_within(&fleet, asked.clone(), within.clone()), "{asked} {within}");
         assert!(!is_within(&fleet, asked.clone(), beyond.clone()), "{asked} {beyond}");
     }
-    // What placeholders keep for it is free.
+    // Headroom that placeholders keep for this pod is free.
     let kept_warm = with(
         fleet,
         "/nodes/0/placeholders",
@@ -169,7 +169,7 @@ fn what_is_reserved_is_not_free() {
         said(&[(500, 0), (100, 0)]),
         ("cloud".into(), Some(NodeId(1)), vec![no_room])
     );
-    // What was measured to be free is reserved too.
+    // Reservations also reduce the measured free amount.
     let measured = with(fleet(0), "/sites/0/measuredFree", json!({"cpu": 1}));
     let numbers = |reserved: &[(i64, i32)]| {
         with_reserved(&measured, reserved, &pod(json!({})), |verdict| {
@@ -179,7 +179,7 @@ fn what_is_reserved_is_not_free() {
     };
     assert_eq!(numbers(&[(500, 0)]), None);
     assert_eq!(numbers(&[(500, 0), (100, 0)]), Some(json!({"cpu": 400})));
-    // Pod slots are reserved too.
+    // Reservations also take pod slots.
     let slots = with(fleet(0), "/nodes/0/used/pods", json!(109));
     let site = |reserved: &[(i64, i32)]| with_reserved(&slots, reserved, &pod(json!({})), |verdict| verdict.node);
     assert_eq!(site(&[]), Some(NodeId(0)));
@@ -188,7 +188,7 @@ fn what_is_reserved_is_not_free() {
 
 #[test]
 fn a_pod_with_a_reservation_can_be_preempted_by_its_priority() {
-    // A cloud that would not do.
+    // A cloud that misses the time bound.
     let fleet = with(fleet(3000), "/sites/1/speedFactor", json!(0.01));
     let important = with(pod(json!({"deadlineMs": "300"})), "/spec/priority", json!(10));
     let reason = |reserved: &[(i64, i32)]| {
@@ -218,7 +218,7 @@ fn the_node_of_a_verdict_is_the_one_that_kube_scheduler_would_take() {
     assert_eq!(chosen(&fleet, &pod(json!({}))).as_deref(), Some("b"));
     let fleet = with(fleet, "/nodes/2/unschedulable", json!(true));
     assert_eq!(chosen(&fleet, &pod(json!({}))).as_deref(), Some("c"));
-    // Of many, the first hundred are compared.
+    // Only the first hundred nodes are compared.
     let last_is_best = |nodes: u32| {
         let used = |i: u32| if i + 1 == nodes { 0 } else { 1000 };
         let nodes: Vec<_> = (0..nodes).map(|i| node(&format!("n{i:03}"), used(i))).collect();

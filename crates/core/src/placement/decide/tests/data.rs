@@ -1,4 +1,4 @@
-//! Pods whose claims say where they may run.
+//! Pods whose volume claims restrict where they may run.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -6,13 +6,13 @@ use serde_json::{Value, json};
 use super::*;
 use crate::model::ties::Leftover;
 
-/// A volume on nodes whose label has this value.
+/// A volume on the nodes whose label has this value.
 fn volume(name: &str, label: &str, value: &str) -> Value {
     let requirement = json!({"key": label, "operator": "In", "values": [value]});
     json!({"name": name, "nodeSelectorTerms": [{"matchExpressions": [requirement]}]})
 }
 
-/// A claim of namespace `shop`, bound to the volume of this name, or unbound.
+/// A claim in namespace `shop`, bound to the volume of this name, or unbound.
 fn claim(name: &str, volume: &str, class: &str) -> Value {
     let mut claim = json!({"namespace": "shop", "name": name, "storageClassName": class});
     if !volume.is_empty() {
@@ -21,13 +21,15 @@ fn claim(name: &str, volume: &str, class: &str) -> Value {
     claim
 }
 
-/// A claim whose volume is being made on this node.
+/// A claim whose volume is being provisioned on this node.
 fn selected(name: &str, class: &str, node: &str) -> Value {
     with(claim(name, "", class), "/selectedNode", json!(node))
 }
 
-/// An edge of two nodes; a cloud that declares the class `far`, and one of Liqo. Claims: `here`, on the node `e1`; `there`, in the
-/// cloud; `liqo`, in that of Liqo; `lost` and `shared` (no affinity); `new-CLASS`, unbound, of each class; `begun-PLACE`, being made there.
+/// A fleet with an edge of two nodes, a cloud that declares the class `far`, and a Liqo cloud.
+///
+/// Bound claims: `here` (on the node `e1`), `there` (in the cloud), `liqo` (in the Liqo cloud), and `lost` and `shared`
+/// (without affinity). Unbound claims: `new-CLASS` for each class. Claims being provisioned: `begun-PLACE`.
 pub(super) fn fleet() -> Value {
     let node = |name: &str, labels: Value, cpu: u32| json!({"name": name, "labels": labels, "allocatable": {"cpu": cpu, "memory": "8Gi", "pods": 110}});
     let wan = json!({"rttMs": 25, "lossPct": 0});
@@ -93,7 +95,7 @@ pub(super) fn volumes(claims: &str) -> Value {
         .collect()
 }
 
-/// A pod with these claims. Nothing but the cloud would meet its deadline where the edge is full.
+/// A pod with these claims. If the edge is full, only the cloud meets its deadline.
 fn with_claims(claims: &[&str]) -> Value {
     with(
         pod(json!({"deadlineMs": "400"})),
@@ -102,7 +104,7 @@ fn with_claims(claims: &[&str]) -> Value {
     )
 }
 
-/// The same where no edge node has room.
+/// The fleet without room on the edge nodes.
 pub(super) fn full_edge() -> Value {
     let mut fleet = fleet();
     for node in 0..2 {
@@ -232,12 +234,12 @@ fn what_liqo_leaves_behind_is_refused_or_warned_of() {
         of(json!({"volumes": [token("vault")]})),
         ["Liqo does not take along: serviceAccountToken"]
     );
-    // Another cloud takes them along.
+    // Moving the pod to another cloud takes its claims along.
     let elsewhere = json!({"nodeSelector": {"node.role/cloud": "true"}, "schedulerName": "mine"});
     assert_eq!(of(elsewhere), Vec::<String>::new());
 }
 
-/// Volumes on nodes with labels that generated fleets have, claims of them or not, and a few names of claims for the pod.
+/// Volumes on nodes with the labels of generated fleets, some with claims, and claim names for the pod.
 fn data() -> impl Strategy<Value = (Value, Vec<&'static str>)> {
     let names = ["a", "b", "c"];
     let labels = prop::sample::select(vec![

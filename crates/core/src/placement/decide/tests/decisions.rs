@@ -1,4 +1,4 @@
-//! The table of decisions, `decisions.txt`, which says how it is read.
+//! Runs the table of decisions, `decisions.txt`, which explains its own format.
 
 use std::collections::BTreeMap;
 

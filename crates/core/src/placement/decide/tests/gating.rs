@@ -1,4 +1,4 @@
-//! Which pods are gated, for how long, and what becomes of them.
+//! Which pods are gated, for how long, and how they are released.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ fn without_wan(fleet: Value) -> Value {
 #[test]
 fn a_cloud_that_is_long_away_is_not_waited_for() {
     let config = Config::default();
-    // Work of 5 s, with 25 s to spare or any time; a latency pod is gated for 30 s.
+    // Work of 5 s, with 25 s to spare or without a deadline. A latency pod is gated for at most 30 s.
     let web = |slo: Value| {
         let mut slo = slo;
         slo["processingMs"] = "5000".into();
@@ -50,7 +50,7 @@ fn a_cloud_that_is_long_away_is_not_waited_for() {
     assert_eq!(outcome(&urgent, 25, Some(1), 1), edge(Reason::ReleasedTimeout));
     assert_eq!(outcome(&patient, 29, None, 1), holds);
     assert_eq!(outcome(&patient, 30, None, 1), edge(Reason::EdgeWanUnreachable));
-    // Another one may be back.
+    // The second cloud may come back.
     assert_eq!(outcome(&urgent, 25, None, 2), holds);
 }
 
@@ -60,8 +60,8 @@ fn pods_that_are_terminating_are_waited_for_a_while() {
     let terminating = with(fleet(4000), "/nodes/0/terminating", json!({"cpu": "500m", "pods": 1}));
     let names_node = with_verdict(&terminating, &web, &Config::default(), |verdict| verdict.node.is_some());
     assert!(names_node, "the node whose room is waited for");
-    // However long they may take, unless pods of their controller take longer than the class waits; not in the middle of a grace
-    // that they seem to use, and not if they should be gone by now.
+    // A terminating pod counts however long it may take, with three exceptions. The usual time of its controller's pods may
+    // exceed the class's wait, the pod may be using its grace period, or it should be gone by now.
     let with_times = |since: u64, by: i64, takes: Option<u64>| {
         let mut snapshot = testkit::snapshot(&terminating);
         let termination = Termination {

@@ -1,4 +1,4 @@
-//! Room that placeholders keep.
+//! Headroom that placeholders keep.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::config::Explain;
 use crate::model::node::{Placeholder, Termination};
 use crate::placement::explain::explain;
 
-/// An edge node of 4 cores that is full: of `millicores`, by one placeholder of this priority and grace.
+/// A full edge node of 4 cores. One placeholder with this priority and grace period uses `millicores` of it.
 fn kept_warm(millicores: u32, priority: i32, grace: u32) -> Value {
     let used = json!({"cpu": format!("{millicores}m"), "pods": 1});
     let fleet = with(
@@ -38,13 +38,13 @@ fn what_placeholders_keep_is_given_once() {
     assert_eq!(outcome(1000, &[(500, 0)]), ("edge".into(), Some(0)));
     assert_eq!(outcome(1000, &[(501, 0)]), ("cloud".into(), Some(1)));
     assert_eq!(outcome(1000, &[(500, 0), (500, 0)]), ("cloud".into(), Some(1)));
-    // The refusal counts with it.
+    // The refusal's numbers include the headroom.
     let numbers = with_reserved(&kept_warm(1000, -10, 0), &[(600, 0)], &pod(json!({})), |verdict| {
         Value::from(verdict.sites[0].refusals[0].numbers.clone())
     });
     assert_eq!(numbers["largestFree"]["cpu"], 400);
     assert_eq!(numbers["reserved"]["cpu"], 600);
-    // Nor does it leave as well.
+    // A terminating placeholder does not count as headroom as well.
     let leaving = |placeholder, request: &str| {
         let fleet = with(
             kept_warm(1000, -10, 0),
@@ -76,7 +76,7 @@ fn what_placeholders_keep_is_given_once() {
     assert_eq!(leaving(placeholder(0), "1"), "edge_no_slo_target");
     assert_eq!(leaving(placeholder(0), "2"), "cloud_edge_no_capacity");
     assert_eq!(leaving(None, "2"), "held_no_capacity");
-    // One that is no headroom for this pod leaves like any other.
+    // A placeholder that is no headroom for this pod counts as a terminating pod like any other.
     assert_eq!(leaving(placeholder(60), "2"), "held_no_capacity");
 }
 

@@ -1,4 +1,4 @@
-//! Where Liqo lets the pods of a namespace run.
+//! Liqo restricts where the pods of a namespace may run.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::config::OnNoCapacity;
 use crate::model::liqo::{OffloadingPhase, Strategy as Offload};
 
-/// The edge with so much taken, and two clusters of Liqo, `far` and `near`, of which `near` is nearer.
+/// The edge with this much CPU used, and two Liqo clusters, `far` and the nearer `near`.
 pub(super) fn clusters(used_millicores: u32) -> Value {
     let site = |name: &str, rtt: u32| {
         json!({

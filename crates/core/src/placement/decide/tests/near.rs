@@ -37,6 +37,6 @@ fn pod_that_was_decided_a_moment_ago_counts() {
         site
     };
     assert_eq!(site_of_next().as_deref(), Some("cloud"));
-    // From here on the snapshot shows it, if it is there.
+    // From this revision on, the snapshot shows the pod if it exists.
     assert_eq!(site_of_next().as_deref(), Some("edge"));
 }

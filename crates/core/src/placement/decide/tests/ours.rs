@@ -1,4 +1,4 @@
-//! Whether a pod is ours, and whether it says what it wants.
+//! Whether edgeward manages a pod, and whether the pod's SLO is complete.
 
 use serde_json::{Value, json};
 
@@ -37,7 +37,7 @@ fn a_recent_placement_of_ours_is_repeated() {
     assert!(!is_ours(placed(now, "edge", "moon", edge.clone())));
     assert!(!is_ours(placed(now, "edge", "edge", json!({}))));
 
-    // A later webhook has gated it.
+    // A later webhook has gated the pod.
     let gated = |gates: &[&str]| {
         let gates: Vec<_> = gates.iter().map(|gate| json!({"name": gate})).collect();
         placed(

@@ -1,4 +1,4 @@
-//! Performance profiles: they rank sites that would do, and nothing else.
+//! Performance profiles rank good sites and change nothing else.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use super::*;
 use crate::config::Explain;
 use crate::placement::explain::{SHORT_BYTES, explain};
 
-/// The edge, a near cloud and a far one, and what a profile says of them; lower is better.
+/// The edge, a near cloud and a far one, with a profile's scores. Lower scores are better.
 fn scored(preferred: Option<&str>, scores: &[(&str, f64)]) -> Value {
     let mut fleet = two_clouds();
     let scores = scores
@@ -41,7 +41,7 @@ fn the_numbers_are_explained() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(5_000))]
 
-    /// Whatever its scores are, a profile only chooses among sites of which nothing speaks against any.
+    /// A profile only chooses among good sites, whatever its scores are.
     #[test]
     fn a_profile_only_ranks_what_would_do(fleet in testkit::fleet(), mut pod in testkit::pod()) {
         let read = |pod: &Value| with_verdict(&fleet, pod, &Config::default(), |verdict| {
@@ -60,7 +60,7 @@ proptest! {
             return Ok(());
         }
         prop_assert!(with.0.as_ref().is_some_and(|site| with.3.contains(site)), "{:?} and not {:?}", with, without);
-        // Nothing that was gated for want of room or sent away without it is sent elsewhere by a score.
+        // A pod that was gated or sent away for lack of room gets the same result with scores.
         prop_assert!(
             without.0.as_ref().is_none_or(|site| without.3.contains(site)) || without.2 == Reason::HeldNoCapacity,
             "{:?} and not {:?}", with, without

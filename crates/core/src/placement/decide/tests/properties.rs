@@ -1,4 +1,4 @@
-//! What holds for every pod and every fleet.
+//! Properties that hold for every pod and every fleet.
 
 use proptest::prelude::*;
 use serde_json::Value;
@@ -9,21 +9,21 @@ use crate::model::remote_room::{Bound, FullFrom};
 use crate::model::snapshot::{Free, Snapshot};
 use crate::units::{Bytes, Millicores};
 
-/// Where a pod is placed.
+/// The kind of site where a pod is placed.
 fn placed(snapshot: &Snapshot, pod: &Value, config: &Config) -> Option<SiteKind> {
     let workload = testkit::workload(pod, &config.keys);
     let verdict = decide(&workload, &Room::of(snapshot), config, NOW);
     verdict.site().map(|site| site.kind())
 }
 
-/// What happens to one node that gets more room, or to none.
+/// A change of one node: more room, less use, or none.
 #[derive(Debug, Clone)]
 struct Relief {
     node: prop::sample::Index,
-    /// Added to what the node has: millicores, as many MiB, and pod slots.
+    /// Added to the node's capacity: millicores, the same number of MiB, and pod slots.
     grown: i64,
     slots: i64,
-    /// Whether the pods of known priority leave, and how much of what the others use goes with them.
+    /// Whether the pods of known priority leave. The other pods' use shrinks with them.
     evicts: bool,
     freed_percent: i64,
     freed_pods: i64,
@@ -99,7 +99,7 @@ proptest! {
 
     #[test]
     fn the_same_inputs_give_the_same_verdict(fleet in testkit::fleet(), pod in testkit::pod()) {
-        // From the documents on, apart from each other: nothing may depend on where, or in which thread, it is read.
+        // Each run parses the documents itself, in another thread. The result must not depend on addresses or on the thread.
         let shown = || with_verdict(&fleet, &pod, &Config::default(), |verdict| format!("{verdict:?}"));
         let (one, other) = std::thread::scope(|scope| {
             let other = scope.spawn(shown);
@@ -110,7 +110,7 @@ proptest! {
 }
 
 proptest! {
-    /// A bound on what a pod does not ask for is none, and one more bound sends no pod to the cloud that was not sent there.
+    /// A bound applies only to pods that request all of its resources. Adding a bound never makes a cloud good.
     #[test]
     fn a_bound_closes_a_cloud_to_those_that_ask_for_as_much_and_to_nobody_else(
         fleet in testkit::fleet(), pod in testkit::pod(), refused in prop::sample::subsequence(vec!["cpu", "memory", "nvidia.com/gpu", "pods"], 1..4),
@@ -144,7 +144,7 @@ proptest! {
     }
 }
 
-/// A demand on sites, and of which of the sites of [`labelled`] it speaks.
+/// A demand on sites, and a predicate for the sites of [`labelled`] that it selects.
 type Demand = (&'static str, fn(&str) -> bool);
 
 fn demands() -> impl Strategy<Value = Demand> {
@@ -166,7 +166,7 @@ fn demands() -> impl Strategy<Value = Demand> {
     prop::sample::select(all)
 }
 
-/// The fleet with labels of its sites.
+/// The fleet with labels on its sites.
 fn labelled(mut fleet: Value) -> Value {
     for site in fleet["sites"].as_array_mut().unwrap() {
         site["labels"] = match site["name"].as_str().unwrap() {
@@ -179,7 +179,7 @@ fn labelled(mut fleet: Value) -> Value {
     fleet
 }
 
-/// What is configured that may decide about a pod with sites.
+/// Configurations that may change the decision for a pod with stated sites.
 fn configs() -> impl Strategy<Value = Config> {
     use crate::config::{Gating, InvalidSlo, OnNoCapacity, SitePolicy};
     let flags = (
@@ -209,7 +209,7 @@ fn configs() -> impl Strategy<Value = Config> {
     )
 }
 
-/// A pod whose own sites, or those of its policy, are these.
+/// The pod with these sites of its own, and of its policy.
 fn with_sites(mut pod: Value, own: Option<&str>, policy: Option<&str>) -> Value {
     if !pod["metadata"].is_object() {
         pod["metadata"] = json!({});
@@ -255,7 +255,7 @@ proptest! {
                 let site = workload.placement.as_ref().map(|placement| placement.site.to_string());
                 prop_assert!(site.is_some_and(|site| is_allowed(&site)));
             }
-            // Whatever it says of sites, it is nobody's to place, or nobody may.
+            // edgeward may not place such a pod, whatever sites it states.
             Action::PassThrough => prop_assert!(matches!(reason, Reason::NodeName | Reason::OptedOut), "{reason:?}"),
             Action::Deny => prop_assert!(gated.is_none() && !verdict.faults.is_empty()),
         }

@@ -1,4 +1,4 @@
-//! Pods that may run at some sites alone, and the choice among several clouds.
+//! Pods restricted to some sites, and the choice among several clouds.
 
 use serde_json::{Value, json};
 
@@ -28,7 +28,7 @@ fn pod_for(sites: &str) -> Value {
 #[test]
 fn placement_of_others_and_a_costly_decision_leave_no_site() {
     let fleet = fleet();
-    // A placement that somebody has written, or that was made for others.
+    // A placement that the pod's author wrote, or that was copied from another pod.
     let copied = with(
         with(pod_for("far"), "/spec/nodeSelector", json!({"c": "near"})),
         "/spec/tolerations",
@@ -52,7 +52,7 @@ fn placement_of_others_and_a_costly_decision_leave_no_site() {
     assert_eq!(outcome(&fleet, &copied), "held_site_away");
     let there = with(copied, "/metadata/annotations/slo.example.io~1sites", json!("near"));
     assert_eq!(outcome(&fleet, &there), "passthrough_reinvocation");
-    // More comparisons than a decision takes.
+    // More comparisons than a decision makes.
     let terms = json!([{"matchExpressions": [{"key": "k", "operator": "In", "values": vec!["v"; 200_000]}]}]);
     let affinity =
         json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}});

@@ -1,4 +1,4 @@
-//! How long it would take.
+//! Estimated completion times.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::*;
 
 #[test]
 fn queues_count_the_pods_that_stand_ahead() {
-    // 500 m do not fit, 400 m do.
+    // 500 m does not fit, 400 m does.
     let queue = |group: Value| with(fleet(3600), "/sites/0/queues", json!([group]));
     let tight = pod(json!({"deadlineMs": "300"}));
     let queued = |fleet: &Value, pod: &Value, config: &Config| {
@@ -24,7 +24,7 @@ fn queues_count_the_pods_that_stand_ahead() {
         json!({"class": "latency", "waiting": 1, "priority": -1, "sloPriority": 10})
     ));
     assert!(!is_behind(json!({"class": "batch", "waiting": 9})));
-    // kube-scheduler binds a pod that fits at once, also if others wait for more.
+    // kube-scheduler binds a pod that fits at once, even if larger pods wait.
     let smaller = with(tight, "/spec/containers/0/resources/requests/cpu", json!("400m"));
     let queue = queue(json!({"class": "latency", "waiting": 9, "sloPriority": 10}));
     assert_eq!(queued(&queue, &smaller, &Config::default()), "0");
@@ -51,7 +51,7 @@ fn processing_time_is_stated_observed_or_modelled() {
     assert_eq!(eta(observed, pod(json!({"processingMs": "40"}))), "40 90");
     let slow_edge = with(fleet(0), "/sites/0/speedFactor", json!(0.5));
     assert_eq!(eta(slow_edge.clone(), pod(json!({}))), "540 320");
-    // What the team states is the time at the edge, whatever its speed.
+    // A stated processing time is the time at the edge, whatever the edge's speed factor.
     assert_eq!(eta(slow_edge, pod(json!({"processingMs": "40"}))), "40 70");
     let observed = with(
         with(fleet(0), "/sites/1/observedProcMs", json!({"latency": 7})),
@@ -69,7 +69,7 @@ fn processing_time_is_stated_observed_or_modelled() {
         let owners = json!([{"kind": "Job", "uid": uid, "controller": true}]);
         with(pod, "/metadata/ownerReferences", owners)
     };
-    // The means of Jobs count in their own namespace: that of a controller first, that of a class last.
+    // Observed means of Jobs apply in their own namespace. The controller's mean comes first, the class's last.
     assert_eq!(eta(observed.clone(), of("a", pod(json!({})))), "270 55");
     assert_eq!(eta(observed.clone(), of("b", pod(json!({})))), "270 57");
     assert_eq!(
@@ -83,7 +83,7 @@ fn processing_time_is_stated_observed_or_modelled() {
     assert_eq!(eta(of_other, pod(json!({}))), "270 320");
     let observed = with(observed, "/sites/1/observedNamespaceProcMs", of_namespaces("shop"));
     assert_eq!(eta(observed.clone(), pod(json!({}))), "270 57");
-    // The pods ahead are of any controller.
+    // The pods ahead belong to any controller.
     let queue = with(observed, "/sites/1/queues", json!([{"class": "latency", "waiting": 1}]));
     let queue = with(queue, "/nodes/1/used", json!({"cpu": "64"}));
     assert_eq!(eta(queue, of("a", pod(json!({})))), "270 62");

@@ -1,4 +1,4 @@
-//! Traits that a pod requires of its site or node, and those that it would rather have.
+//! Traits that a pod requires of its site or node, and traits that it prefers.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use super::*;
 use crate::config::OnNoCapacity;
 use crate::placement::room::Room;
 
-/// Two edge nodes, a far cloud and a near one, whose nodes have these traits.
+/// Two edge nodes, a far cloud and a near one. The listed nodes have these traits.
 fn fleet(of_nodes: &[(usize, &str)]) -> Value {
     let mut fleet = two_clouds();
     let mut second = fleet["nodes"][0].clone();
@@ -38,7 +38,7 @@ fn labels(fleet: &Value, pod: &Value) -> Vec<String> {
 fn placement_names_traits_that_only_some_nodes_have() {
     let label = ["traits.edgeward.io/Secure".to_owned()];
     for (added, fleet) in [
-        // On one node of the edge, so that the placement names it.
+        // Only one edge node has the trait, so the placement names its label.
         (&label[..], fleet(&[(0, "Secure")])),
         (&[], of_site(fleet(&[]), 0, &["Secure", "Other"])),
         (&[], of_site(fleet(&[]), 2, &["Secure"])),
@@ -90,8 +90,8 @@ fn a_list_that_cannot_be_read_refuses_the_pod() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(5_000))]
 
-    /// Whatever else there is, no pod is placed on a site without its traits but on the edge where none has them, and then its selector
-    /// asks for them.
+    /// A pod is never placed on a site without its required traits. The exception is an edge where no node has them; the
+    /// placement then selects them.
     #[test]
     fn a_placement_is_never_on_a_node_without_its_traits(fleet in testkit::fleet(), pod in testkit::pod(), gated in any::<bool>()) {
         let config = Config::default();

@@ -1,4 +1,4 @@
-//! The property: a cluster of a few nodes, the API server, kube-scheduler, the observer and reviews, in any order.
+//! Property test of a small cluster: the API server, kube-scheduler, the observer and reviews act in any order.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -29,28 +29,28 @@ const OWNERS: [(&str, Option<&str>); 3] = [("shop", Some("rs")), ("shop", None),
 
 #[derive(Debug, Clone)]
 enum Step {
-    /// A pod arrives.
+    /// The first review of a new pod.
     Review {
         owner: Index,
         millicores: i64,
     },
-    /// It is reviewed again.
+    /// Another review of an existing pod.
     Reinvoke {
         pod: Index,
         millicores: i64,
     },
-    /// The API server keeps it, or does not.
+    /// The API server stores the pod (`Create`) or rejects it (`Refuse`).
     Create(Index),
     Refuse(Index),
-    /// Its event reaches the observer.
+    /// The pod's event reaches the observer.
     Appear(Index),
-    /// The event of its binding does, and that of its end.
+    /// The observer sees the pod's binding, and its deletion.
     Bind {
         pod: Index,
         node: Option<Index>,
     },
     Delete(Index),
-    /// The engine builds a snapshot, replaces the old one, tells the ledger.
+    /// The engine builds a snapshot, replaces the old one, and tells the ledger.
     Build,
     Store,
     Announce,
@@ -83,10 +83,10 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step(), 1..120)
 }
 
-/// A call of the ledger, for the replay.
+/// A recorded call of the ledger, for the replay.
 #[derive(Debug, Clone)]
 enum Call {
-    /// With what its namespace keeps from others then, and whether that is within its share.
+    /// Includes the amount that the namespace then keeps from others, and whether that is within its share.
     Reserve(Box<Reservation>, Moment, Share, bool),
     Forget(DecisionId, &'static str),
     Confirm(DecisionId, &'static str, u64),
@@ -118,20 +118,20 @@ impl Call {
 enum Life {
     Answered,
     Created,
-    /// In the cache, on the node that it charges there.
+    /// In the cache. The pod charges the node of this number there.
     Visible(usize),
-    /// Refused, or deleted.
+    /// Rejected or deleted.
     Gone,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Promise {
-    /// Nothing was reserved, or it expired.
+    /// Nothing was reserved, or the reservation expired.
     None,
     Open {
         since: Moment,
     },
-    /// Its pod was seen, and is shown from this revision on.
+    /// The pod was seen, and snapshots show it from this revision on.
     Kept {
         shown_in: u64,
     },
@@ -141,24 +141,24 @@ enum Promise {
 struct Model {
     owner: usize,
     request: Amounts,
-    /// By the verdict.
+    /// Node that the verdict chose.
     node: usize,
     promise: Promise,
-    /// What is reserved for it: the request as the last review saw it.
+    /// Reserved amounts: the request as the last review saw it.
     reserved: Amounts,
-    /// Whether that was within the share of its namespace.
+    /// Whether the reservation was within its namespace's share.
     is_within: bool,
     life: Life,
 }
 
-/// A snapshot, and what the model knows of it: pods by number, with node and request.
+/// A snapshot, and the pods that the model expects in it: node and request by number.
 #[derive(Clone)]
 struct Published {
     snapshot: Snapshot,
     pods: BTreeMap<usize, (usize, Amounts)>,
 }
 
-/// Whether it is no more than the share, in millicores and slots.
+/// Whether `kept` is within the share, given in millicores and slots.
 fn is_within(kept: &Share, (cpu, slots): (i64, i64)) -> bool {
     kept.amounts.cpu.0 <= cpu && kept.pods <= slots
 }
@@ -169,16 +169,16 @@ struct World {
     now: Now,
     replicas: i64,
     pods: Vec<Model>,
-    /// What reviews load.
+    /// The snapshot that reviews load.
     stored: Published,
-    /// Built and not yet stored.
+    /// A snapshot that is built and not yet stored.
     built: Option<Published>,
-    /// Whether the ledger knows of the stored one.
+    /// Whether the ledger knows of the stored snapshot.
     announced: bool,
-    /// By namespace, its share of the site in millicores and slots when it last kept more from others, and how many replicas
-    /// counted that.
+    /// By namespace: its share of the site in millicores and slots when it last kept more from others, and the number of
+    /// replicas at that time.
     shares: BTreeMap<Box<str>, ((i64, i64), i64)>,
-    /// Nothing has happened yet that overcommits a node whatever a ledger does.
+    /// False after an event that overcommits a node whatever the ledger does.
     orderly: bool,
     reached: BTreeSet<&'static str>,
 }
@@ -217,19 +217,19 @@ impl World {
         DecisionId(pod as u128 + 1)
     }
 
-    /// One of the pods of which this is true.
+    /// Picks one of the pods that satisfy the predicate.
     fn pick(&self, index: Index, is: impl Fn(&Model) -> bool) -> Option<usize> {
         let some: Vec<usize> = (0..self.pods.len()).filter(|&pod| is(&self.pods[pod])).collect();
         (!some.is_empty()).then(|| some[index.index(some.len())])
     }
 
-    /// The revision that will be the first to show what the observer sees now.
+    /// The first revision that will show what the observer sees now.
     fn next(&self) -> u64 {
         let newest = self.built.as_ref().unwrap_or(&self.stored);
         newest.snapshot.revision + 1
     }
 
-    /// A review of a pod that asks for so much. The memory it asks for names it: no sum of others is the same.
+    /// Reviews a new pod with this CPU request. Its memory request is a power of two, so each sum of requests is unique.
     fn review(&mut self, owner: usize, millicores: i64) {
         if self.pods.len() == 60 {
             return;
@@ -251,7 +251,7 @@ impl World {
         let room = Room::new(&self.stored.snapshot, &self.ledger, QueueKey::LAST, namespace);
         let verdict = decide(&workload, &room, &config, self.now);
         let Some(node) = verdict.node else {
-            // Said to fit nowhere.
+            // The verdict found room on no node, so the model must agree.
             for at in 0..3 {
                 let (taken, slots) = self.expected(at, namespace);
                 assert!(
@@ -309,8 +309,9 @@ impl World {
         self.call(Call::Reserve(Box::new(reservation), since, kept, is_within));
     }
 
-    /// What the namespace of this owner keeps from others if a pod that asks for so much does so, too, in place of the pod `again`;
-    /// and its share, in millicores and slots: half of what nodes have free that the pod fits by the snapshot.
+    /// Returns what this owner's namespace keeps from others with one more pod of this request, which replaces the pod `again`.
+    /// Also returns the namespace's share in millicores and slots. The share is half of the free capacity of the nodes that the
+    /// pod fits in the snapshot.
     fn kept_with(&self, again: Option<usize>, owner: usize, request: &Amounts) -> (Share, (i64, i64)) {
         let mut kept = Share {
             amounts: request.clone(),
@@ -334,7 +335,7 @@ impl World {
         (all, (free.0 / 2, free.1 / 2))
     }
 
-    /// What a review finds expired is dropped first.
+    /// A review first drops expired reservations.
     fn expire(&mut self) {
         self.call(Call::Expire(self.now));
         for pod in &mut self.pods {
@@ -355,7 +356,7 @@ impl World {
             owner, node, promise, ..
         } = self.pods[at];
         let (namespace, _) = OWNERS[owner];
-        // What carries the id but is not the pod that it was made for.
+        // These carry the id, but are not the pod that the reservation was made for.
         assert_eq!(self.ledger.confirm(Self::id(at), "elsewhere", "edge", next), None);
         assert_eq!(self.ledger.confirm(Self::id(at), namespace, "cloud", next), None);
         let open = self.ledger.open();
@@ -480,7 +481,7 @@ impl World {
         }
     }
 
-    /// Where a review of a pod of this namespace finds the pod now, how much it takes there, and how many times over.
+    /// How a review in this namespace counts the pod: its node, its amounts, and how many times. `None` if it does not count.
     fn counted(&self, at: usize, namespace: &str) -> Option<(usize, &Amounts, i64)> {
         let pod = &self.pods[at];
         if let Some((node, request)) = self.stored.pods.get(&at) {
@@ -497,7 +498,7 @@ impl World {
         }
     }
 
-    /// What a review of a pod of this namespace should find taken from a node: amounts and pod slots.
+    /// Amounts and pod slots that a review in this namespace should find taken on a node.
     fn expected(&self, node: usize, namespace: &str) -> (Amounts, i64) {
         let (mut amounts, mut slots) = (Amounts::default(), 0);
         for (on, request, times) in (0..self.pods.len()).filter_map(|at| self.counted(at, namespace)) {
@@ -522,7 +523,7 @@ impl World {
         self.check_shares();
         let (mut promised, mut to_all) = (BTreeMap::<&str, [i64; 3]>::new(), [0; 3]);
         for (at, pod) in self.pods.iter().enumerate() {
-            // From the promise on, a pod that is not gone is never nowhere.
+            // From its reservation until it is gone, a pod always counts somewhere.
             if pod.promise != Promise::None && pod.life != Life::Gone {
                 let (namespace, _) = OWNERS[pod.owner];
                 assert!(self.counted(at, namespace).is_some(), "pod {at} counts nowhere");
@@ -537,8 +538,8 @@ impl World {
                 self.reached.insert("a seen pod that the snapshot does not show");
             }
         }
-        // However often each replica counts, what is promised to one namespace fits the nodes; so does what is promised to all of them,
-        // but for what was beyond a share.
+        // However often each replica counts a pod, the pods promised to one namespace fit the nodes. The pods promised to all
+        // namespaces also fit, except those beyond a share.
         let fits = |cpu: &[i64; 3]| cpu.iter().all(|cpu| *cpu <= CORES);
         let is_kept = promised.values().all(fits) && fits(&to_all);
         assert!(!self.orderly || is_kept, "{promised:?} {to_all:?}");
@@ -550,7 +551,7 @@ impl World {
         }
     }
 
-    /// What a namespace keeps from others by what nobody has confirmed is no more than its share was when it last kept more.
+    /// The unconfirmed reservations of a namespace keep no more from others than its share at the time it last kept more.
     fn check_shares(&self) {
         let mut kept = BTreeMap::<&str, (i64, i64)>::new();
         let open = self.ledger.unconfirmed().filter(|open| !open.is_beyond_share);
@@ -568,7 +569,7 @@ impl World {
         }
     }
 
-    /// The same calls lead to the same state, and what was dropped has left no trace in what is charged.
+    /// The recorded calls lead to an equal ledger. Dropped reservations leave no trace in the charges.
     fn replay(&self) {
         let mut replayed = Ledger::new(TTL);
         self.calls.iter().for_each(|call| call.on(&mut replayed));

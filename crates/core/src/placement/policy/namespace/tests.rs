@@ -26,7 +26,7 @@ fn the_first_hundred_count_and_the_others_are_told_so() {
         (10 * MAX_POLICIES, 9 * MAX_POLICIES)
     );
     assert!(more.beyond().iter().all(|seen| *seen.name >= *"p00100"));
-    // It would select every pod.
+    // This policy would select every pod.
     let last = [seen("a", 1, &json!({})), seen("zz", -1, &json!({}))];
     let with_last = NamespacePolicies::of(more.seen().cloned().chain(last));
     let is_beyond = |name: &str| with_last.beyond().iter().any(|seen| seen.name == name);
