@@ -1,5 +1,5 @@
-//! The API server over connections that stay open: for what tests read again and again, and for what they create. A kubectl
-//! process for each of these takes more CPU than all that is under test.
+//! A client of the API server that keeps its connections open. Tests use it for objects that they read or create often. A
+//! kubectl process for each would take more CPU than everything under test.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -14,12 +14,12 @@ use tokio::sync::OnceCell;
 
 use crate::prelude::*;
 
-/// A client with the rights of a cluster administrator. It connects when it is first used.
+/// A client with cluster administrator rights. It connects on first use.
 pub(crate) struct ApiServer {
     runtime: Handle,
     kubeconfig: Kubeconfig,
     client: OnceCell<Client>,
-    /// The kinds of objects that were served when an unknown one was last asked for.
+    /// The served kinds, as of the last time an unknown kind was requested.
     kinds: Mutex<Arc<Vec<(ApiResource, Scope)>>>,
 }
 
@@ -33,7 +33,7 @@ impl ApiServer {
         })
     }
 
-    /// `kind` is singular or plural, perhaps with its group, as for kubectl: `pod`, `events.events.k8s.io`.
+    /// `kind` is singular or plural, optionally with its group, as in kubectl: `pod`, `events.events.k8s.io`.
     pub(crate) fn get(&self, namespace: &str, kind: &str, name: &str) -> Result<Value> {
         let resource = self.kind(|resource| is_called(resource, kind), kind)?;
         self.send(resource.at(namespace).get(name, &GetParams::default())?)
@@ -48,7 +48,7 @@ impl ApiServer {
         }
     }
 
-    /// Returns what was stored, or on a dry run would be.
+    /// Returns the stored object. On a dry run, returns the object that would be stored.
     pub(crate) fn create(&self, namespace: &str, object: &Value, dry_run: bool) -> Result<Value> {
         let text = |field: &str| {
             object[field]
@@ -65,7 +65,7 @@ impl ApiServer {
         let mut request = resource
             .at(namespace)
             .create(&params, object.to_string().into_bytes())?;
-        // As kubectl does: a field that nobody knows is an error.
+        // As in kubectl, an unknown field is an error.
         let uri = format!("{}&fieldValidation=Strict", request.uri());
         *request.uri_mut() = uri.parse()?;
         self.send(request)
@@ -84,7 +84,7 @@ impl ApiServer {
         self.client.get_or_try_init(connect).await
     }
 
-    /// The first kind that is the one. Custom resources come and go: where none is known, it asks again what is served.
+    /// The first kind that matches. Custom resources come and go, so discovery is repeated if none matches.
     fn kind(&self, is_it: impl Fn(&ApiResource) -> bool, name: &str) -> Result<Kind> {
         let find = |kinds: &[(ApiResource, Scope)]| {
             let found = kinds.iter().find(|(resource, _)| is_it(resource));

@@ -1,5 +1,5 @@
-//! One address for several replicas, as a Service is: each new connection goes to the next of them, and one that is not
-//! ready any more still gets its share for a while. Unlike a Service, it can cut what it carries.
+//! One address for several replicas, as a Service provides. New connections rotate over the replicas. A replica that is no
+//! longer ready still gets its share for a while. Unlike a Service, it can cut open connections.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -14,7 +14,7 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use crate::prelude::*;
 
-/// So long after it became not ready, a replica gets no connections any more. Those that it has stay.
+/// Time after which a replica that is not ready gets no new connections. Its open connections stay.
 pub(crate) const REMOVAL: Duration = Duration::from_secs(5);
 
 const PERIOD: Duration = Duration::from_millis(100);
@@ -38,7 +38,7 @@ struct Known {
     opened: HashMap<SocketAddr, u64>,
 }
 
-/// What a [`Balancer`] carries.
+/// The connections through a [`Balancer`].
 #[derive(Clone, Default)]
 pub struct Connections {
     carried: Arc<tokio::sync::Mutex<JoinSet<()>>>,
@@ -46,19 +46,19 @@ pub struct Connections {
 }
 
 impl<'run> Balancer<'run> {
-    /// For nobody yet.
+    /// Opens a balancer without replicas.
     pub fn open(fixture: &Fixture<'run>) -> Result<Self> {
         Self::open_on(fixture, std::net::TcpListener::bind("127.0.0.1:0")?)
     }
 
-    /// For these replicas; with the authorities of all, for each has its own.
+    /// Opens a balancer for these replicas. Also returns the CAs of all, because each replica has its own.
     pub fn before(fixture: &Fixture<'run>, replicas: &[Edgeward<'_>]) -> Result<(Self, String)> {
         let balancer = Self::open(fixture)?;
         replicas.iter().try_for_each(|replica| balancer.add(replica))?;
         Ok((balancer, replicas.iter().map(|replica| replica.ca.as_str()).collect()))
     }
 
-    /// The same as [`Self::open`], where somebody listens already.
+    /// Opens a balancer without replicas on an existing listener.
     pub fn open_on(fixture: &Fixture<'run>, listener: std::net::TcpListener) -> Result<Self> {
         listener.set_nonblocking(true)?;
         let listener = fixture.runtime.block_on(async { TcpListener::from_std(listener) })?;
@@ -92,7 +92,7 @@ impl<'run> Balancer<'run> {
         known.opened.get(&replica.admission()).copied().unwrap_or(0)
     }
 
-    /// Adds a replica, for whenever it is ready, and waits until it is.
+    /// Adds a replica and waits until it is ready.
     pub fn add(&self, replica: &Edgeward<'_>) -> Result<()> {
         let (admission, health) = (replica.admission(), replica.health());
         let probing = self.runtime.spawn(probe(admission, health, self.endpoints.clone()));
@@ -103,7 +103,7 @@ impl<'run> Balancer<'run> {
         })
     }
 
-    /// Waits until a replica that is not ready gets no connections any more.
+    /// Waits until a replica that is not ready gets no new connections.
     pub fn drops(&self, replica: &Edgeward<'_>) -> Result<()> {
         eventually("the replica gets no more connections", BOUND, || {
             ensure!(
@@ -143,7 +143,7 @@ impl Endpoints {
 }
 
 impl Connections {
-    /// Ends every connection, and returns when the API server knows it. Nothing may be on its way.
+    /// Ends every connection, and returns when the API server knows. No request may be in flight.
     pub async fn cut(&self) {
         let mut carried = self.carried.lock().await;
         self.cut.send_replace(());
@@ -160,17 +160,17 @@ async fn accept(listener: TcpListener, endpoints: Endpoints, connections: Connec
     }
 }
 
-/// A connection ends with either side; at once where nobody takes it.
+/// Passes data on until either side closes. Closes at once if the replica refuses the connection.
 async fn carry(mut near: TcpStream, endpoint: SocketAddr, mut cut: watch::Receiver<()>) {
     let Ok(mut far) = TcpStream::connect(endpoint).await else {
         return;
     };
-    // Without it, it is only slower.
+    // If this fails, the connection is only slower.
     let _ = (near.set_nodelay(true), far.set_nodelay(true));
     tokio::select! {
         _ = copy_bidirectional(&mut near, &mut far) => {}
         _ = cut.changed() => {
-            // Were it closed at once, the API server could write the next request to it before it has seen the end.
+            // Closing at once would let the API server write its next request before it sees the end.
             let _ = near.shutdown().await;
             while near.read(&mut [0; 1024]).await.is_ok_and(|read| read > 0) {}
         }

@@ -1,4 +1,4 @@
-//! Pages in a real browser: the program that `EDGEWARD_CHROMIUM` names, or the first Chromium that is installed.
+//! Pages in a real browser: the program that `EDGEWARD_CHROMIUM` names, or the first installed Chromium.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-/// The browser; `None` where there is none, which is an error with `CI=true`.
+/// The browser; `None` if there is none. With `CI=true`, a missing browser is an error.
 pub fn chromium() -> Result<Option<PathBuf>> {
     if let Some(program) = env::var_os("EDGEWARD_CHROMIUM").filter(|program| !program.is_empty()) {
         return Ok(Some(program.into()));
@@ -29,7 +29,8 @@ pub fn chromium() -> Result<Option<PathBuf>> {
     Ok(found)
 }
 
-/// Opens a page whose script writes JSON into an element `pre` with the id `seen`, and reads that. The window has this width in pixels.
+/// Opens a page whose script writes JSON into the `pre` element with the id `seen`, and returns that JSON. The window is
+/// `width` pixels wide.
 pub fn seen(program: &Path, url: &str, width: u32, is_dark: bool) -> Result<Value> {
     let profile = tempfile::tempdir()?;
     let output = Command::new(program)

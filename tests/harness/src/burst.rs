@@ -1,5 +1,5 @@
-//! Many clients create pods at once, far more than the edge has room for: how much of it is used, and how many pods are
-//! sent to an edge that is full already.
+//! Many clients create more pods at once than the edge can hold. Measures how much of the edge is used, and how many pods are
+//! sent to an edge that is already full.
 
 use crate::balancer::Balancer;
 use crate::clients::{LABEL, create, millicores};
@@ -22,7 +22,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Of pods each of which is bound or unschedulable.
+    /// Counts the pods. Each must be bound or unschedulable.
     pub fn of(nodes: &Nodes<'_>, pods: &[Value]) -> Self {
         let at = |site: &'static str| pods.iter().filter(move |pod| nodes.site_of(pod) == Some(site));
         Self {
@@ -44,7 +44,7 @@ pub fn nodes<'run>(fixture: &Fixture<'run>) -> Result<Nodes<'run>> {
     Ok(nodes)
 }
 
-/// A burst of so many managed pods with so many replicas deciding; `turn` tells their logs apart.
+/// Runs a burst of `count` managed pods against these replicas. `turn` keeps the log names of several bursts apart.
 pub fn decided(
     fixture: &Fixture<'_>,
     nodes: &Nodes<'_>,
@@ -68,7 +68,7 @@ pub fn decided(
     burst(fixture, nodes, pods, &fixture.in_its_domain(slo), &json!({}))
 }
 
-/// How long the API server waits for an answer, and a reservation for its pod.
+/// How long the API server waits for an answer, and how long a reservation waits for its pod.
 #[derive(Clone, Copy)]
 pub enum Timing {
     LongTimeout,
@@ -84,7 +84,7 @@ impl Timing {
     }
 }
 
-/// The pods of this label, if there are so many and each is bound or said to be unschedulable.
+/// Returns the pods with this label once there are `count` and each is bound or unschedulable.
 pub fn settled(fixture: &Fixture<'_>, label: &str, count: usize) -> Result<Vec<Value>> {
     let pods = fixture.kubectl.list("pods", label)?;
     let is_open = |pod: &&Value| pod["spec"]["nodeName"].is_null() && !is_unschedulable(pod);
@@ -97,7 +97,7 @@ pub fn settled(fixture: &Fixture<'_>, label: &str, count: usize) -> Result<Vec<V
     Ok(pods)
 }
 
-/// Creates so many pods, waits until each is bound or said to be unschedulable, counts, and deletes them.
+/// Creates `count` pods and waits until each is bound or unschedulable. Then counts and deletes them.
 pub fn burst(
     fixture: &Fixture<'_>,
     nodes: &Nodes<'_>,

@@ -1,4 +1,4 @@
-//! Certificates of the real cert-manager: its controllers issue what edgeward serves, and its CA injector fills in
+//! Certificates from the real cert-manager: its controllers issue edgeward's certificate, and its CA injector fills in
 //! `caBundle`.
 
 use jiff::Timestamp;
@@ -14,7 +14,7 @@ use crate::wait::TIMEOUT;
 pub const CA: &str = "edgeward-ca";
 pub const LEAF: &str = "edgeward";
 
-/// A running cert-manager. Dropping it ends the program, and removes its definitions with all that is of them.
+/// A running cert-manager. Dropping it ends the program and removes its definitions with all their objects.
 pub struct CertManager {
     process: Process,
     kubectl: Kubectl,
@@ -22,7 +22,7 @@ pub struct CertManager {
 }
 
 impl CertManager {
-    /// With its definitions, in a cluster that has none.
+    /// Installs its definitions and starts it. The cluster must have none yet.
     pub fn start(fixture: &Fixture<'_>) -> Result<Self> {
         let dir = xtask("cert-manager")?;
         let dir = dir.context("there is no Go to build cert-manager with and EDGEWARD_CERT_MANAGER is not set")?;
@@ -40,7 +40,7 @@ impl CertManager {
         })
     }
 
-    /// Has a Certificate issued again, as `cmctl renew` does, and waits until it is.
+    /// Renews a Certificate as `cmctl renew` does, and waits until it is issued.
     pub fn renew(&self, certificate: &str) -> Result<()> {
         let revision = self.revision(certificate)?;
         let condition = json!({
@@ -48,7 +48,7 @@ impl CertManager {
             "lastTransitionTime": Timestamp::from_second(Timestamp::now().as_second())?.to_string(),
         });
         let patch = json!([{"op": "add", "path": "/status/conditions/-", "value": condition}]);
-        // While it is being issued already, the condition is there.
+        // The condition is already set while the certificate is being issued.
         eventually("it can be asked for", BOUND, || {
             self.kubectl
                 .patch("certificate", certificate, &patch, &["--subresource=status"])
@@ -56,7 +56,7 @@ impl CertManager {
         self.is_renewed(certificate, revision)
     }
 
-    /// Says by whose Certificate cainjector fills in `caBundle`; by none, it leaves it as it is.
+    /// Sets the Certificate from which cainjector fills in `caBundle`. With `None`, cainjector leaves `caBundle` unchanged.
     pub fn inject(&self, certificate: Option<&str>) -> Result<()> {
         let annotation = match certificate {
             Some(certificate) => format!("cert-manager.io/inject-ca-from={NAMESPACE}/{certificate}"),
@@ -66,7 +66,7 @@ impl CertManager {
         self.kubectl.run(&args, "").map(drop)
     }
 
-    /// The CA of the moment, PEM.
+    /// The current CA, in PEM.
     pub fn authority(&self) -> Result<String> {
         let secret = self.kubectl.get("secret", CA)?;
         decode(&secret["data"]["tls.crt"])
@@ -99,7 +99,7 @@ impl Drop for CertManager {
     }
 }
 
-/// `edgeward check` finds what is served and what is in the Secret to be of an authority in the bundle.
+/// Fails unless `edgeward check` finds that the served certificate and the Secret's certificate match a CA in the bundle.
 pub fn all_is_well(fixture: &Fixture<'_>) -> Result<()> {
     eventually("edgeward check finds both good", BOUND, || {
         let said = fixture.command(&["check"])?;
@@ -109,7 +109,7 @@ pub fn all_is_well(fixture: &Fixture<'_>) -> Result<()> {
             .filter(|line| line.contains(" certificate "))
             .collect();
         let is_good = |line: &&str| line.starts_with("ok") && line.contains(" of an authority in caBundle");
-        // For each entry.
+        // One line for each webhook entry.
         ensure!(
             about.len() == 2 * ENTRIES.len() && about.iter().all(is_good),
             "{}{}",

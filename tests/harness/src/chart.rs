@@ -1,4 +1,4 @@
-//! The chart, and its values as values.yaml documents them.
+//! The chart's values, as values.yaml documents them.
 
 use crate::prelude::*;
 
@@ -8,10 +8,10 @@ pub fn folder() -> String {
 
 #[derive(Debug, Clone)]
 pub struct Documented {
-    /// `certificates.files.ca`.
+    /// A path such as `certificates.files.ca`.
     pub path: String,
     pub default: Value,
-    /// What `# --` says in front of it.
+    /// The text of the `# --` comment above the value.
     pub text: String,
 }
 
@@ -23,7 +23,7 @@ fn text() -> Result<String> {
     Ok(fs::read_to_string(Path::new(&folder()).join("values.yaml"))?)
 }
 
-/// Every value with `# --` in front of it, in their order.
+/// Every value with a `# --` comment above it, in order.
 pub fn documented() -> Result<Vec<Documented>> {
     let (text, defaults) = (text()?, defaults()?);
     let (mut values, mut parents, mut comment) = (Vec::new(), Vec::<(usize, &str)>::new(), None::<String>);

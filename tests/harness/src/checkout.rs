@@ -1,4 +1,4 @@
-//! The checkout whose tests these are, and what its developer commands bring.
+//! The checkout under test, and tools that its developer commands build.
 
 use std::env;
 use std::process::{Command, Stdio};
@@ -8,8 +8,8 @@ use crate::prelude::*;
 
 /// Root of the workspace.
 ///
-/// Cargo and xtask say where it is when they run a test, all of which are of the package at the root. What was compiled does not
-/// say it: several checkouts may share that.
+/// Read at run time: cargo and xtask set it, and all tests belong to the package at the root. It is not compiled in, because
+/// several checkouts may share one build.
 pub fn workspace() -> &'static Path {
     static WORKSPACE: LazyLock<PathBuf> = LazyLock::new(|| {
         let root = env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
@@ -18,13 +18,13 @@ pub fn workspace() -> &'static Path {
     &WORKSPACE
 }
 
-/// Whether continuous integration runs the tests, all of which it demands.
+/// Whether the tests run in continuous integration, which requires all of them.
 pub fn is_ci() -> bool {
     env::var_os("CI").is_some_and(|ci| ci == "true")
 }
 
-/// Where `cargo xtask` has what this command builds or brings once: it says on stderr what it does. `None`: it has no tool
-/// that could.
+/// The path of what this `cargo xtask` command builds or fetches. xtask reports progress on stderr. Returns `None` if the means
+/// to obtain the tool are missing.
 ///
 /// # Errors
 /// The command fails.

@@ -11,28 +11,28 @@ use kube::{Client, Config};
 use crate::prelude::*;
 use crate::rights::BY_HAND;
 
-/// How many pods a burst has, and how many clients create them.
+/// Number of pods in a burst, and number of clients that create them.
 pub const PODS: usize = 500;
 const CLIENTS: usize = 50;
 
-/// What they ask for, in millicores.
+/// CPU requests of the pods, in millicores.
 const SIZES: [u32; 3] = [100, 200, 300];
 
 /// Selects the pods of a burst.
 pub const LABEL: &str = "burst=yes";
 
-/// Creates those of the pods, each with these annotations and more of a spec. Every client creates its share one after
-/// the other; half of the pods let the API server choose their names.
+/// Creates the pods with these numbers, each with these annotations and `spec` merged in. Each client creates its share one
+/// after another. The API server chooses the names of half of the pods.
 pub fn create(fixture: &Fixture<'_>, pods: Range<usize>, annotations: &Value, spec: &Value) -> Result<()> {
     fixture.runtime.block_on(created(fixture, pods, annotations, spec))
 }
 
-/// A client with the rights of a cluster administrator.
+/// A client with cluster administrator rights.
 pub async fn client(fixture: &Fixture<'_>) -> Result<Client> {
     Ok(Client::try_from(config(&fixture.kubeconfig()).await?)?)
 }
 
-/// One with edgeward's token, whose calls say nothing of what edgeward needs.
+/// A client with edgeward's token. Its calls do not count as rights that edgeward needs.
 pub async fn by_hand(fixture: &Fixture<'_>) -> Result<Client> {
     let mut config = config(&fixture.edgeward_kubeconfig()).await?;
     config.headers.push((USER_AGENT, HeaderValue::from_static(BY_HAND)));
@@ -88,7 +88,7 @@ fn pod(i: usize, annotations: &Value, spec: &Value) -> Value {
     pod
 }
 
-/// What a pod asks for.
+/// The pod's CPU request.
 pub fn millicores(pod: &Value) -> u64 {
     let request = pod["spec"]["containers"][0]["resources"]["requests"]["cpu"].as_str();
     request

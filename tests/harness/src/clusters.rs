@@ -1,7 +1,7 @@
-//! A run of tests on real control planes: each has a namespace, a registration of the webhook and edgeward processes of its own.
+//! A run of tests on real control planes. Each test has its own namespace, webhook registration and edgeward processes.
 //!
-//! Most run side by side in one cluster; those that need a cluster for themselves take turns in two others, and those that need one
-//! that is peered with others in that.
+//! Most tests run in parallel in one cluster. Tests that need a cluster for themselves take turns in two others. Tests that
+//! need a cluster peered with others share one more.
 
 use std::cmp::Reverse;
 use std::iter;
@@ -23,17 +23,17 @@ use crate::timing::{TooBusy, timed};
 /// A test, as [`e2e!`](crate::e2e) registers it.
 #[derive(Clone, Copy)]
 pub struct Test {
-    /// The name that it is listed under. The last part is its namespace.
+    /// The test's full name. Its last part names the test's namespace.
     pub name: &'static str,
     pub needs: Needs,
-    /// Tests with a higher weight start first: those that take longest.
+    /// Tests with a higher weight start first. Use it for long tests.
     pub weight: u32,
     pub script: Script,
 }
 
 inventory::collect!(Test);
 
-/// Registers a test of this program, beside its function: its name, what it needs, its weight if it takes long, the function.
+/// Registers a test of this program, next to its function: the name, what it needs, its weight if it is long, and the function.
 #[macro_export]
 macro_rules! e2e {
     ($name:literal, $needs:ident, $script:ident) => {
@@ -58,12 +58,13 @@ pub struct Suite {
     pub edgeward: &'static str,
     pub uses_every_right: bool,
     pub peering: Layout,
-    /// Whether they measure: the control planes have no audit log then, and no limit on what controllers and scheduler call.
+    /// Whether the tests measure. The control planes then have no audit log, and no rate limit on calls by controllers and
+    /// scheduler.
     pub measures: bool,
 }
 
 struct Run {
-    // First, so that the servers of the tests are gone before the control planes are.
+    // The first field, so that the tests' servers are dropped before the control planes.
     runtime: Runtime,
     shared: ControlPlane,
     own: Vec<ControlPlane>,
@@ -75,14 +76,14 @@ struct Run {
     too_busy: Mutex<Vec<String>>,
 }
 
-/// Runs those of the registered tests that the arguments of this process ask for. Whether all of them together use every right of
-/// the manifests is asked when all have passed.
+/// Runs the registered tests that the arguments select. After all tests have passed, checks that together they used every right
+/// of the manifests.
 pub fn run(suite: &'static Suite) -> ExitCode {
     let target = suite.target;
     let mut tests: Vec<Test> = inventory::iter::<Test>().copied().collect();
     tests.sort_by_key(|test| (Reverse(test.weight), test.name));
     let mut args = Arguments::from_args();
-    // Each waits for its turn by itself.
+    // Each test waits for its turn by itself.
     args.test_threads.get_or_insert(tests.len());
 
     let is_wanted = |test: &&Test| !args.is_filtered_out(&Trial::test(test.name, || Ok(())));
@@ -107,7 +108,7 @@ pub fn run(suite: &'static Suite) -> ExitCode {
     let listed = tests.iter().map(|test| listed(*test, run.clone())).collect();
     let conclusion = libtest_mimic::run(&args, listed);
 
-    // The tests are gone, so this is the last owner: everything ends here.
+    // All tests are dropped, so this is the last owner, and everything ends here.
     let Some(mut run) = run.and_then(Arc::into_inner) else {
         return conclusion.exit_code();
     };
@@ -126,7 +127,8 @@ pub fn run(suite: &'static Suite) -> ExitCode {
     conclusion.exit_code()
 }
 
-/// Runs a script in another cluster that is there to be measured, and that ends with it. Its pods run, or stay Pending on their nodes.
+/// Runs a script in another cluster, which is set up for measuring and ends with the script. With `runs_pods` kwok runs its
+/// pods; otherwise they stay Pending on their nodes.
 pub fn in_another<T>(
     fixture: &Fixture<'_>,
     name: &str,
@@ -144,7 +146,7 @@ pub fn in_another<T>(
     script(&fixture).map_err(|error| fixture.with_logs(error))
 }
 
-/// `None`: there is no control plane to be had and nobody insists.
+/// Returns `None` if a control plane is unavailable and not required.
 fn start(suite: &'static Suite, wanted: Vec<(&'static str, Needs)>) -> Result<Option<Run>> {
     let Some(binaries) = control_plane::binaries()? else {
         anyhow::ensure!(
@@ -244,7 +246,8 @@ impl Run {
         peering.iter_mut().for_each(Peering::keep);
     }
 
-    /// Fails unless edgeward has done what the manifests allow and nothing else and, if everything was run, needs all of it.
+    /// Fails unless edgeward stayed within the manifests' rights. If everything was run, also fails unless it needs all of
+    /// them.
     fn rights_are_proven(&self, everything: bool) -> Result<()> {
         let (mut calls, mut homes) = (Vec::new(), BTreeSet::new());
         let peering = self.peering.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,5 +1,5 @@
-//! etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok as processes on loopback, with certificates
-//! and ports of their own. It takes seconds to start, so most tests share one.
+//! etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok as processes on loopback, with their own certificates
+//! and ports. A control plane starts in seconds, and most tests share one.
 
 use std::env;
 use std::fs::{self, File};
@@ -18,38 +18,38 @@ use crate::rights::{self, Rights};
 use crate::supervised::Supervised;
 use crate::webhook_credentials::WebhookCredentials;
 
-/// Nodes of the cluster, run by kwok: labelled and tainted as edgeward's documentation tells operators to.
+/// Nodes of the cluster, run by kwok. Their labels and taints follow edgeward's documentation for operators.
 pub const EDGE_NODES: [&str; 2] = ["edge-1", "edge-2"];
 pub const CLOUD_NODE: &str = "cloud-1";
 
-/// The label of a node that kwok lets alone, as if its kubelet had stopped.
+/// The label of a node that kwok ignores, as if its kubelet had stopped.
 pub(crate) const STOPPED: &str = "edgeward.test/stopped";
 
 pub(crate) const VIRTUAL_NODE: &str = "liqo.io/type";
 
-/// The label of a pod that takes long to terminate. Others are gone at once.
+/// The label of a pod that takes long to terminate. Other pods are gone at once.
 pub const SLOW: &str = "edgeward.test/terminates-slowly";
-/// So long: longer than a busy machine takes to create another in its place.
+/// How long such a pod takes to terminate. A busy machine creates a replacement in less time.
 pub const SLOW_END: Duration = Duration::from_secs(6);
 
-/// An annotation of a Job's pod: with the name of a node behind it, how long its work takes there, as Go writes durations. Without
-/// one it is done at once.
+/// An annotation on a Job's pod, followed by a node's name. Its value is the duration of the work on that node, in Go's format.
+/// Without it the work ends at once.
 pub const WORKS_ON: &str = "edgeward.test/works-on-";
 
-/// Namespaces of pods so large that the audit log does not have them.
+/// Namespaces that the audit log leaves out, because their pods are too large.
 pub(crate) const NOT_AUDITED: [&str; 3] = ["hostile-pods-largest", "hostile-pods-gated", "hostile-pods-managed"];
 
 const SCHEDULER: &str = "kube-scheduler";
 
-/// What it says when it ends itself because it has missed that a pod was deleted whose name another has by then. A pause of the
-/// machine, after which the API server closes its watch, is enough (`cache.UpdatePod` of Kubernetes 1.36). And when somebody else's
-/// connection has its port for a moment.
+/// Log messages for which kube-scheduler is restarted. The first one appears when it has missed the deletion of a pod whose
+/// name was reused (`cache.UpdatePod` of Kubernetes 1.36). A pause of the machine that closes its watch is enough for that. The
+/// second one appears when another connection briefly uses its port.
 const CURABLE: &[&str] = &["Scheduler cache is corrupted", "bind: address already in use"];
 
 const KUBECONFIG: &str = "kubeconfig";
 const EDGEWARD_KUBECONFIG: &str = "edgeward.kubeconfig";
 
-/// How soon a node is taken for lost that has fallen silent, and a cluster behind a virtual node.
+/// How fast a silent node, or a cluster behind a virtual node, counts as lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FailureDetection {
     AsDefault,
@@ -57,14 +57,14 @@ pub enum FailureDetection {
     Fast,
 }
 
-/// What one control plane has that another has not.
+/// Settings in which control planes differ.
 pub(crate) struct Shape {
     pub(crate) nodes: Vec<Value>,
     pub(crate) detection: FailureDetection,
-    /// Whether it is there to be measured: no audit log, and controllers and a scheduler that call the API server as often as they
-    /// like.
+    /// Whether the cluster is used for measuring. It then has no audit log, and no rate limit on calls by controllers and
+    /// scheduler.
     pub(crate) is_measured: bool,
-    /// Whether kwok runs pods. Where many come, it lists all of them again whenever it reads its watch too slowly.
+    /// Whether kwok runs pods. With many pods, kwok lists all of them again whenever it falls behind its watch.
     pub(crate) runs_pods: bool,
 }
 
@@ -94,8 +94,8 @@ pub(crate) struct ControlPlane {
     pub(crate) authority: Authority,
     pub(crate) url: String,
     pub(crate) etcd: String,
-    /// kube-scheduler, started again when it ends by its own fault ([`CURABLE`]). Where something is measured it is one of
-    /// `processes`.
+    /// kube-scheduler, restarted when it ends because of its own fault ([`CURABLE`]). In measured clusters it is one of
+    /// `processes` instead.
     scheduler: Option<Supervised>,
     processes: Vec<Process>,
     binaries: PathBuf,
@@ -103,13 +103,13 @@ pub(crate) struct ControlPlane {
     dir: TempDir,
 }
 
-/// A second API server, on a copy of what etcd held: as the first would be if it were restored from that.
+/// A second API server on a copy of etcd's data, as after a restore from a backup.
 pub struct Restored {
     pub url: String,
     _processes: [Process; 2],
 }
 
-/// The directory with the binaries; `None` when they have to be built and there is no Go that could.
+/// The directory with the binaries; `None` if they must be built and Go is missing.
 pub(crate) fn binaries() -> Result<Option<PathBuf>> {
     xtask("control-plane")
 }
@@ -197,7 +197,7 @@ impl ControlPlane {
         Ok(())
     }
 
-    /// Starts an API server on what was backed up to `dir/etcd`.
+    /// Starts an API server on the backup in `dir/etcd`.
     pub(crate) fn restore(&self, dir: &Path) -> Result<Restored> {
         let ports = Ports::free()?;
         let mut args = etcd_args(dir, &ports);
@@ -227,12 +227,12 @@ impl ControlPlane {
         self.sign_in()
     }
 
-    /// Writes the kubeconfig of edgeward's ServiceAccount as it is now.
+    /// Writes a kubeconfig for edgeward's current ServiceAccount.
     pub(crate) fn sign_in(&self) -> Result<()> {
         self.sign_in_as("edgeward", &self.edgeward_kubeconfig())
     }
 
-    /// Writes a kubeconfig of a ServiceAccount of edgeward's namespace.
+    /// Writes a kubeconfig for a ServiceAccount of edgeward's namespace.
     pub(crate) fn sign_in_as(&self, account: &str, file: &Path) -> Result<()> {
         let token = rights::token(&self.kubectl, account)?;
         let mut config: Value = serde_json::from_str(&fs::read_to_string(self.kubeconfig())?)?;
@@ -240,12 +240,12 @@ impl ControlPlane {
         Ok(fs::write(file, config.to_string())?)
     }
 
-    /// The kubeconfig of edgeward's ServiceAccount, which may do what the manifests say and nothing else.
+    /// The kubeconfig of edgeward's ServiceAccount, which has exactly the manifests' rights.
     pub(crate) fn edgeward_kubeconfig(&self) -> PathBuf {
         self.dir.path().join(EDGEWARD_KUBECONFIG)
     }
 
-    /// SIGSTOP or SIGCONT for the API server.
+    /// Sends SIGSTOP or SIGCONT to the API server.
     pub(crate) fn signal_api_server(&self, signal: Signal) -> Result<()> {
         self.process("kube-apiserver")?.signal(signal)
     }
@@ -268,14 +268,14 @@ impl ControlPlane {
         }
     }
 
-    /// The creations of pods and Deployments, as the API server saw them, in order, that name this namespace; from this length of the
-    /// audit log on.
+    /// Audit events of pod and Deployment creations that name this namespace, in order. Reads the audit log from byte `from`
+    /// on.
     pub(crate) fn creations(&self, namespace: &str, from: u64) -> Result<Vec<Value>> {
         let namespace = format!("\"namespace\":\"{namespace}\"");
         self.audit_log(from, |line| line.contains(&namespace) && !is_of_edgeward(line))
     }
 
-    /// What the API server logged of each call of the webhook at this address that failed, and that it did without.
+    /// Log lines of the API server, one for each failed call of the webhook at this address after which it failed open.
     pub(crate) fn failed_open(&self, url: &str) -> Result<Vec<String>> {
         let log = fs::read_to_string(self.dir.path().join("kube-apiserver.log"))?;
         let lines = log
@@ -290,7 +290,7 @@ impl ControlPlane {
 
     fn audit_log(&self, from: u64, is_wanted: impl Fn(&str) -> bool) -> Result<Vec<Value>> {
         let mut log = match File::open(self.dir.path().join(AUDIT_LOG)) {
-            // Nothing was audited yet.
+            // The audit log does not exist yet.
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(vec![]),
             log => log?,
         };
@@ -298,11 +298,11 @@ impl ControlPlane {
         let mut text = String::new();
         log.read_to_string(&mut text)?;
         let lines = text.lines().filter(|line| is_wanted(line));
-        // The last line may still be on its way.
+        // The last line may be incomplete.
         Ok(lines.filter_map(|line| serde_json::from_str(line).ok()).collect())
     }
 
-    /// Leaves the files of the run, with every log, for a person to read.
+    /// Keeps the files of the run, with every log, for debugging.
     pub(crate) fn keep(&mut self) {
         self.dir.disable_cleanup(true);
         eprintln!("e2e: logs are kept in {}", self.dir.path().display());
@@ -326,14 +326,14 @@ fn is_of_edgeward(line: &str) -> bool {
 
 const RUN: &str = "edgeward-e2e-";
 
-/// Removes what runs that failed or were killed left behind more than a day ago.
+/// Removes files that failed or killed runs left behind more than a day ago.
 fn remove_forgotten_runs() {
     const DAY: Duration = Duration::from_secs(24 * 60 * 60);
     let entries = fs::read_dir(env::temp_dir()).into_iter().flatten().flatten();
     for run in entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(RUN)) {
         let modified = run.metadata().and_then(|metadata| metadata.modified()).ok();
         if modified.and_then(|at| at.elapsed().ok()).is_some_and(|age| age > DAY) {
-            // Perhaps another user's: it is theirs to remove.
+            // The files may belong to another user, who then has to remove them.
             let _ = fs::remove_dir_all(run.path());
         }
     }
@@ -382,7 +382,7 @@ impl Files {
             .server(&["kubernetes.default.svc"])?
             .write(dir, "kube-apiserver")?;
         let admin = authority.client("admin", "system:masters")?.write(dir, "admin")?;
-        // Any key pair will do; the public half is read from its certificate.
+        // Any key pair works. The API server reads the public key from its certificate.
         let service_accounts = authority
             .client("service-accounts", "none")?
             .write(dir, "service-accounts")?;
@@ -399,7 +399,7 @@ impl Files {
         let kubeconfig = dir.join(KUBECONFIG);
         fs::write(&kubeconfig, config.to_string())?;
 
-        // The API server's own account of which webhooks it called for a pod and in which round, and of what edgeward does.
+        // The audit policy records which webhooks the API server called for a pod and in which round, and edgeward's own calls.
         let audit_policy = dir.join("audit-policy.yaml");
         let rules = match shape.is_measured {
             true => json!([{"level": "None"}]),
@@ -457,8 +457,8 @@ fn api_server_args(files: &Files, ports: &Ports) -> Vec<String> {
         flag("tls-cert-file", &files.serving.0),
         flag("tls-private-key-file", &files.serving.1),
         flag("client-ca-file", &files.ca),
-        // Without it the controller manager and the scheduler report an error for ever. No certificate has the name, as
-        // no proxy stands in front.
+        // Without this flag the controller manager and the scheduler report errors forever. No certificate has the allowed
+        // name, because there is no proxy in front.
         flag("requestheader-client-ca-file", &files.ca),
         "--requestheader-allowed-names=front-proxy".to_owned(),
         "--authorization-mode=RBAC".to_owned(),
@@ -468,7 +468,7 @@ fn api_server_args(files: &Files, ports: &Ports) -> Vec<String> {
         "--service-cluster-ip-range=10.96.0.0/16".to_owned(),
         flag("audit-policy-file", &files.audit_policy),
         flag("audit-log-path", &files.audit_log),
-        // In MiB: more than a run writes, so that it stays one file.
+        // In MiB. More than a run writes, so that the log stays in one file.
         "--audit-log-maxsize=4096".to_owned(),
     ]
 }
@@ -493,7 +493,7 @@ fn controller_manager_args(dir: &Path, files: &Files, ports: &Ports, shape: &Sha
     let mut args = component_args(dir, files, ports.controllers, shape);
     args.push(flag("service-account-private-key-file", &files.service_accounts.1));
     args.push(flag("root-ca-file", &files.ca));
-    // It signs requests for certificates.
+    // The controller manager signs certificate requests.
     args.push(flag("cluster-signing-cert-file", &files.ca));
     args.push(flag("cluster-signing-key-file", &files.ca_key));
     args.push("--controllers=*,-node-ipam-controller".to_owned());
@@ -510,9 +510,10 @@ fn kwok_args(binaries: &Path, files: &Files, ports: &Ports, shape: &Shape) -> Re
     };
     let mut args = vec![
         flag("kubeconfig", &files.kubeconfig),
-        // Nor does it touch virtual nodes, which have a kubelet.
+        // Virtual nodes are left out too, because they have a kubelet.
         format!("--manage-nodes-with-label-selector=!{STOPPED},{VIRTUAL_NODE}!=virtual-node"),
-        // Without leases, whose holder renews them when a quarter is over, a node is taken for lost 50 s after its last heartbeat.
+        // kwok renews leases after a quarter of their duration. Without leases, a node counts as lost 50 s after its last
+        // heartbeat.
         format!("--node-lease-duration-seconds={lease}"),
         format!("--server-address={}", ports.kwok),
     ];

@@ -1,8 +1,8 @@
-//! What the API server's audit log has of the creation of a pod.
+//! Audit log events of pod creations.
 
 use serde_json::Value;
 
-/// One event of the audit log: a pod was created, or would have been.
+/// An audit log event: a pod was created, or would have been in a dry run.
 #[derive(Debug)]
 pub struct Creation(pub(crate) Value);
 
@@ -17,7 +17,7 @@ impl Creation {
         self.0["requestURI"].as_str().is_some_and(|uri| uri.contains("dryRun"))
     }
 
-    /// The rounds in which the API server called this configuration, and whether the pod was changed by it.
+    /// The rounds in which the API server called this configuration, each with whether it changed the pod.
     pub fn rounds(&self, configuration: &str) -> Vec<(u32, bool)> {
         let calls = self.annotations("mutation.webhook.admission.k8s.io/");
         calls
@@ -29,7 +29,7 @@ impl Creation {
             .collect()
     }
 
-    /// The webhooks that could not be called and were passed over.
+    /// Number of webhooks that failed open for this pod.
     pub fn failed_open(&self) -> usize {
         self.annotations("failed-open.mutation.webhook.admission.k8s.io/")
             .count()

@@ -1,13 +1,13 @@
-//! What a pod says of its decision, under whichever domain, and what others say of it.
+//! Reads decisions from pods under any domain, and what other objects say about them.
 
 use serde_json::Value;
 
-/// One of the annotations that edgeward writes: `reason`, `site`.
+/// The value of an annotation that edgeward writes, such as `reason` or `site`.
 pub fn annotation<'p>(pod: &'p Value, name: &str) -> Option<&'p str> {
     find(pod, "scheduling.", name)
 }
 
-/// One of the annotations that edgeward reads: `class`, `priority`.
+/// The value of an annotation that edgeward reads, such as `class` or `priority`.
 pub fn slo<'p>(pod: &'p Value, name: &str) -> Option<&'p str> {
     find(pod, "slo.", name)
 }
@@ -46,7 +46,7 @@ pub fn is_unschedulable(pod: &Value) -> bool {
     conditions.any(|condition| condition["type"] == "PodScheduled" && condition["reason"] == "Unschedulable")
 }
 
-/// Placed or gated.
+/// Whether the pod is placed or gated.
 pub fn is_decided(pod: &Value) -> bool {
     annotation(pod, "decision").is_some() || is_gated(pod)
 }

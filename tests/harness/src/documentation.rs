@@ -1,4 +1,4 @@
-//! Commands and files as `docs/guide/install.md` and `docs/guide/operate.md` show them.
+//! Commands and files from `docs/guide/install.md` and `docs/guide/operate.md`.
 
 use anyhow::{Context as _, Result};
 
@@ -7,12 +7,12 @@ const PAGES: [&str; 2] = [
     include_str!("../../../docs/guide/operate.md"),
 ];
 
-/// The first block of this language that has these words.
+/// The first block in this language that contains these words.
 pub fn documented(language: &str, words: &str) -> Result<&'static str> {
     documented_under("", language, words)
 }
 
-/// The first such block after a heading.
+/// The first block in this language after a heading that contains these words.
 pub fn documented_under(heading: &str, language: &str, words: &str) -> Result<&'static str> {
     let from_heading = |page: &'static str| page.find(heading).map_or("", |start| &page[start..]);
     let mut blocks = PAGES.into_iter().map(from_heading).flat_map(|page| {

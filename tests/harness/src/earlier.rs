@@ -1,17 +1,17 @@
-//! The version that upgrades begin at, as `cargo xtask earlier` has it.
+//! The version that upgrades start from, built by `cargo xtask earlier`.
 
 use crate::checkout::xtask;
 use crate::prelude::*;
 
 #[derive(Debug)]
 pub struct Earlier {
-    /// With `deploy`, `webhook` and `certs`.
+    /// A folder with `deploy`, `webhook` and `certs`.
     pub checkout: PathBuf,
     program: PathBuf,
 }
 
 impl Earlier {
-    /// Builds it if it is not in the cache. `None`: this checkout does not have its commit, as a shallow clone.
+    /// Builds the version unless it is cached. `None` if this checkout lacks its commit, for example a shallow clone.
     pub fn obtain() -> Result<Option<Self>> {
         let checkout = xtask("earlier")?;
         Ok(checkout.map(|checkout| Self {

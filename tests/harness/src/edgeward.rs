@@ -1,4 +1,4 @@
-//! The program under test, as a process of its own.
+//! edgeward as a process of its own.
 
 use std::net::SocketAddr;
 use std::process::ExitStatus;
@@ -13,7 +13,7 @@ use crate::metrics;
 use crate::prelude::*;
 use crate::process::memory_kib;
 
-/// What the image has in its environment: the allocator asks for no huge pages, and gives memory back at once.
+/// The image's environment: the allocator requests no huge pages and returns memory at once.
 pub const IMAGE_ENVIRONMENT: [(&str, &str); 2] = [("MIMALLOC_ALLOW_THP", "0"), ("MIMALLOC_PURGE_DELAY", "0")];
 
 #[derive(Clone, Copy)]
@@ -31,7 +31,7 @@ pub struct Edgeward<'run> {
     serving: Serving,
     fleet: PathBuf,
     pub url: String,
-    /// PEM; what a registration's `caBundle` needs.
+    /// The CA for a registration's `caBundle`, in PEM.
     pub ca: String,
 }
 
@@ -51,7 +51,7 @@ struct Serving {
 const BUNDLE: &str = "ca.crt";
 
 impl<'run> Edgeward<'run> {
-    /// With a fleet file for its view, and a certificate of its own making; ready.
+    /// Starts edgeward with a fleet file as its view and a certificate that it creates itself. Returns once it is ready.
     pub(crate) fn start(program: Program<'run>, dir: &Path, fleet: &Value, config: &Value) -> Result<Self> {
         let args = vec![
             view(dir, fleet)?,
@@ -61,8 +61,8 @@ impl<'run> Edgeward<'run> {
         Self::launch(program, dir, args, None)?.ready()
     }
 
-    /// With the live view of the cluster that this kubeconfig leads to, and a certificate that outlives a restart; ready.
-    /// `namespace` is its own, `authority` signs.
+    /// Starts edgeward with the live view of this kubeconfig's cluster and a certificate that outlives a restart. `namespace`
+    /// is its own, `authority` signs. Returns once it is ready.
     pub(crate) fn start_live(
         program: Program<'run>,
         dir: &Path,
@@ -83,8 +83,8 @@ impl<'run> Edgeward<'run> {
         Self::launch(program, dir, args, Some(kubeconfig))?.ready()
     }
 
-    /// With the configuration of the ConfigMap `namespace/name`, which this kubeconfig leads to; perhaps not ready yet.
-    /// Without a fleet it has the live view.
+    /// Starts edgeward with the configuration in the ConfigMap `namespace/name` of this kubeconfig's cluster. It may not be
+    /// ready yet. Without a fleet it uses the live view.
     pub(crate) fn start_of_config_map(
         program: Program<'run>,
         dir: &Path,
@@ -99,7 +99,7 @@ impl<'run> Edgeward<'run> {
         Self::launch(program, dir, args, Some(kubeconfig))
     }
 
-    /// With these arguments, and the CA of its certificate in `tls/ca.crt`; ready.
+    /// Starts edgeward with these arguments; the CA of its certificate is in `tls/ca.crt`. Returns once it is ready.
     pub(crate) fn start_of_arguments(
         program: Program<'run>,
         dir: &Path,
@@ -154,7 +154,7 @@ impl<'run> Edgeward<'run> {
         })
     }
 
-    /// What it says at `/readyz`, and with which status code.
+    /// Status code and text of `/readyz`.
     pub fn readiness(&self) -> Result<(u16, String)> {
         self.program.runtime.block_on(async {
             let request = self.client.get(format!("http://{}/readyz", self.serving.health));
@@ -179,7 +179,7 @@ impl<'run> Edgeward<'run> {
         self.process.id()
     }
 
-    /// A number of its `/proc/<pid>/status`, in KiB.
+    /// A field of its `/proc/<pid>/status`, in KiB.
     pub fn memory_kib(&self, field: &str) -> Result<u64> {
         memory_kib(self.process.id(), field)
     }
@@ -188,12 +188,12 @@ impl<'run> Edgeward<'run> {
         Target::new(self.serving.admission, &self.ca, self.process.id())
     }
 
-    /// Takes what it has now for the most that it ever had (`VmHWM`).
+    /// Resets the peak memory (`VmHWM`) to the current value.
     pub fn forget_most_memory(&self) -> Result<()> {
         Ok(fs::write(format!("/proc/{}/clear_refs", self.process.id()), "5")?)
     }
 
-    /// Starts it again where it served, and waits until it is ready. Kill it first.
+    /// Restarts a killed edgeward at its old addresses, and waits until it is ready.
     pub fn start_again(&mut self) -> Result<()> {
         self.process = self.launch.run("edgeward-again", self.program.path, self.serving)?.0;
         self.await_readiness()
@@ -203,7 +203,7 @@ impl<'run> Edgeward<'run> {
         replace(&self.fleet, fleet)
     }
 
-    /// Puts another configuration in place, at once. It was started with one in a file.
+    /// Replaces the configuration file at once. Needs an edgeward that was started with one.
     pub fn set_config(&self, config: &Value) -> Result<()> {
         settings(&self.launch.dir, config).map(drop)
     }
@@ -212,7 +212,7 @@ impl<'run> Edgeward<'run> {
         self.process.all_said(message)
     }
 
-    /// Sum of a metric over all series that carry these labels; of none, 0.
+    /// Sum of a metric over all series with these labels; 0 without any series.
     pub fn metric(&self, name: &str, labels: &[(&str, &str)]) -> Result<f64> {
         let text = self.program.runtime.block_on(async {
             let response = self
@@ -230,7 +230,7 @@ impl<'run> Edgeward<'run> {
         Ok(self.metric(name, labels)? as u64)
     }
 
-    /// Fails unless it holds the Lease for certain.
+    /// Fails unless it certainly holds the Lease.
     pub fn leads(&self) -> Result<()> {
         ensure!(self.count("edgeward_leader", &[])? == 1);
         Ok(())
@@ -240,7 +240,7 @@ impl<'run> Edgeward<'run> {
         self.count("edgeward_reviews_total", &[])
     }
 
-    /// Asks past the API server what would become of a pod if it were created.
+    /// Sends a review directly, without the API server, and returns the pod as it would be created.
     pub fn ask(&self, namespace: &str, pod: &Value) -> Result<Value> {
         self.review(namespace, pod, true)
     }
@@ -343,7 +343,7 @@ fn option(name: &str, path: &Path) -> String {
     format!("--{name}={}", path.display())
 }
 
-/// JSON is YAML, so serde_json can write what is read as that.
+/// Writes JSON, which is valid YAML.
 fn replace(file: &Path, content: &Value) -> Result<()> {
     let new = file.with_extension("new");
     fs::write(&new, format!("{content:#}\n"))?;

@@ -1,4 +1,4 @@
-//! What a test gets: a namespace that opted in, a directory, and the means to start edgeward and register webhooks.
+//! A test's environment: an opted-in namespace, a directory, and the means to start edgeward and register webhooks.
 
 mod custom_resources;
 mod liqo;
@@ -35,7 +35,8 @@ const SHARED_DOMAIN: &str = "example.io";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Domain {
-    /// The default, which it shares with other tests: whoever leads in one of them would release every pod behind the gate.
+    /// The default domain, shared with other tests. No edgeward may lead under it, because it would release the gated pods of
+    /// all these tests.
     Shared,
     Own,
 }
@@ -51,12 +52,12 @@ pub struct Fixture<'run> {
     pub dir: PathBuf,
     audited: u64,
     namespaces: Mutex<Vec<String>>,
-    /// What edgeward may do besides until the test is over, however it ends.
+    /// Additional rights of edgeward until the test ends, however it ends.
     granted: Mutex<Vec<Granted>>,
 }
 
 impl<'run> Fixture<'run> {
-    /// For the test of this name in the cluster that is peered, under the default domain.
+    /// Opens a fixture in the peered cluster for the test of this name, under the default domain.
     pub(crate) fn open_peered(
         peering: &'run Peering,
         runtime: &'run Runtime,
@@ -154,7 +155,7 @@ impl<'run> Fixture<'run> {
         }
     }
 
-    /// Runs edgeward with these arguments and the rights of a cluster administrator.
+    /// Runs edgeward with these arguments and cluster administrator rights.
     pub fn command(&self, args: &[&str]) -> Result<Said> {
         self.command_as(&self.kubeconfig(), args)
     }
@@ -180,8 +181,8 @@ impl<'run> Fixture<'run> {
         Edgeward::start(self.program(), &self.dir, fleet, config)
     }
 
-    /// Starts edgeward with the configuration in this ConfigMap of the test's namespace, and waits until it serves, ready
-    /// or not. Without a fleet it looks at the cluster.
+    /// Starts edgeward with the configuration in this ConfigMap of the test's namespace. Waits until it serves, ready or not.
+    /// Without a fleet it uses the live view.
     pub fn edgeward_of_config_map(&self, fleet: Option<&Value>, name: &str) -> Result<Edgeward<'run>> {
         self.plane.rights.grant_in(&self.namespace, &self.kubectl)?;
         let kubeconfig = self.plane.edgeward_kubeconfig();
@@ -194,7 +195,7 @@ impl<'run> Fixture<'run> {
         self.start_live(&self.dir, self.plane.edgeward_kubeconfig(), config)
     }
 
-    /// The same, registered for the pods of the test's namespace.
+    /// Starts edgeward with the live view and registers it for the pods of the test's namespace.
     pub fn registered_live(&self, config: &Value) -> Result<(Edgeward<'run>, Registration)> {
         let edgeward = self.live_edgeward(config)?;
         let registration = self.register(&edgeward.url, &edgeward.ca)?;
@@ -225,7 +226,7 @@ impl<'run> Fixture<'run> {
         Edgeward::start_live(self.program(), dir, kubeconfig, &home, config, &Authority::new()?)
     }
 
-    /// The namespace of this test's edgewards, where they elect one of them.
+    /// The namespace in which this test's edgewards elect their leader.
     pub fn home(&self) -> Result<String> {
         let name = format!("{}-system", self.namespace);
         let said = self.kubectl.attempt(&["create", "namespace", &name], "")?;
@@ -240,7 +241,7 @@ impl<'run> Fixture<'run> {
         Ok(name)
     }
 
-    /// Has the edgewards of this test count so many replicas: an EndpointSlice of their Service names as many addresses.
+    /// Makes this test's edgewards count `replicas` replicas: an EndpointSlice of their Service has that many addresses.
     pub fn count_replicas(&self, replicas: usize) -> Result<()> {
         let endpoint = |i: usize| json!({"addresses": [format!("192.0.2.{i}")], "conditions": {"ready": true}});
         let slice = json!({
@@ -254,7 +255,7 @@ impl<'run> Fixture<'run> {
         self.kubectl_in(&self.home()?).apply(&slice).map(drop)
     }
 
-    /// Starts this program, an edgeward, in this directory with these arguments and the rights of the manifests, and waits until it
+    /// Starts the edgeward program at `path` in this directory, with these arguments and the manifests' rights. Waits until it
     /// is ready. The CA of its certificate is `tls/ca.crt` there.
     pub fn edgeward_of_arguments<'p>(&self, path: &'p Path, dir: &Path, args: Vec<String>) -> Result<Edgeward<'p>>
     where
@@ -264,8 +265,7 @@ impl<'run> Fixture<'run> {
         Edgeward::start_of_arguments(Program { path, runtime }, dir, self.plane.edgeward_kubeconfig(), args)
     }
 
-    /// Lets edgewards of this namespace keep their certificate themselves, as `certs/self-managed` does, for as long as the
-    /// test goes on.
+    /// Lets the edgewards of this namespace manage their certificate, as `certs/self-managed` does, until the test ends.
     pub fn allow_self_management(&self, namespace: &str) -> Result<()> {
         self.allow(
             self.plane
@@ -275,18 +275,19 @@ impl<'run> Fixture<'run> {
         Ok(())
     }
 
-    /// From now on edgeward may be refused to list and watch what has this name, or all where it is empty, as the roles of an earlier
-    /// version have it.
+    /// Removes edgeward's right to list and watch the object of this name, or all if the name is empty, as in an earlier
+    /// version's roles. Refused calls then do not fail the rights proof.
     pub fn takes_away(&self, resource: &str, name: &str) {
         self.plane.rights.take_away(resource, name);
     }
 
-    /// Lets edgeward change pods only where a RoleBinding says so, as `deploy/narrow` does, until what this returns is dropped.
+    /// Restricts edgeward's pod updates to namespaces with a RoleBinding, as `deploy/narrow` does, until the returned value is
+    /// dropped.
     pub fn narrow_rights(&self) -> Result<Narrowed> {
         self.plane.rights.narrow(&self.plane.kubectl)
     }
 
-    /// Lets edgeward see where data is, as `deploy/data` does, for as long as the test goes on.
+    /// Lets edgeward read volumes and claims, as `deploy/data` does, until the test ends.
     pub fn allow_data(&self) -> Result<()> {
         self.allow(self.plane.rights.grant_data(&self.plane.kubectl)?);
         Ok(())
@@ -297,19 +298,19 @@ impl<'run> Fixture<'run> {
         all.push(granted);
     }
 
-    /// Takes from edgeward its namespace and the rights that the run has given it, as if it had never been there. Other
-    /// edgewards must not run.
+    /// Removes edgeward's namespace and the rights that the run has granted, as if edgeward had never been installed. No other
+    /// edgeward may run.
     pub fn revoke(&self) -> Result<Revoked<'run>> {
         self.plane.rights.revoke(&self.plane.kubectl)?;
         Ok(Revoked(self.plane))
     }
 
-    /// Takes up the rights that the manifests have given edgeward meanwhile.
+    /// Uses the rights that the manifests have granted to edgeward in the meantime.
     pub fn sign_in(&self) -> Result<()> {
         self.plane.sign_in()
     }
 
-    /// A kubeconfig of a ServiceAccount that the manifests have made meanwhile in edgeward's namespace.
+    /// A kubeconfig for a ServiceAccount that the manifests have created in edgeward's namespace.
     pub fn kubeconfig_of(&self, account: &str) -> Result<PathBuf> {
         let file = self.dir.join(format!("{account}.kubeconfig"));
         self.plane.sign_in_as(account, &file)?;
@@ -344,17 +345,17 @@ impl<'run> Fixture<'run> {
         &self.plane.credentials
     }
 
-    /// Starts a webhook inside the test. It answers operations of a JSON patch, for the pod as it arrived.
+    /// Starts a webhook inside the test. For each pod it returns the operations of a JSON patch.
     pub fn test_webhook(&self, answer: impl Fn(&Value) -> Vec<Value> + Send + Sync + 'static) -> Result<TestWebhook> {
         TestWebhook::start(self.runtime, answer, Duration::ZERO)
     }
 
-    /// Starts a webhook inside the test that allows every pod, after so long.
+    /// Starts a webhook inside the test that allows every pod after a delay of `takes`.
     pub fn slow_test_webhook(&self, takes: Duration) -> Result<TestWebhook> {
         TestWebhook::start(self.runtime, test_webhook::watches, takes)
     }
 
-    /// Registers it as a validating webhook for the pods of this test's namespace, and waits until it is called.
+    /// Registers a validating webhook for the pods of the test's namespace, and waits until it is called.
     pub fn register_validating(&self, webhook: &TestWebhook) -> Result<Registration> {
         let name = format!("zz-validating-{}", self.namespace);
         let configuration = webhook.validating(&name, &self.namespace);
@@ -368,8 +369,8 @@ impl<'run> Fixture<'run> {
         Ok(registration)
     }
 
-    /// Registers a webhook as `webhook/base` says, for this test's namespace, and waits until it is called. The API server waits
-    /// for its answer as long as it can, however busy the machine is.
+    /// Registers a webhook like `webhook/base` for the test's namespace, and waits until it is called. The timeout is the
+    /// longest possible, so that a busy machine does not matter.
     pub fn register(&self, url: &str, ca: &str) -> Result<Registration> {
         self.register_as("zz-edgeward", &[&self.namespace], url, ca)
     }
@@ -378,13 +379,13 @@ impl<'run> Fixture<'run> {
         self.registered("zz-edgeward", &[&self.namespace], manifest()?, url, ca)
     }
 
-    /// As [`register`](Self::register) does, under another name, which decides the order, and for more namespaces. The first is
-    /// the one whose pods show that the webhook is in force.
+    /// Like [`register`](Self::register), but under another name, which determines the order, and for several namespaces. Pods
+    /// in the first one show that the webhook is in force.
     pub fn register_as(&self, prefix: &str, namespaces: &[&str], url: &str, ca: &str) -> Result<Registration> {
         self.registered(prefix, namespaces, with_long_timeout(manifest()?), url, ca)
     }
 
-    /// The namespaces stand beside the selector that the manifest has.
+    /// Adds the namespaces to the manifest's own selector.
     fn registered(
         &self,
         prefix: &str,
@@ -422,8 +423,8 @@ impl<'run> Fixture<'run> {
         Ok(registration)
     }
 
-    /// Registers a manifest under a domain of the test's own, which no other test's edgeward knows, and opts its namespace in.
-    /// Nobody waits until it is called.
+    /// Registers a manifest under the test's own domain, which no other test's edgeward knows, and opts the test's namespace
+    /// in. Does not wait until the webhook is called.
     pub fn register_under(&self, domain: &str, manifest: &Value, url: &str, ca: &str) -> Result<Registration> {
         let mut manifest: Value = manifest.to_string().replace(SHARED_DOMAIN, domain).parse()?;
         let name = format!("zz-edgeward-{}", self.namespace);
@@ -448,14 +449,13 @@ impl<'run> Fixture<'run> {
         Ok(registration)
     }
 
-    /// The pods created in a namespace since the test began, as the API server's audit log has them.
+    /// Audit events of the pods created in a namespace since the test began.
     pub fn creations(&self, namespace: &str) -> Result<Vec<Creation>> {
         let pods = self.created(namespace, "pods")?;
         Ok(pods.into_iter().map(Creation).collect())
     }
 
-    /// What a ValidatingAdmissionPolicy had to say of a Deployment of the test's namespace that is to be audited, once the audit log has
-    /// its creation.
+    /// The policy violation in the audit event of a Deployment's creation, once the event is in the audit log.
     pub fn violation_of(&self, deployment: &str) -> Result<Option<String>> {
         const VIOLATION: &str = "validation.policy.admission.k8s.io/validation_failure";
         eventually(&format!("the audit log has Deployment {deployment}"), BOUND, || {
@@ -482,12 +482,12 @@ impl<'run> Fixture<'run> {
         })
     }
 
-    /// Why the API server did without the webhook at this address: a line of its log for each call that failed.
+    /// Log lines of the API server for each failed call of the webhook at this address, after which it failed open.
     pub fn failed_open(&self, url: &str) -> Result<Vec<String>> {
         self.plane.failed_open(url)
     }
 
-    /// Fails if a pod was created here with keys of another domain than the test's.
+    /// Fails if a pod was created here with keys of a domain that is not the test's.
     pub(crate) fn kept_to_its_domain(&self) -> Result<()> {
         if self.domain == SHARED_DOMAIN {
             return Ok(());
@@ -499,7 +499,7 @@ impl<'run> Fixture<'run> {
         Ok(())
     }
 
-    /// Removes the pods of the test's namespaces and what would make them again, so that nobody counts or schedules them.
+    /// Removes the pods of the test's namespaces and their controllers, so that they no longer count or get scheduled.
     pub(crate) fn clear(&self) -> Result<()> {
         const ALL: &str = "daemonsets,deployments,replicasets,jobs,pods";
         let namespaces = self.namespaces.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -515,7 +515,7 @@ impl<'run> Fixture<'run> {
         Ok(())
     }
 
-    /// An error with the ends of the logs of this test's processes; one that is no failure stays as it is.
+    /// Adds the ends of this test's process logs to an error. An error that is no failure stays unchanged.
     pub(crate) fn with_logs(&self, error: Error) -> Error {
         if error.is::<TooBusy>() || error.is::<NoHelm>() {
             return error;
@@ -542,7 +542,7 @@ pub fn manifest() -> Result<Value> {
     ))?)
 }
 
-/// A webhook configuration by which the API server waits for an answer as long as it can.
+/// Sets the longest possible timeout in a webhook configuration.
 pub fn with_long_timeout(mut configuration: Value) -> Value {
     for webhook in configuration["webhooks"].as_array_mut().into_iter().flatten() {
         webhook["timeoutSeconds"] = json!(30);
@@ -550,7 +550,7 @@ pub fn with_long_timeout(mut configuration: Value) -> Value {
     configuration
 }
 
-/// A cluster without edgeward. Dropped, the edgewards of other tests get their rights again.
+/// A cluster without edgeward. Dropping it gives the edgewards of other tests their rights back.
 pub struct Revoked<'run>(&'run ControlPlane);
 
 impl Drop for Revoked<'_> {

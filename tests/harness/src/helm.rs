@@ -1,4 +1,4 @@
-//! Helm, as `cargo xtask helm` has it.
+//! Helm, built by `cargo xtask helm`.
 
 use std::fmt;
 use std::process::{Command, Stdio};
@@ -7,7 +7,7 @@ use crate::checkout::xtask;
 use crate::prelude::*;
 use crate::process::on_loopback;
 
-/// The program, with a home of its own: nothing of the user's is read or written.
+/// The program, with a home directory of its own. It touches none of the user's files.
 #[derive(Debug, Clone)]
 pub struct Helm {
     program: PathBuf,
@@ -26,7 +26,7 @@ impl fmt::Display for NoHelm {
 impl std::error::Error for NoHelm {}
 
 impl Helm {
-    /// With its home in this directory; built if need be. Fails with [`NoHelm`].
+    /// Builds Helm if needed. Its home is in this directory. Fails with [`NoHelm`].
     pub fn obtain(home: &Path) -> Result<Self> {
         let program = xtask("helm")?.context(NoHelm)?;
         let home = home.to_owned();
@@ -43,7 +43,7 @@ impl Helm {
         command
     }
 
-    /// What it printed, or an error in its words.
+    /// Runs `helm ARGS` and returns its output. The error contains Helm's message.
     pub fn run(&self, args: &[&str]) -> Result<String> {
         let output = self.command(args).output().context("cannot start helm")?;
         if !output.status.success() {

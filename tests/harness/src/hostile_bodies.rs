@@ -1,4 +1,4 @@
-//! Bodies of which as much as possible is made when they are read.
+//! Request bodies that need as much memory as possible when they are parsed.
 
 pub mod pressure;
 
@@ -14,7 +14,7 @@ enum Place {
     Spec,
 }
 
-/// What a body has very much of: a field whose text repeats an element in the place of `~`.
+/// A part that a body repeats. The field's text has an element in the place of `~`.
 #[derive(Debug, Clone, Copy)]
 pub struct Part {
     name: &'static str,
@@ -30,7 +30,7 @@ pub static PARTS: LazyLock<Vec<Part>> = LazyLock::new(|| {
     rows.filter_map(part).collect()
 });
 
-/// The part of a row of the table; `None` for a comment.
+/// Parses a row of the table; `None` for a comment.
 fn part(row: &'static str) -> Option<Part> {
     let [kind, name, place, field, text, element] = row.split(" | ").collect::<Vec<_>>().try_into().ok()?;
     let place = match place {
@@ -55,7 +55,7 @@ impl Part {
         let first = self.element.replace('@', "0") + self.separator;
         let elements = match self.element.split_once('@') {
             None => first.repeat(bytes / first.len()),
-            // No two names are the same.
+            // All names must differ.
             Some((before, after)) => {
                 let mut elements = String::new();
                 for i in 0.. {
@@ -72,7 +72,7 @@ impl Part {
     }
 }
 
-/// The body of a review that has these parts, each with so many bytes of its elements.
+/// A review body with these parts. Each part has the given number of bytes of elements.
 fn body(parts: &[(Part, usize)]) -> Vec<u8> {
     let fields = |place: Place, ordinary: &[(&str, &str)]| {
         let parts = || parts.iter().filter(move |(part, _)| part.place == place);
@@ -122,7 +122,7 @@ impl Hostile {
         }
     }
 
-    /// The body, of at most so many bytes.
+    /// The body, limited to this number of bytes.
     pub fn body(self, bytes: usize) -> Vec<u8> {
         match self {
             Self::Of(part) => body(&[(part, bytes - 1_024)]),
@@ -137,7 +137,7 @@ pub fn ordinary() -> Vec<u8> {
 
 fn mixture(seed: u64, bytes: usize) -> Vec<u8> {
     let mut state = seed;
-    // SplitMix64.
+    // A SplitMix64 generator.
     let mut random = |below: usize| {
         state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = state;
@@ -152,7 +152,7 @@ fn mixture(seed: u64, bytes: usize) -> Vec<u8> {
             .iter()
             .any(|(other, _)| (other.place, other.field) == (part.place, part.field));
         if !is_there && part.place != Place::Review && part.place != Place::Request {
-            // Some of thousands, some of millions of bytes.
+            // Part sizes range from thousands to millions of bytes.
             parts.push((part, 1 << random(20)));
         }
     }

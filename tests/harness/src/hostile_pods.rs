@@ -1,4 +1,4 @@
-//! Pods that take as much memory as anybody may make them take who may create pods.
+//! Pods that take as much memory as a user with the right to create pods can cause.
 
 use futures::io::{copy, sink};
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
@@ -15,7 +15,7 @@ const LARGEST: usize = 1_400_000;
 
 const NAME: &str = "hostile-00000";
 
-/// Stands for the time at which a pod is created, in as many letters.
+/// Placeholder of the same length for the pod's creation time.
 const NOW: &str = "0000-00-00T00:00:00Z";
 
 const LATER: &str = "2099-01-01T00:00:00Z";
@@ -35,7 +35,7 @@ impl Template {
     }
 }
 
-/// As large as the API server takes them, each by other fields, and none is managed. No node has what they ask for.
+/// Pods of the largest size that the API server accepts, each through other fields. None is managed, and no node fits them.
 fn largest() -> Vec<Template> {
     let pod = |fill: &dyn Fn(&mut Value)| {
         let mut pod = pod();
@@ -61,7 +61,7 @@ fn largest() -> Vec<Template> {
             pod["spec"]["containers"][0]["env"] = variables.collect();
         }),
         pod(&|pod| {
-            // Annotations have 256 KiB together.
+            // All annotations together may have 256 KiB.
             let annotations = (0..12_000).map(|number| (format!("edgeward.test/{number}"), json!("")));
             pod["metadata"]["annotations"] = Value::Object(annotations.collect());
             pod["spec"]["containers"][0]["env"] = json!([{"name": "V", "value": "0".repeat(600_000)}]);
@@ -71,8 +71,8 @@ fn largest() -> Vec<Template> {
     ]
 }
 
-/// Behind our gate, of the least priority and of a class that is gated for an hour, with constraints that are kept and so many bytes
-/// beside. It says that it was gated at this time, for a reason that is soon another.
+/// A pod behind edgeward's gate with the lowest priority. Its class is gated for an hour, its constraints are kept, and `bytes`
+/// more are added. It claims to be gated since `at`, for a reason that soon changes.
 fn gated(fixture: &Fixture<'_>, bytes: usize, at: &str) -> Template {
     let mut pod = behind_our_gate("throughput");
     let sites = (0..120).map(|number| (format!("site-{number:03}"), json!({"fit": 1, "eta": 1})));
@@ -87,7 +87,7 @@ fn gated(fixture: &Fixture<'_>, bytes: usize, at: &str) -> Template {
     Template::of(&fixture.in_its_domain(pod))
 }
 
-/// Of a class that is gated for seconds, with constraints that are too long to be kept.
+/// Pods whose class is gated for seconds, with constraints that are too long to keep.
 fn with_long_constraints(fixture: &Fixture<'_>) -> [Value; 2] {
     let pod = |name: &str, values: usize| {
         let mut pod = behind_our_gate("batch");
@@ -126,7 +126,7 @@ fn pod() -> Value {
     })
 }
 
-/// Creates so many pods in this namespace, of each template in turn.
+/// Creates `count` pods in this namespace, from each template in turn.
 fn create(fixture: &Fixture<'_>, namespace: &str, templates: &[Template], count: usize) -> Result<()> {
     each(fixture, count, |number| {
         let request = Request::post(format!("/api/v1/namespaces/{namespace}/pods"));
@@ -161,23 +161,23 @@ fn each(fixture: &Fixture<'_>, count: usize, request: impl Fn(usize) -> Result<R
 
 #[derive(Debug, Clone, Copy)]
 pub struct Amounts {
-    /// Of the largest, where nobody has opted in.
+    /// Number of the largest pods, in a namespace that has not opted in.
     pub largest: usize,
-    /// Behind our gate, where nobody has opted in.
+    /// Number of pods behind edgeward's gate, in a namespace that has not opted in.
     pub gated: usize,
     pub managed: usize,
     pub gated_bytes: usize,
 }
 
-/// By how many KiB a replica's resident memory has grown.
+/// Growth of a replica's resident memory, in KiB.
 #[derive(Debug, Clone, Copy)]
 pub struct Growth {
     pub most: u64,
     pub kept: u64,
 }
 
-/// Has these pods created, and measures what that costs: a replica that watches them, kind by kind; one that lists them all
-/// as a stream; and one that lists them in pages. Verdicts in the test's own namespace stay what they were.
+/// Creates these pods and measures their cost in memory. One replica watches the pods kind by kind, the second lists them
+/// all as a stream, and the third lists them in pages. Verdicts in the test's own namespace must not change.
 pub fn watched(fixture: &Fixture<'_>, amounts: Amounts) -> Result<Vec<(&'static str, Growth)>> {
     let nodes = Nodes::new(fixture)?;
     let node = nodes.edge_node("edge-0", "1")?;

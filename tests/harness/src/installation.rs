@@ -1,4 +1,4 @@
-//! edgeward as it is installed, with processes of this machine in the place of its pods.
+//! edgeward as installed, with local processes instead of its pods.
 
 use crate::mount::Mount;
 use crate::prelude::*;
@@ -9,7 +9,7 @@ pub const SECRET: &str = "edgeward-tls";
 
 pub const WEBHOOK: &str = "zz-edgeward";
 
-/// A process of this machine in the place of one of the Deployment's pods.
+/// A local process that replaces one of the Deployment's pods.
 pub struct Replica<'run> {
     pub edgeward: Edgeward<'run>,
     pub mount: Option<Mount>,
@@ -22,7 +22,7 @@ pub struct Installation<'s, 'run> {
 }
 
 impl<'s, 'run> Installation<'s, 'run> {
-    /// Objects that are rendered already, with edgeward's rights among them.
+    /// Applies rendered objects, which include edgeward's rights.
     pub(crate) fn apply_objects(fixture: &'s Fixture<'run>, objects: Vec<Value>) -> Result<Self> {
         let installation = Self {
             fixture,
@@ -44,7 +44,7 @@ impl<'s, 'run> Installation<'s, 'run> {
         objects.find(|object| object["kind"] == kind).context(kind.to_owned())
     }
 
-    /// One in this directory, with the arguments of the Deployment's container, the Secret that it mounts, and more arguments.
+    /// Starts a replica in this directory. It has the Deployment's arguments, the mounted Secret, and the arguments in `more`.
     pub fn replica(&self, dir: &Path, more: &[&str]) -> Result<Replica<'run>> {
         self.replica_of(self.fixture.program, dir, more)
     }
@@ -61,7 +61,7 @@ impl<'s, 'run> Installation<'s, 'run> {
             Some(_) => Some(Mount::open(self.fixture, NAMESPACE, SECRET, &tls)?),
             None => {
                 fs::create_dir(&tls)?;
-                // Nobody asks it past the API server.
+                // Only the API server calls this replica, so the test needs no valid CA here.
                 fs::write(tls.join("ca.crt"), Authority::new()?.certificate)?;
                 None
             }
@@ -79,8 +79,8 @@ impl<'s, 'run> Installation<'s, 'run> {
         Ok(Replica { edgeward, mount })
     }
 
-    /// No kubelet runs the pods here, and nothing routes to a Service. So the Service leads to a port of this machine; the
-    /// API server still asks for the certificate of the Service, of the CA that the manifests have brought it.
+    /// Makes the Service lead to a local port. No kubelet runs the pods here, and nothing routes to a Service. The API server
+    /// still expects the Service's certificate, from the CA that the manifests have brought it.
     pub fn lead_to(&self, port: u16) -> Result<()> {
         let spec = json!({"type": "ExternalName", "externalName": "localhost", "clusterIP": null, "clusterIPs": null});
         let kubectl = self.fixture.kubectl_in(NAMESPACE);
@@ -97,7 +97,7 @@ impl<'s, 'run> Installation<'s, 'run> {
         kubectl.patch("mutatingwebhookconfiguration", WEBHOOK, &patch, &[])
     }
 
-    /// The API server waits as long as it can, however busy the machine is.
+    /// Sets the longest possible webhook timeout, so that a busy machine does not matter.
     pub fn set_long_timeout(&self) -> Result<()> {
         let replace =
             |entry| json!({"op": "replace", "path": format!("/webhooks/{entry}/timeoutSeconds"), "value": 30});

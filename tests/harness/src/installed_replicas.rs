@@ -1,4 +1,4 @@
-//! edgeward as it is installed, several replicas of it behind a balancer: what they serve, and what is trusted, changes.
+//! edgeward as installed, with several replicas behind a balancer. Tests change their certificates and the trusted CAs.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -25,7 +25,7 @@ pub struct InstalledReplicas<'s, 'run> {
     _revoked: Revoked<'run>,
 }
 
-/// What these folders render to, without the definitions of our custom resources: other tests have those.
+/// Renders these folders without edgeward's custom resource definitions, which other tests install.
 pub fn render(fixture: &Fixture<'_>, folders: &[&str]) -> Result<Vec<Value>> {
     let mut objects = vec![];
     for folder in folders {
@@ -65,8 +65,8 @@ impl<'s, 'run> InstalledReplicas<'s, 'run> {
         Self::open(fixture, nodes, pace, replicas, objects, &[])
     }
 
-    /// These objects, with the sites of these nodes, and so many replicas with more arguments than theirs. Returns when the API
-    /// server has them decide.
+    /// Applies these objects with the sites of these nodes, and starts `count` replicas with `more` arguments. Returns once the
+    /// API server gets decisions from them.
     pub fn open(
         fixture: &'s Fixture<'run>,
         nodes: &'s Nodes<'run>,
@@ -79,7 +79,7 @@ impl<'s, 'run> InstalledReplicas<'s, 'run> {
         for object in &mut objects {
             match object["kind"].as_str() {
                 Some("ConfigMap") => object["data"] = json!({"config.yaml": config.to_string()}),
-                // From the start, for it would keep the endpoints that it had as another.
+                // Set at the start, because a Service that changes its type keeps its old endpoints.
                 Some("Service") => {
                     object["spec"]["type"] = json!("ExternalName");
                     object["spec"]["externalName"] = json!("localhost");
@@ -123,7 +123,7 @@ impl<'s, 'run> InstalledReplicas<'s, 'run> {
         Ok(installed)
     }
 
-    /// Has the EndpointSlices of the Service name the replicas, as they would.
+    /// Makes the EndpointSlices of the Service name the replicas, as their controller would.
     fn name_endpoints(&self) -> Result<()> {
         let slice = |member: &Edgeward<'_>| endpoint_slice(member.admission().port());
         let kubectl = self.fixture.kubectl_in(NAMESPACE);
@@ -131,7 +131,7 @@ impl<'s, 'run> InstalledReplicas<'s, 'run> {
         members.try_for_each(|member| kubectl.create(&slice(member)).map(drop))
     }
 
-    /// Creates pods while `event` happens, the connections to the replicas cut all the time.
+    /// Creates pods while `event` happens. The connections to the replicas are cut all the time.
     pub fn under_load(&self, event: impl FnOnce(&Load) -> Result<()>) -> Result<Report> {
         under_load_reconnecting(self.fixture, self.nodes, self.pace, &self.balancer, event)
     }
@@ -140,7 +140,7 @@ impl<'s, 'run> InstalledReplicas<'s, 'run> {
         self.fixture.kubectl_in(NAMESPACE).apply(secret).map(drop)
     }
 
-    /// Has API servers trust these authorities, PEM, and no other.
+    /// Sets the CAs that API servers trust, in PEM.
     pub fn trust(&self, authorities: &str) -> Result<()> {
         let replace = |entry| {
             let path = format!("/webhooks/{entry}/clientConfig/caBundle");
@@ -149,7 +149,7 @@ impl<'s, 'run> InstalledReplicas<'s, 'run> {
         self.installation.patch_webhook(ENTRIES.map(replace).collect())
     }
 
-    /// What all entries of the webhook configuration have, PEM.
+    /// The `caBundle` of all entries of the webhook configuration, in PEM.
     pub fn ca_bundle(&self) -> Result<String> {
         let configuration = self.fixture.kubectl.get("mutatingwebhookconfiguration", WEBHOOK)?;
         let mut bundles = ENTRIES.map(|entry| &configuration["webhooks"][entry]["clientConfig"]["caBundle"]);
@@ -171,7 +171,7 @@ impl<'s, 'run> InstalledReplicas<'s, 'run> {
         })
     }
 
-    /// Waits until each shows a certificate that these authorities, PEM, vouch for.
+    /// Waits until each replica serves a certificate from one of these CAs (PEM).
     pub fn is_of(&self, authorities: &str) -> Result<()> {
         eventually("each replica serves what is trusted", 2 * BOUND, || {
             let shown = self.shown()?;
@@ -179,7 +179,7 @@ impl<'s, 'run> InstalledReplicas<'s, 'run> {
         })
     }
 
-    /// Waits until the API server has connected to each replica again and pods are created over that. Says how often it did.
+    /// Waits until the API server has reconnected to each replica and created pods since. Prints the number of connections.
     pub fn is_used(&self, load: &Load, what: &str) -> Result<()> {
         let opened = || self.members.iter().map(|member| self.balancer.opened(member));
         let before: Vec<_> = opened().collect();
@@ -196,7 +196,7 @@ impl<'s, 'run> InstalledReplicas<'s, 'run> {
         Ok(())
     }
 
-    /// Fails if an API server did not trust what it was shown. Returns how often it connected.
+    /// Fails if an API server did not trust a served certificate. Returns the number of its connections.
     pub(crate) fn was_trusted(&self) -> Result<u64> {
         let mut connections = 0;
         for member in &self.members {
@@ -207,7 +207,7 @@ impl<'s, 'run> InstalledReplicas<'s, 'run> {
     }
 }
 
-/// Waits until `edgeward check` has a line of this level about the certificate with these words, and returns its fix.
+/// Waits until `edgeward check` prints a certificate line of this level with these words. Returns its fix.
 pub fn finds(fixture: &Fixture<'_>, level: &str, words: &str) -> Result<String> {
     eventually(&format!("{level}: {words}"), BOUND, || {
         let said = fixture.command(&["check"])?;
@@ -220,19 +220,19 @@ pub fn finds(fixture: &Fixture<'_>, level: &str, words: &str) -> Result<String> 
     })
 }
 
-/// Of base64, as objects of the API have it.
+/// Decodes base64 text, as in a Secret.
 pub fn decode(text: &Value) -> Result<String> {
     let text = text.as_str().context("nothing is there")?;
     Ok(String::from_utf8(STANDARD.decode(text)?)?)
 }
 
-/// An EndpointSlice of edgeward's Service that names one replica of this machine.
+/// An EndpointSlice of edgeward's Service that names one local replica.
 pub fn endpoint_slice(port: u16) -> Value {
     json!({
         "apiVersion": "discovery.k8s.io/v1",
         "kind": "EndpointSlice",
         "metadata": {"name": format!("edgeward-{port}"), "labels": {"kubernetes.io/service-name": "edgeward"}},
-        // Where it is an address, loopback is refused.
+        // The API server refuses loopback addresses in an EndpointSlice of type IPv4.
         "addressType": "FQDN",
         "ports": [{"name": "webhook", "port": port}],
         "endpoints": [{"addresses": ["127.0.0.1"], "conditions": {"ready": true}}],

@@ -1,5 +1,5 @@
-//! The client is kubectl: what a test sees is what a user sees, warnings included. Single objects and lists are read, and objects
-//! created, without it.
+//! Runs kubectl, so that a test sees what a user sees, warnings included. Reads of single objects and lists, and creations, use
+//! the API directly.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -11,19 +11,19 @@ use crate::prelude::*;
 use crate::process::on_loopback;
 use crate::wait::TIMEOUT;
 
-/// kubectl with the rights of a cluster administrator, in one namespace.
+/// kubectl with cluster administrator rights, in one namespace.
 #[derive(Clone)]
 pub struct Kubectl {
     program: PathBuf,
     options: Vec<String>,
-    /// Where none is told, kubectl goes by its default.
+    /// If `None`, kubectl uses its default namespace.
     namespace: Option<String>,
     api_server: Arc<ApiServer>,
 }
 
 #[derive(Debug)]
 pub struct Said {
-    /// Whether it exited with 0.
+    /// Whether the exit code was 0.
     pub succeeded: bool,
     pub stdout: String,
     pub stderr: String,
@@ -40,7 +40,7 @@ impl Kubectl {
         })
     }
 
-    /// Of the API server's version 1.x.
+    /// The minor version of the API server.
     pub fn minor(&self) -> Result<u32> {
         let said = self.run(&["version", "-o", "json"], "")?;
         let version: Value = serde_json::from_str(&said.stdout)?;
@@ -59,7 +59,7 @@ impl Kubectl {
         self.namespace.as_deref().unwrap_or("default")
     }
 
-    /// Runs kubectl with `stdin`, whatever comes of it.
+    /// Runs kubectl with `stdin` and returns its result, successful or not.
     pub fn attempt(&self, args: &[&str], stdin: &str) -> Result<Said> {
         let mut child = on_loopback(&mut Command::new(&self.program))
             .args(args)
@@ -70,7 +70,7 @@ impl Kubectl {
             .stderr(Stdio::piped())
             .spawn()
             .with_context(|| format!("cannot start {}", self.program.display()))?;
-        // Small enough for the pipe; dropped at the end of the statement, which is the end of input.
+        // The input fits the pipe. Dropping the handle at the end of the statement closes it.
         child
             .stdin
             .take()
@@ -108,8 +108,7 @@ impl Kubectl {
         self.run(&[&args[..], options].concat(), "").map(drop)
     }
 
-    /// Runs a script of the documentation in a shell, whose kubectl has the rights of this kubeconfig; returns what it
-    /// printed.
+    /// Runs a script from the documentation in a shell. Its kubectl has the rights of this kubeconfig. Returns its output.
     pub fn shell(&self, script: &str, kubeconfig: &Path, dir: &Path) -> Result<String> {
         let output = self.in_shell(script, kubeconfig, dir).output()?;
         if !output.status.success() {
@@ -118,7 +117,7 @@ impl Kubectl {
         Ok(String::from_utf8(output.stdout)?)
     }
 
-    /// The shell of [`Self::shell`].
+    /// The shell command that [`Self::shell`] runs.
     pub fn in_shell(&self, script: &str, kubeconfig: &Path, dir: &Path) -> Command {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let mut programs = self.program.parent().unwrap_or(Path::new("")).as_os_str().to_owned();
@@ -140,24 +139,24 @@ impl Kubectl {
         Ok(serde_saphyr::from_multiple(&rendered)?)
     }
 
-    /// Creates the object or changes it, as `kubectl apply` does.
+    /// Creates or changes the object, as `kubectl apply` does.
     pub fn apply(&self, object: &Value) -> Result<Said> {
         self.run(&["apply", "-f", "-"], &object.to_string())
     }
 
-    /// Waits until definitions of custom resources are served, by their names or `-f` and a folder. kubectl gives up on one whose status
-    /// nobody has written yet.
+    /// Waits until custom resource definitions are served. They are given by name, or as `-f` and a folder. `kubectl wait`
+    /// fails on a definition without a status, so this retries.
     pub fn wait_until_established(&self, definitions: &[&str]) -> Result<()> {
         let args = [&["wait", "--for=condition=Established", TIMEOUT], definitions].concat();
         eventually("the definitions are served", BOUND, || self.run(&args, "")).map(drop)
     }
 
-    /// Creates the object and returns it as stored (unlike `apply`, nothing of kubectl's is added to it).
+    /// Creates the object and returns it as stored. Unlike `apply`, this adds no kubectl annotation.
     pub fn create(&self, object: &Value) -> Result<Value> {
         self.api_server.create(self.namespace(), object, false)
     }
 
-    /// What would be stored: goes through all of admission, leaves nothing behind.
+    /// The object that would be stored. Runs all of admission and stores nothing.
     pub fn dry_run(&self, object: &Value) -> Result<Value> {
         self.api_server.create(self.namespace(), object, true)
     }
@@ -166,7 +165,7 @@ impl Kubectl {
         self.api_server.get(self.namespace(), kind, name)
     }
 
-    /// Of this kind, those with these labels; all of them where that is empty.
+    /// Objects of this kind with these labels; all objects if `selector` is empty.
     pub fn list(&self, kind: &str, selector: &str) -> Result<Vec<Value>> {
         self.api_server.list(self.namespace(), kind, selector)
     }

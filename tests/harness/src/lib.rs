@@ -1,4 +1,4 @@
-//! What the tests of edgeward share: a control plane, processes, fixtures, an emulated WAN.
+//! Shared parts of edgeward's tests: a control plane, processes, fixtures, an emulated WAN.
 
 #![allow(missing_docs)]
 

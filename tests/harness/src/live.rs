@@ -1,4 +1,4 @@
-//! What would become of a pod by the live view.
+//! Expected decisions on the live view.
 
 use std::thread;
 
@@ -6,15 +6,15 @@ use crate::prelude::*;
 
 pub const EDGE: &str = "edge: edge_feasible_slo_met";
 
-/// A pod that asks for so many millicores and has a minute.
+/// A pod that requests these millicores and has a deadline of one minute.
 pub fn pod(fixture: &Fixture<'_>, name: &str, millicores: u32) -> Value {
     let slo = json!({"slo.example.io/class": "batch", "slo.example.io/deadlineMs": "60000"});
     fixture.in_its_domain(workloads::pod_of(name, slo, &format!("{millicores}m")))
 }
 
-/// Fails if this pod would not be placed like this now.
+/// Fails unless this pod would be placed as expected now.
 pub fn is_now(fixture: &Fixture<'_>, pod: &Value, expected: &str) -> Result<()> {
-    // What was cut on its way is passed over.
+    // A request that a cut connection interrupted is repeated.
     let outcome = eventually("it is decided", BOUND, || outcome(&fixture.kubectl.dry_run(pod)?))?;
     ensure!(outcome == expected, "{outcome}");
     Ok(())
@@ -36,7 +36,7 @@ pub fn outcome(pod: &Value) -> Result<String> {
     Ok(format!("{site}: {reason}"))
 }
 
-/// Nothing happens in the cluster for so long, and the view, which may be as old as `ttl`, is never stale.
+/// Fails if the view becomes stale while nothing happens in the cluster for `duration`. `ttl` is the staleness limit.
 pub fn is_quiet(fixture: &Fixture<'_>, duration: Duration, ttl: &str) -> Result<()> {
     const PAUSE: Duration = Duration::from_secs(5);
     let nodes = Nodes::edge_and_cloud(fixture, "1")?;

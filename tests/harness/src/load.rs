@@ -1,4 +1,4 @@
-//! Pods created at a steady rate, whatever becomes of those before them, while something happens to edgeward.
+//! Creates pods at a steady rate, independent of earlier pods, while something happens to edgeward.
 
 pub mod replicas;
 pub mod restarts;
@@ -21,19 +21,19 @@ use crate::{clients, test_webhook};
 
 const RATES: [u32; 9] = [20, 30, 40, 60, 80, 100, 125, 150, 200];
 
-/// Pods a second that a pace which adapts never exceeds.
+/// The highest adaptive rate, in pods per second.
 const ADAPTIVE: u32 = 20;
 
-/// So many are created at the same time, as by a ReplicaSet, so that the API server needs as many connections.
+/// Number of pods created at the same time, as a ReplicaSet does. The API server then needs as many connections.
 const GROUP: u32 = 5;
 
-/// What the machine has left at the rate that is used, with a constant handler in edgeward's place.
+/// Share of CPU that stays idle at the chosen rate, measured with a constant webhook instead of edgeward.
 const IDLE: f64 = 0.4;
 
-/// With less left than this, an answer that came too late may be the machine's doing.
+/// With less idle CPU than this, the machine may be the cause of a late answer.
 const BUSY: f64 = 0.2;
 
-/// How many times a second all connections are cut, where that is asked for.
+/// Cuts of all connections per second, if requested.
 const CUTS: u32 = 2;
 
 const TRIED: Duration = Duration::from_secs(4);
@@ -41,10 +41,10 @@ const TRIED: Duration = Duration::from_secs(4);
 /// How fast pods are created, and how long the API server waits for an answer.
 #[derive(Debug, Clone, Copy)]
 pub enum Pace {
-    /// 20 a second, and no faster than the machine can: a group comes when the last one was answered. The API server waits as
-    /// long as it can, so that what is undecided is edgeward's doing.
+    /// At most 20 pods a second, and no faster than the machine allows: a group starts when the previous one was answered. The
+    /// timeout is the longest possible, so that only edgeward can cause an undecided pod.
     Adaptive,
-    /// So many a second, whatever becomes of those before them, and the timeout of the manifest.
+    /// This many pods a second, independent of earlier pods, with the manifest's timeout.
     Steady(u32),
 }
 
@@ -58,7 +58,7 @@ type Tally = Arc<Mutex<Tallied>>;
 
 #[derive(Default)]
 struct Tallied {
-    /// How long each creation took that did not fail.
+    /// Duration of each successful creation.
     created: Vec<Duration>,
     failed: Vec<String>,
     undecided: Vec<Duration>,
@@ -69,19 +69,19 @@ pub struct Report {
     pace: Pace,
     pub lasted: Duration,
     pub created: usize,
-    /// Why the others were not.
+    /// Errors of the failed creations.
     pub failed: Vec<String>,
-    /// Of each pod that was created and carries no decision: when its creation began, counted from the load's beginning.
+    /// Pods that were created without a decision: start of each creation, measured from the start of the load.
     pub undecided: Vec<Duration>,
     pub failed_open: u64,
-    /// Time from request to answer, of half of the creations and of 99 in 100.
+    /// Median and 99th percentile of the creation time.
     took: [Duration; 2],
-    /// Share of the processors' time that nobody used.
+    /// Share of CPU time that was idle.
     idle: f64,
 }
 
-/// Creates pods on these nodes while `event` happens, at this pace: each with an SLO and small, and deleted as soon as
-/// it is seen to be decided. Pods without a decision stay.
+/// Creates small pods with an SLO on these nodes at this pace, while `event` happens. Each pod is deleted once its decision is
+/// seen. Pods without a decision stay.
 pub fn under_load(
     fixture: &Fixture<'_>,
     nodes: &Nodes<'_>,
@@ -91,8 +91,9 @@ pub fn under_load(
     created_during(fixture, nodes, pace, None, event)
 }
 
-/// The same, and the API server's connections to this balancer are cut twice a second, when no review is on its way: what
-/// replicas show to new ones is what counts. Meanwhile creations wait, and are made up for.
+/// Creates pods like [`under_load`], and cuts the API server's connections to this balancer twice a second. It cuts them when
+/// no review is in flight, so that new connections test the served certificates. Creations wait meanwhile and catch up
+/// afterwards.
 pub(crate) fn under_load_reconnecting(
     fixture: &Fixture<'_>,
     nodes: &Nodes<'_>,
@@ -150,8 +151,8 @@ fn created_during(
     })
 }
 
-/// The highest rate at which the machine keeps 40 % of its processors idle while a webhook that answers constantly is
-/// called, found once in a run. Call it before edgeward is registered. [`TooBusy`] where there is none.
+/// The highest rate at which 40 % of the CPU stays idle while a constant webhook is called. It is measured once in a run. Call
+/// this before edgeward is registered. Returns [`TooBusy`] if there is no such rate.
 pub fn highest_steady(fixture: &Fixture<'_>, nodes: &Nodes<'_>) -> Result<Pace> {
     static FOUND: Mutex<Option<Pace>> = Mutex::new(None);
     let mut found = FOUND.lock().unwrap_or_else(PoisonError::into_inner);
@@ -178,7 +179,7 @@ pub fn highest_steady(fixture: &Fixture<'_>, nodes: &Nodes<'_>) -> Result<Pace> 
 }
 
 impl Pace {
-    /// Pods a second, at most.
+    /// Largest number of pods per second.
     fn rate(self) -> u32 {
         match self {
             Self::Adaptive => ADAPTIVE,
@@ -192,7 +193,7 @@ impl Pace {
 }
 
 impl Load {
-    /// Waits until it has created as many pods more as it does in this time.
+    /// Waits until as many more pods were created as the pace creates in `time`.
     pub fn lasts(&self, time: Duration) -> Result<()> {
         let wanted = self.created() + (time.as_secs_f64() * f64::from(self.pace.rate())) as usize;
         eventually("pods are created", BOUND + 2 * time, || {
@@ -220,8 +221,7 @@ impl Report {
         Table::Replicas.row(of, &[&self.created, &self.failed.len(), &self.undecided.len()]);
     }
 
-    /// Fails unless every pod was created, and decided. [`TooBusy`] where some may have been decided too late for want of
-    /// processors.
+    /// Fails unless every pod was created and decided. Returns [`TooBusy`] if lack of CPU may have delayed the decisions.
     pub fn is_clean(&self) -> Result<()> {
         self.has_no_failure()?;
         if self.undecided.is_empty() && self.failed_open == 0 {
@@ -230,7 +230,7 @@ impl Report {
         self.blame(format!("{self}: {:?}", self.undecided))
     }
 
-    /// The failure that these words tell; [`TooBusy`] where it may be the machine's.
+    /// Returns this failure, or [`TooBusy`] if the machine may be its cause.
     pub fn blame(&self, words: String) -> Result<()> {
         match self.pace {
             Pace::Steady(_) if self.idle < BUSY => Err(TooBusy(words).into()),
@@ -276,7 +276,7 @@ struct Pods {
     tally: Tally,
 }
 
-/// Also a pod that nobody decides stays on these nodes.
+/// The affinity keeps the pod on these nodes even if it is not decided.
 fn pod(nodes: &Nodes<'_>) -> Value {
     let slo = json!({"slo.example.io/class": "batch", "slo.example.io/deadlineMs": "600000"});
     let mut pod = workloads::pod("", slo);
@@ -289,7 +289,7 @@ fn pod(nodes: &Nodes<'_>) -> Value {
 }
 
 impl Pods {
-    /// Until `stopped`, and until all were answered.
+    /// Creates pods until `stopped`, then waits for all answers.
     async fn create(self, pace: Pace, mut stopped: oneshot::Receiver<()>) -> Result<()> {
         let pods = Arc::new(self);
         let mut ticks = tokio::time::interval(Duration::from_secs(GROUP.into()) / pace.rate());
@@ -362,7 +362,7 @@ impl Pods {
     }
 }
 
-/// How many calls of webhooks the API server has passed over for pods of the test's namespace.
+/// Number of webhook calls that failed open for pods of the test's namespace.
 fn failed_open(fixture: &Fixture<'_>) -> Result<u64> {
     let creations = fixture.creations(&fixture.namespace)?;
     Ok(creations.iter().map(|creation| creation.failed_open() as u64).sum())
@@ -377,7 +377,8 @@ impl Processors {
     pub fn now() -> Result<Self> {
         let stat = fs::read_to_string("/proc/stat")?;
         let times = stat.lines().next().context("a line of all processors")?;
-        // User, nice, system, idle, waiting for disks, interrupts (two kinds), stolen; then guests, which are users too.
+        // The fields are user, nice, system, idle, I/O wait, interrupts (two kinds) and steal. Guest time follows, which is
+        // part of user time.
         let times: Vec<u64> = times.split_whitespace().skip(1).take(8).flat_map(str::parse).collect();
         ensure!(times.len() == 8, "{stat}");
         Ok(Self {
@@ -386,14 +387,14 @@ impl Processors {
         })
     }
 
-    /// Fails as [`TooBusy`] if, since then, so little was idle that the machine may be to blame for what these words tell.
+    /// Returns [`TooBusy`] with `words` if so little CPU was idle since then that the machine may be the cause.
     pub fn excuse(&self, words: &str) -> Result<()> {
         let idle = Self::now()?.idle_since(self);
         ensure!(idle >= BUSY, TooBusy(format!("{:.0} % idle; {words}", 100.0 * idle)));
         Ok(())
     }
 
-    /// The share that was idle since `before`.
+    /// The idle share of CPU since `before`.
     fn idle_since(&self, before: &Self) -> f64 {
         (self.idle - before.idle) as f64 / (self.all - before.all).max(1) as f64
     }

@@ -1,6 +1,6 @@
-//! Pages of metrics, as Prometheus reads them.
+//! Pages of metrics in Prometheus' text format.
 
-/// Sum of a metric over all series of a page that carry these labels; of none, 0.
+/// Sum of a metric over all series of a page with these labels; 0 without any series.
 pub fn sum(page: &str, name: &str, labels: &[(&str, &str)]) -> f64 {
     let wanted: Vec<String> = labels.iter().map(|(key, value)| format!("{key}=\"{value}\"")).collect();
     let series = page.lines().filter_map(|line| {

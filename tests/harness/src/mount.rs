@@ -1,4 +1,4 @@
-//! A Secret as a pod has it: kubelet's part, where there is no kubelet.
+//! Mounts a Secret as kubelet would for a pod, where there is no kubelet.
 
 use std::os::unix::fs::symlink;
 
@@ -12,14 +12,14 @@ use crate::clients::client;
 use crate::prelude::*;
 use crate::volume::Volume;
 
-/// A directory with what a Secret holds, for as long as this lives. A change is there at once, which kubelet takes up to two
-/// minutes for.
+/// A directory with the content of a Secret, updated while this value lives. Changes appear at once; kubelet takes up to two
+/// minutes.
 pub struct Mount {
     task: JoinHandle<()>,
 }
 
 impl Mount {
-    /// Mounts a Secret at `directory`, which is not there yet, and waits until the Secret is.
+    /// Mounts a Secret at the new directory `directory`, and waits until the Secret exists.
     pub(crate) fn open(fixture: &Fixture<'_>, namespace: &str, secret: &str, directory: &PathBuf) -> Result<Self> {
         let mut volume = Volume::new()?;
         symlink(volume.path("."), directory)?;

@@ -1,4 +1,4 @@
-//! Nodes of one test's own: an edge and a cloud that other tests neither fill nor see, and a WAN between them.
+//! Nodes for one test: an edge and a cloud that other tests neither fill nor see, and a WAN between them.
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use crate::control_plane::{STOPPED, node};
 use crate::decision::is_usable;
 use crate::prelude::*;
 
-/// The label by which a node is of a test's edge or cloud, and the taint that keeps other tests' pods from its edge.
+/// The label that assigns a node to a test's edge or cloud. It is also the taint that keeps other tests' pods from the edge.
 const LABEL: &str = "edgeward.test/site";
 
 pub struct Nodes<'run> {
@@ -23,7 +23,7 @@ pub struct Nodes<'run> {
 }
 
 impl<'run> Nodes<'run> {
-    /// None yet, and a WAN that is up.
+    /// Starts without nodes, and with a WAN that is up.
     pub fn new(fixture: &Fixture<'run>) -> Result<Self> {
         Ok(Self {
             name: fixture.namespace.clone(),
@@ -34,7 +34,7 @@ impl<'run> Nodes<'run> {
         })
     }
 
-    /// An edge node with so much CPU and a cloud node with room for everything.
+    /// An edge node with this much CPU, and a cloud node with room for everything.
     pub fn edge_and_cloud(fixture: &Fixture<'run>, cpu: &str) -> Result<Self> {
         let nodes = Self::new(fixture)?;
         nodes.edge_node("edge-0", cpu)?;
@@ -42,7 +42,7 @@ impl<'run> Nodes<'run> {
         Ok(nodes)
     }
 
-    /// An edge node of one core, with its name, and a cloud node behind a WAN that is down.
+    /// An edge node of one core with its name, and a cloud node behind a WAN that is down.
     pub fn without_wan(fixture: &Fixture<'run>) -> Result<(Self, String)> {
         let nodes = Self::new(fixture)?;
         let node = nodes.edge_node("edge-0", "1")?;
@@ -51,7 +51,7 @@ impl<'run> Nodes<'run> {
         Ok((nodes, node))
     }
 
-    /// A configuration with the two sites, `edge` and `cloud`, under the test's domain. By it no pod is gated.
+    /// A configuration with the sites `edge` and `cloud` under the test's domain. It gates no pods.
     pub fn config(&self) -> Value {
         let toleration = json!({"key": "cloud", "value": "cloud", "effect": "NoSchedule"});
         json!({
@@ -101,13 +101,13 @@ impl<'run> Nodes<'run> {
         json!({"nodeSelector": {LABEL: self.label("edge")}, "tolerations": [self.toleration()]})
     }
 
-    /// Whether a pod is bound to a node of the edge or of the cloud; neither, when it is not bound here.
+    /// Whether the pod is bound to a node of the edge or of the cloud; `None` if it is bound to neither.
     pub fn site_of(&self, pod: &Value) -> Option<&'static str> {
         let node = pod["spec"]["nodeName"].as_str()?.strip_prefix(&self.name)?;
         ["edge", "cloud"].into_iter().find(|site| node[1..].starts_with(site))
     }
 
-    /// Required node affinity for the nodes of both sites, which keeps a pod that nobody decides on these nodes.
+    /// Required node affinity for the nodes of both sites. It keeps an undecided pod on these nodes.
     pub fn affinity(&self) -> Value {
         let values = [self.label("edge"), self.label("cloud")];
         let expressions = json!([{"key": LABEL, "operator": "In", "values": values}]);
@@ -115,14 +115,15 @@ impl<'run> Nodes<'run> {
         json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}})
     }
 
-    /// Nobody runs the pods of a node any more, or writes their statuses: the test does. The node stays Ready for some 40 s.
+    /// Stops kwok from running this node's pods and from writing their statuses, so that the test can. The node stays Ready for
+    /// about 40 s.
     pub fn leave_alone(&self, node: &str) -> Result<()> {
         self.kubectl
             .run(&["label", "node", node, &format!("{STOPPED}=")], "")
             .map(drop)
     }
 
-    /// The kubelet of a node stops: it is not Ready any more, for as long as nobody starts it again.
+    /// Stops the node's kubelet. The node becomes not Ready until the kubelet is started again.
     pub fn stop(&self, node: &str) -> Result<()> {
         self.leave_alone(node)?;
         let condition = json!({"type": "Ready", "status": "False", "reason": "Stopped", "message": "for a test"});
@@ -151,7 +152,7 @@ impl<'run> Nodes<'run> {
         self.kubectl.run(&["delete", "node", node], "").map(drop)
     }
 
-    /// Creates an edge node with so much CPU, and waits until it is Ready.
+    /// Creates an edge node with this much CPU, and waits until it is Ready.
     pub fn edge_node(&self, suffix: &str, cpu: &str) -> Result<String> {
         let labels = json!({LABEL: self.label("edge")});
         self.node(
@@ -162,7 +163,7 @@ impl<'run> Nodes<'run> {
         )
     }
 
-    /// Creates so many edge nodes of four cores at once, and waits until each is Ready.
+    /// Creates `count` edge nodes of four cores at once, and waits until each is Ready.
     pub fn edge_nodes(&self, count: usize) -> Result<()> {
         let taints = json!([{"key": LABEL, "value": self.name, "effect": "NoSchedule"}]);
         let resources = json!({"cpu": "4", "memory": "64Gi", "pods": "110"});
@@ -230,7 +231,7 @@ impl Drop for Nodes<'_> {
     }
 }
 
-/// The way to the cloud: an address of loopback that takes connections, or does not. It is nobody else's meanwhile.
+/// The WAN to the cloud: a loopback address that accepts or refuses connections. The address stays reserved for the test.
 pub struct Wan<'run> {
     runtime: &'run Runtime,
     address: SocketAddr,
@@ -239,7 +240,7 @@ pub struct Wan<'run> {
 
 enum Way {
     Open(JoinHandle<()>),
-    /// Bound, so that nobody else listens here, and refuses connections.
+    /// The socket is bound, so that its address stays reserved, and refuses connections.
     Closed(TcpSocket),
     Neither,
 }
@@ -263,7 +264,7 @@ impl<'run> Wan<'run> {
         if let Way::Open(accepting) = self.way.replace(Way::Neither) {
             accepting.abort();
             let socket = self.runtime.block_on(async {
-                // An error, for it was aborted; the listening socket is closed.
+                // Returns an error, because the task was aborted. The listening socket is now closed.
                 let _ = accepting.await;
                 bound(self.address)
             });

@@ -1,8 +1,8 @@
-//! A cluster peered with others by the real Liqo: the unmodified programs as processes beside the control planes, without
+//! A cluster peered with others by the real Liqo. Its unmodified programs run as processes next to the control planes, without
 //! containers and without a network between the clusters.
 //!
-//! It is Liqo's declarative peering: what `liqoctl peer` would make at either end is applied as objects, and Liqo's controllers do
-//! the rest.
+//! This is Liqo's declarative peering. The objects that `liqoctl peer` would create at either end are applied directly, and
+//! Liqo's controllers do the rest.
 
 mod objects;
 
@@ -39,12 +39,12 @@ impl Layout {
 #[derive(Debug)]
 pub struct Cloud {
     pub id: &'static str,
-    /// Its virtual nodes, each by its name and the CPU that it promises, in cores.
+    /// The cloud's virtual nodes: name and promised CPU in cores.
     pub virtual_nodes: &'static [(&'static str, u32)],
     pub nodes: &'static [u32],
 }
 
-/// The clusters and what runs between them. Dropping it ends every process.
+/// The clusters and the programs between them. Dropping it ends every process.
 pub(crate) struct Peering {
     processes: Vec<Process>,
     providers: Vec<Provider>,
@@ -52,7 +52,7 @@ pub(crate) struct Peering {
 }
 
 pub struct Provider {
-    /// As in its [`Cloud`].
+    /// The id of its [`Cloud`].
     pub id: &'static str,
     plane: ControlPlane,
 }
@@ -76,7 +76,7 @@ struct Kit<'k> {
 }
 
 impl Peering {
-    /// Starts the control planes and peers them, and waits until every virtual node is Ready.
+    /// Starts and peers the control planes. Waits until every virtual node is Ready.
     pub(crate) fn start(runtime: &Runtime, binaries: &Path, layout: &Layout) -> Result<Self> {
         let liqo = liqo()?;
         let kit = Kit {
@@ -186,13 +186,13 @@ impl Provider {
         self.plane.url.replace("https:", "tcp:")
     }
 
-    /// SIGSTOP: its API server neither answers nor closes anything, until the answer is dropped.
+    /// Stops the API server with SIGSTOP until the returned value is dropped. It neither answers nor closes connections.
     pub fn freeze(&self) -> Result<Frozen<'_>> {
         self.plane.signal_api_server(Signal::STOP)?;
         Ok(Frozen(&self.plane))
     }
 
-    /// A kubeconfig with the rights that Liqo wants the other cluster's control plane to have here.
+    /// A kubeconfig with the rights that Liqo gives the other cluster's control plane here.
     fn identity(&self) -> Result<String> {
         let pair = self.plane.authority.client(objects::CONTROL_PLANE, CONSUMER)?;
         let named = |kind: &str, body: Value| json!([{ "name": "peer", kind: body }]);
@@ -218,7 +218,7 @@ impl Provider {
 }
 
 impl Kit<'_> {
-    /// A cloud's control plane, ready to be peered, and Liqo's controllers of it.
+    /// Starts a cloud's control plane, ready to be peered, and its Liqo controllers.
     fn provider(&self, cloud: &Cloud) -> Result<(Provider, Process)> {
         let node = |(i, cores): (usize, &u32)| {
             let resources = json!({"cpu": cores, "memory": "256Gi", "pods": "500"});
@@ -246,7 +246,7 @@ impl Kit<'_> {
         Ok((Provider { id: cloud.id, plane }, controllers))
     }
 
-    /// The cluster where pods are created, with what Liqo's chart brings.
+    /// Starts the cluster where pods are created, with the objects of Liqo's chart.
     fn consumer(&self, layout: &Layout) -> Result<ControlPlane> {
         let shape = Shape::edge_and(vec![], layout.detection);
         let plane = ControlPlane::start(self.runtime, self.binaries, &shape)?;
@@ -258,7 +258,7 @@ impl Kit<'_> {
         Ok(plane)
     }
 
-    /// Liqo's controllers end at once unless all of its definitions are served.
+    /// Installs all of Liqo's definitions. Its controllers exit at once unless all are served.
     fn define(&self, plane: &ControlPlane) -> Result<()> {
         for definition in &self.definitions {
             plane.kubectl.create(definition)?;
@@ -271,7 +271,7 @@ impl Kit<'_> {
         })
     }
 
-    /// A role of the chart, which has the rules in a file and is found by its label.
+    /// A role of the chart. Its rules are in a file, and its label identifies it.
     fn role(&self, name: &str) -> Result<Value> {
         let mut role = read(&self.liqo.join(format!("roles/liqo-{name}-ClusterRole.yaml")))?;
         role["apiVersion"] = json!("rbac.authorization.k8s.io/v1");
@@ -295,8 +295,8 @@ impl Kit<'_> {
         Ok(process)
     }
 
-    /// The programs of the cluster where pods are created, but for the virtual kubelets. The webhook is registered: without it a
-    /// VirtualNode has no template, which Liqo's controllers do not survive.
+    /// Starts Liqo's programs of the cluster where pods are created, except the virtual kubelets. The webhook is registered,
+    /// because without it a VirtualNode has no template, and Liqo's controllers crash.
     fn consumers_programs(&self, plane: &ControlPlane, detection: FailureDetection) -> Result<Vec<Process>> {
         let [webhook, health] = free_addresses()?;
         let temporary = plane.dir().join("liqo-webhook");
@@ -331,7 +331,7 @@ impl Kit<'_> {
         Ok(vec![server, controllers, replicator])
     }
 
-    /// The virtual kubelet, as the Deployment says that Liqo's controllers make of the VirtualNode.
+    /// Starts the virtual kubelet with the arguments of the Deployment that Liqo's controllers create for the VirtualNode.
     fn virtual_kubelet(
         &self,
         plane: &ControlPlane,
@@ -352,7 +352,7 @@ impl Kit<'_> {
             .filter_map(Value::as_str)
             .map(|arg| arg.replace("$(POD_IP)", "127.0.0.1"))
             .collect();
-        // Of all addresses, for it knows no other way.
+        // The virtual kubelet can only listen on all addresses.
         let [listen] = free_addresses()?;
         args.push(format!("--listen-port={}", listen.port()));
         if detection == FailureDetection::Fast {
@@ -367,7 +367,7 @@ impl Kit<'_> {
         self.start(plane, &name, "virtual-kubelet", &args, &environment)
     }
 
-    /// Starts one of Liqo's programs with the rights of an administrator of that cluster.
+    /// Starts one of Liqo's programs with administrator rights in that cluster.
     fn start(
         &self,
         plane: &ControlPlane,
@@ -405,7 +405,7 @@ fn read(file: &Path) -> Result<Value> {
     serde_saphyr::from_str(&text).with_context(|| file.display().to_string())
 }
 
-/// Offloads this namespace, or changes how, and waits until every cloud has it.
+/// Offloads this namespace, or changes its strategy. Waits until every cloud has the namespace.
 pub(crate) fn offload(kubectl: &Kubectl, namespace: &str, strategy: Strategy) -> Result<()> {
     let strategy_name = format!("{strategy:?}");
     let values = [("$NAMESPACE", namespace), ("$STRATEGY", &*strategy_name)];
@@ -421,7 +421,7 @@ pub(crate) fn offload(kubectl: &Kubectl, namespace: &str, strategy: Strategy) ->
             "{}",
             offloading["status"]
         );
-        // By this label the API server calls Liqo's webhook.
+        // The API server calls Liqo's webhook for namespaces with this label.
         let labels = kubectl.get("namespace", namespace)?["metadata"]["labels"].take();
         let is_called = labels["liqo.io/scheduling-enabled"] == "true";
         ensure!(is_called == (strategy != Strategy::Local), "{labels}");
@@ -429,7 +429,7 @@ pub(crate) fn offload(kubectl: &Kubectl, namespace: &str, strategy: Strategy) ->
     })
 }
 
-/// The pods with this label, once there are so many and each is Running, wherever it does.
+/// The pods with this label, once there are `count` and each is Running, at any site.
 pub fn running(kubectl: &Kubectl, label: &str, count: usize) -> Result<Vec<Value>> {
     eventually(&format!("{count} pods run"), 4 * BOUND, || {
         let pods = kubectl.list("pods", label)?;

@@ -9,13 +9,13 @@ use crate::prelude::*;
 
 pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
-    /// The CA certificate, PEM.
+    /// The CA certificate, in PEM.
     pub certificate: String,
-    /// Its key, PEM.
+    /// The CA's key, in PEM.
     pub(crate) key: String,
 }
 
-/// A certificate and its key, PEM.
+/// A certificate and its key, in PEM.
 pub struct Pair {
     pub certificate: String,
     pub key: String,
@@ -36,12 +36,12 @@ impl Authority {
         })
     }
 
-    /// For a server on loopback that is also known under `names`.
+    /// A server certificate for loopback and for `names`.
     pub fn server(&self, names: &[&str]) -> Result<Pair> {
         self.sign(of_server(names)?, ExtendedKeyUsagePurpose::ServerAuth)
     }
 
-    /// The same, but it was over when 2001 began.
+    /// A server certificate for loopback and for `names` that expired at the start of 2001.
     pub fn expired_server(&self, names: &[&str]) -> Result<Pair> {
         let mut params = of_server(names)?;
         params.not_after = date_time_ymd(2001, 1, 1);
@@ -66,7 +66,7 @@ impl Authority {
 }
 
 impl Pair {
-    /// Writes `<name>.crt` and `<name>.key`; returns their paths.
+    /// Writes `<name>.crt` and `<name>.key`, and returns their paths.
     pub fn write(&self, dir: &Path, name: &str) -> Result<(PathBuf, PathBuf)> {
         let (certificate, key) = (dir.join(format!("{name}.crt")), dir.join(format!("{name}.key")));
         fs::write(&certificate, &self.certificate)?;

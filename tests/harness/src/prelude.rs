@@ -1,4 +1,4 @@
-//! What nearly every test and most of this crate use, for a glob import.
+//! Items for a glob import, used by nearly every test and most of this crate.
 
 pub use std::collections::{BTreeMap, BTreeSet};
 pub use std::fs;

@@ -1,4 +1,5 @@
-//! Processes that cannot outlive the run: killed when dropped, and by the kernel when the runner itself is killed.
+//! Processes that cannot outlive the run. They are killed when dropped, and the kernel kills them when the test runner is
+//! killed.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -22,7 +23,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts `program`; its log is `<dir>/<name>.log`.
+    /// Starts `program`. Its log is `<dir>/<name>.log`.
     pub fn start(name: &str, program: &Path, args: &[String], dir: &Path) -> Result<Self> {
         Self::start_with(name, program, args, dir, &[])
     }
@@ -45,7 +46,7 @@ impl Process {
                 .process_group(0);
             command
         } else {
-            // Stays in the runner's process group, so that at least Ctrl-C reaches it.
+            // The process stays in the runner's process group, so that at least Ctrl-C reaches it.
             Command::new(program)
         };
         on_loopback(&mut command)
@@ -62,7 +63,7 @@ impl Process {
         })
     }
 
-    /// Fails with [`Ended`] when it is not.
+    /// Fails with [`Ended`] if the process has ended.
     pub fn ensure_running(&mut self) -> Result<()> {
         match self.child.try_wait()? {
             None => Ok(()),
@@ -90,7 +91,7 @@ impl Process {
         kill_process(self.pid()?, signal).with_context(|| format!("cannot send {signal:?} to {}", self.name))
     }
 
-    /// The fields of the first event of its JSON log with this message, if it has said it.
+    /// The fields of the first event in its JSON log with this message, if there is one.
     pub fn said(&self, message: &str) -> Option<Value> {
         self.all_said(message).into_iter().next()
     }
@@ -113,7 +114,7 @@ impl Process {
         // A child that was not reaped yet keeps its pid, so this cannot hit another process.
         if self.child.try_wait()?.is_none() {
             let pid = self.pid()?;
-            // The group first: it exists when setpriv does.
+            // Kills the process group first. It exists if setpriv does.
             if kill_process_group(pid, Signal::KILL).is_err() {
                 kill_process(pid, Signal::KILL)?;
             }
@@ -138,7 +139,8 @@ impl Drop for Process {
     }
 }
 
-/// Starts it from a thread that lives as long as the run: the kernel kills it when the *thread* ends that started it.
+/// Starts the command from a thread that lives as long as the run. The kernel kills the child when the *thread* that started it
+/// ends.
 fn spawn(command: Command) -> Result<Child> {
     type Order = (Command, Sender<io::Result<Child>>);
     static STARTER: LazyLock<Sender<Order>> = LazyLock::new(|| {
@@ -158,7 +160,7 @@ fn spawn(command: Command) -> Result<Child> {
     Ok(started.recv()??)
 }
 
-/// A number of the `/proc/<pid>/status` of a process, in KiB.
+/// A field of `/proc/<pid>/status` of a process, in KiB.
 pub fn memory_kib(pid: u32, field: &str) -> Result<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
     let line = status
@@ -168,10 +170,10 @@ pub fn memory_kib(pid: u32, field: &str) -> Result<u64> {
     number.with_context(|| format!("no {field}: {status}"))
 }
 
-/// How much time of processors a process has taken so far, to a hundredth of a second.
+/// CPU time that a process has used so far, to a hundredth of a second.
 pub fn processor_time(pid: u32) -> Result<Duration> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    // The name before the last parenthesis may have spaces.
+    // The name before the last parenthesis may contain spaces.
     let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
     let times: Vec<u64> = fields
         .split_whitespace()
@@ -199,8 +201,8 @@ impl fmt::Display for Ended {
 
 impl std::error::Error for Ended {}
 
-/// Keeps from a program what the caller's environment would tell it: a proxy, which does not know our loopback, and
-/// edgeward's own settings.
+/// Removes environment variables of the caller from a program: proxies, which do not know this loopback, and edgeward's own
+/// settings.
 pub(crate) fn on_loopback(command: &mut Command) -> &mut Command {
     for proxy in ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"] {
         command.env_remove(proxy).env_remove(proxy.to_lowercase());
@@ -216,9 +218,9 @@ pub fn tail(log: &Path) -> String {
     format!("--- {} ---\n{}", log.display(), end.join("\n"))
 }
 
-/// `N` different addresses of loopback on which nothing listens.
+/// `N` different loopback addresses on which nothing listens.
 pub fn free_addresses<const N: usize>() -> Result<[SocketAddr; N]> {
-    // All are gated at the same time, so that no two are the same.
+    // All listeners stay open until the end, so that no two addresses are equal.
     let mut listeners = Vec::with_capacity(N);
     let mut addresses = [SocketAddr::from((Ipv4Addr::LOCALHOST, 0)); N];
     for address in &mut addresses {
@@ -229,7 +231,7 @@ pub fn free_addresses<const N: usize>() -> Result<[SocketAddr; N]> {
     Ok(addresses)
 }
 
-/// Whether the kernel can be told to kill a child when its parent ends (util-linux' setpriv).
+/// Whether the kernel can kill a child when its parent ends (setpriv from util-linux).
 fn dies_with_parent() -> bool {
     static ANSWER: OnceLock<bool> = OnceLock::new();
     *ANSWER.get_or_init(|| {

@@ -1,4 +1,4 @@
-//! A real Prometheus server, and a program that says numbers to it, as node-exporter and kube-state-metrics do.
+//! A real Prometheus server, and an exporter that supplies numbers as node-exporter and kube-state-metrics do.
 
 use std::net::SocketAddr;
 use std::sync::Mutex;
@@ -13,7 +13,7 @@ use tokio::runtime::Handle;
 use crate::prelude::*;
 use crate::process::{free_addresses, tail};
 
-/// What it says; `None` for an error.
+/// The exporter's page; `None` for an error.
 type Page = Arc<Mutex<Option<String>>>;
 
 pub struct Exporter {
@@ -22,7 +22,7 @@ pub struct Exporter {
 }
 
 impl Exporter {
-    /// One that fails until it is told what to say.
+    /// Starts a server. Its exporter fails until it has a page.
     pub fn start(runtime: &Handle) -> Result<Self> {
         async fn metrics(State(page): State<Page>) -> Result<String, StatusCode> {
             let page = page.lock().ok().and_then(|page| page.clone());

@@ -1,4 +1,4 @@
-//! A proxy between edgeward and the API server, which loses connections and history when it is told to.
+//! A proxy between edgeward and the API server. On command, it cuts connections and forgets watch history.
 
 use std::cell::RefCell;
 use std::future::pending;
@@ -39,7 +39,7 @@ struct Server {
     task: JoinHandle<std::io::Result<()>>,
 }
 
-/// How the API server says that a resource version is too old to be watched from.
+/// How the API server says that a resource version is too old for a watch.
 #[derive(Clone, Copy)]
 pub enum Gone {
     /// The response's status is 410.
@@ -73,7 +73,7 @@ impl<'run> Proxy<'run> {
         Ok(proxy)
     }
 
-    /// A kubeconfig that leads through it. Who comes this way needs no credentials.
+    /// A kubeconfig for the proxy. Its clients need no credentials.
     pub fn kubeconfig(&self) -> Value {
         let named = |kind: &str, body: Value| json!([{ "name": "proxy", kind: body }]);
         let ca = STANDARD.encode(&self.ca);
@@ -94,12 +94,12 @@ impl<'run> Proxy<'run> {
         Ok(self.runtime.block_on(server.task)??)
     }
 
-    /// Nothing comes through any more, and nobody is told. Connections that are there stay silent for ever.
+    /// Lets nothing through, without an error. Existing connections stay silent forever.
     pub fn fall_silent(&self) {
         self.upstream.is_silent.send_replace(true);
     }
 
-    /// Patches do not come through any more; all else does. Those that somebody still waits for go on after [`Self::heal`].
+    /// Holds patches back and passes everything else on. Patches that still have a client continue after [`Self::heal`].
     pub fn gate_patches(&self) {
         self.upstream.gates_patches.send_replace(true);
     }
@@ -119,12 +119,12 @@ impl<'run> Proxy<'run> {
         self.heal()
     }
 
-    /// The next attempt to watch on from a resource version is answered with 410, once for each kind.
+    /// Answers the next watch from a resource version with 410, once for each kind.
     pub fn forget_history(&self, gone: Gone) {
         *lock(&self.upstream.gone) = (gone, WATCHED.into());
     }
 
-    /// From now on no list is sent as a stream, as by API servers without the feature WatchList.
+    /// Refuses lists as streams from now on, like API servers without the feature WatchList.
     pub fn refuse_streams(&self) {
         self.upstream.refuses_streams.store(true, Ordering::Relaxed);
     }
@@ -246,7 +246,7 @@ async fn pass(
         return StatusCode::BAD_GATEWAY.into_response();
     };
     let (status, mut headers) = (response.status(), std::mem::take(response.headers_mut()));
-    // The body is sent on as it comes.
+    // The body is streamed on.
     headers.remove(header::TRANSFER_ENCODING);
     headers.remove(header::CONTENT_LENGTH);
     let chunks = futures::stream::unfold((response, silence), |(mut response, mut silence)| async {

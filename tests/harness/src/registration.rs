@@ -1,15 +1,15 @@
-//! Webhook configurations, and policies, that go with the test that created them.
+//! Webhook configurations and policies that are removed with their test.
 
 use std::ops::Range;
 
 use crate::prelude::*;
 
-/// The places of the entries of `webhook/base/mutatingwebhookconfiguration.yaml`.
+/// Indexes of the entries of `webhook/base/mutatingwebhookconfiguration.yaml`.
 pub const ENTRIES: Range<usize> = 0..3;
 
 pub const ENTRY_OF_PODS: usize = 1;
 
-/// A registered webhook, or another object of the cluster; dropped with the test.
+/// A registered webhook, or another cluster object. Dropping it removes the object.
 pub struct Registration {
     pub name: String,
     kind: String,
@@ -17,7 +17,7 @@ pub struct Registration {
 }
 
 impl Registration {
-    /// Creates it. `name` is that of `configuration`.
+    /// Creates the object. `name` is the name in `configuration`.
     pub fn create(name: String, kubectl: &Kubectl, configuration: &Value) -> Result<Self> {
         let kind = configuration["kind"].as_str().context("a configuration has a kind")?;
         let registration = Self {

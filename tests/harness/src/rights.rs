@@ -1,5 +1,5 @@
-//! What edgeward may do: every edgeward of the run has the rights of `deploy/base` and no other, and is confined by the policies
-//! there. At the end of the run they are held against the API server's audit log.
+//! edgeward's rights. Every edgeward of the run has exactly the rights of `deploy/base` and is confined by the policies there.
+//! At the end of the run, the rights are compared with the API server's audit log.
 
 pub mod proof;
 
@@ -10,18 +10,18 @@ use self::proof::{Right, granted, granted_by, prove};
 use crate::prelude::*;
 use crate::wait::TIMEOUT;
 
-/// Where `deploy/base` installs edgeward.
+/// The namespace in which `deploy/base` installs edgeward.
 pub const NAMESPACE: &str = "edgeward-system";
 
-/// The label of a namespace for whose pods edgeward has its keys under this domain.
+/// The namespace label with the domain of edgeward's keys on the namespace's pods.
 pub(crate) const DOMAIN: &str = "edgeward.test/domain";
 
-/// Who a test says it is that tries something with edgeward's token. It shows nothing of what edgeward needs.
+/// The user agent of a test that uses edgeward's token. Its calls do not count as rights that edgeward needs.
 pub(crate) const BY_HAND: &str = "by-hand";
 
 pub(crate) const USER: &str = "system:serviceaccount:edgeward-system:edgeward";
 
-/// The ConfigMap that the version which upgrades are tested from keeps.
+/// The ConfigMap that the earlier version of the upgrade tests keeps.
 const KEPT_BY_EARLIER: &str = "edgeward-site-memory";
 
 const HOOKS: [(&str, &str); 2] = [
@@ -40,29 +40,29 @@ pub(crate) fn users() -> Vec<String> {
     iter::once("").chain(hooks).map(|of| format!("{USER}{of}")).collect()
 }
 
-/// The ServiceAccount of the manifests, and what they grant to it.
+/// The ServiceAccount of the manifests, and its rights.
 pub(crate) struct Rights {
     /// ServiceAccount, roles and bindings, and the policies about that ServiceAccount.
     objects: Vec<Value>,
-    /// What `deploy/data` adds to them.
+    /// Rights that `deploy/data` adds.
     data: Vec<Value>,
-    /// What `certs/self-managed` adds to them.
+    /// Rights that `certs/self-managed` adds.
     certificates: Vec<Value>,
-    /// What `deploy/liqo` adds to them.
+    /// Rights that `deploy/liqo` adds.
     liqo: Vec<Value>,
     homes: Mutex<BTreeSet<String>>,
-    /// Resources, and names where single ones are asked for, that the roles of an earlier version do not let edgeward read.
+    /// Resources that an earlier version's roles do not let edgeward read, each with an object name if it is a single one.
     unreadable: Mutex<BTreeSet<(String, String)>>,
 }
 
-/// Rights beside those of `deploy/base`. Dropped, they are taken back, so that the API server refuses what they are for.
+/// Rights in addition to those of `deploy/base`. Dropping the value revokes them, and the API server then refuses their calls.
 pub(crate) struct Granted {
     kubectl: Kubectl,
     objects: Vec<Value>,
 }
 
 impl Rights {
-    /// Of `deploy/base`, as `kubectl apply -k` reads it.
+    /// Reads the rights of `deploy/base`, as `kubectl apply -k` does.
     pub(crate) fn read(kubectl: &Kubectl) -> Result<Self> {
         let mut objects = kubectl.render(&workspace().join("deploy/base"))?;
         const KEPT: [&str; 2] = ["rbac.authorization.k8s.io/v1", "admissionregistration.k8s.io/v1"];
@@ -75,7 +75,7 @@ impl Rights {
         let data = kubectl.render(&workspace().join("deploy/data"))?;
         let certificates = kubectl.render(&workspace().join("certs/self-managed"))?;
         let liqo = kubectl.render(&workspace().join("deploy/liqo"))?;
-        // Each is granted in the namespaces of tests instead.
+        // These rights are granted in the tests' namespaces instead.
         let additions = data.iter().chain(&certificates);
         let mut roles = objects.iter().chain(additions);
         ensure!(
@@ -98,7 +98,7 @@ impl Rights {
         kubectl.run(&["create", "-f", "-"], &list(&self.objects)).map(drop)
     }
 
-    /// Takes away that pods may be changed in every namespace, as `deploy/narrow` does.
+    /// Removes the right to change pods in every namespace, as `deploy/narrow` does.
     pub(crate) fn narrow(&self, kubectl: &Kubectl) -> Result<Narrowed> {
         let is_binding =
             |object: &&Value| object["kind"] == "ClusterRoleBinding" && object["metadata"]["name"] == "edgeward-pods";
@@ -112,7 +112,7 @@ impl Rights {
         })
     }
 
-    /// Adds the rights to read Liqo's objects, and to see where data is, which its sites have.
+    /// Adds the rights to read Liqo's objects, volumes and claims. Liqo's sites need all of them.
     pub(crate) fn grant_liqo(&self, kubectl: &Kubectl) -> Result<Granted> {
         Granted::apply(self.liqo_and_data(), kubectl.clone())
     }
@@ -136,7 +136,7 @@ impl Rights {
         Granted::apply(objects, kubectl.in_namespace(namespace))
     }
 
-    /// Removes them, their namespace with all that is in it, and the ServiceAccount.
+    /// Removes the rights, the namespace with its content, and the ServiceAccount.
     pub(crate) fn revoke(&self, kubectl: &Kubectl) -> Result<()> {
         let args = ["delete", "--ignore-not-found", TIMEOUT];
         kubectl.run(&[&args[..], &["-f", "-"]].concat(), &list(&self.objects))?;
@@ -144,7 +144,7 @@ impl Rights {
         kubectl.run(&[&args[..], &namespace].concat(), "").map(drop)
     }
 
-    /// Makes another namespace edgeward's own: what it may do in that of the manifests, it may do there.
+    /// Makes another namespace edgeward's own. edgeward gets the same rights there as in the manifests' namespace.
     pub(crate) fn grant_in(&self, namespace: &str, kubectl: &Kubectl) -> Result<()> {
         let mut objects = self.at_home_in(namespace, &self.objects);
         objects.retain(|object| object["kind"] == "Role" || object["kind"] == "RoleBinding");
@@ -154,7 +154,7 @@ impl Rights {
             .map(drop)
     }
 
-    /// These, with what is for the namespace of the manifests for another, which is edgeward's own from now on.
+    /// These objects, with those in the manifests' namespace moved to `namespace`, which becomes edgeward's own.
     fn at_home_in(&self, namespace: &str, objects: &[Value]) -> Vec<Value> {
         let mut homes = self.homes.lock().unwrap_or_else(PoisonError::into_inner);
         homes.insert(namespace.to_owned());
@@ -176,14 +176,14 @@ impl Rights {
         self.homes.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// From now on a test takes the right away to list and watch what has this name, or all where it is empty, so that it is refused is
-    /// no fault.
+    /// A test removes the right to list and watch the object of this name, or all if it is empty. From now on, a refusal of
+    /// these calls is no fault.
     pub(crate) fn take_away(&self, resource: &str, name: &str) {
         let mut unreadable = self.unreadable.lock().unwrap_or_else(PoisonError::into_inner);
         unreadable.insert((resource.to_owned(), name.to_owned()));
     }
 
-    /// Whether this call is refused because a test has taken the right to it away.
+    /// Whether a test has removed the right to this call.
     pub(crate) fn is_taken_away(&self, call: &Value) -> bool {
         let unreadable = self.unreadable.lock().unwrap_or_else(PoisonError::into_inner);
         let of = |field: &str| call["objectRef"][field].as_str().unwrap_or_default().to_owned();
@@ -192,14 +192,14 @@ impl Rights {
             && call["annotations"]["authorization.k8s.io/decision"] == "forbid"
     }
 
-    /// Holds them against the calls in the audit logs of clusters where edgeward has these namespaces: the API server has allowed
-    /// each, by a right of the manifests. If `everything` was tried, each right was used, and none could be narrower. Says on
-    /// stdout what was checked.
+    /// Compares the rights with the calls in the audit logs of clusters where edgeward has these namespaces. The API server
+    /// must have allowed each call by a right of the manifests. If `everything` was tried, each right must have been used, and
+    /// none may be wider than needed. Prints what was checked.
     pub(crate) fn prove(&self, calls: &[Value], homes: &BTreeSet<String>, everything: bool) -> Result<()> {
         let mut accounts = vec![(String::new(), "deploy/base", self.granted())];
         for (hook, rules) in HOOKS {
             let mut all = BTreeSet::new();
-            // The Secret of a self-managed certificate is another, also in the chart's template.
+            // The Secret of a self-managed certificate has another name, also in the chart's template.
             for rules in [rules, &rules.replace("edgeward-tls", "edgeward-certificates")] {
                 let rules: Value = serde_saphyr::from_str(rules)?;
                 all.extend(granted(&rules["everywhere"], true));
@@ -239,7 +239,7 @@ impl Rights {
 
 impl Granted {
     fn apply(objects: Vec<Value>, kubectl: Kubectl) -> Result<Self> {
-        // Also where only some of them were created.
+        // Also removes the objects if only some of them were created.
         let granted = Self { kubectl, objects };
         granted.kubectl.run(&["apply", "-f", "-"], &list(&granted.objects))?;
         Ok(granted)
@@ -268,8 +268,8 @@ impl Drop for Narrowed {
     }
 }
 
-/// The edgewards of a run have keys of several domains and one identity: where a policy of the manifests names a key, it is
-/// that of the domain that the pod's namespace says. Other objects stay as they are.
+/// Adapts a policy to the domains of a run. The run's edgewards have one identity and several domains, so a key in a policy
+/// follows the domain of the pod's namespace. Other objects stay unchanged.
 fn under_every_domain(object: &Value) -> Result<Value> {
     let domain = format!("namespaceObject.metadata.?labels[?'{DOMAIN}'].orValue('example.io')");
     let mut text = object.to_string();

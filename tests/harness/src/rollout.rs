@@ -11,10 +11,10 @@ const NAME: &str = "shop";
 
 const MILLICORES: u32 = 100;
 
-/// How long each pod may take to terminate. It takes 6 s.
+/// Grace period of each pod. Termination takes 6 s.
 const GRACE_SECONDS: u32 = 60;
 
-/// What it is called, as a Deployment has it, and how many pods it has at once to do without or to have more.
+/// A rollout strategy: its name, its Deployment fields, and the pods it adds or removes at a time.
 pub type Strategy = (&'static str, Value, usize);
 
 pub fn strategies() -> [Strategy; 3] {
@@ -25,10 +25,10 @@ pub fn strategies() -> [Strategy; 3] {
     ]
 }
 
-/// How many replicas are in the cloud after each of some rollouts of one kind.
+/// Number of replicas in the cloud after each of several rollouts of one kind.
 pub struct Rolled {
     strategy: &'static str,
-    /// How many pods it has at once to do without or to have more.
+    /// Number of pods that the strategy adds or removes at a time.
     pub step: usize,
     /// With `waitForTerminating`.
     pub waiting: Vec<usize>,
@@ -50,7 +50,7 @@ impl fmt::Display for Rolled {
     }
 }
 
-/// So many rollouts of each kind, with `waitForTerminating` and without.
+/// Runs `count` rollouts of each kind, with and without `waitForTerminating`.
 pub fn roll_out(fixture: &Fixture<'_>, strategies: &[Strategy], count: usize) -> Result<Vec<Rolled>> {
     let nodes = Nodes::edge_and_cloud(fixture, "1")?;
     let shares = |wait: &str| -> Result<Vec<Vec<usize>>> {
@@ -80,7 +80,7 @@ pub fn roll_out(fixture: &Fixture<'_>, strategies: &[Strategy], count: usize) ->
     Ok(rolled.collect())
 }
 
-/// How many replicas are in the cloud after each of so many rollouts, and how many were gated in all of them.
+/// Number of replicas in the cloud after each of `count` rollouts, and the total number of gated pods.
 fn rollouts(fixture: &Fixture<'_>, nodes: &Nodes<'_>, strategy: &Value, count: usize) -> Result<(Vec<usize>, usize)> {
     let slo = json!({"slo.example.io/class": "batch", "slo.example.io/deadlineMs": "600000"});
     let mut deployment = fixture.in_its_domain(workloads::deployment(NAME, REPLICAS as u32, slo));
@@ -123,7 +123,7 @@ fn in_cloud(nodes: &Nodes<'_>, pods: &[Value]) -> usize {
     pods.iter().filter(|pod| nodes.site_of(pod) == Some("cloud")).count()
 }
 
-/// The Deployment's pods, once so many of the newest template run and no other is there.
+/// The Deployment's pods, once this many of the newest template run and no others exist.
 fn settled(fixture: &Fixture<'_>, replicas: usize) -> Result<Vec<Value>> {
     eventually("the rollout is over, and old pods are gone", 4 * BOUND, || {
         let deployment = fixture.kubectl.get("deployment", NAME)?;

@@ -1,5 +1,5 @@
-//! Certificates and their authorities are replaced under load. Every half second the API server must connect again, so that what a
-//! replica shows and what is trusted must fit all the time.
+//! Replaces certificates and their authorities under load. The API server must reconnect every half second, so the served
+//! certificate and the trusted CA must match all the time.
 
 use std::fmt;
 
@@ -10,10 +10,11 @@ use crate::prelude::*;
 use crate::tables::Table;
 use crate::webhook_credentials::NAME;
 
-/// How long API servers may take to use another `caBundle`; nothing says when they do.
+/// Time that API servers may take to use a new `caBundle`. They do not report when they do.
 pub const CA_BUNDLE_DELAY: Duration = Duration::from_secs(2);
 
-/// In the Secret that the replicas mount: a certificate, then one of another CA, which is trusted before and beside the old one.
+/// Replaces the certificate in the mounted Secret, then replaces it with one of another CA. The new CA is trusted in advance,
+/// together with the old one.
 pub fn files_rotated(fixture: &Fixture<'_>, nodes: &Nodes<'_>, pace: Pace) -> Result<()> {
     let (old, new) = (Authority::new()?, Authority::new()?);
     let installed = InstalledReplicas::with_files(fixture, nodes, pace, REPLICAS, &old)?;
@@ -41,7 +42,7 @@ pub fn files_rotated(fixture: &Fixture<'_>, nodes: &Nodes<'_>, pace: Pace) -> Re
     )
 }
 
-/// Fails unless every pod was decided, and whatever was shown was trusted.
+/// Fails unless every pod was decided and every served certificate was trusted.
 pub fn is_clean(way: &str, report: &Report, installed: &InstalledReplicas<'_, '_>) -> Result<()> {
     println!("load: rotation, {way}: {report}");
     report.is_clean()?;

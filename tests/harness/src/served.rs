@@ -1,7 +1,7 @@
-//! What a server shows in a TLS handshake, and who vouches for it.
+//! The certificate that a server presents in a TLS handshake, and whether a CA trusts it.
 //!
-//! The webhook has the like of it in `tls::served`. That is not used here: it would judge itself, and every unit test of
-//! the webhook would be built after the harness, and that after the webhook.
+//! The webhook has similar code in `tls::served`. It is not used here, because it would test itself. It would also make every
+//! unit test of the webhook wait for the harness, and the harness for the webhook.
 
 use std::net::SocketAddr;
 
@@ -18,7 +18,7 @@ use crate::prelude::*;
 
 pub(crate) type Chain = Vec<CertificateDer<'static>>;
 
-/// What is shown at this address to who asks for `name`, whoever vouches for it.
+/// The chain that the server at this address presents for `name`, trusted or not.
 pub(crate) async fn shown(address: SocketAddr, name: &'static str) -> Result<Chain> {
     let provider = CryptoProvider::get_default().context("no TLS provider")?;
     let config = ClientConfig::builder()
@@ -35,7 +35,7 @@ pub(crate) async fn shown(address: SocketAddr, name: &'static str) -> Result<Cha
     tokio::time::timeout(BOUND, connect).await?
 }
 
-/// Fails unless one of these authorities, PEM, vouches for the chain under this name.
+/// Fails unless one of these CAs (PEM) validates the chain for this name.
 pub(crate) fn vouch(authorities: &str, chain: &[CertificateDer<'_>], name: &'static str) -> Result<()> {
     let mut roots = RootCertStore::empty();
     for authority in CertificateDer::pem_slice_iter(authorities.as_bytes()) {

@@ -1,14 +1,14 @@
-//! Which tests run at the same time: what each needs decides it.
+//! Decides which tests run at the same time, by what each needs.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Needs {
-    /// Nodes, at most: it shares a cluster with others, and the domain.
+    /// At most nodes. The test shares a cluster and the default domain with others.
     Nodes,
-    /// Nodes and a domain, for whoever leads under a domain releases every pod behind its gate and counts all undecided ones.
+    /// Nodes and a domain of its own. The leader of a domain releases every pod behind its gate and counts all undecided ones.
     Domain,
-    /// A cluster: it installs edgeward or its custom resources, which speak to every edgeward there.
+    /// A cluster. The test installs edgeward or its custom resources, which affect every edgeward there.
     Cluster,
     Peering,
     Machine,
@@ -18,7 +18,7 @@ const SHARING: usize = 8;
 
 pub(crate) const CLUSTERS: usize = 2;
 
-/// Lets tests run as soon as nobody is in their way, in the order of their rows.
+/// Starts tests as soon as no running test conflicts, in the order of their rows.
 pub(crate) struct SideBySide {
     state: Mutex<State>,
     changed: Condvar,
@@ -60,7 +60,7 @@ impl SideBySide {
             Lane::Shared | Lane::Peered | Lane::Alone => None,
         };
         drop(state);
-        // It may be the next one's turn as well.
+        // The next test may start as well.
         self.changed.notify_all();
         Turn {
             all: self,
@@ -83,7 +83,7 @@ impl State {
             && match needs.lane() {
                 Lane::Shared => running(Lane::Shared) < SHARING && running(Lane::Alone) == 0,
                 Lane::Cluster => !self.clusters.is_empty() && running(Lane::Alone) == 0,
-                // What runs between the clusters would disturb the figures of those that are alone.
+                // The programs between the clusters would distort the figures of tests that run alone.
                 Lane::Peered => {
                     running(Lane::Peered) + running(Lane::Alone) == 0 && self.wait_only(|other| other != Lane::Alone)
                 }

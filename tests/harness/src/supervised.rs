@@ -1,4 +1,4 @@
-//! A program that is started again when it ends for a known reason, as its kubelet would.
+//! A program that is restarted when it ends for a known reason, as kubelet would do.
 
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
@@ -8,7 +8,7 @@ use crate::process::tail;
 
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// Dropped, the program is ended and not started again.
+/// Dropping it ends the program for good.
 pub(crate) struct Supervised {
     running: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -16,8 +16,8 @@ pub(crate) struct Supervised {
 }
 
 impl Supervised {
-    /// Starts `program`; its logs are `<dir>/<name>.log`, `<dir>/<name>-1.log` and so on. It is started again when it ends and its log
-    /// has a text of `known`; for any other reason it stays ended.
+    /// Starts `program`. Its logs are `<dir>/<name>.log`, `<dir>/<name>-1.log` and so on. When it ends, it is restarted if its
+    /// log has a text of `known`; for any other reason it stays ended.
     pub(crate) fn start(
         name: &'static str,
         program: &Path,
@@ -53,7 +53,7 @@ impl Supervised {
         })
     }
 
-    /// Fails when it has ended and is not started again.
+    /// Fails if the program has ended and is not restarted.
     pub(crate) fn ensure_running(&self) -> Result<()> {
         let is_over = self.thread.as_ref().is_none_or(JoinHandle::is_finished);
         ensure!(!is_over, "it has ended\n{}", self.tail());
@@ -86,7 +86,7 @@ mod tests {
 
     const KNOWN: &str = "a known reason";
 
-    /// Writes its process id at the end of `runs` and does the rest.
+    /// Supervises a shell that appends its process id to `runs` and then executes `rest`.
     fn supervised(dir: &TempDir, rest: &str) -> Result<Supervised> {
         let script = format!("echo $$ >> {}/runs; {rest}", dir.path().display());
         let args = ["-c".to_owned(), script];

@@ -1,4 +1,5 @@
-//! What `cargo xtask soak` finds, as tables for `docs/design/performance.md`, `docs/guide/clouds.md` and `docs/guide/simulate.md`.
+//! Results of `cargo xtask soak`, as tables for `docs/design/performance.md`, `docs/guide/clouds.md` and
+//! `docs/guide/simulate.md`.
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};

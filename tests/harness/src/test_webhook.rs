@@ -1,5 +1,5 @@
-//! Webhooks that run inside the test: one that only watches, one that injects a sidecar as service meshes do. Any of them may
-//! take its time.
+//! Webhooks that run inside the test. The first only watches, the second injects a sidecar as service meshes do. Each may
+//! answer with a delay.
 
 use std::net::SocketAddr;
 use std::sync::{Mutex, PoisonError};
@@ -18,12 +18,12 @@ use tokio::runtime::Runtime;
 use crate::prelude::*;
 use crate::registration::Registration;
 
-/// What a webhook answers: operations of a JSON patch, for the pod as it arrived.
+/// A webhook's answer: the operations of a JSON patch for the pod.
 type Answer = Arc<dyn Fn(&Value) -> Vec<Value> + Send + Sync>;
 
 pub struct TestWebhook {
     pub url: String,
-    /// PEM; what a registration's `caBundle` needs.
+    /// The CA for a registration's `caBundle`, in PEM.
     pub ca: String,
     seen: Seen,
     server: Handle<SocketAddr>,
@@ -60,12 +60,12 @@ impl TestWebhook {
         })
     }
 
-    /// A configuration of this name by which it validates the pods that are created in a namespace.
+    /// A validating webhook configuration of this name for the pods created in a namespace.
     pub(crate) fn validating(&self, name: &str, namespace: &str) -> Value {
         self.configuration("ValidatingWebhookConfiguration", "CREATE", name, namespace)
     }
 
-    /// Registers it to change the pods that are updated in a namespace. Nobody waits until it is called.
+    /// Registers the webhook to change updated pods in a namespace. Does not wait until it is called.
     pub fn register_for_updates(&self, kubectl: &Kubectl, namespace: &str) -> Result<Registration> {
         let name = format!("updates-{namespace}");
         let configuration = self.configuration("MutatingWebhookConfiguration", "UPDATE", &name, namespace);
@@ -87,7 +87,7 @@ impl TestWebhook {
         })
     }
 
-    /// The requests so far, in order: `request` of each AdmissionReview.
+    /// The `request` of each AdmissionReview so far, in order.
     pub fn seen(&self) -> Vec<Value> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -1,12 +1,12 @@
-//! How long a test took, which libtest-mimic does not tell.
+//! Prints how long a test took, which libtest-mimic does not do.
 
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// Shorter ones are not worth a line.
+/// Shorter tests are not printed.
 const LONG: Duration = Duration::from_secs(10);
 
-/// Runs the test of this name, and tells on stdout when it took long.
+/// Runs the test of this name and prints its duration if it was long.
 pub fn timed<T>(name: &str, run: impl FnOnce() -> T) -> T {
     let started = Instant::now();
     let ended = run();
@@ -17,7 +17,7 @@ pub fn timed<T>(name: &str, run: impl FnOnce() -> T) -> T {
     ended
 }
 
-/// The machine was too busy to tell whether edgeward does what it should: no failure, and no success.
+/// An inconclusive result: the machine was too busy to tell whether edgeward works.
 #[derive(Debug)]
 pub struct TooBusy(pub String);
 

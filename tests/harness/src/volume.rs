@@ -23,8 +23,8 @@ impl Volume {
         self.directory.path().join(name)
     }
 
-    /// Publishes these files and no others at once, as kubelet does: a new directory and the new names, then one rename
-    /// of the `..data` symlink, then the old names are removed.
+    /// Replaces all files at once, as kubelet does. It creates a new directory and the new names, renames the `..data` symlink
+    /// once, and then removes the old names.
     pub fn swap(&mut self, files: &[(&str, &str)]) -> io::Result<()> {
         self.generation += 1;
         let root = self.directory.path();

@@ -1,17 +1,17 @@
-//! Waiting for a condition, never for a while.
+//! Waits for conditions, never for a fixed time.
 
 use std::thread;
 
 use crate::prelude::*;
 use crate::process::Ended;
 
-/// Long enough for cores that others use, too; nothing waits this long when all is well.
+/// Long enough on a busy machine. A passing test never waits this long.
 pub const BOUND: Duration = Duration::from_secs(120);
 
 pub const TIMEOUT: &str = "--timeout=120s";
 
-/// Repeats `observe` until it succeeds; its error is the observation. After `bound` the last one is reported, and at
-/// once when a process has ended that was waited for.
+/// Repeats `observe` until it succeeds. After `bound`, returns its last error. Returns at once if a process that it waits for
+/// has ended.
 pub fn eventually<T>(what: &str, bound: Duration, mut observe: impl FnMut() -> Result<T>) -> Result<T> {
     const PAUSE: Duration = Duration::from_millis(100);
     let deadline = Instant::now() + bound;

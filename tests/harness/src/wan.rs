@@ -19,12 +19,12 @@ use crate::prelude::*;
 
 pub const AS_LINK: &str = "--as-link";
 
-/// A link that is up and perfect, seed 0.
+/// A link that starts up and perfect, with seed 0.
 pub struct Wan {
     pub edge: Namespace,
     pub cloud: Namespace,
     link: Child,
-    /// `None` once the link was told to end.
+    /// `None` after the link was told to end.
     commands: Option<ChildStdin>,
     answers: BufReader<ChildStdout>,
     told: Vec<String>,
@@ -58,8 +58,8 @@ impl Wan {
         Ok(wan)
     }
 
-    /// Gives the link a line (see [`edgeward_link::conditions::Command`]); it is in force when this returns. Fails when
-    /// the link refuses it.
+    /// Sends the link a command line (see [`edgeward_link::conditions::Command`]), which is in force when this returns. Fails
+    /// if the link refuses it.
     pub fn tell(&mut self, line: &str) -> Result<()> {
         self.told.push(line.to_owned());
         self.ask(line).map(drop)
@@ -70,12 +70,12 @@ impl Wan {
         serde_json::from_str(&counts).context(counts)
     }
 
-    /// What the link was told and what it did, for the report of a failure.
+    /// The commands and actions of the link, for the report of a failure.
     pub fn log(&mut self) -> String {
         format!("link: {} → {:?}", self.told.join(", "), self.counts())
     }
 
-    /// Listens in the cloud; every connection is accepted and closed. Ends with the process.
+    /// Listens in the cloud, and accepts and closes every connection. Ends with the process.
     pub fn cloud_listener(&self) -> Result<SocketAddr> {
         let listener = self.cloud.enter(|| Ok(TcpListener::bind((CLOUD, 0))?))?;
         let address = listener.local_addr()?;
@@ -103,7 +103,7 @@ impl Wan {
 
     fn ask(&mut self, line: &str) -> Result<String> {
         let commands = self.commands.as_mut().context("the link has been told to end")?;
-        // A link that has ended says why on stderr; that the pipe is broken does not.
+        // A link that has ended reports the cause on stderr. The broken pipe says nothing useful.
         let _ = writeln!(commands, "{line}");
         self.answer().with_context(|| format!("told `{line}`"))
     }
@@ -125,7 +125,7 @@ impl Wan {
 
 impl Drop for Wan {
     fn drop(&mut self) {
-        // The link ends with its stdin, by itself also when this process is killed.
+        // The link ends with its stdin, even when this process is killed.
         self.commands = None;
         if let Err(error) = self.link.wait() {
             eprintln!("the link does not end: {error}");
@@ -138,7 +138,7 @@ impl Drop for Wan {
     }
 }
 
-/// What a prober at the edge reaches the cloud by: the echo of its kernel.
+/// The probe target for ICMP: the cloud's kernel answers echo requests.
 pub fn icmp(_: &Wan) -> Result<String> {
     Ok(format!("icmp://{CLOUD}"))
 }
@@ -147,7 +147,7 @@ pub fn tcp(wan: &Wan) -> Result<String> {
     Ok(format!("tcp://{}", wan.cloud_listener()?))
 }
 
-/// A new one, with a loopback interface that is up, and where everybody may send an ICMP echo.
+/// Creates a namespace with a loopback interface that is up, in which every user may send ICMP echo requests.
 fn namespace(name: &str) -> Result<Namespace> {
     ip(&["netns", "add", name])?;
     ip(&["-n", name, "link", "set", "lo", "up"])?;

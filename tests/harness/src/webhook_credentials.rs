@@ -1,4 +1,4 @@
-//! The certificate that the API server shows to webhooks.
+//! The certificate that the API server presents to webhooks.
 
 use std::net::TcpListener;
 
@@ -9,15 +9,15 @@ pub const NAME: &str = "edgeward.edgeward-system.svc";
 
 const FOLDER: &str = "/etc/kubernetes/pki/edgeward";
 
-/// To whom the run's API server shows its certificate: the Service of the test about it.
+/// The Service to which the run's API server presents its certificate. It belongs to the test about this feature.
 pub const SERVICE: &str = "edgeward.shown-by-the-api-server.svc";
 
-/// What the run's API server is told of client certificates: one for [`SERVICE`], which is not there before the test makes
-/// it, and none for anybody else.
+/// The API server's client certificates for webhooks: one for [`SERVICE`], whose files the test creates, and none for other
+/// webhooks.
 pub struct WebhookCredentials {
-    /// Instead of [`FOLDER`].
+    /// Used instead of [`FOLDER`].
     folder: PathBuf,
-    /// The port of the Service, gated from the start, for the API server must know it then.
+    /// The port of the Service. It is reserved from the start, because the API server must know it then.
     listener: TcpListener,
 }
 
@@ -37,12 +37,12 @@ impl WebhookCredentials {
         Ok(Self { folder, listener })
     }
 
-    /// For `--admission-control-config-file`.
+    /// The file for `--admission-control-config-file`.
     pub(crate) fn configuration(&self) -> PathBuf {
         self.folder.join("admission.yaml")
     }
 
-    /// Has the API server show `client.crt` of this directory, with its `client.key`, from now on.
+    /// Makes the API server present `client.crt` of this directory, with its `client.key`, from now on.
     pub fn set(&self, dir: &Path) -> Result<()> {
         for file in ["client.crt", "client.key"] {
             fs::copy(dir.join(file), self.folder.join(file))?;

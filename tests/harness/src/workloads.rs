@@ -1,4 +1,4 @@
-//! What the tests create: small manifests as an application team would write them.
+//! Small manifests for the tests, as an application team would write them.
 
 use serde_json::{Value, json};
 
@@ -19,7 +19,7 @@ pub fn pod(name: &str, annotations: Value) -> Value {
     })
 }
 
-/// A pod that asks for so much CPU.
+/// A pod that requests this much CPU.
 pub fn pod_of(name: &str, annotations: Value, cpu: &str) -> Value {
     let mut pod = pod(name, annotations);
     pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!(cpu);

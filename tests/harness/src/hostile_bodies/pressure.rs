@@ -1,4 +1,4 @@
-//! What a server takes of memory while clients send it such bodies all at once.
+//! Measures a server's memory while clients send hostile bodies at the same time.
 
 use std::cmp::Reverse;
 use std::net::SocketAddr;
@@ -17,14 +17,14 @@ use super::{Hostile, PARTS, ordinary};
 use crate::prelude::*;
 use crate::process::memory_kib;
 
-/// What no mix of bodies may exceed, in KiB: what the container has, less what the pods of a cluster may take.
+/// Upper limit for any mix of bodies, in KiB. This is the container's memory without the share for the cluster's pods.
 pub const MOST_KIB: u64 = 192 * 1024;
 
 const CONNECTIONS: usize = 760;
 
 const ORDINARY: usize = 100;
 
-/// How many bytes a field of each head has, nearly as many as are taken.
+/// Length of a header field in each request head. The server accepts little more.
 const HEAD: usize = 15_000;
 
 const WORST: usize = 5;
@@ -42,15 +42,16 @@ pub struct Limits {
     pub ordinary: usize,
 }
 
-/// What it had resident, in KiB.
+/// Resident memory, in KiB.
 #[derive(Debug, Clone, Copy)]
 pub struct Resident {
     pub before: u64,
     pub most: u64,
 }
 
-/// Tries every part by itself and the mixtures of these seeds, few at a time; then the worst of all at once, on as many connections as
-/// there are, three times. Prints what each took. Fails where the review of an ordinary pod is not answered meanwhile.
+/// Tries each part by itself and the mixtures of these seeds, a few at a time. Then sends the worst body on all allowed
+/// connections at once, three times. Prints the memory of each. Fails if the review of an ordinary pod gets no answer
+/// meanwhile.
 pub async fn press(target: &Target, limits: Limits, seeds: std::ops::Range<u64>) -> Result<Resident> {
     let before = memory_kib(target.pid, "VmRSS")?;
     let parts = PARTS.iter().copied().map(Hostile::Of);
@@ -81,7 +82,7 @@ pub async fn press(target: &Target, limits: Limits, seeds: std::ops::Range<u64>)
     Ok(Resident { before, most })
 }
 
-/// Those that took most, and the most resident in KiB.
+/// The bodies that took most, and the highest resident memory in KiB.
 async fn worst(
     target: &Target,
     size: &str,
@@ -109,7 +110,7 @@ async fn worst(
 }
 
 impl Target {
-    /// `ca` is PEM.
+    /// `ca` is in PEM.
     pub fn new(address: SocketAddr, ca: &str, pid: u32) -> Result<Self> {
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_slice(ca.as_bytes())?)?;
@@ -129,8 +130,8 @@ impl Target {
         Ok(fs::write(format!("/proc/{}/clear_refs", self.pid), "5")?)
     }
 
-    /// Sends each of these on a connection of its own, the last byte of each when the others are there but for theirs. Returns the
-    /// status of each answer, 0 where there was none.
+    /// Sends each body on its own connection. Each last byte is sent once all other bytes of all bodies are sent. Returns the
+    /// status of each answer, or 0 without an answer.
     async fn together(&self, bodies: &[Arc<Vec<u8>>]) -> Result<Vec<u16>> {
         let all = Arc::new(Barrier::new(bodies.len()));
         let clients = bodies.iter().map(|body| {

@@ -1,4 +1,4 @@
-//! What is under load: three replicas behind a balancer.
+//! The target of the load: three replicas behind a balancer.
 
 use super::Pace;
 use crate::balancer::Balancer;

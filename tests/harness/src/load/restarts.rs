@@ -1,11 +1,11 @@
-//! Replicas that come and go under load, by their own will.
+//! Planned restarts of replicas under load.
 
 use super::replicas::{REPLICAS, Replicas};
 use super::{Pace, under_load};
 use crate::prelude::*;
 
-/// Each of three is replaced as a Deployment does with `maxSurge: 1` and `maxUnavailable: 0`: another is ready, then the old one
-/// is asked to stop, and nobody waits until it has.
+/// Replaces each of three replicas as a Deployment with `maxSurge: 1` and `maxUnavailable: 0` does. A new replica becomes
+/// ready, then the old one is asked to stop, without waiting for its end.
 pub fn rolled(fixture: &Fixture<'_>, nodes: &Nodes<'_>, pace: Pace) -> Result<()> {
     let mut replicas = Replicas::open(fixture, nodes, pace)?;
     let report = under_load(fixture, nodes, pace, |load| {

@@ -1,10 +1,10 @@
-//! What `liqoctl` and Liqo's chart would make, as objects.
+//! Objects that `liqoctl` and Liqo's chart would create.
 
 use crate::prelude::*;
 
 pub const REMOTE: &str = "liqo.io/remote-cluster-id";
 
-/// By which name the others know the cluster where the pods are created.
+/// The name of the cluster where pods are created, as the other clusters know it.
 pub(super) const CONSUMER: &str = "edge";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub(super) const ROLES_THERE: [&str; 3] = [
     "virtual-kubelet-remote-clusterwide",
 ];
 
-/// This part of `objects.yaml`, with values in the place of its `$NAMES`.
+/// A part of `objects.yaml`, with values in the place of its `$NAMES`.
 pub(super) fn objects(part: &str, values: &[(&str, &str)]) -> Result<Vec<Value>> {
     let mut text = include_str!("objects.yaml").to_owned();
     for (name, value) in values {

@@ -1,41 +1,42 @@
-//! Rights held against the calls that were made by them.
+//! Compares granted rights with the calls that used them.
 
 use crate::prelude::*;
 
-/// What users name: tests may have one name for all of them, and a right to that name alone would not do.
+/// Resources that users name. If all tests use the same name, a right to that name alone still would not be enough.
 const NAMED_BY_USERS: [&str; 2] = ["pods", "performanceprofiles/status"];
 
-/// The ConfigMap with the configuration, the name of which goes on with a hash of its content.
+/// The ConfigMap with the configuration. A hash of its content follows this prefix.
 const CONFIGURATION: &str = "edgeward-config";
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Right {
     action: Action,
-    /// In each namespace and outside of them; if not, in edgeward's own.
+    /// Granted in each namespace and cluster-wide; otherwise only in edgeward's own namespaces.
     everywhere: bool,
-    /// To one object; if not, to all.
+    /// The object that the right is limited to; `None` for all objects.
     name: Option<String>,
 }
 
-/// API group, resource with its subresource, and verb. Of what is no resource, its path is in the place of the resource.
+/// API group, resource with subresource, and verb. A non-resource path stands in the place of the resource.
 type Action = [String; 3];
 
 struct Call {
     action: Action,
     namespace: Option<String>,
-    /// None where something is created: a right to a name does not allow that.
+    /// `None` for creations, because a right to a name does not allow them.
     name: Option<String>,
 }
 
 pub struct Proof {
-    /// Calls that were refused, or are not by these rights.
+    /// Number of calls that were refused or are not covered by these rights.
     pub refused: usize,
     pub used: usize,
     pub complaints: Vec<String>,
 }
 
-/// What is wrong with the calls of one ServiceAccount, as the audit log has them: those that were refused, by whomever. `homes` are edgeward's own namespaces. If
-/// `everything` was tried, so is a right that was not used, or only where or for what a narrower one would do.
+/// Checks the calls of one ServiceAccount from the audit log. `homes` are edgeward's own namespaces. Reports refused calls,
+/// including refusals by policies. If `everything` was tried, also reports rights that were not used, or for which a narrower
+/// right would do.
 pub fn prove(granted: &BTreeSet<Right>, calls: &[&Value], homes: &BTreeSet<String>, everything: bool) -> Proof {
     let mut used = BTreeMap::<&Right, Vec<Call>>::new();
     let mut faults = BTreeMap::<String, usize>::new();
@@ -48,12 +49,12 @@ pub fn prove(granted: &BTreeSet<Right>, calls: &[&Value], homes: &BTreeSet<Strin
         }
         let allowed = entry["annotations"]["authorization.k8s.io/decision"] == "allow";
         let Some(call) = call(entry) else { continue };
-        // Where there are two, the wider one is not needed.
+        // If two rights allow the call, the wider one is not needed.
         let rights = granted.iter().filter(|right| right.allows(&call, homes));
         let right = rights.min_by_key(|right| (right.everywhere, right.name.is_none()));
         match (allowed, right) {
             (true, Some(right)) => used.entry(right).or_default().push(call),
-            // Some of it, such as /version, everybody may know.
+            // Some paths, such as /version, are open to everyone.
             (true, None) if call.action[1].starts_with('/') => {}
             (true, None) => {
                 *faults
@@ -101,7 +102,7 @@ impl Right {
                 || call.is_for_configuration() && self.name.as_deref() == Some(CONFIGURATION))
     }
 
-    /// What of it none of its uses, of which there is one at least, needs.
+    /// The part of the right that none of its uses needs. There is at least one use.
     fn wider_than(&self, uses: &[Call], homes: &BTreeSet<String>) -> Option<String> {
         if self.everywhere && uses.iter().all(|call| is_home(call, homes)) {
             return Some("wider than used, in edgeward's own namespace alone".to_owned());
@@ -119,7 +120,7 @@ fn is_home(call: &Call, homes: &BTreeSet<String>) -> bool {
         .is_some_and(|namespace| homes.contains(namespace))
 }
 
-/// What a policy of the manifests about edgeward's identity says against this call.
+/// The message of a policy about edgeward's identity that refused this call.
 fn refused_by_policy(entry: &Value) -> Option<&str> {
     let failures = entry["annotations"]["validation.policy.admission.k8s.io/validation_failure"].as_str()?;
     failures.contains("edgeward-confine-").then_some(failures)
@@ -141,7 +142,7 @@ fn call(entry: &Value) -> Option<Call> {
     let verb = entry["verb"].as_str()?.to_owned();
     Some(Call {
         namespace: given("namespace"),
-        // The log has it from the body, which nobody asks for rights.
+        // The log takes the name from the body. Authorization does not see it.
         name: given("name").filter(|_| verb != "create"),
         action: [word("apiGroup"), resource, verb],
     })
@@ -152,7 +153,7 @@ fn path(entry: &Value) -> Option<String> {
     Some(uri.split('?').next().unwrap_or(uri).to_owned())
 }
 
-/// What these roles grant: a ClusterRole everywhere, as its binding has it, and a Role in edgeward's own namespaces.
+/// The rights of these roles. A ClusterRole counts everywhere, as it is bound; a Role counts in edgeward's own namespaces.
 pub fn granted_by<'o>(objects: impl IntoIterator<Item = &'o Value>) -> BTreeSet<Right> {
     let objects = objects.into_iter();
     objects

@@ -1,11 +1,11 @@
-//! How late the machine is: a link of milliseconds cannot be judged by programs that wait longer than that for a processor.
+//! Measures scheduling delay. Programs that wait longer for a processor than the link's milliseconds cannot judge the link.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 
 use crate::prelude::*;
 
-/// As late as this, a probe may be taken for one over a slower link.
+/// From this delay on, a probe may look like one over a slower link.
 pub const TOO_LATE: Duration = Duration::from_millis(40);
 
 const SLEEP: Duration = Duration::from_millis(5);

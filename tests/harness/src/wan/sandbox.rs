@@ -1,5 +1,5 @@
-//! Namespaces of network and mounts around the whole run, which end with its last process: the machine's own
-//! interfaces, routes and settings cannot be reached from there, and the names of `ip netns` are private to it.
+//! Network and mount namespaces around the whole run, which end with its last process. From inside, the machine's own
+//! interfaces, routes and settings are out of reach, and the names of `ip netns` are private.
 
 use std::env;
 use std::os::unix::process::CommandExt as _;
@@ -11,20 +11,20 @@ use crate::prelude::*;
 
 pub const INSIDE: &str = "--inside-of-the-sandbox";
 
-/// As root, else as root of a user namespace, which needs no privilege where the kernel's settings allow it.
+/// As root, or else as root of a user namespace. The latter needs no privilege if the kernel's settings allow it.
 const WAYS: [&[&str]; 2] = [&["--mount", "--net"], &["--map-root-user", "--mount", "--net"]];
 
 /// Where `ip netns` keeps its names.
 const PRIVATE_NAMES: &str = "mount -t tmpfs edgeward-wan /run";
 
-/// Everything the tests do to the system, tried once; each is named when it fails.
+/// Everything that the tests do to the system, tried once. Each has a name for the error.
 const NEEDED: [(&str, &str); 3] = [
     ("a mount of our own", PRIVATE_NAMES),
     ("`ip netns` (Debian: iproute2)", "ip netns add test"),
     ("a TUN device (/dev/net/tun)", "ip -n test tuntap add dev test mode tun"),
 ];
 
-/// Continues this program in the sandbox. Comes back only where there is none, with the reason for every way.
+/// Continues this program in the sandbox. Returns only if there is no sandbox, with the reason for every way.
 pub fn enter(args: &[String]) -> Error {
     let mut reasons = Vec::new();
     for way in WAYS {
@@ -45,7 +45,7 @@ fn attempt(way: &[&str]) -> Result<()> {
         Ok(())
     };
     run("true").context("no network namespaces")?;
-    // Each with those before it: a sandbox ends with its command.
+    // Each step runs together with the earlier ones, because a sandbox ends with its command.
     let mut script = String::from("true");
     for (what, step) in NEEDED {
         script = format!("{script} && {step}");
