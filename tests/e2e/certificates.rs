@@ -1,4 +1,4 @@
-//! Certificates in files: a mounted Secret that changes, for better and for worse.
+//! Certificates in files: a mounted Secret that changes to valid and to invalid pairs.
 
 pub(crate) mod self_managed;
 pub(crate) mod shown;
@@ -12,8 +12,8 @@ use edgeward_harness::prelude::*;
 use edgeward_harness::webhook_credentials::NAME;
 
 e2e! { "certificates::bad_pairs_are_refused", Cluster, bad_pairs_are_refused }
-/// An expired and a mismatched pair are not taken over: edgeward serves on with the one before, says so, and
-/// `edgeward check` names what is wrong with the Secret, and fixes it. Every pod is decided meanwhile.
+/// edgeward refuses an expired pair and a mismatched pair. It serves the previous certificate and logs why. `edgeward check`
+/// names the fault in the Secret and fixes it. Every pod is decided meanwhile.
 fn bad_pairs_are_refused(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = nodes(fixture)?;
     let authority = Authority::new()?;
@@ -56,7 +56,7 @@ fn bad_pairs_are_refused(fixture: &Fixture<'_>) -> Result<()> {
         report.is_clean()?;
     }
 
-    // As the check says; where the files are not there, nothing happens.
+    // The fix as `edgeward check` prints it. In a directory without the files it changes nothing.
     let elsewhere = fixture.dir.join("elsewhere");
     fs::create_dir_all(&elsewhere)?;
     let before = fixture.kubectl_in(NAMESPACE).get("secret", SECRET)?["data"].take();
@@ -80,7 +80,7 @@ fn bad_pairs_are_refused(fixture: &Fixture<'_>) -> Result<()> {
     report.is_clean()?;
     finds(fixture, "ok", "in Secret edgeward-system/edgeward-tls is for")?;
 
-    // An authority that the bundle lacks is added to it.
+    // The fix adds a CA that is missing from the bundle.
     fs::write(fixture.dir.join("ca.crt"), &authority.certificate)?;
     let foreign = Authority::new()?.certificate;
     installed.trust(&foreign)?;

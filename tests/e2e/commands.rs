@@ -1,4 +1,4 @@
-//! What people ask a live cluster with.
+//! Commands that people run against a live cluster.
 
 pub(crate) mod check;
 pub(crate) mod fleet_command;

@@ -11,8 +11,8 @@ use crate::placement::fleet;
 const NAME: &str = "edgeward-config";
 
 e2e! { "configuration::follows_its_config_map", Nodes, follows_its_config_map }
-/// A change is taken; a bad version keeps the last good one and is told by metric and Event; repair heals; deletion keeps
-/// the last good one.
+/// edgeward adopts a valid change. For an invalid version it keeps the last valid one, and reports the fault by metric and
+/// Event until it is repaired. After a deletion it also keeps the last valid version.
 fn follows_its_config_map(fixture: &Fixture<'_>) -> Result<()> {
     create(fixture)?;
     let edgeward = fixture
@@ -80,8 +80,7 @@ fn follows_its_config_map(fixture: &Fixture<'_>) -> Result<()> {
 }
 
 e2e! { "configuration::bad_at_the_start_is_not_ready", Nodes, bad_at_the_start_is_not_ready }
-/// Without a good version edgeward is not ready and says so, however often it starts, in one Event; repair makes it
-/// ready.
+/// Without a valid version edgeward is not ready. It writes one Event, however often it starts. A repair makes it ready.
 fn bad_at_the_start_is_not_ready(fixture: &Fixture<'_>) -> Result<()> {
     let waits = |edgeward: &Edgeward<'_>, result: &str| {
         eventually("it waits for a configuration", BOUND, || {
@@ -114,8 +113,7 @@ fn bad_at_the_start_is_not_ready(fixture: &Fixture<'_>) -> Result<()> {
 }
 
 e2e! { "configuration::live_view_waits_for_it", Nodes, live_view_waits_for_it }
-/// The view of the cluster is that of the first good version, also where that comes late; its probes are those of the
-/// newest.
+/// The live view uses the first valid version, even if that comes late. The probes use the newest.
 fn live_view_waits_for_it(fixture: &Fixture<'_>) -> Result<()> {
     let edgeward = fixture.edgeward_of_config_map(None, NAME)?;
     eventually("it waits for everything", BOUND, || {
@@ -150,7 +148,7 @@ fn live_view_waits_for_it(fixture: &Fixture<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The ConfigMap of the first design, but for its name's namespace.
+/// Creates the ConfigMap of the original format. Only its namespace differs.
 fn create(fixture: &Fixture<'_>) -> Result<()> {
     let mut map: Value = serde_saphyr::from_str(include_str!("../golden/config/first-design.yaml"))?;
     map["metadata"] = json!({"name": NAME});
@@ -161,7 +159,7 @@ fn patch(fixture: &Fixture<'_>, data: &Value) -> Result<()> {
     fixture.kubectl.patch("configmap", NAME, &json!({"data": data}), &[])
 }
 
-/// The Event that says that a version was refused, once there is one.
+/// The Event about a refused version, once there is one.
 fn refusal(fixture: &Fixture<'_>) -> Result<Value> {
     eventually("an Event names the faults", BOUND, || {
         refusals(fixture)?.pop().context("there is none")

@@ -1,4 +1,5 @@
-//! What edgeward's own identity is refused though its rights would let it, and that what it does for honest reasons passes.
+//! Policies confine edgeward's identity. They refuse changes that RBAC would allow and edgeward never makes, and they accept
+//! its normal changes.
 
 pub(crate) mod narrow;
 mod table;
@@ -16,8 +17,8 @@ use crate::gated::{fill, goes, is_gated_for, pod};
 const REFUSED: &str = "denied request: edgeward may ";
 
 e2e! { "confined::to_what_it_does", Cluster, to_what_it_does }
-/// With edgeward's token and by hand: each change that it never makes is refused by a policy, and each that it makes is taken, also
-/// beside a webhook that labels what is updated. Whoever operates the cluster may do as before.
+/// Tries changes with edgeward's token. A policy refuses each change that edgeward never makes and accepts each change that it
+/// makes, even with a webhook that labels updated objects. Cluster operators keep all their rights.
 fn to_what_it_does(fixture: &Fixture<'_>) -> Result<()> {
     fixture.allow_self_management(&fixture.home()?)?;
     let by_hand = ByHand::new(fixture)?;
@@ -48,7 +49,7 @@ impl<'s, 'run> ByHand<'s, 'run> {
         Ok(Self { fixture, client })
     }
 
-    /// Tries a JSON patch on the object at this path, and returns what would be stored.
+    /// Tries a JSON patch as a dry run on the object at this path. Returns the object that would be stored.
     pub(crate) fn patch(&self, path: &str, operations: &Value) -> Result<Value> {
         let body = operations.to_string().into_bytes();
         let request = Request::patch(format!("{path}?dryRun=All")).header(CONTENT_TYPE, "application/json-patch+json");
@@ -66,7 +67,7 @@ impl<'s, 'run> ByHand<'s, 'run> {
     }
 }
 
-/// Fails unless a policy has refused it by these words.
+/// Fails unless a policy refused the request with these words.
 pub(crate) fn is_refused(tried: Result<Value>, words: &str) -> Result<()> {
     let words = format!("{REFUSED}{words}");
     match tried {
@@ -76,8 +77,8 @@ pub(crate) fn is_refused(tried: Result<Value>, words: &str) -> Result<()> {
 }
 
 e2e! { "confined::beside_a_labelling_webhook", Domain, beside_a_labelling_webhook }
-/// A webhook labels and annotates every pod that is updated. A pod is let go when its namespace leaves, another is released, and both
-/// carry what the webhook adds.
+/// A webhook labels and annotates every updated pod. One pod loses its gate because its namespace opts out, and another is
+/// released. Both carry the webhook's additions.
 fn beside_a_labelling_webhook(fixture: &Fixture<'_>) -> Result<()> {
     let (nodes, _) = Nodes::without_wan(fixture)?;
     let (edgeward, _registered) = fixture.registered_live(&nodes.gating(&for_long()))?;
@@ -98,7 +99,7 @@ fn beside_a_labelling_webhook(fixture: &Fixture<'_>) -> Result<()> {
         anyhow::Ok(())
     };
 
-    // It says what its pods are, by annotations alone.
+    // This pod states its SLO only in annotations.
     let mut let_go = pod(fixture, "let-go", 500, 5);
     if let Some(metadata) = let_go["metadata"].as_object_mut() {
         metadata.remove("labels");
@@ -136,7 +137,7 @@ fn beside_a_labelling_webhook(fixture: &Fixture<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Where edgeward is installed with this domain, a policy that knows it refuses a change to a gated pod, and takes its release.
+/// With edgeward installed under this domain, a policy for that domain refuses a change to a gated pod and accepts its release.
 pub(crate) fn is_confined(fixture: &Fixture<'_>, gated: &str, domain: &str) -> Result<()> {
     let by_hand = ByHand::new(fixture)?;
     eventually("the policies are in force", BOUND, || {

@@ -1,4 +1,4 @@
-//! Pods whose claims are bound to volumes, on nodes of either site.
+//! Pods whose claims are bound to volumes on nodes of either site.
 
 use edgeward_harness::prelude::*;
 
@@ -6,7 +6,7 @@ use crate::commands::fleet_command;
 use crate::gated::away::would_be;
 use crate::gated::{goes, pod};
 
-/// The class of the test's volumes, whose first pod decides where they are bound.
+/// The test's StorageClass. It binds a volume when the first pod uses it.
 fn class(fixture: &Fixture<'_>) -> Value {
     json!({
         "apiVersion": "storage.k8s.io/v1",
@@ -17,7 +17,7 @@ fn class(fixture: &Fixture<'_>) -> Value {
     })
 }
 
-/// A local volume on the nodes of a site, for the claim that selects it.
+/// A local volume on the nodes of a site, reserved for a claim.
 fn volume(fixture: &Fixture<'_>, nodes: &Nodes<'_>, site: &str) -> Value {
     let selector = nodes.selector(site);
     let pairs = selector.as_object().into_iter().flatten();
@@ -37,7 +37,7 @@ fn volume(fixture: &Fixture<'_>, nodes: &Nodes<'_>, site: &str) -> Value {
     })
 }
 
-/// The claim of the first pod of a StatefulSet, for the volume of that site.
+/// The claim of a StatefulSet's first pod, for the volume of that site.
 fn claim(fixture: &Fixture<'_>, nodes: &Nodes<'_>, set: &str, site: &str) -> Value {
     json!({
         "apiVersion": "v1",
@@ -52,7 +52,7 @@ fn claim(fixture: &Fixture<'_>, nodes: &Nodes<'_>, set: &str, site: &str) -> Val
     })
 }
 
-/// A pod that uses that claim, as it would be created by the StatefulSet.
+/// A pod with that claim, as the StatefulSet would create it.
 fn with_claim(fixture: &Fixture<'_>, name: &str, set: &str) -> Value {
     let mut pod = pod(fixture, name, 100, 5);
     let claim = json!({"claimName": format!("data-{set}-0")});
@@ -99,7 +99,7 @@ fn is_bound(fixture: &Fixture<'_>, set: &str, site: &str) -> Result<()> {
     })
 }
 
-/// At once, by the API server alone: the stand-in for kubelets might delete the next pod of that name.
+/// Deletes the pod at once, through the API server only. kwok might delete the next pod of that name.
 fn delete_pod(fixture: &Fixture<'_>, set: &str) -> Result<()> {
     let pod = format!("{set}-0");
     let args = ["delete", "pod", &pod, "--grace-period=0", "--force"];
@@ -107,8 +107,8 @@ fn delete_pod(fixture: &Fixture<'_>, set: &str) -> Result<()> {
 }
 
 e2e! { "data::comes_back_to_its_data", Domain, 99, comes_back_to_its_data }
-/// A StatefulSet's pod comes back to where its volume was bound, at the edge and in the cloud, whatever else would be better. While
-/// that cloud is away it is gated, past the limit of its class; then it is placed there.
+/// A StatefulSet's pod returns to the site of its bound volume, at the edge and in the cloud, even if another site would be
+/// better. While that cloud is away the pod is gated, even beyond its class limit. Then it is placed there.
 fn comes_back_to_its_data(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = Nodes::new(fixture)?;
     let edge = nodes.edge_node("edge-0", "1")?;
@@ -136,7 +136,7 @@ fn comes_back_to_its_data(fixture: &Fixture<'_>) -> Result<()> {
     goes(fixture, &nodes, "remote-0", "cloud", "cloud_edge_no_capacity")?;
     is_bound(fixture, "remote", "cloud")?;
 
-    // The edge has no room for it but its own, and room for all.
+    // The edge has only the pod's own room left, and later room for all.
     would_be(fixture, &with_claim(fixture, "dry", "home"), "edge_pinned_by_pod")?;
     delete_pod(fixture, "home")?;
     goes(fixture, &nodes, "home-0", "edge", "edge_pinned_by_pod")?;
@@ -154,7 +154,7 @@ fn comes_back_to_its_data(fixture: &Fixture<'_>) -> Result<()> {
 
     nodes.resize(&edge, "1")?;
     nodes.wan.close();
-    // However bad its WAN is, the only site with its data gets the pod.
+    // The only site with its data gets the pod, however bad its WAN is.
     would_be(fixture, &pod(fixture, "dry", 500, 5), "edge_wan_unreachable")?;
     delete_pod(fixture, "remote")?;
     goes(fixture, &nodes, "remote-0", "cloud", "cloud_pinned_by_pod")?;
@@ -163,7 +163,7 @@ fn comes_back_to_its_data(fixture: &Fixture<'_>) -> Result<()> {
     let is_of_cloud = |toleration: &Value| toleration["key"] == "cloud";
     ensure!(tolerations.iter().any(is_of_cloud), "{placed}");
 
-    // They would create their pods again.
+    // The StatefulSets would create their pods again.
     let sets = ["delete", "statefulset", "home", "remote"];
     fixture.kubectl.run(&sets, "")?;
     let volumes = ["edge", "cloud"].map(|site| format!("persistentvolume/{}-{site}", fixture.namespace));

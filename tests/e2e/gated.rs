@@ -1,6 +1,6 @@
-//! Pods that are gated behind our gate, and what becomes of them.
+//! Pods behind edgeward's gate, and how they leave it.
 //!
-//! Whoever holds the Lease releases every pod behind the gate of its domain, so these tests have domains of their own.
+//! The leader releases every pod behind the gate of its domain, so each of these tests has a domain of its own.
 
 pub(crate) mod away;
 pub(crate) mod gate;
@@ -18,7 +18,7 @@ use jiff::{SignedDuration, Timestamp, Unit};
 
 use crate::leader::events;
 
-/// A pod of class batch that asks for so many millicores.
+/// A pod of class batch that requests these millicores.
 pub(crate) fn pod(fixture: &Fixture<'_>, name: &str, millicores: u32, slo_priority: u32) -> Value {
     let slo = json!({
         "slo.example.io/class": "batch",
@@ -31,7 +31,7 @@ pub(crate) fn pod(fixture: &Fixture<'_>, name: &str, millicores: u32, slo_priori
     fixture.in_its_domain(pod)
 }
 
-/// Creates the pod that takes the whole of an edge node of one core, and waits until it runs there.
+/// Creates a pod that fills an edge node of one core, and waits until it runs there.
 pub(crate) fn fill(fixture: &Fixture<'_>, nodes: &Nodes<'_>) -> Result<()> {
     let pod = pod(fixture, "filler", 1000, 5);
     ends(fixture, nodes, &pod, "edge", "edge_feasible_slo_met")
@@ -58,7 +58,7 @@ pub(crate) fn goes(fixture: &Fixture<'_>, nodes: &Nodes<'_>, name: &str, site: &
     })
 }
 
-/// Waits until a pod is gated for this reason, and the API server says so.
+/// Waits until a pod is gated for this reason, and the API server reports it as gated.
 pub(crate) fn is_gated_for(fixture: &Fixture<'_>, name: &str, reason: &str) -> Result<()> {
     eventually(&format!("{name} is gated"), BOUND, || {
         let pod = fixture.kubectl.get("pod", name)?;
@@ -77,8 +77,8 @@ pub(crate) fn is_gated_for(fixture: &Fixture<'_>, name: &str, reason: &str) -> R
 }
 
 e2e! { "gated::in_queue_order", Domain, 88, in_queue_order }
-/// The edge is full and no cloud answers: 50 pods are gated. Room appears step by step, and is given in the order of their
-/// priority and age, to as many as fit. Who releases them is killed in the middle, and another goes on.
+/// The edge is full and no cloud answers, so 50 pods are gated. Room appears step by step. It goes to as many pods as fit, in
+/// the order of their priority and age. The leader is killed midway, and another replica continues.
 fn in_queue_order(fixture: &Fixture<'_>) -> Result<()> {
     const PODS: u32 = 50;
     let (nodes, node) = Nodes::without_wan(fixture)?;
@@ -142,7 +142,7 @@ fn in_queue_order(fixture: &Fixture<'_>) -> Result<()> {
     tells(fixture, "Gated", PODS)
 }
 
-/// Waits until there is an Event of this reason for so many pods, one for each.
+/// Waits until there are Events of this reason for this many pods, one for each.
 fn tells(fixture: &Fixture<'_>, reason: &str, pods: u32) -> Result<()> {
     eventually(&format!("{reason} is told of {pods}"), BOUND, || {
         let events = events::ours(fixture)?;
@@ -158,7 +158,7 @@ fn tells(fixture: &Fixture<'_>, reason: &str, pods: u32) -> Result<()> {
     })
 }
 
-/// Fails if one of the gated pods stands before one of those that were released.
+/// Fails if a gated pod ranks before a released one.
 pub(crate) fn in_order(free: &[&Value], gated: &[&Value]) -> Result<()> {
     let queue_key = |pod: &&Value| {
         let priority: i32 = slo(pod, "priority").and_then(|text| text.parse().ok()).unwrap_or(0);
@@ -186,7 +186,7 @@ fn leader(edgewards: &[Edgeward<'_>]) -> Result<usize> {
 }
 
 e2e! { "gated::by_a_clock_that_is_behind", Domain, by_a_clock_that_is_behind }
-/// The replica that gated a pod has a clock five minutes behind the leader's: the pod is gated for its whole limit all the same.
+/// The clock of the replica that gates a pod is five minutes behind the leader's. The pod is still gated for its whole limit.
 fn by_a_clock_that_is_behind(fixture: &Fixture<'_>) -> Result<()> {
     const LIMIT_S: i64 = 8;
     let nodes = Nodes::new(fixture)?;
@@ -201,7 +201,7 @@ fn by_a_clock_that_is_behind(fixture: &Fixture<'_>) -> Result<()> {
     let far = pod(fixture, "far", 1000, 5);
     ends(fixture, &nodes, &far, "cloud", "cloud_edge_no_capacity")?;
 
-    // As it would have arrived from there.
+    // Creates the pod as a replica with that clock would have.
     drop(registered);
     let mut skewed = pod(fixture, "skewed", 100, 5);
     skewed["spec"]["schedulingGates"] = json!([{"name": "scheduling.example.io/awaiting-capacity"}]);
@@ -217,15 +217,15 @@ fn by_a_clock_that_is_behind(fixture: &Fixture<'_>) -> Result<()> {
         ensure!(annotation(&pod, "reason") == Some("released_timeout"), "{pod}");
         time(annotation(&pod, "timestamp"))
     })?;
-    // Both are in seconds.
+    // Both times have a resolution of one second.
     let gated = released.duration_since(created).as_secs();
     ensure!(gated >= LIMIT_S - 1, "after {gated} s");
     Ok(())
 }
 
 e2e! { "gated::until_the_wan_is_back", Domain, until_the_wan_is_back }
-/// Gated while the WAN is down, and sent to the cloud when it is back; or to the edge all the same, when the class has waited
-/// long enough. What waiting is not for is not gated at all.
+/// Pods are gated while the WAN is down, and go to the cloud when it returns. After the class limit they go to the edge anyway.
+/// Pods for which waiting cannot help are not gated.
 fn until_the_wan_is_back(fixture: &Fixture<'_>) -> Result<()> {
     let (nodes, _) = Nodes::without_wan(fixture)?;
     let limits = json!({"latency": "30s", "throughput": "1h", "batch": "1h"});
@@ -259,7 +259,7 @@ fn until_the_wan_is_back(fixture: &Fixture<'_>) -> Result<()> {
         (large, "edge_too_large"),
         (important, "edge_wan_unreachable"),
     ] {
-        // The API server may not know the PriorityClass yet, and the cloud's node may get larger until it is a minute old.
+        // The API server may not know the PriorityClass yet. The cloud's node may still grow until it is a minute old.
         eventually("it would be decided so", 2 * BOUND, || {
             let created = fixture.kubectl.dry_run(&pod)?;
             ensure!(!is_gated(&created), "{created}");
@@ -313,8 +313,8 @@ fn until_the_wan_is_back(fixture: &Fixture<'_>) -> Result<()> {
 }
 
 e2e! { "gated::behind_other_gates", Domain, behind_other_gates }
-/// A pod that waits for others too is decided when ours is its last gate, and what it says of nodes itself stays. Without its
-/// namespace's label, it loses our gate and gets nothing else.
+/// A pod with other gates is decided when edgeward's gate is its last one. Its own node constraints stay. If its namespace
+/// loses the label, the pod only loses edgeward's gate.
 fn behind_other_gates(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = Nodes::edge_and_cloud(fixture, "1")?;
     let (_edgeward, _registered) = fixture.registered_live(&nodes.gating(&for_long()))?;

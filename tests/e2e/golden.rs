@@ -1,6 +1,6 @@
-//! Pods as `kubectl get pod -o yaml` shows them, kept in `tests/e2e/golden`.
+//! Pods as `kubectl get pod -o yaml` prints them, stored in `tests/e2e/golden`.
 //!
-//! What differs from run to run is masked as `<key>`. `EDGEWARD_BLESS=1` writes the files again.
+//! Parts that differ from run to run are masked as `<key>`. `EDGEWARD_BLESS=1` updates the files.
 
 use std::env;
 
@@ -23,8 +23,8 @@ const VOLATILE: [&str; 14] = [
     "uid",
 ];
 
-/// Compares `yaml`, as kubectl printed it, with the golden of this name. `random` are words of it that are made up in
-/// every run, each with what stands for it.
+/// Compares kubectl's `yaml` with the golden file of this name. `random` maps words that differ in every run to their
+/// placeholders.
 pub(crate) fn check(name: &str, yaml: &str, random: &[(&str, &str)]) -> Result<()> {
     let masked = mask(yaml, random);
     let path = golden(name);
@@ -74,7 +74,7 @@ fn mask_line(line: &str, random: &[(&str, &str)]) -> String {
         .fold(line.to_owned(), |line, (word, mask)| line.replace(word, mask))
 }
 
-/// The lines that only one of the two has, in order.
+/// Lines that only one of the two texts has, in order.
 fn difference(expected: &str, found: &str) -> String {
     let only = |sign: &str, left: &str, right: &str| {
         let lines = left.lines().filter(|line| !right.lines().any(|other| other == *line));

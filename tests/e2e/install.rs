@@ -1,4 +1,5 @@
-//! Installed by kustomize as `docs/guide/install.md` and `operate.md` say, and uninstalled: a pod is decided in between, and nothing is left.
+//! Installation by kustomize and removal, as `docs/guide/install.md` and `operate.md` say. A pod is decided in between, and
+//! nothing is left at the end.
 
 pub(crate) mod chart;
 pub(crate) mod one_node;
@@ -15,7 +16,7 @@ use edgeward_harness::prelude::*;
 
 use crate::confined;
 
-/// Where the certificate comes from, of what the folders and the chart offer.
+/// The certificate sources that the folders and the chart offer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Source {
     CertManager,
@@ -24,7 +25,7 @@ pub(crate) enum Source {
 }
 
 impl Source {
-    /// As the overlays and the chart's value call it.
+    /// The name of the overlay and of the chart's value.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::CertManager => "cert-manager",
@@ -41,31 +42,32 @@ impl Source {
 }
 
 e2e! { "install::with_cert_manager", Cluster, with_cert_manager }
-/// With a certificate of cert-manager, and the keys of the contract as they are.
+/// With a certificate from cert-manager and the default keys.
 fn with_cert_manager(fixture: &Fixture<'_>) -> Result<()> {
     install_and_uninstall(fixture, Source::CertManager, "example.io")
 }
 
 e2e! { "install::with_self_managed", Cluster, with_self_managed }
-/// With one that edgeward keeps itself.
+/// With a certificate that edgeward manages itself.
 fn with_self_managed(fixture: &Fixture<'_>) -> Result<()> {
     install_and_uninstall(fixture, Source::SelfManaged, "example.io")
 }
 
 e2e! { "install::with_files", Cluster, with_files }
-/// With one in files.
+/// With a certificate in files.
 pub(crate) fn with_files(fixture: &Fixture<'_>) -> Result<()> {
     install_and_uninstall(fixture, Source::Files, "example.io")
 }
 
 e2e! { "install::under_another_domain", Cluster, under_another_domain }
-/// The same under another domain, which reaches the binary, the webhook's conditions and the policies alike.
+/// With a certificate in files and another domain. The domain must reach the program, the webhook's conditions and the
+/// policies.
 fn under_another_domain(fixture: &Fixture<'_>) -> Result<()> {
     install_and_uninstall(fixture, Source::Files, "acme.dev")
 }
 
 e2e! { "install::server_side_after_client_side", Cluster, server_side_after_client_side }
-/// Server-Side Apply takes over what was applied by the client before, without a conflict.
+/// Server-Side Apply takes over objects from client-side apply without a conflict.
 fn server_side_after_client_side(fixture: &Fixture<'_>) -> Result<()> {
     let folder = workspace().join("webhook/base").display().to_string();
     let kubectl = |args: &[&str]| fixture.kubectl.run(&[args, &["-k", &folder]].concat(), "");
@@ -87,9 +89,9 @@ fn install_and_uninstall(fixture: &Fixture<'_>, source: Source, domain: &str) ->
     is_as_it_was(fixture, &ground.before)
 }
 
-/// A cluster without edgeward, where there is room for one pod of two.
+/// A cluster without edgeward, with room for one of two pods.
 pub(crate) struct Ground<'run> {
-    /// Its [`objects`].
+    /// The cluster's [`objects`] before the installation.
     pub(crate) before: BTreeMap<String, Value>,
     _revoked: Revoked<'run>,
     pub(crate) nodes: Nodes<'run>,
@@ -97,7 +99,7 @@ pub(crate) struct Ground<'run> {
 }
 
 impl<'run> Ground<'run> {
-    /// With what this source needs, in a namespace that opts in under this domain.
+    /// Prepares what this source needs, and a namespace that opts in under this domain.
     pub(crate) fn clear(fixture: &Fixture<'run>, source: Source, domain: &str) -> Result<Self> {
         let needed = source.needs(fixture)?;
         let (nodes, _) = Nodes::without_wan(fixture)?;
@@ -119,7 +121,7 @@ pub(crate) fn gates(fixture: &Fixture<'_>, pod: &str) -> Result<Value> {
     Ok(fixture.kubectl.get("pod", pod)?["spec"]["schedulingGates"].take())
 }
 
-/// Waits until the cluster has these [`objects`] again, and no other.
+/// Waits until the cluster's [`objects`] equal `before`.
 pub(crate) fn is_as_it_was(fixture: &Fixture<'_>, before: &BTreeMap<String, Value>) -> Result<()> {
     eventually("the cluster is as it was", BOUND, || {
         let after = objects(&fixture.kubectl)?;
@@ -146,8 +148,7 @@ fn prepare<'s, 'run>(
     })
 }
 
-/// Writes `mine`, as the documentation has it but for the sites, which are the test's, and what `change` does to it; returns
-/// its objects.
+/// Writes `mine` as documented, with the test's sites and with the changes of `change`. Returns its objects.
 pub(crate) fn render_mine(
     fixture: &Fixture<'_>,
     nodes: &Nodes<'_>,
@@ -163,7 +164,7 @@ pub(crate) fn render_mine(
         "{kustomization}"
     );
     kustomization["resources"] = json!([format!("../edgeward/deploy/overlays/{}", source.name())]);
-    // The sites of the test, instead of the endpoint of a cloud.
+    // The test's sites replace the documented cloud endpoint.
     let config = json!({"domain": "example.io", "sites": nodes.config()["sites"]});
     let data = json!({"config.yaml": config.to_string()});
     let metadata = json!({"name": "edgeward-config", "namespace": NAMESPACE});
@@ -179,8 +180,8 @@ pub(crate) fn render_mine(
     Ok(serde_saphyr::from_multiple(&rendered.replace("example.io", domain))?)
 }
 
-/// One is decided, and the next is gated, for there is no room for it anywhere: by the edgeward that this returns, with
-/// the arguments of the Deployment.
+/// One pod is decided. The next is gated, because there is no room for it anywhere. Returns the edgeward that decides, which
+/// has the Deployment's arguments.
 pub(crate) fn decides_and_gates<'run>(installation: &Installation<'_, 'run>) -> Result<Replica<'run>> {
     let (fixture, domain) = (installation.fixture, installation.domain);
     fixture.sign_in()?;
@@ -211,7 +212,7 @@ pub(crate) fn decides_and_gates<'run>(installation: &Installation<'_, 'run>) -> 
     let gate = json!([{"name": format!("scheduling.{domain}/awaiting-capacity")}]);
     ensure!(gates(fixture, "gated")? == gate, "{}", gates(fixture, "gated")?);
     confined::is_confined(fixture, "gated", domain)?;
-    // The policies speak of this domain as well.
+    // The policies' messages name this domain too.
     let wrong = json!({format!("slo.{domain}/class"): "quick"});
     let said = fixture.kubectl.run(
         &["create", "--dry-run=server", "-f", "-"],
@@ -222,7 +223,7 @@ pub(crate) fn decides_and_gates<'run>(installation: &Installation<'_, 'run>) -> 
     Ok(replica)
 }
 
-/// The API server knows every field, and takes every object: tried first, then for good. Doing it again replaces no
+/// The API server knows every field and accepts every object, first in a dry run and then for good. Applying again replaces no
 /// pod.
 fn apply(installation: &Installation<'_, '_>) -> Result<()> {
     let script = documented("sh", "kubectl apply -k mine")?;
@@ -232,7 +233,7 @@ fn apply(installation: &Installation<'_, '_>) -> Result<()> {
         _ => documented("sh", "kubectl kustomize mine | sed")?,
     };
     let command = command.replace("acme.dev", installation.domain);
-    // Its namespace must be there for anything to be tried in it.
+    // A dry run in the namespace needs the namespace to exist.
     installation.fixture.kubectl.apply(installation.object("Namespace")?)?;
     let tried = command.replace("kubectl apply", "kubectl apply --dry-run=server --validate=strict");
     ensure!(tried != command, "{command}");
@@ -249,8 +250,8 @@ fn apply(installation: &Installation<'_, '_>) -> Result<()> {
     installation.fixture.kubectl.wait_until_established(&DEFINITIONS)
 }
 
-/// To another image and configuration, by the lines about that: the pods are replaced, and nothing else is, the domain above all.
-/// The ConfigMap of before stays as it was, and is in use again once its content is; what is not in use goes by the line about it.
+/// Upgrades image and configuration as documented. The pods are replaced and nothing else is, above all not the domain. The old
+/// ConfigMap stays, and restoring its content uses it again. The documented command deletes unused ConfigMaps.
 fn upgrade(installation: &Installation<'_, '_>, rollout: &str) -> Result<()> {
     let file = installation.fixture.dir.join("mine/kustomization.yaml");
     let mut kustomization: Value = serde_json::from_str(&fs::read_to_string(&file)?)?;
@@ -307,14 +308,14 @@ fn upgrade(installation: &Installation<'_, '_>, rollout: &str) -> Result<()> {
     Ok(())
 }
 
-/// Name of the ConfigMap that the Deployment names.
+/// The name of the ConfigMap that the Deployment uses.
 pub(crate) fn config_map(kubectl: &Kubectl) -> Result<String> {
     let deployment = kubectl.get("deployment", "edgeward")?;
     let name = deployment["spec"]["template"]["spec"]["containers"][0]["args"][2].as_str();
     Ok(name.context("--config-map")?.to_owned())
 }
 
-/// The namespace enforces the Pod Security Standard `restricted`, and the pods of the Deployment are there all the same.
+/// The namespace enforces the Pod Security Standard `restricted`, and the Deployment's pods are still created.
 pub(crate) fn is_restricted(installation: &Installation<'_, '_>) -> Result<()> {
     let kubectl = installation.fixture.kubectl_in(NAMESPACE);
     let args = ["create", "--dry-run=server", "-f", "-"];
@@ -323,7 +324,7 @@ pub(crate) fn is_restricted(installation: &Installation<'_, '_>) -> Result<()> {
         refused.stderr.contains("violates PodSecurity \"restricted:latest\""),
         "{refused:?}"
     );
-    // The template by itself: of a Deployment, only a warning would be said.
+    // Tries the template as a pod, because a Deployment would only get a warning.
     let deployment = installation.object("Deployment")?;
     let template = &deployment["spec"]["template"];
     let mut metadata = template["metadata"].clone();
@@ -332,13 +333,13 @@ pub(crate) fn is_restricted(installation: &Installation<'_, '_>) -> Result<()> {
     let said = kubectl.run(&args, &pod.to_string())?;
     ensure!(said.warnings().is_empty(), "{said:?}");
     let mut pods = kubectl.list("pods", "app.kubernetes.io/name=edgeward")?;
-    // Those from before an upgrade may still be there.
+    // Pods from before an upgrade may still exist.
     pods.retain(|pod| pod["metadata"]["deletionTimestamp"].is_null());
     ensure!(pods.len() == 2, "{}", pods.len());
     Ok(())
 }
 
-/// Has the EndpointSlices of the Service name this replica and no other. The Service that it was has left those of the
+/// Makes the EndpointSlices of the Service name only this replica. The Service's change of type has left slices for the
 /// Deployment's pods, which run nowhere.
 fn name_endpoint(installation: &Installation<'_, '_>, port: u16) -> Result<()> {
     let kubectl = installation.fixture.kubectl_in(NAMESPACE);
@@ -347,8 +348,8 @@ fn name_endpoint(installation: &Installation<'_, '_>, port: u16) -> Result<()> {
     kubectl.create(&endpoint_slice(port)).map(drop)
 }
 
-/// The replica runs until the Deployment goes, with all that is of it. A gate that somebody wrote by hand, of another domain, is in
-/// nobody's way.
+/// Uninstalls edgeward. The replica runs until the Deployment is deleted with everything that belongs to it. A gate of another
+/// domain that was set by hand does not disturb this.
 fn uninstall(installation: &Installation<'_, '_>, replica: Replica<'_>) -> Result<()> {
     let script = documented("sh", "kubectl delete -k mine")?;
     let (release, delete) = script.split_once('\n').context("first our gates, then the rest")?;
@@ -371,7 +372,7 @@ fn uninstall(installation: &Installation<'_, '_>, replica: Replica<'_>) -> Resul
     definitions_are_kept_until_they_are_deleted(installation.fixture)
 }
 
-/// With what there is of them. The last of it by the line of the documentation.
+/// Custom resource definitions and their objects stay until the documented last command deletes them.
 pub(crate) fn definitions_are_kept_until_they_are_deleted(fixture: &Fixture<'_>) -> Result<()> {
     for name in DEFINITIONS {
         fixture.kubectl.run(&["get", name], "")?;
@@ -381,7 +382,7 @@ pub(crate) fn definitions_are_kept_until_they_are_deleted(fixture: &Fixture<'_>)
         .map(drop)
 }
 
-/// Puts a checkout in the test's directory, with the certificate by the lines of docs/guide/install.md if it is to be in files.
+/// Puts a checkout into the test's directory. For certificates in files, creates them as docs/guide/install.md says.
 pub(crate) fn check_out(fixture: &Fixture<'_>, source: Source) -> Result<()> {
     check_out_of(workspace(), fixture, source)
 }
@@ -397,8 +398,8 @@ pub(crate) fn check_out_of(version: &Path, fixture: &Fixture<'_>, source: Source
     Ok(())
 }
 
-/// Every object of the cluster, but for what changes by itself: Events, who reported when, and pods of other tests, which
-/// end with the nodes they were on.
+/// Every object of the cluster, without objects that change by themselves: Events, report times, and pods of other
+/// tests, which end with their nodes.
 fn objects(kubectl: &Kubectl) -> Result<BTreeMap<String, Value>> {
     let kinds = kubectl
         .run(&["api-resources", "--verbs=list", "-o", "name"], "")?

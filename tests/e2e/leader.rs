@@ -1,4 +1,4 @@
-//! Which of several replicas does what only one may do.
+//! Leader election among replicas.
 
 pub(crate) mod backstop;
 pub(crate) mod events;
@@ -11,8 +11,8 @@ const LEASE: &str = "edgeward";
 const DURATION_SECONDS: u64 = 15;
 
 e2e! { "leader::one_of_two", Nodes, 77, one_of_two }
-/// Two replicas: one holds the Lease. It is asked to stop, and the other
-/// holds it at once, while the first still serves. That one is killed, and a third holds it before the Lease is over.
+/// One of two replicas holds the Lease. It is asked to stop, and the other one takes the Lease at once, while the first still
+/// serves. The second one is killed, and a third takes the Lease before it expires.
 fn one_of_two(fixture: &Fixture<'_>) -> Result<()> {
     let start = |name: &str| fixture.live_edgeward_as(name, &json!({}));
     let mut pair = vec![start("first")?, start("second")?];
@@ -37,13 +37,13 @@ fn one_of_two(fixture: &Fixture<'_>) -> Result<()> {
     );
     let before = Instant::now();
     other.kill()?;
-    // The machine may be busy; that nobody takes it sooner is for the unit tests.
+    // The machine may be busy. Unit tests check that no replica takes it earlier.
     eventually("the third holds it", BOUND, || holder_but(fixture, &next))?;
     println!("leader: taken over in {:.2} s", before.elapsed().as_secs_f64());
     eventually("it knows", BOUND, || third.leads())
 }
 
-/// Which of them holds the Lease for certain, and under what name.
+/// The replica that certainly holds the Lease, and its identity.
 fn one_leads(fixture: &Fixture<'_>, edgewards: &[Edgeward<'_>]) -> Result<(usize, String)> {
     let leading = edgewards.iter().map(Edgeward::leads).collect::<Vec<_>>();
     let leaders: Vec<usize> = (0..leading.len()).filter(|&i| leading[i].is_ok()).collect();
@@ -54,7 +54,7 @@ fn one_leads(fixture: &Fixture<'_>, edgewards: &[Edgeward<'_>]) -> Result<(usize
     Ok((leaders[0], holder.to_owned()))
 }
 
-/// Who holds the Lease, once that is somebody else.
+/// The Lease's holder, once it is another one.
 fn holder_but(fixture: &Fixture<'_>, before: &str) -> Result<String> {
     let spec = lease(fixture)?;
     let holder = spec["holderIdentity"].as_str().unwrap_or_default();
@@ -67,7 +67,7 @@ fn lease(fixture: &Fixture<'_>) -> Result<Value> {
     Ok(kubectl.get("lease", LEASE)?["spec"].take())
 }
 
-/// Gives a user what `docs/guide/operate.md` says that edgeward needs.
+/// Gives a user the rights that edgeward needs according to `docs/guide/operate.md`.
 pub(crate) fn allow_user(fixture: &Fixture<'_>, user: &str) -> Result<()> {
     let home = fixture.home()?;
     let user = json!([{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}]);

@@ -1,4 +1,5 @@
-//! edgeward in a cluster that the real Liqo peers with another: pods on a virtual node run there, and their status comes back.
+//! edgeward in a cluster that the real Liqo peers with another. Pods on a virtual node run in the other cluster, and their
+//! status comes back.
 
 pub(crate) mod definitions;
 pub(crate) mod discovered;
@@ -11,7 +12,7 @@ use crate::commands::fleet_command;
 
 const NOT_ALLOWED: &str = "virtual-node.liqo.io/not-allowed";
 
-/// The sites, as a user states them. The only place where these tests say where a cloud is.
+/// The sites as a user configures them. Only here do these tests state where a cloud is.
 fn config(fixture: &Fixture<'_>) -> Value {
     let mut sites = vec![json!({"name": "edge", "kind": "edge"})];
     sites.extend(fixture.providers().iter().map(Provider::site));
@@ -22,7 +23,7 @@ fn cloud<'run>(fixture: &Fixture<'run>) -> Result<&'run Provider> {
     fixture.providers().first().context("peered with nobody")
 }
 
-/// The line of this site in what `edgeward fleet` shows.
+/// The line of this site in the output of `edgeward fleet`.
 fn site_of_fleet(fixture: &Fixture<'_>, config: &Value, site: &str) -> Result<String> {
     let fleet = fleet_command::edgeward(fixture, config, &["fleet"])?;
     let mut lines = fleet.stdout.lines();
@@ -31,16 +32,16 @@ fn site_of_fleet(fixture: &Fixture<'_>, config: &Value, site: &str) -> Result<St
         .with_context(|| format!("no {site} in {}{}", fleet.stdout, fleet.stderr))
 }
 
-/// Annotations of a pod that runs anywhere in time.
+/// SLO annotations that every site meets.
 fn slo() -> Value {
     json!({"slo.example.io/class": "throughput", "slo.example.io/deadlineMs": "60000"})
 }
 
 e2e! { "liqo::fills_the_edge_first", Peering, 106, fills_the_edge_first }
-/// A Deployment's pods fill the edge, and those beyond run in the provider: at home each of them is Running.
+/// A Deployment's pods fill the edge, and the rest run in the provider cluster. In the home cluster each of them is Running.
 fn fills_the_edge_first(fixture: &Fixture<'_>) -> Result<()> {
     const REPLICAS: usize = 12;
-    /// Of 1 CPU each.
+    /// Each requests 1 CPU.
     const AT_THE_EDGE: usize = 8;
     let (cloud, namespace) = (cloud(fixture)?, &fixture.namespace);
     fixture.offload(namespace, Strategy::Local)?;
@@ -69,7 +70,7 @@ fn fills_the_edge_first(fixture: &Fixture<'_>) -> Result<()> {
         ensure!(is_mirrored == is_sent && is_there == is_sent, "{pod}");
     }
 
-    // There they are other pods, on nodes of the provider's own, which carry the decision as well.
+    // In the provider cluster they are different pods, on the provider's own nodes. They also carry the decision.
     let there = cloud.kubectl_in(namespace);
     let copies = there.list("pods", "liqo.io/managed-by=shadowpod")?;
     ensure!(copies.len() == REPLICAS - AT_THE_EDGE, "{}", copies.len());
@@ -97,15 +98,15 @@ enum Place {
     Nowhere,
 }
 
-/// What becomes of a pod: the reason, where it runs, and how often it tolerates the taint of virtual nodes.
+/// The outcome of a pod: the reason, where it runs, and how often it tolerates the virtual nodes' taint.
 type Fate = (Option<&'static str>, Place, usize);
 
-/// Pods that the edge has room for, that no edge node could hold, and of which edgeward is told nothing.
+/// A pod that fits the edge, a pod that no edge node can hold, and a pod without an SLO.
 const KINDS: [&str; 3] = ["small", "large", "plain"];
 
-/// What becomes of each kind, by the strategy of the namespace: with edgeward's webhook after Liqo's, and before it.
+/// The outcome of each kind by the namespace's strategy, with edgeward's webhook after Liqo's, and before it.
 ///
-/// Before it, edgeward knows from the NamespaceOffloading that `Remote` keeps a pod from the edge.
+/// If edgeward runs first, it learns from the NamespaceOffloading that `Remote` keeps a pod from the edge.
 const FATES: [(Strategy, [Fate; 3], [Fate; 3]); 3] = {
     use Place::{Cloud, Edge};
     const FITS: Option<&str> = Some("edge_feasible_slo_met");
@@ -119,7 +120,7 @@ const FATES: [(Strategy, [Fate; 3], [Fate; 3]); 3] = {
         ),
         (
             Strategy::LocalAndRemote,
-            // The last runs wherever kube-scheduler likes: see `ANYWHERE`.
+            // kube-scheduler chooses where the last one runs: see `ANYWHERE`.
             [(FITS, Edge, 1), (FULL, Cloud, 1), (None, Edge, 1)],
             [(FITS, Edge, 1), (FULL, Cloud, 2), (None, Edge, 1)],
         ),

@@ -1,4 +1,4 @@
-//! The live view: decisions follow what happens in the cluster.
+//! The live view: decisions follow changes of the cluster.
 
 pub(crate) mod connection;
 pub(crate) mod controllers;
@@ -13,10 +13,10 @@ pub(crate) mod waiting;
 use edgeward_harness::live::{EDGE, pod, runs};
 use edgeward_harness::prelude::*;
 
-/// Outcome at an edge that has no room, where a cloud has.
+/// Outcome if the edge has no room and a cloud has.
 const CLOUD: &str = "cloud: cloud_edge_no_capacity";
 
-/// Waits until a pod of this size would be placed like this.
+/// Waits until a pod of this size would be placed as expected.
 fn would_be(fixture: &Fixture<'_>, millicores: u32, expected: &str) -> Result<()> {
     would_be_within(fixture, millicores, expected, BOUND)
 }
@@ -35,7 +35,7 @@ fn fill(fixture: &Fixture<'_>, name: &str, millicores: u32, expected: &str) -> R
 }
 
 e2e! { "live::capacity_comes_and_goes", Nodes, capacity_comes_and_goes }
-/// Pods fill the edge, the next goes to the cloud; they are deleted, and the edge has room again.
+/// Pods fill the edge, and the next one goes to the cloud. After they are deleted, the edge has room again.
 fn capacity_comes_and_goes(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = Nodes::new(fixture)?;
     nodes.edge_node("edge-0", "1")?;
@@ -46,7 +46,7 @@ fn capacity_comes_and_goes(fixture: &Fixture<'_>) -> Result<()> {
     would_be(fixture, 900, EDGE)?;
     fill(fixture, "first", 900, EDGE)?;
     fill(fixture, "second", 900, EDGE)?;
-    // 100 m are left on each node: a sum over nodes is not a fit.
+    // 100 m are left on each node. The sum over nodes is not a fit.
     would_be(fixture, 150, CLOUD)?;
     would_be(fixture, 100, EDGE)?;
     fixture.kubectl.run(&["delete", "pod", "first", "--wait=false"], "")?;

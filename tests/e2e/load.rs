@@ -17,7 +17,7 @@ fn rolling_restart(fixture: &Fixture<'_>) -> Result<()> {
 }
 
 e2e! { "load::rotation_files", Cluster, rotation_files }
-/// In the Secret that the replicas mount, the certificate is replaced, then its CA, and every pod is decided.
+/// In the mounted Secret the certificate is replaced, then its CA. Every pod is decided.
 fn rotation_files(fixture: &Fixture<'_>) -> Result<()> {
     files_rotated(fixture, &nodes(fixture)?, Pace::Adaptive)
 }

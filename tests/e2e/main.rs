@@ -1,7 +1,7 @@
-//! edgeward on a real control plane: etcd, kube-apiserver, kube-controller-manager and kube-scheduler as processes on
-//! loopback, and kwok for nodes that run pods without running anything.
+//! edgeward on a real control plane. etcd, kube-apiserver, kube-controller-manager and kube-scheduler run as processes on
+//! loopback. kwok provides nodes that only simulate their pods.
 //!
-//! `EDGEWARD_CONTROL_PLANE=<dir>` uses ready-made binaries; `EDGEWARD_BLESS=1` rewrites the goldens.
+//! `EDGEWARD_CONTROL_PLANE=<dir>` uses ready-made binaries. `EDGEWARD_BLESS=1` rewrites the golden files.
 
 #[macro_use]
 extern crate edgeward_harness;

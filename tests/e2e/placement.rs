@@ -1,4 +1,4 @@
-//! The three scenarios of the first design: pods of a Deployment and of a Job go where the fleet says, and
+//! The three scenarios of the original design. Pods of a Deployment and of a Job go where the fleet file implies, and
 //! kube-scheduler binds them there.
 
 pub(crate) mod constraints;
@@ -21,7 +21,7 @@ fn good_wan_and_low_load(fixture: &Fixture<'_>) -> Result<()> {
 }
 
 e2e! { "placement::overloaded_edge_and_good_wan", Nodes, 75, overloaded_edge_and_good_wan }
-/// The edge is full and behind, the WAN is good: the cloud.
+/// Full edge that misses the deadline, good WAN: the cloud.
 fn overloaded_edge_and_good_wan(fixture: &Fixture<'_>) -> Result<()> {
     play(
         fixture,
@@ -33,7 +33,7 @@ fn overloaded_edge_and_good_wan(fixture: &Fixture<'_>) -> Result<()> {
 }
 
 e2e! { "placement::overloaded_edge_and_bad_wan", Nodes, 74, overloaded_edge_and_bad_wan }
-/// The edge is full and behind, and so is the WAN: the edge.
+/// Full edge that misses the deadline, bad WAN: the edge.
 fn overloaded_edge_and_bad_wan(fixture: &Fixture<'_>) -> Result<()> {
     play(
         fixture,
@@ -45,7 +45,7 @@ fn overloaded_edge_and_bad_wan(fixture: &Fixture<'_>) -> Result<()> {
 }
 
 e2e! { "placement::fleet_file_is_read_again", Nodes, 73, fleet_file_is_read_again }
-/// Another fleet file changes the next decision, without a restart.
+/// A new fleet file changes the next decision, without a restart.
 fn fleet_file_is_read_again(fixture: &Fixture<'_>) -> Result<()> {
     let edgeward = fixture.edgeward(&fleet::relaxed())?;
     let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
@@ -83,8 +83,8 @@ fn play(fixture: &Fixture<'_>, fleet: &Value, decision: &str, reason: &str, node
     Ok(())
 }
 
-/// The pods of a workload, once all of them are in `phase` and no controller has anything left to write: that of a Job
-/// takes its finalizer off a pod that it has counted.
+/// The pods of a workload, once all are in `phase` and no controller has anything left to write. A Job's controller removes its
+/// finalizer from each pod that it has counted.
 fn settled(fixture: &Fixture<'_>, app: &str, replicas: usize, phase: &str) -> Result<Vec<Value>> {
     eventually(&format!("{replicas} pods of {app} are {phase}"), BOUND, || {
         let pods = fixture.kubectl.list("pods", &format!("app={app}"))?;
@@ -126,7 +126,7 @@ fn check_golden(fixture: &Fixture<'_>, pod: &Value, name: &str) -> Result<()> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let pod_name = text(&pod["metadata"]["name"]);
     let node = text(&pod["spec"]["nodeName"]);
-    // The volume that holds the service account's token, where that is on.
+    // The volume with the service account's token, if the cluster mounts one.
     let volumes = pod["spec"]["volumes"].as_array().map(Vec::as_slice).unwrap_or_default();
     let token = volumes.first().map(|volume| text(&volume["name"])).unwrap_or_default();
 

@@ -36,8 +36,8 @@ fn green(mut pod: Value) -> Value {
 }
 
 e2e! { "profiles::rank_sites_by_metrics", Cluster, rank_sites_by_metrics }
-/// A profile sends the next pod to the greener site, and `why` and a review of the dumped fleet say so; without it, with a fault in it,
-/// with noise alone, or without its metrics, nothing changes.
+/// A profile sends the next pod to the greener site. `why` and a review of the dumped fleet say so. Nothing changes without the
+/// profile, with a fault in it, with differences within the margin, or without its metrics.
 fn rank_sites_by_metrics(fixture: &Fixture<'_>) -> Result<()> {
     let program = xtask("prometheus")?.context("there is no Prometheus to be had")?;
     let exporter = Exporter::start(fixture.runtime.handle())?;
@@ -73,7 +73,7 @@ fn rank_sites_by_metrics(fixture: &Fixture<'_>) -> Result<()> {
     };
     let [asks, plain] = [green(pod(fixture, "asks", 500)), pod(fixture, "plain", 500)];
 
-    // There is none of this name.
+    // No profile of this name exists.
     is_now(fixture, &asks, EDGE)?;
     let said = kubectl.attempt(&["create", "--dry-run=server", "-f", "-"], &asks.to_string())?;
     ensure!(
@@ -81,7 +81,7 @@ fn rank_sites_by_metrics(fixture: &Fixture<'_>) -> Result<()> {
         "{said:?}"
     );
 
-    // The dirtier edge sends only pods with the profile away, and none whose SLO the cloud misses.
+    // The dirtier edge sends away only pods with the profile, and none whose SLO the cloud misses.
     kubectl.create(&profile("cm_normalized_watts"))?;
     becomes(&asks, CLOUD)?;
     is_now(fixture, &plain, EDGE)?;
@@ -99,7 +99,7 @@ fn rank_sites_by_metrics(fixture: &Fixture<'_>) -> Result<()> {
     }
     commands_say_so(fixture, &config, &asks)?;
 
-    // A bad equation is told within seconds, and what was in force stays.
+    // An invalid equation is reported within seconds, and the previous one stays in force.
     kubectl.run(&["apply", "-f", "-"], &profile("2 * cm_normalized_watts").to_string())?;
     let found = status("a bad equation is told", &|status| {
         status["conditions"][0]["status"] == "False"
@@ -115,7 +115,7 @@ fn rank_sites_by_metrics(fixture: &Fixture<'_>) -> Result<()> {
         status["conditions"][0]["status"] == "True"
     })?;
 
-    // Within the margin, though the edge is the greener one now: 0.2375 and 0.25.
+    // The edge is the greener site now, but the difference is within the margin: 0.2375 and 0.25.
     says(95, 100);
     status("the edge is the greener one", &|status| {
         status["summary"] == "cloud=0.25 edge=0.238"
@@ -144,7 +144,7 @@ fn rank_sites_by_metrics(fixture: &Fixture<'_>) -> Result<()> {
     becomes(&asks, EDGE)
 }
 
-/// `why` names the profile and its numbers, and a review of the dumped fleet gives the verdict of the API server.
+/// `why` names the profile and its numbers, and a review of the dumped fleet gives the API server's verdict.
 fn commands_say_so(fixture: &Fixture<'_>, config: &Value, asks: &Value) -> Result<()> {
     fixture.kubectl.create(asks)?;
     let created = fixture.kubectl.get("pod", "asks")?;

@@ -1,4 +1,5 @@
-//! A certificate that edgeward keeps itself, on a real API server: while leaf and CA are renewed no pod is created undecided.
+//! A certificate that edgeward manages itself, on a real API server. No pod is created undecided while the leaf and the CA are
+//! renewed.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -17,18 +18,19 @@ use tokio::task::JoinHandle;
 const CONFIGURATION: &str = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/zz-edgeward";
 const SECRET: &str = "edgeward-certificates";
 
-/// Lives of a CA and a certificate. Certificates are renewed every 30 s, the third time at 90 s. The next CA is due at 100 s: a leader
-/// killed then is followed, and the next has counted its 7.5 s, before that certificate ends at 135 s.
+/// Lifetimes of a CA and a certificate. Certificates are renewed every 30 s, the third time at 90 s. The next CA is due at
+/// 100 s. If the leader is killed then, its successor takes over and completes its 7.5 s wait in time: that certificate
+/// ends at 135 s.
 const LIVES: [&str; 2] = ["--ca-life=150s", "--certificate-life=45s"];
 
-/// Two thirds of a CA's life, and what is done then.
+/// Two thirds of a CA's life, plus the time for the rotation.
 const ROTATION: Duration = Duration::from_secs(240);
 
 const PAUSE: Duration = Duration::from_millis(500);
 
 e2e! { "certificates::self_managed", Nodes, 101, self_managed }
-/// Three replicas, each called for every pod, over new connections all the time. The leaf is renewed, the CA is, its leader is
-/// killed on the way, and nobody fails open. What is written by hand in between is fixed.
+/// Three replicas are called for every pod, always over new connections. The leaf and then the CA are renewed, and the leader
+/// is killed meanwhile. No call fails open. edgeward also repairs changes that are made by hand in between.
 pub(crate) fn self_managed(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = Nodes::edge_and_cloud(fixture, "64")?;
     let overlay = workspace().join("deploy/overlays/self-managed").display().to_string();
@@ -70,7 +72,7 @@ pub(crate) fn self_managed(fixture: &Fixture<'_>) -> Result<()> {
         leading.position(|replica| replica.leads().is_ok()).context("nobody")
     })?;
     let mut leader = replicas.remove(leading);
-    // As a Service would, no later than it is gone.
+    // As a Service does, the registration drops the replica no later than its end.
     let rest: Vec<_> = replicas.iter().map(|replica| replica.admission().port()).collect();
     home.lead_to(&rest)?;
     eventually("it is not called any more", BOUND, || load.calls(fixture, rest.len()))?;
@@ -136,7 +138,7 @@ fn cas(bundle: &str) -> usize {
     bundle.matches("BEGIN CERTIFICATE").count()
 }
 
-/// The namespace of the replicas, with what leads to them.
+/// The namespace of the replicas, with the Service and the registration that lead to them.
 struct Home<'s, 'run> {
     fixture: &'s Fixture<'run>,
     namespace: String,
@@ -146,7 +148,7 @@ impl<'s, 'run> Home<'s, 'run> {
     fn open(fixture: &'s Fixture<'run>) -> Result<Self> {
         let namespace = fixture.home()?;
         fixture.allow_self_management(&namespace)?;
-        // Nothing routes to a Service here: it leads to this machine, where each port is a replica.
+        // Nothing routes to a Service here. It leads to this machine, where each replica has a port.
         let service = json!({
             "apiVersion": "v1",
             "kind": "Service",
@@ -160,7 +162,7 @@ impl<'s, 'run> Home<'s, 'run> {
     fn replica(&self, name: &str, config: &Value) -> Result<Edgeward<'run>> {
         let dir = self.fixture.dir.join(name);
         fs::create_dir_all(dir.join("tls"))?;
-        // Nobody asks it past the API server.
+        // Only the API server calls the replicas, so this CA does not matter.
         fs::write(dir.join("tls/ca.crt"), Authority::new()?.certificate)?;
         let file = dir.join("config.yaml");
         fs::write(&file, config.to_string())?;
@@ -173,7 +175,7 @@ impl<'s, 'run> Home<'s, 'run> {
         self.fixture.edgeward_of_arguments(self.fixture.program, &dir, args)
     }
 
-    /// Has API servers call each of these ports for every pod, and has the EndpointSlices of the Service name them.
+    /// Makes API servers call each of these ports for every pod, and makes the Service's EndpointSlices name them.
     fn lead_to(&self, ports: &[u16]) -> Result<()> {
         let kubectl = self.fixture.kubectl_in(&self.namespace);
         let slices: Vec<_> = ports.iter().map(|port| endpoint_slice(*port)).collect();
@@ -186,7 +188,7 @@ impl<'s, 'run> Home<'s, 'run> {
         let mut entry = manifest["webhooks"][ENTRY_OF_PODS].clone();
         entry["timeoutSeconds"] = json!(30);
         entry["reinvocationPolicy"] = json!("Never");
-        // Also about a pod that another replica has placed.
+        // Without the selector, each replica is also called about a pod that another replica has placed.
         entry["objectSelector"].take();
         let expressions = entry["namespaceSelector"]["matchExpressions"].as_array_mut();
         let ours = [&self.fixture.namespace];
@@ -201,7 +203,7 @@ impl<'s, 'run> Home<'s, 'run> {
             entry
         });
         manifest["webhooks"] = entries.collect();
-        // The bundles of those that stay are kept, for nothing here says otherwise.
+        // The manifest has no `caBundle`, so remaining entries keep theirs.
         let args = ["apply", "--server-side", "--force-conflicts", "-f", "-"];
         kubectl.run(&args, &manifest.to_string()).map(drop)
     }
@@ -217,7 +219,7 @@ impl<'s, 'run> Home<'s, 'run> {
         entries.map(|entry| bundle(&entry["clientConfig"])).collect()
     }
 
-    /// As somebody might who applies an old manifest.
+    /// Simulates an operator who applies an old manifest.
     fn empty_bundles(&self) -> Result<()> {
         let entries = self.bundles()?.len();
         let remove = |i| json!({"op": "remove", "path": format!("/webhooks/{i}/clientConfig/caBundle")});
@@ -247,7 +249,7 @@ fn bundle(client_config: &Value) -> Result<String> {
     Ok(String::from_utf8(STANDARD.decode(bundle)?)?)
 }
 
-/// Pods that are created one after the other, each over new connections to edgeward.
+/// Creates pods one after another, each over new connections to edgeward.
 struct Load {
     run: Arc<Run>,
     task: JoinHandle<Result<()>>,
@@ -296,7 +298,7 @@ impl Load {
         }
     }
 
-    /// For the last pod so many replicas were called.
+    /// Fails unless this many replicas were called for the last pod.
     fn calls(&self, fixture: &Fixture<'_>, replicas: usize) -> Result<()> {
         let last = self.run.last().clone();
         let creation = fixture.creation_of(&fixture.namespace, &last)?;
@@ -317,7 +319,7 @@ async fn create(run: Arc<Run>, client: Client, namespace: String) -> Result<()> 
         if run.ends.load(Ordering::Relaxed) {
             break;
         }
-        // The API server has a client for each bundle: with another comment in it, it connects again.
+        // The API server has one client for each bundle. A changed comment in the bundle makes it connect again.
         comment(&client, i).await?;
         let mut pod = workloads::pod("", workloads::batch());
         pod["metadata"]["generateName"] = json!("pod-");
@@ -336,7 +338,7 @@ async fn create(run: Arc<Run>, client: Client, namespace: String) -> Result<()> 
     Ok(())
 }
 
-/// Puts another first line before the certificates of each entry, unless somebody else is quicker.
+/// Puts a new first line before the certificates of each entry. Retries if another writer was faster.
 async fn comment(client: &Client, i: usize) -> Result<()> {
     let configuration: Value = client.request(Request::get(CONFIGURATION).body(vec![])?).await?;
     let version = &configuration["metadata"]["resourceVersion"];

@@ -1,4 +1,4 @@
-//! The certificate that the API server shows to edgeward, as `docs/guide/operate.md` has both of them told.
+//! The API server's client certificate for edgeward, set up on both sides as `docs/guide/operate.md` says.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -13,10 +13,10 @@ use crate::install::{Source, check_out};
 use crate::placement::fleet;
 use crate::placement::untouched::undecided;
 
-/// What edgeward says of a client that it does not let in.
+/// edgeward's message about a client that it refuses.
 const REFUSED: &str = "a client showed no certificate that --client-ca vouches for";
 
-/// A CA of clients, and a certificate of it. All have the same name.
+/// A CA for clients, and a client certificate of it. All such CAs have the same name.
 struct Clients {
     dir: PathBuf,
     authority: String,
@@ -34,15 +34,15 @@ impl Clients {
 }
 
 e2e! { "certificates::shown_by_the_api_server", Nodes, shown_by_the_api_server }
-/// Without a certificate of the CA that edgeward was told, neither the API server nor anybody else gets an answer, and it is
-/// said why; with one, every pod is decided. Both sides take up another without a restart.
+/// Without a certificate of the CA in `--client-ca`, neither the API server nor another client gets an answer, and edgeward
+/// logs why. With one, every pod is decided. Both sides adopt a new certificate or CA without a restart.
 fn shown_by_the_api_server(fixture: &Fixture<'_>) -> Result<()> {
     let (ours, next) = (Clients::make(fixture, "ours")?, Clients::make(fixture, "next")?);
     let credentials = fixture.webhook_credentials();
     credentials.set(&ours.dir)?;
     let setup = Setup::open(fixture, &ours)?;
 
-    // By an address that its kubeconfig does not have.
+    // The API server's kubeconfig has no certificate for this address.
     setup.is_refused("unnamed", "peer sent no certificates")?;
     setup.call_by_service()?;
     setup.is_let_in("named")?;
@@ -68,7 +68,7 @@ struct Setup<'s, 'run> {
 }
 
 impl<'s, 'run> Setup<'s, 'run> {
-    /// An edgeward that lets these clients in, called by its address.
+    /// Starts an edgeward that admits these clients, called by its address.
     fn open(fixture: &'s Fixture<'run>, clients: &Clients) -> Result<Self> {
         let (tls, mounted) = (fixture.dir.join("tls"), fixture.dir.join("mounted"));
         fs::create_dir(&tls)?;
@@ -123,7 +123,7 @@ impl<'s, 'run> Setup<'s, 'run> {
         kubectl.patch("mutatingwebhookconfiguration", &self.registered.name, &patch, &[])
     }
 
-    /// Has edgeward let in these clients alone. What is open would stay.
+    /// Makes edgeward admit only these clients. Existing connections would stay open.
     fn trust(&self, clients: &[&Clients]) -> Result<()> {
         let labels = [("of", "client_ca"), ("result", "loaded")];
         let loaded = || self.edgeward.count("edgeward_tls_reloads_total", &labels);
@@ -142,7 +142,7 @@ impl<'s, 'run> Setup<'s, 'run> {
         Ok(())
     }
 
-    /// A pod is decided, and a client without a certificate is not answered.
+    /// Fails unless a pod is decided and a client without a certificate gets no answer.
     fn is_let_in(&self, name: &str) -> Result<()> {
         let decision = |pod: &Value| pod["metadata"]["annotations"]["scheduling.example.io/decision"].clone();
         eventually("edgeward answers the API server", BOUND, || {
@@ -159,21 +159,21 @@ impl<'s, 'run> Setup<'s, 'run> {
         self.nobody_else_is()
     }
 
-    /// A pod is created undecided, for this reason, which edgeward names; nor is a client without a certificate
-    /// answered.
+    /// Fails unless a pod is created undecided for this reason, edgeward logs the reason, and a client without a certificate
+    /// gets no answer either.
     fn is_refused(&self, name: &str, reason: &str) -> Result<()> {
         let (refused, reviews) = (self.failures()?, self.edgeward.reviews()?);
         let pod = workloads::pod(name, workloads::latency());
         undecided(&self.fixture.kubectl.create(&pod)?)?;
         ensure!(self.fixture.creation_of(&self.fixture.namespace, name)?.failed_open() == 1);
-        // Where others of its namespace were decided, every leader would find that this one runs undecided.
+        // In a namespace with decided pods, every leader would report this pod as undecided.
         let args = ["delete", "pod", name, "--grace-period=0", "--force", "--wait=false"];
         self.fixture.kubectl.run(&args, "")?;
         eventually("it is counted", BOUND, || {
             ensure!(self.failures()? > refused, "{refused}");
             Ok(())
         })?;
-        // One line a second is said.
+        // edgeward logs one such line a second.
         eventually(reason, BOUND, || {
             self.fixture.kubectl.dry_run(&probe())?;
             let said = self.edgeward.said(REFUSED);
@@ -185,7 +185,7 @@ impl<'s, 'run> Setup<'s, 'run> {
         self.nobody_else_is()
     }
 
-    /// Who has no certificate is not answered on the admission port, and is, as kubelet is, on the health port.
+    /// A client without a certificate gets an answer on the health port, as kubelet does, and none on the admission port.
     fn nobody_else_is(&self) -> Result<()> {
         let (refused, reviews) = (self.failures()?, self.edgeward.reviews()?);
         let answer = self.edgeward.ask(&self.fixture.namespace, &probe());
@@ -210,8 +210,8 @@ fn probe() -> Value {
     workloads::pod("probe", workloads::latency())
 }
 
-/// What `mine` has edgeward told, and the API server takes of its Deployment: the argument, and the file of the ConfigMap,
-/// mounted here.
+/// The argument and the file that `mine` gives edgeward. The API server has accepted the Deployment. The file of the ConfigMap
+/// is mounted here.
 fn told(fixture: &Fixture<'_>, clients: &Clients, mounted: &Path) -> Result<(String, PathBuf)> {
     check_out(fixture, Source::CertManager)?;
     let mine = fixture.dir.join("mine");
@@ -233,7 +233,7 @@ fn told(fixture: &Fixture<'_>, clients: &Clients, mounted: &Path) -> Result<(Str
         Ok([deployment, object("ConfigMap", "edgeward-clients")?])
     };
     render("cert-manager")?;
-    // Which mounts nothing else.
+    // The self-managed Deployment mounts no other volume.
     let [deployment, map] = render("self-managed")?;
     for (file, content) in map["data"].as_object().into_iter().flatten() {
         fs::write(mounted.join(file), content.as_str().context("no text")?)?;

@@ -1,4 +1,4 @@
-//! `edgeward check`: a healthy installation has no fault; what is broken is named, and fixed by the fix that is shown.
+//! `edgeward check` finds no fault in a healthy installation. It names each fault in a broken one, and its printed fix works.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -8,7 +8,7 @@ use edgeward_harness::prelude::*;
 
 use crate::leader::allow_user;
 
-/// A domain of its own: namespaces of other tests did not opt in to it.
+/// A domain of its own. Namespaces of other tests did not opt in to it.
 const DOMAIN: &str = "check.example";
 
 const LABEL: &str = "scheduling.check.example/managed";
@@ -43,7 +43,7 @@ impl Installation<'_, '_> {
         })
     }
 
-    /// Waits until a line of this level has these words, and nothing else is a fault; returns the fixes.
+    /// Waits until a line of this level has these words and there is no other fault. Returns the fixes.
     fn finds(&self, level: &str, words: &str) -> Result<Vec<String>> {
         eventually(&format!("{level}: {words}"), BOUND, || {
             let said = self.check()?;
@@ -58,7 +58,7 @@ impl Installation<'_, '_> {
         })
     }
 
-    /// Runs the fixes as they stand, but for what a person fills in.
+    /// Runs the fixes as printed, with `blank` replaced by a person's input.
     fn fix(&self, fixes: &[String], blank: &str, filled: &str) -> Result<()> {
         ensure!(!fixes.is_empty(), "no fix");
         for fix in fixes {
@@ -83,7 +83,7 @@ impl Installation<'_, '_> {
     }
 }
 
-/// The role of docs/guide/operate.md by which the ConfigMap is read.
+/// Creates the role from docs/guide/operate.md for reading the ConfigMap.
 fn allow_map(kubectl: &Kubectl, user: &str) -> Result<()> {
     let map = format!("--resource-name={MAP}");
     kubectl.run(
@@ -104,7 +104,7 @@ fn allow_map(kubectl: &Kubectl, user: &str) -> Result<()> {
 }
 
 e2e! { "check::each_fault_and_its_fix", Cluster, each_fault_and_its_fix }
-/// Broken one at a time, and fixed by what the check says.
+/// Breaks one thing at a time, and repairs it with the fix that `check` prints.
 fn each_fault_and_its_fix(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = Nodes::new(fixture)?;
     let edge = nodes.edge_node("edge-0", "1")?;
@@ -132,13 +132,13 @@ fn each_fault_and_its_fix(fixture: &Fixture<'_>) -> Result<()> {
     fs::write(fixture.dir.join("ca.crt"), &edgeward.ca)?;
     installation.is_healthy()?;
 
-    // A verb.
+    // Break a verb.
     let verbs = json!([{"op": "replace", "path": "/rules/0/verbs", "value": ["list"]}]);
     installation.patch("clusterrole", &fixture.namespace, &verbs)?;
     let fixes = installation.finds("FAULT", &format!("{} may not watch pods: ", installation.user()))?;
     ensure!(fixes.len() == 3, "{fixes:?}");
     installation.fix(&fixes, "", "")?;
-    // The role is there by now; the binding alone is lost.
+    // The role exists now, and only the binding is lost.
     let binding = ["delete", "clusterrolebinding", "edgeward-pods-watch"];
     fixture.kubectl.run(&binding, "")?;
     let fixes = installation.finds("FAULT", &format!("{} may not watch pods: ", installation.user()))?;
@@ -146,13 +146,13 @@ fn each_fault_and_its_fix(fixture: &Fixture<'_>) -> Result<()> {
     what_may_not_be_reviewed(&installation)?;
     nobody_is_installed(&installation)?;
 
-    // The authority.
+    // Break the CA bundle.
     let webhook = &installation.webhook;
     let bundle = |pem: &str| json!([{"op": "replace", "path": "/webhooks/0/clientConfig/caBundle", "value": STANDARD.encode(pem)}]);
     let foreign = Authority::new()?;
     let of_nobody = "its certificate is signed by no authority in caBundle";
     installation.patch("mutatingwebhookconfiguration", webhook, &bundle(&foreign.certificate))?;
-    // The foreign one stays: somebody may be served by that.
+    // The fix keeps the foreign CA, because another server may use it.
     let fixes = installation.finds("FAULT", of_nobody)?;
     installation.fix(&fixes, "", "")?;
     let both = installation.bundle()?;
@@ -160,7 +160,7 @@ fn each_fault_and_its_fix(fixture: &Fixture<'_>) -> Result<()> {
         both.contains(foreign.certificate.trim()) && both.contains(edgeward.ca.trim()),
         "{both}"
     );
-    // Without the file, nothing happens.
+    // Without the CA file, the fix changes nothing.
     installation.patch("mutatingwebhookconfiguration", webhook, &bundle(&foreign.certificate))?;
     let fixes = installation.finds("FAULT", of_nobody)?;
     let elsewhere = fixture.dir.join("elsewhere");
@@ -175,7 +175,7 @@ fn each_fault_and_its_fix(fixture: &Fixture<'_>) -> Result<()> {
     ensure!(installation.bundle()? == foreign.certificate);
     installation.fix(&fixes, "", "")?;
 
-    // The registration, and whom it calls.
+    // Break the registration and its target.
     drop(registered);
     installation.finds("FAULT", &format!("there is no MutatingWebhookConfiguration {webhook}"))?;
     let registered = fixture.register_under(DOMAIN, &manifest()?, &edgeward.url, &edgeward.ca)?;
@@ -192,7 +192,7 @@ fn each_fault_and_its_fix(fixture: &Fixture<'_>) -> Result<()> {
     installation.patch("mutatingwebhookconfiguration", webhook, &replace(&client))?;
     installation.is_healthy()?;
 
-    // A domain that was changed in one place only.
+    // Break the domain in one place only.
     let before = fixture.kubectl.get("mutatingwebhookconfiguration", webhook)?["webhooks"].take();
     let of_pods = |field: &str| format!("/webhooks/{ENTRY_OF_PODS}/{field}");
     let changed = json!([
@@ -210,7 +210,7 @@ fn each_fault_and_its_fix(fixture: &Fixture<'_>) -> Result<()> {
     installation.patch("mutatingwebhookconfiguration", webhook, &restored)?;
     installation.is_healthy()?;
 
-    // Labels.
+    // Break node labels.
     fixture
         .kubectl
         .run(&["label", "namespace", &fixture.namespace, &format!("{LABEL}-")], "")?;
@@ -225,7 +225,7 @@ fn each_fault_and_its_fix(fixture: &Fixture<'_>) -> Result<()> {
     let fixes = installation.finds("warning", &format!("none is Ready and not cordoned: {edge}"))?;
     installation.fix(&fixes, "", "")?;
 
-    // A taint that the site does not tolerate, and a whitelist without what it does.
+    // Add a taint that the site does not tolerate, then a toleration whitelist that lacks the site's tolerations.
     let kubectl = |args: &[&str]| fixture.kubectl.run(args, "");
     kubectl(&["taint", "node", &cloud, "provider=me:NoSchedule"])?;
     installation.finds(
@@ -240,7 +240,7 @@ fn each_fault_and_its_fix(fixture: &Fixture<'_>) -> Result<()> {
     kubectl(&["annotate", "namespace", &fixture.namespace, &format!("{WHITELIST}-")])?;
     installation.is_healthy()?;
 
-    // The configuration, of which every fault is named.
+    // Break the configuration. Every fault in it is named.
     let broken = json!([
         {"op": "add", "path": "/data/lossThresholdPct", "value": "many"},
         {"op": "add", "path": "/data/enableOffload", "value": "perhaps"},
@@ -254,7 +254,7 @@ fn each_fault_and_its_fix(fixture: &Fixture<'_>) -> Result<()> {
 
     custom_resources(&installation)?;
 
-    // What cannot be seen from here is not taken for good.
+    // What cannot be checked from here is not reported as good.
     nodes.wan.close();
     installation.finds("warning", "site cloud does not answer, seen from here")?;
     nodes.wan.reopen()?;
@@ -266,7 +266,7 @@ fn each_fault_and_its_fix(fixture: &Fixture<'_>) -> Result<()> {
     Ok(())
 }
 
-/// What is not there is one fault, and not as many as it would need rights.
+/// If nothing is installed, this is one fault. The missing rights are not listed one by one.
 fn nobody_is_installed(installation: &Installation<'_, '_>) -> Result<()> {
     let map = format!("--config-map={}/{MAP}", installation.home);
     let said = installation.fixture.command(&["check", &map])?;
@@ -277,7 +277,7 @@ fn nobody_is_installed(installation: &Installation<'_, '_>) -> Result<()> {
         "{}",
         said.stdout
     );
-    // By a group alone.
+    // Rights through a group only.
     let somebody = [
         "check",
         &map,
@@ -294,7 +294,7 @@ fn nobody_is_installed(installation: &Installation<'_, '_>) -> Result<()> {
     Ok(())
 }
 
-/// That nobody leads is seen by the Lease, and the pods that stay gated are named.
+/// `check` detects by the Lease that there is no leader, and names the pods that stay gated.
 fn nobody_leads(installation: &Installation<'_, '_>) -> Result<()> {
     let home = &installation.home;
     let since = format!("nobody leads by the Lease {home}/edgeward, since 20");
@@ -323,7 +323,7 @@ fn nobody_leads(installation: &Installation<'_, '_>) -> Result<()> {
     installation.fixture.kubectl.run(&gone, "").map(drop)
 }
 
-/// Who may not review the rights of others learns nothing of them, and is not told to take them.
+/// A user who may not review other identities' rights gets no findings about them, and is not told to grant them.
 fn what_may_not_be_reviewed(installation: &Installation<'_, '_>) -> Result<()> {
     let fixture = installation.fixture;
     fixture.kubectl.run(&["create", "serviceaccount", "nobody"], "")?;
@@ -348,7 +348,7 @@ fn what_may_not_be_reviewed(installation: &Installation<'_, '_>) -> Result<()> {
     Ok(())
 }
 
-/// Policies that nobody asks for, and Sites that cannot be in use.
+/// Policies that no namespace asks for, and Sites that cannot be in use.
 fn custom_resources(installation: &Installation<'_, '_>) -> Result<()> {
     let fixture = installation.fixture;
     fixture.install_custom_resources()?;

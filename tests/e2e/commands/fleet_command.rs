@@ -1,4 +1,4 @@
-//! `edgeward fleet` and `edgeward review --live`: what people ask a live cluster with.
+//! `edgeward fleet` and `edgeward review --live` on a live cluster.
 
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -8,7 +8,7 @@ use std::{env, thread};
 use edgeward_harness::live::runs;
 use edgeward_harness::prelude::*;
 
-/// Runs edgeward as a command, with this configuration and the rights of a cluster administrator.
+/// Runs edgeward as a command, with this configuration and cluster administrator rights.
 pub(crate) fn edgeward(fixture: &Fixture<'_>, config: &Value, args: &[&str]) -> Result<Said> {
     edgeward_as(&fixture.kubeconfig(), fixture, config, args)
 }
@@ -19,7 +19,7 @@ pub(crate) fn edgeward_as(kubeconfig: &Path, fixture: &Fixture<'_>, config: &Val
     fixture.command_as(kubeconfig, &[args, &[&format!("--config={}", file.display())]].concat())
 }
 
-/// The only item of a review of this object.
+/// The only item of the review of this object.
 fn review(fixture: &Fixture<'_>, config: &Value, view: &[&str], object: &Value) -> Result<Value> {
     let file = fixture.dir.join("object.json");
     fs::write(&file, object.to_string())?;
@@ -42,7 +42,7 @@ fn pod(name: &str, millicores: u32) -> Value {
 }
 
 e2e! { "fleet_command::a_cluster_becomes_a_file", Nodes, a_cluster_becomes_a_file }
-/// The file of a live cluster says what kubectl says, and a review on it what the API server's own answer says.
+/// The fleet file of a live cluster agrees with kubectl. A review on it agrees with the API server's answer.
 fn a_cluster_becomes_a_file(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = Nodes::new(fixture)?;
     let edge = nodes.edge_node("edge-0", "2")?;
@@ -65,7 +65,7 @@ fn a_cluster_becomes_a_file(fixture: &Fixture<'_>) -> Result<()> {
     for name in [&edge, &small, &cloud] {
         compare(fixture, &fleet, name)?;
     }
-    // kube-scheduler's word counts at once, and not only after the 15 s in which it may change its mind.
+    // A refusal by kube-scheduler counts at once, not only after the 15 s in which it may change.
     let closed = &fleet["sites"][0]["closed"];
     let of_controllers = closed[&fixture.namespace].as_object();
     let pods = of_controllers.into_iter().flat_map(|pods| pods.values());
@@ -94,7 +94,7 @@ fn a_cluster_becomes_a_file(fixture: &Fixture<'_>) -> Result<()> {
 }
 
 e2e! { "fleet_command::through_a_proxy", Nodes, through_a_proxy }
-/// KUBECONFIG is a list, one file of which does not exist, and the cluster is behind a proxy.
+/// KUBECONFIG is a list in which one file does not exist, and the cluster is behind a proxy.
 fn through_a_proxy(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = Nodes::new(fixture)?;
     let edge = nodes.edge_node("edge-0", "2")?;
@@ -115,7 +115,7 @@ fn through_a_proxy(fixture: &Fixture<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Starts an HTTP proxy that opens tunnels, and counts them.
+/// Starts an HTTP proxy that opens tunnels and counts them.
 fn proxy() -> Result<(SocketAddr, Arc<AtomicUsize>)> {
     let listener = TcpListener::bind(("127.0.0.1", 0))?;
     let (address, tunnels) = (listener.local_addr()?, Arc::<AtomicUsize>::default());
@@ -147,7 +147,7 @@ fn tunnel(mut client: TcpStream, opened: &AtomicUsize) -> io::Result<()> {
     server.shutdown(Shutdown::Both)
 }
 
-/// Creates a pod that waits for the company of one that never comes.
+/// Creates a pod that waits for a pod which is never created.
 fn wait_for_nobody(fixture: &Fixture<'_>) -> Result<()> {
     let mut job = workloads::job("lonely", workloads::batch());
     let term = json!({"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "nobody"}}});
@@ -167,7 +167,7 @@ fn wait_for_nobody(fixture: &Fixture<'_>) -> Result<()> {
     })
 }
 
-/// Holds a node of the fleet file against what kubectl says of it and of the pods on it.
+/// Compares a node of the fleet file with kubectl's view of it and of its pods.
 fn compare(fixture: &Fixture<'_>, fleet: &Value, name: &str) -> Result<()> {
     let nodes = fleet["nodes"].as_array().context("nodes")?;
     let seen = nodes.iter().find(|node| node["name"] == name);
@@ -213,14 +213,14 @@ fn compare(fixture: &Fixture<'_>, fleet: &Value, name: &str) -> Result<()> {
 }
 
 e2e! { "fleet_command::the_real_answer", Nodes, the_real_answer }
-/// What the API server says, warnings and refusals included, and why it may say nothing of ours.
+/// The API server's answer, with warnings and refusals, and why it may lack an answer from edgeward.
 fn the_real_answer(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = Nodes::edge_and_cloud(fixture, "2")?;
     let config = nodes.config();
     let (_running, _registered) = fixture.registered_live(&config)?;
     let live = |object: &Value| review(fixture, &config, &["--live"], object);
 
-    // A template has no name, and its controller is not there.
+    // A template has no name, and its controller does not exist.
     let item = live(&workloads::deployment("web", 1, workloads::latency()))?;
     ensure!(
         outcome(&item) == json!(["edge", "edge", "edge_feasible_slo_met"]),
@@ -245,7 +245,7 @@ fn the_real_answer(fixture: &Fixture<'_>) -> Result<()> {
         "{item:#}"
     );
 
-    // A name that is taken is no obstacle.
+    // A name that is already taken does not matter.
     fixture.kubectl.create(&pod("taken", 100))?;
     let item = live(&pod("taken", 100))?;
     ensure!(item["verdict"] == "edge", "{item:#}");
@@ -272,7 +272,7 @@ fn the_real_answer(fixture: &Fixture<'_>) -> Result<()> {
     forbidden(fixture, &config)
 }
 
-/// Who may not list is told what is missing.
+/// A user without the right to list is told what is missing.
 fn forbidden(fixture: &Fixture<'_>, config: &Value) -> Result<()> {
     let token = fixture.kubectl.run(&["create", "token", "default"], "")?.stdout;
     let mut nobody: Value = serde_saphyr::from_str(&fs::read_to_string(fixture.kubeconfig())?)?;

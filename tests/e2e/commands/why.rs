@@ -1,4 +1,4 @@
-//! `kubectl edgeward why`: why a pod is where it is, or does not run.
+//! `kubectl edgeward why` explains where a pod runs, or why it does not run.
 
 use std::os::unix::fs::symlink;
 
@@ -6,7 +6,7 @@ use edgeward_harness::fixture::{manifest, with_long_timeout};
 use edgeward_harness::live::runs;
 use edgeward_harness::prelude::*;
 
-/// A domain of its own, so that no other test's edgeward releases what is gated here.
+/// A domain of its own, so that no other test's edgeward releases this test's gated pods.
 const DOMAIN: &str = "why.example";
 
 const GATE: &str = "scheduling.why.example/awaiting-capacity";
@@ -16,7 +16,7 @@ fn pod(name: &str) -> Value {
     workloads::pod_of(name, slo, "900m")
 }
 
-/// The nodes' configuration under that domain, by which pods are gated.
+/// The nodes' configuration under that domain, with gating.
 fn config(nodes: &Nodes<'_>) -> Value {
     let mut config = nodes.config();
     config["domain"] = json!(DOMAIN);
@@ -25,8 +25,8 @@ fn config(nodes: &Nodes<'_>) -> Value {
     config
 }
 
-/// Asks as a user would: kubectl finds edgeward under its other name, which finds the configuration in the ConfigMap that its
-/// Deployment names, and its Lease beside that.
+/// Runs the command as a user would. kubectl finds edgeward under its plugin name. edgeward finds its configuration in the
+/// ConfigMap that its Deployment names, and its Lease in the same namespace.
 struct Asking<'s, 'run> {
     fixture: &'s Fixture<'run>,
     deployment: String,
@@ -64,7 +64,7 @@ impl<'s, 'run> Asking<'s, 'run> {
             .shell(&script, &self.fixture.kubeconfig(), &self.fixture.dir)
     }
 
-    /// Fails unless the answer begins with these words and has these lines.
+    /// Fails unless the answer begins with `first` and contains these lines.
     fn says(&self, pod: &str, first: &str, others: &[&str]) -> Result<()> {
         let namespace = &self.fixture.namespace;
         let text = self.why(namespace, &format!("pod/{pod}"))?;
@@ -83,7 +83,7 @@ fn run(fixture: &Fixture<'_>, name: &str) -> Result<()> {
 }
 
 e2e! { "why::pods_of_every_fate", Cluster, pods_of_every_fate }
-/// One at the edge, one in the cloud, one that is gated, one that nobody decided, and one that does not exist.
+/// Pods with every outcome: at the edge, in the cloud, gated, undecided, and missing.
 fn pods_of_every_fate(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = Nodes::new(fixture)?;
     let edge = nodes.edge_node("edge-0", "1")?;
@@ -104,7 +104,7 @@ fn pods_of_every_fate(fixture: &Fixture<'_>) -> Result<()> {
     outcome("edge_feasible_slo_met")?;
     run(fixture, "near")?;
     let first = format!("runs on node {edge} of site edge: it fits and meets its SLO (edge_feasible_slo_met)\n");
-    // Its own room counts as free.
+    // The pod's own room counts as free.
     asking.says(
         "near",
         &first,
@@ -167,7 +167,7 @@ fn pods_of_every_fate(fixture: &Fixture<'_>) -> Result<()> {
         ensure!(json["queue"]["gated"] == 2, "{json:#}");
         ahead.push(json["queue"]["ahead"].as_u64());
     }
-    // Of the same second, in an order of their uids.
+    // The pods were created in the same second, so their uids decide the order.
     ahead.sort_unstable();
     ensure!(ahead == [Some(0), Some(1)], "{ahead:?}");
 
@@ -209,7 +209,7 @@ fn pods_of_every_fate(fixture: &Fixture<'_>) -> Result<()> {
     without_anybody(fixture, &asking, "first")
 }
 
-/// With every replica dead, whoever asks about a gated pod is told so, and whoever lets all go under the wrong domain, too.
+/// With every replica dead, `why` says so for a gated pod, and `release --all` under the wrong domain says so too.
 fn without_anybody(fixture: &Fixture<'_>, asking: &Asking<'_, '_>, gated: &str) -> Result<()> {
     let namespace = &fixture.namespace;
     let first = eventually("nobody leads", BOUND, || {
@@ -231,14 +231,14 @@ fn without_anybody(fixture: &Fixture<'_>, asking: &Asking<'_, '_>, gated: &str) 
     let first = text.stdout.lines().next().unwrap_or_default();
     ensure!(text.succeeded && first.contains(&cause), "{text:?}");
 
-    // The default is assumed: an emergency is not over.
+    // The domain is only assumed, so the command fails while other pods stay gated.
     let all = format!("edgeward release --all --domain {DOMAIN}");
     let assumed = kubeconfig_alone(fixture, &["release", "--all"])?;
     ensure!(
         !assumed.succeeded && assumed.stderr.contains(&format!(" to release them: {all}\n")),
         "{assumed:?}"
     );
-    // Whoever names a domain may have two of them.
+    // A domain that was named explicitly may be one of several, so the command succeeds with a hint.
     let named = kubeconfig_alone(fixture, &["release", "--all", "--domain", "nobody.example"])?;
     ensure!(named.succeeded && named.stderr.contains(&all), "{named:?}");
 
@@ -253,7 +253,7 @@ fn without_anybody(fixture: &Fixture<'_>, asking: &Asking<'_, '_>, gated: &str) 
     Ok(())
 }
 
-/// With the rights of a cluster administrator, and nothing said of the configuration.
+/// Runs a command with cluster administrator rights and without a configuration.
 fn kubeconfig_alone(fixture: &Fixture<'_>, args: &[&str]) -> Result<Said> {
     fixture.command(args)
 }

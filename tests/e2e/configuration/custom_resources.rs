@@ -1,4 +1,4 @@
-//! Our custom resources on a real API server.
+//! edgeward's custom resources on a real API server.
 
 use edgeward_harness::prelude::*;
 use serde_json::Map;
@@ -13,7 +13,7 @@ fn site(name: &str, spec: &Value) -> Value {
     json!({"apiVersion": "edgeward.io/v1alpha1", "kind": "Site", "metadata": {"name": name}, "spec": spec})
 }
 
-/// A good one, but for these members of its spec and of its only metric.
+/// A valid profile with these changes to its spec and to its only metric.
 fn profile(spec: Value, metric: Value) -> Value {
     let with = |mut object: Value, members: Value| {
         for (name, value) in members.as_object().into_iter().flatten() {
@@ -30,7 +30,7 @@ fn profile(spec: Value, metric: Value) -> Value {
     json!({"apiVersion": "edgeward.io/v1alpha1", "kind": "PerformanceProfile", "metadata": metadata, "spec": with(good, spec)})
 }
 
-/// A selector that names so many bytes of keys and values.
+/// A selector with this many bytes of keys and values.
 fn naming(bytes: usize) -> Value {
     let expression = |key: &str, left: usize| {
         let lengths = (0..left).step_by(60).map(|at| (left - at).min(60));
@@ -43,7 +43,8 @@ fn naming(bytes: usize) -> Value {
 }
 
 e2e! { "custom_resources::bad_ones_are_refused", Cluster, bad_ones_are_refused }
-/// The API server takes the definitions and good objects, and refuses bad ones by a message that names field and value.
+/// The API server accepts the definitions and valid objects. It refuses invalid objects with a message that names field and
+/// value.
 fn bad_ones_are_refused(fixture: &Fixture<'_>) -> Result<()> {
     fixture.install_custom_resources()?;
     let slo = |slo: Value| policy("p", &json!({"selector": {}, "slo": slo}));
@@ -79,7 +80,7 @@ fn bad_ones_are_refused(fixture: &Fixture<'_>) -> Result<()> {
         };
         bad.push((object.context("an object")?, row["says"].as_str().context("says")?));
     }
-    // Of what a rule refuses, an older API server says the type.
+    // For a value that a rule refuses, an older API server prints only its type.
     let says_values = fixture.kubectl.minor()? >= 36;
     let mut wrong = Vec::new();
     for (object, expected) in bad {
@@ -117,7 +118,7 @@ fn bad_ones_are_refused(fixture: &Fixture<'_>) -> Result<()> {
         ),
         site("edge-of.town", &json!({"kind": "edge"})),
         site("s", &json!({"kind": "liqo", "supports": ["hostPath", "hostPort"]})),
-        // Not Liqo's by what it says of its nodes, whatever its kind.
+        // A site that states its nodes is not discovered from Liqo, even with kind `liqo`.
         site(
             "s",
             &json!({"kind": "liqo", "nodeSelector": {"zone": "b"}, "tolerations": [], "supports": ["hostNetwork"]}),
@@ -144,7 +145,7 @@ fn plain(name: &str, app: &str) -> Value {
     pod
 }
 
-/// The annotations of a pod that we read or write, by their names.
+/// The pod's annotations that edgeward reads or writes, by their names.
 fn annotations(pod: &Value) -> Map<String, Value> {
     let all = pod["metadata"]["annotations"].as_object().into_iter().flatten();
     let ours = all.filter_map(|(key, value)| {
@@ -157,7 +158,7 @@ fn annotations(pod: &Value) -> Map<String, Value> {
     ours.collect()
 }
 
-/// Waits until such a pod would be created with exactly these annotations of ours.
+/// Waits until such a pod would be created with exactly these annotations of edgeward.
 fn becomes(kubectl: &Kubectl, pod: &Value, expected: &Value) -> Result<()> {
     eventually(&format!("{pod} gets {expected}"), BOUND, || {
         let created = kubectl.dry_run(pod)?;
@@ -167,8 +168,8 @@ fn becomes(kubectl: &Kubectl, pod: &Value, expected: &Value) -> Result<()> {
 }
 
 e2e! { "custom_resources::policies_decide", Cluster, policies_decide }
-/// Pods that state nothing are decided by policies, from the moment the definitions are there; annotations override single
-/// fields; of several policies one counts; who is selected by none, and when all are gone, is left alone.
+/// Policies decide pods without an SLO from the moment the definitions exist. Annotations override single fields. Of several
+/// matching policies, one applies. A pod that no policy selects, or that remains after all are deleted, passes through.
 fn policies_decide(fixture: &Fixture<'_>) -> Result<()> {
     fixture.remove_custom_resources()?;
     let (namespace, kubectl) = fixture.namespace_with_policies("shop")?;
@@ -185,7 +186,7 @@ fn policies_decide(fixture: &Fixture<'_>) -> Result<()> {
         &edgeward.ca,
     )?;
 
-    // Without the definitions all is as it was.
+    // Without the definitions nothing changes.
     let nothing = json!({});
     let stated = json!({"class": "batch", "deadlineMs": "5000", "decision": "edge", "site": "edge", "reason": "edge_feasible_slo_met"});
     becomes(&kubectl, &workloads::pod("stated", workloads::batch()), &stated)?;
@@ -210,7 +211,7 @@ fn policies_decide(fixture: &Fixture<'_>) -> Result<()> {
     becomes(&kubectl, &plain("api", "api"), &nothing)?;
     kubectl.create(&plain("stays", "web"))?;
 
-    // Single fields.
+    // Annotations override single fields.
     let mut own = plain("own", "web");
     own["metadata"]["annotations"] = json!({"slo.example.io/priority": "2", "slo.example.io/offloadAllowed": "false"});
     let mut by_both = by_web.clone();
@@ -221,7 +222,7 @@ fn policies_decide(fixture: &Fixture<'_>) -> Result<()> {
     out["metadata"]["labels"][MANAGED] = json!("false");
     becomes(&kubectl, &out, &nothing)?;
 
-    // Sites of a policy hold beside those of a pod, whatever it brings along.
+    // The policy's sites apply in addition to the pod's, whatever the pod states.
     let abroad =
         json!({"selector": {"matchLabels": {"app": "abroad"}}, "slo": {"class": "batch", "sites": "region=us"}});
     kubectl.create(&policy("abroad", &abroad))?;
@@ -238,7 +239,7 @@ fn policies_decide(fixture: &Fixture<'_>) -> Result<()> {
     becomes(&kubectl, &pod, &gated)?;
     kubectl.run(&["delete", "slopolicy", "abroad"], "")?;
 
-    // By name, then by precedence.
+    // With equal precedence the first name wins, then a higher precedence wins over the name.
     kubectl.create(&for_web("first", 0, json!({"class": "throughput"})))?;
     let by_first = json!({"class": "throughput", "decision": "edge", "site": "edge", "reason": "edge_no_slo_target"});
     becomes(&kubectl, &plain("web", "web"), &by_first)?;
@@ -250,7 +251,7 @@ fn policies_decide(fixture: &Fixture<'_>) -> Result<()> {
         Ok(())
     })?;
 
-    // What was decided stays as it was decided.
+    // Existing decisions stay.
     let stays = kubectl.get("pod", "stays")?;
     ensure!(Value::from(annotations(&stays)) == by_web, "{stays:#}");
 
@@ -264,8 +265,8 @@ fn policies_decide(fixture: &Fixture<'_>) -> Result<()> {
 }
 
 e2e! { "custom_resources::faulty_policies", Cluster, faulty_policies }
-/// Policies with faults, which a definition lets through that checks nothing: what they said of sites goes on counting, by the last
-/// version without faults, and in a process that does not know it by their sites alone.
+/// A definition without checks lets invalid policies through. Their last valid version continues to apply. In a process that
+/// does not know it, only their sites apply.
 fn faulty_policies(fixture: &Fixture<'_>) -> Result<()> {
     fixture.install_custom_resources()?;
     let unchecked = json!([{
@@ -293,7 +294,7 @@ fn faulty_policies(fixture: &Fixture<'_>) -> Result<()> {
         )
     };
     let edit = |slo: Value| {
-        // The API server goes by the new definition a moment after it has it.
+        // The API server uses the new definition shortly after it has accepted it.
         eventually("it takes the policy", BOUND, || {
             kubectl.run(&["replace", "-f", "-"], &abroad(slo.clone()).to_string())
         })
@@ -323,7 +324,7 @@ fn faulty_policies(fixture: &Fixture<'_>) -> Result<()> {
     )?;
     becomes(&kubectl, &pod, &placed)?;
 
-    // Another process knows no other version. It fills in no class.
+    // Another process knows no earlier version. It fills in no class.
     drop(running);
     let _running = start()?;
     says(
@@ -360,8 +361,8 @@ fn faulty_policies(fixture: &Fixture<'_>) -> Result<()> {
 }
 
 e2e! { "custom_resources::sites_change", Cluster, sites_change }
-/// Sites replace those of the configuration while edgeward runs, and no decision in between is a wrong one; bad ones leave
-/// the good ones in use; `kubectl get sites` shows how they are; without any, the configuration's are in use again.
+/// Sites replace the configuration's sites while edgeward runs, and no decision in between is wrong. Invalid Sites leave the
+/// valid ones in use. `kubectl get sites` shows their state. Without any Sites, the configuration's sites are used again.
 fn sites_change(fixture: &Fixture<'_>) -> Result<()> {
     fixture.remove_custom_resources()?;
     fixture.install_custom_resources()?;
@@ -372,7 +373,7 @@ fn sites_change(fixture: &Fixture<'_>) -> Result<()> {
         let pod = workloads::pod_of("asking", workloads::batch(), &format!("{millicores}m"));
         kubectl.dry_run(&pod)
     };
-    // Every answer until then is one of the configuration before.
+    // Until the change is visible, every answer follows the old configuration.
     let change_to = |before: [&str; 2], after: [&str; 2]| {
         let mut wrong = Vec::new();
         eventually(&format!("{after:?} are in use"), BOUND, || {
@@ -443,7 +444,7 @@ fn sites_change(fixture: &Fixture<'_>) -> Result<()> {
     nodes.wan.reopen()?;
     shows("away", &["cloud", "Ready", "1"])?;
 
-    // One edge too many: all as before, and every Site says why.
+    // With one edge too many, all stays as it was, and every Site says why.
     kubectl.create(&site(
         "there",
         &json!({"kind": "edge", "nodeSelector": {"there": "yes"}}),

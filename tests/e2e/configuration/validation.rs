@@ -1,4 +1,4 @@
-//! The ValidatingAdmissionPolicies of `webhook/`: what they say of a manifest is what edgeward's own parser says.
+//! The ValidatingAdmissionPolicies of `webhook/` judge a manifest as edgeward's own parser does.
 
 use edgeward::platform::yaml;
 use edgeward_core::keys::Keys;
@@ -15,11 +15,11 @@ use serde::Deserialize;
 
 use crate::commands::fleet_command::edgeward;
 
-/// The two policies, as their manifests call them.
+/// The two policies, by their names in the manifests.
 const FAULTS: &str = "edgeward-slo";
 const HINTS: &str = "edgeward-slo-hints";
 
-/// What makes pods: kind, resource, and where its pods' template is.
+/// Workloads that create pods: kind, resource, and the path of the pod template.
 const KINDS: [(&str, &str, &str); 6] = [
     ("Deployment", "/apis/apps/v1/{}/deployments", "/spec/template"),
     ("StatefulSet", "/apis/apps/v1/{}/statefulsets", "/spec/template"),
@@ -71,7 +71,7 @@ impl Row {
         json!({"apiVersion": version, "kind": kind, "metadata": {"name": "row"}, "spec": spec})
     }
 
-    /// The faults and the keys nothing reads, in the parser's words.
+    /// The faults and the unused keys, in the parser's words.
     fn parsed(&self) -> (String, BTreeSet<String>) {
         let annotations = self.annotations();
         let annotations = annotations.iter().map(|(key, value)| (key.as_str(), *value));
@@ -82,7 +82,7 @@ impl Row {
         let faults: Vec<_> = intent.faults.iter().map(ToString::to_string).collect();
         let unknown = intent.unknown_keys.iter();
         (
-            // CEL cannot spell a control character out.
+            // CEL cannot write a control character as an escape.
             faults.join("; ").replace("\\u{1b}", "\u{fffd}"),
             unknown
                 .map(|key| format!("{key} is not an annotation that edgeward reads"))
@@ -91,15 +91,15 @@ impl Row {
     }
 }
 
-/// The policies of `webhook/`, for one namespace; dropped with the test.
+/// The policies of `webhook/` for one namespace. Dropping the value removes them.
 struct Policies {
     namespace: String,
     kubectl: Kubectl,
 }
 
 impl Policies {
-    /// Renders `webhook/base` with these components as `kubectl apply -k` does, creates what of it are policies under names of
-    /// this test's own, and waits until they are in force.
+    /// Renders `webhook/base` with these components as `kubectl apply -k` does. Creates the policies among the objects under
+    /// names of this test, and waits until they are in force.
     fn install(fixture: &Fixture<'_>, components: &[&str]) -> Result<Self> {
         copy(&workspace().join("webhook"), &fixture.dir.join("webhook"))?;
         let kustomization = json!({"resources": ["../webhook/base"], "components": components});
@@ -155,7 +155,7 @@ impl Policies {
         format!("{name}-{}", self.namespace)
     }
 
-    /// The API server found nothing to say about the expressions, for any of the kinds.
+    /// Fails if the API server reports type errors in the expressions for any of the kinds.
     fn are_well_typed(&self) -> Result<()> {
         for name in [FAULTS, HINTS].map(|name| self.named(name)) {
             eventually("the expressions were checked", BOUND, || {
@@ -183,13 +183,13 @@ impl Drop for Policies {
     }
 }
 
-/// The API server, asked for creations that store nothing.
+/// A client of the API server for dry-run creations.
 struct Api<'s> {
     fixture: &'s Fixture<'s>,
     client: Client,
 }
 
-/// Its answer: warnings, and the message of a refusal.
+/// The answer: warnings, and the message of a refusal.
 #[derive(Debug)]
 struct Answer {
     warnings: Vec<String>,
@@ -222,7 +222,8 @@ impl<'s> Api<'s> {
 }
 
 impl Api<'_> {
-    /// The most that the API server stores, in one value and in many keys, does not exhaust what an expression may cost.
+    /// The largest objects that the API server stores, in one value or in many keys, stay within the cost limit of the
+    /// expressions.
     fn copes_with_a_lot(&self, policies: &Policies) -> Result<()> {
         let mut long = Row {
             managed: None,
@@ -272,7 +273,7 @@ fn message<'w>(mut warnings: impl Iterator<Item = &'w str>, policy: &str) -> Opt
 }
 
 e2e! { "validation::in_the_parsers_words", Nodes, in_the_parsers_words }
-/// Every row of the table, in every kind: the faults are the parser's, in its words, and the hints are `review`'s.
+/// For every row of the table and every kind, the faults equal the parser's and the hints equal those of `review`.
 fn in_the_parsers_words(fixture: &Fixture<'_>) -> Result<()> {
     let policies = Policies::install(fixture, &[])?;
     policies.are_well_typed()?;
@@ -304,7 +305,7 @@ fn in_the_parsers_words(fixture: &Fixture<'_>) -> Result<()> {
             );
         }
 
-        // What is in the wrong place: on labels, and on the workload.
+        // Keys in the wrong place: on labels, and on the workload.
         let object = &mut objects[0];
         let pod = object.pointer_mut(template).context("the template")?;
         pod["metadata"]["labels"]["slo.example.io/class"] = json!("batch");
@@ -316,7 +317,7 @@ fn in_the_parsers_words(fixture: &Fixture<'_>) -> Result<()> {
             set(answer.message(&hints)) == expected[0],
             "{expected:?} expected: {answer:#?}"
         );
-        // Of pods that were opted out nobody says what their labels were meant for.
+        // For opted-out pods, no hint mentions their labels.
         let pod = objects[0].pointer_mut(template).context("the template")?;
         pod["metadata"]["labels"][MANAGED] = json!("false");
         let expected = hints_of_review(fixture, &objects[..1])?;
@@ -331,7 +332,7 @@ fn in_the_parsers_words(fixture: &Fixture<'_>) -> Result<()> {
 
 fn set(message: Option<&str>) -> BTreeSet<String> {
     let parts = message.into_iter().flat_map(|message| message.split("; "));
-    // One hint has the separator itself.
+    // One hint contains the separator itself.
     let mut hints = BTreeSet::new();
     let mut begun = String::new();
     for part in parts {
@@ -346,7 +347,7 @@ fn set(message: Option<&str>) -> BTreeSet<String> {
     hints
 }
 
-/// What `edgeward review` hints at, of each object.
+/// The hints of `edgeward review` for each object.
 fn hints_of_review(fixture: &Fixture<'_>, objects: &[Value]) -> Result<Vec<BTreeSet<String>>> {
     let file = fixture.dir.join("objects.json");
     fs::write(&file, json!({"kind": "List", "items": objects}).to_string())?;
@@ -363,7 +364,7 @@ fn hints_of_review(fixture: &Fixture<'_>, objects: &[Value]) -> Result<Vec<BTree
 }
 
 e2e! { "validation::where_policies_fill_in", Nodes, where_policies_fill_in }
-/// Where SloPolicies count, nothing is missing: one of them may state it. What is wrong stays so.
+/// In a namespace with SloPolicies nothing counts as missing, because a policy may state it. Wrong values are still faults.
 fn where_policies_fill_in(fixture: &Fixture<'_>) -> Result<()> {
     let label = format!("{POLICIES}=true");
     fixture
@@ -405,8 +406,8 @@ fn faulty() -> Value {
 const FAULT: &str = r#"slo.example.io/class: "fast" is not latency, throughput or batch"#;
 
 e2e! { "validation::only_what_makes_other_pods", Nodes, only_what_makes_other_pods }
-/// Warned is whoever states something, once: not who scales, not the controller that repeats it, and not in namespaces
-/// that did not opt in, nor of pods. The audit log has it too.
+/// Only the author of a wrong value is warned, once. There is no warning for scaling, for controllers that repeat it, for
+/// namespaces that did not opt in, or for pods. The audit log also records it.
 fn only_what_makes_other_pods(fixture: &Fixture<'_>) -> Result<()> {
     let policies = Policies::install(fixture, &[])?;
     let policy = policies.named(FAULTS);
@@ -430,7 +431,7 @@ fn only_what_makes_other_pods(fixture: &Fixture<'_>) -> Result<()> {
     let noted = fixture.violation_of("web")?.context("not in the audit log")?;
     ensure!(noted.contains("fast"), "{noted}");
 
-    // Pods are edgeward's own to warn of.
+    // edgeward itself warns about pods.
     ensure!(
         applied(&fixture.kubectl, &workloads::pod("bare", faulty()))?.is_none(),
         "warned of a pod"
@@ -439,14 +440,14 @@ fn only_what_makes_other_pods(fixture: &Fixture<'_>) -> Result<()> {
 }
 
 e2e! { "validation::refuses", Nodes, refuses }
-/// The component refuses what has faults, and every fault is named; what merely has no effect it lets pass. Workloads that
-/// are there already still get their pods.
+/// The component refuses objects with faults and names every fault. It accepts values without effect. Existing workloads still
+/// get their pods.
 pub(crate) fn refuses(fixture: &Fixture<'_>) -> Result<()> {
     fixture.kubectl.create(&workloads::deployment("early", 0, faulty()))?;
 
     let policies = Policies::install(fixture, &["../webhook/deny"])?;
     let api = Api::open(fixture)?;
-    // Pods are edgeward's own to refuse.
+    // edgeward itself refuses pods.
     fixture.kubectl.create(&workloads::pod("bare", faulty()))?;
     for kind in ["Deployment", "CronJob"] {
         for row in table()? {

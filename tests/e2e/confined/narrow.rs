@@ -1,4 +1,4 @@
-//! Rights to pods in single namespaces, as `deploy/narrow` leaves them.
+//! Rights to pods in single namespaces, as `deploy/narrow` grants them.
 
 use edgeward_harness::documentation::documented;
 use edgeward_harness::prelude::*;
@@ -6,10 +6,10 @@ use edgeward_harness::prelude::*;
 use crate::gated::{fill, goes, is_gated_for, pod};
 
 e2e! { "confined::in_single_namespaces", Cluster, in_single_namespaces }
-/// With a RoleBinding by the line of `docs/guide/install.md`, pods of that namespace are released as ever. A namespace that opts in
-/// without one is named by `edgeward check`, with a fix.
+/// In a namespace with the RoleBinding from `docs/guide/install.md`, pods are released as usual. If an opted-in namespace has
+/// none, `edgeward check` names it and prints a fix.
 fn in_single_namespaces(fixture: &Fixture<'_>) -> Result<()> {
-    // Those of tests before this one.
+    // Namespaces of earlier tests.
     for namespace in fixture.kubectl.list("namespaces", &format!("{MANAGED}=true"))? {
         let name = namespace["metadata"]["name"].as_str().unwrap_or_default();
         if name != fixture.namespace {

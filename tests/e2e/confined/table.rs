@@ -1,4 +1,4 @@
-//! Every kind of change, tried by hand: what is refused, and by which words, and what is taken.
+//! A table of every kind of change: refused with which words, or accepted.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -15,7 +15,7 @@ struct Row {
     what: String,
     pod: String,
     patch: Value,
-    /// What the policy says. `None` if the patch is taken.
+    /// The policy's message; `None` if the patch is accepted.
     words: Option<String>,
 }
 
@@ -27,8 +27,8 @@ fn remove(path: &str) -> Value {
     json!({"op": "remove", "path": path})
 }
 
-/// Gated by three gates, ours between those of others, with something of everything that may not change; and one with nothing but its
-/// gate; and two that are none of edgeward's.
+/// Creates the pods of the table. One has three gates, edgeward's between the others, and a value in every field that may not
+/// change. One has only edgeward's gate. Two do not belong to edgeward.
 fn pods_to_try(fixture: &Fixture<'_>) -> Result<()> {
     let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "owner"}});
     let owner = fixture.kubectl.create(&owner)?;
@@ -93,12 +93,12 @@ pub(super) fn pods(fixture: &Fixture<'_>, by_hand: &ByHand<'_, '_>) -> Result<()
     eventually("the API server calls the webhook", BOUND, || is_labelled(permitted[0]))?;
     permitted.iter().try_for_each(|row| is_labelled(row))?;
     drop(labels);
-    // Or it would never be gone.
+    // With its finalizer the pod would never be gone.
     let free = json!([remove("/metadata/finalizers")]);
     fixture.kubectl.patch("pod", "gated", &free, &[])
 }
 
-/// Its caBundle is edgeward's, and nothing else of it.
+/// edgeward may change only the registration's `caBundle`.
 pub(super) fn registration(fixture: &Fixture<'_>, by_hand: &ByHand<'_, '_>) -> Result<()> {
     fixture.kubectl.create(&manifest()?)?;
     let tried = try_registration(by_hand);

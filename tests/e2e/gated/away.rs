@@ -1,10 +1,10 @@
-//! Pods that only a cloud could hold, while it is away.
+//! Pods that fit only in a cloud, while that cloud is away.
 
 use edgeward_harness::prelude::*;
 
 use super::{goes, pod};
 
-/// What only the cloud's node has.
+/// A resource that only the cloud's node has.
 const GPU: &str = "example.com/gpu";
 
 fn gpu(fixture: &Fixture<'_>, name: &str) -> Value {
@@ -31,7 +31,7 @@ pub(crate) fn would_be(fixture: &Fixture<'_>, pod: &Value, reason: &str) -> Resu
 }
 
 e2e! { "away::until_the_site_is_back", Domain, until_the_site_is_back }
-/// A pod that only a cloud could hold is placed there at once while the cloud is away, and runs when it is back.
+/// A pod that fits only in a cloud is placed there at once while the cloud is away. It runs when the cloud is back.
 fn until_the_site_is_back(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = Nodes::new(fixture)?;
     nodes.edge_node("edge-0", "1")?;

@@ -1,4 +1,4 @@
-//! A gate that stays: because the API server does not let us remove it, or because it is that of another domain.
+//! Gates that stay, because the API server refuses their removal or because they belong to another domain.
 
 use edgeward_harness::prelude::*;
 
@@ -6,8 +6,8 @@ use crate::gated::{fill, goes, is_gated_for, pod};
 use crate::leader::events;
 
 e2e! { "gate::may_not_be_removed", Domain, 79, may_not_be_removed }
-/// A policy of the cluster forbids that gates are removed. The refusal is counted, and told on the pod in the API server's words;
-/// once the policy is gone, the pod is released.
+/// A cluster policy forbids the removal of gates. The refusal is counted, and an Event on the pod shows the API server's
+/// message. Without the policy, the pod is released.
 fn may_not_be_removed(fixture: &Fixture<'_>) -> Result<()> {
     const WORDS: &str = "gates are not removed on Fridays";
     let (nodes, _) = Nodes::without_wan(fixture)?;
@@ -50,8 +50,8 @@ fn may_not_be_removed(fixture: &Fixture<'_>) -> Result<()> {
 }
 
 e2e! { "gate::placement_is_refused", Domain, 94, placement_is_refused }
-/// A policy of the cluster forbids the toleration that a cloud needs. A pod that has waited for as long as it may loses
-/// its gate without a placement, or it would keep its room for ever.
+/// A cluster policy forbids the toleration that a cloud needs. A pod that has reached its limit loses its gate without a
+/// placement. Otherwise it would keep its room forever.
 fn placement_is_refused(fixture: &Fixture<'_>) -> Result<()> {
     const WORDS: &str = "tolerations are not for you";
     let (nodes, _) = Nodes::without_wan(fixture)?;
@@ -82,16 +82,16 @@ fn placement_is_refused(fixture: &Fixture<'_>) -> Result<()> {
     Ok(())
 }
 
-/// A policy that forbids to change a list of the test's pods.
+/// A policy that forbids changes of a list in the test's pods.
 struct Policy<'s, 'run>(&'s Fixture<'run>);
 
 impl<'s, 'run> Policy<'s, 'run> {
-    /// Gates may not be removed.
+    /// Forbids the removal of gates.
     fn forbid(fixture: &'s Fixture<'run>, words: &str) -> Result<Self> {
         Self::forbid_fewer_or_more(fixture, "schedulingGates", ">=", words)
     }
 
-    /// An update must leave the list at so many entries, compared with those before.
+    /// Requires that an update keeps the length of the list in this comparison with the old one.
     fn forbid_fewer_or_more(fixture: &'s Fixture<'run>, list: &str, comparison: &str, words: &str) -> Result<Self> {
         let name = &fixture.namespace;
         let entries = |object: &str| format!("{object}.spec.?{list}.orValue([]).size()");
@@ -139,8 +139,8 @@ impl Drop for Policy<'_, '_> {
 }
 
 e2e! { "gate::of_another_domain", Cluster, of_another_domain }
-/// The domain is changed while a pod is gated: the replica with the new one says so in its log and leaves
-/// the pod alone. Changed back, the pod is released.
+/// The domain changes while a pod is gated. The replica with the new domain logs the pod and leaves it gated. When the domain
+/// is changed back, the pod is released.
 fn of_another_domain(fixture: &Fixture<'_>) -> Result<()> {
     let (nodes, _) = Nodes::without_wan(fixture)?;
     let config = nodes.gating(&for_long());

@@ -9,7 +9,7 @@ use http::Request;
 use kube::core::WatchEvent;
 use tokio::task::JoinHandle;
 
-/// A watch of the pods of a test's namespace. etcd orders all writes, and a watch leaves none out.
+/// A watch of the pods in a test's namespace. etcd orders all writes, and a watch delivers every one.
 pub(crate) struct History<'s, 'run> {
     fixture: &'s Fixture<'run>,
     path: String,

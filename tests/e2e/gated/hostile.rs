@@ -1,4 +1,4 @@
-//! Gated pods of one namespace that cost the release plan much.
+//! Gated pods of one namespace that are expensive for the release plan.
 
 use std::thread;
 
@@ -9,21 +9,21 @@ use crate::gated::pod;
 
 const NODES: usize = 150;
 
-/// Hostile pods that are gated before others come: more comparisons with the nodes than one plan takes.
+/// Hostile pods that are gated first. They take more comparisons with nodes than one plan makes.
 const HOSTILE: usize = 1_000;
 
-/// Tolerations of each; with more, it has no place in the plan.
+/// Tolerations of each pod. A pod with more is left out of the plan.
 const TOLERATIONS: usize = 100;
 
-/// How many pods of the neighbour come, and how many hostile ones with each.
+/// Number of the neighbour's pods. This many hostile pods are created with each of them.
 const NEIGHBOURS: usize = 20;
 const WITH_EACH: usize = 10;
 
 const CLIENTS: usize = 10;
 
 e2e! { "hostile::neighbours_are_placed_at_once", Domain, 85, neighbours_are_placed_at_once }
-/// A namespace creates many pods of the highest priority that differ in their memory and may run at one site alone, which there
-/// is not. The edge is empty: each pod of another namespace is placed there when it is created.
+/// A namespace creates many pods of the highest priority with different memory requests. They may only run at a site that does
+/// not exist. The edge is empty, so each pod of another namespace is placed there at its creation.
 fn neighbours_are_placed_at_once(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = Nodes::new(fixture)?;
     nodes.edge_nodes(NODES)?;

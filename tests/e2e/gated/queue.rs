@@ -1,4 +1,4 @@
-//! The queue of gated pods while others come, and while edgeward goes.
+//! The queue of gated pods while other pods arrive, and while edgeward restarts.
 
 use edgeward_harness::balancer::Balancer;
 use edgeward_harness::clients;
@@ -9,15 +9,15 @@ use jiff::Timestamp;
 use crate::gated::history::History;
 use crate::gated::{ends, in_order, pod};
 
-/// How many pods of a high priority are gated before others come.
+/// Number of high-priority pods that are gated before others arrive.
 const HELD: usize = 20;
 
 const PACE: std::time::Duration = std::time::Duration::from_millis(50);
 
 e2e! { "queue::no_later_pod_first", Domain, 86, no_later_pod_first }
-/// 20 pods of priority 8 are gated, and pods of priority 2 come all the time, through two replicas. Room appears step by step,
-/// as pods are deleted and as the node grows. In the order of the API server's writes, no later pod is placed while a pod of
-/// priority 8 is gated; afterwards they are.
+/// Twenty pods of priority 8 are gated, and pods of priority 2 arrive all the time, through two replicas. Room appears step by
+/// step, as pods are deleted and as the node grows. In the API server's order of writes, no later pod is placed while a pod of
+/// priority 8 is gated. Afterwards they are placed.
 fn no_later_pod_first(fixture: &Fixture<'_>) -> Result<()> {
     let (nodes, node) = Nodes::without_wan(fixture)?;
     let config = nodes.gating(&for_long());
@@ -92,7 +92,7 @@ fn no_later_pod_first(fixture: &Fixture<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Creates such pods, one after the other, every second of them smaller.
+/// Creates later pods one after another. Every second one is smaller.
 async fn later_pods(client: kube::Client, namespace: String, mut pod: Value) -> Result<()> {
     let path = format!("/api/v1/namespaces/{namespace}/pods");
     let mut pace = tokio::time::interval(PACE);
@@ -116,7 +116,7 @@ impl Drop for Stopping {
     }
 }
 
-/// How many later pods were placed; fails if one was while a pod of those that came first was gated.
+/// Number of later pods that were placed. Fails if one was placed while an earlier pod was gated.
 fn placed_in_order(versions: &[Value]) -> Result<usize> {
     let (mut gated, mut placed) = (BTreeSet::new(), BTreeSet::new());
     for pod in versions {
@@ -139,11 +139,11 @@ fn placed_in_order(versions: &[Value]) -> Result<usize> {
 }
 
 e2e! { "queue::without_edgeward", Domain, 96, without_edgeward }
-/// edgeward is killed while 30 pods are gated, and again in the middle of their release. Nothing is written without need, nobody
-/// is released early, in the wrong order or twice, and in the end all run.
+/// edgeward is killed while 30 pods are gated, and again during their release. There are no unnecessary writes. Each pod is
+/// released once, in order and not too early, and in the end all run.
 fn without_edgeward(fixture: &Fixture<'_>) -> Result<()> {
     const PODS: usize = 30;
-    // The WAN is bad for a shorter time than that when the pod is created: longer, and it would not be waited for.
+    // At the pod's creation the WAN has been bad for less than this. After a longer time the pod would not wait for it.
     const LIMIT_SECONDS: i64 = 60;
     let (nodes, node) = Nodes::without_wan(fixture)?;
     let limits = json!({"latency": "1h", "throughput": format!("{LIMIT_SECONDS}s"), "batch": "1h"});
@@ -201,7 +201,7 @@ fn without_edgeward(fixture: &Fixture<'_>) -> Result<()> {
     fixture.kubectl.run(&["delete", "pod", "timed"], "")?;
     knows_all(&edgeward, PODS)?;
 
-    // Room appears while nobody is there.
+    // Room appears while edgeward is down.
     edgeward.kill()?;
     nodes.resize(&node, "2")?;
     edgeward.start_again()?;
@@ -220,7 +220,7 @@ fn without_edgeward(fixture: &Fixture<'_>) -> Result<()> {
     };
     released(10)?;
 
-    // It dies with the first release that is seen, while others are due or have no room yet.
+    // edgeward is killed at its first visible release, while other pods are due or have no room yet.
     nodes.resize(&node, "3")?;
     eventually("one more is released", BOUND, || {
         ensure!(freed(&history.so_far())?.len() > 11);
@@ -248,8 +248,8 @@ fn without_edgeward(fixture: &Fixture<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The pods that lost our gate, and for how many seconds they carried it by their own word. Fails if one got it back, was
-/// decided again after it lost it, or began to wait again.
+/// The pods that lost edgeward's gate, with the seconds for which they carried it by their annotations. Fails if a pod got the
+/// gate back, was decided again afterwards, or restarted its waiting time.
 fn freed(versions: &[Value]) -> Result<BTreeMap<String, i64>> {
     let at = |pod: &Value| -> Result<Timestamp> { Ok(annotation(pod, "timestamp").context("a time")?.parse()?) };
     let mut since = BTreeMap::new();

@@ -1,10 +1,10 @@
-//! `edgeward release` and its equivalent with kubectl: uninstalled, edgeward leaves no pod behind its gate.
+//! `edgeward release` and its kubectl equivalent. After edgeward is uninstalled, no pod is left behind its gate.
 
 use edgeward_harness::prelude::*;
 
 use crate::commands::fleet_command::edgeward;
 
-/// A domain of its own, so that pods which other tests hold are left alone.
+/// A domain of its own, so that pods which other tests gate are left alone.
 const GATE: &str = "scheduling.release.example/awaiting-capacity";
 
 const FOREIGN: &str = "queue.example/admitted";
@@ -17,8 +17,8 @@ fn config() -> Value {
     json!({"domain": "release.example"})
 }
 
-/// Pod `i`: no node is for it, so that nothing changes when it is released. Every third has a foreign gate, before or
-/// behind ours; the first an affinity.
+/// Pod `i`. No node fits it, so its release changes nothing else. Every third pod has a foreign gate, before or after
+/// edgeward's. The first pod has an affinity.
 fn pod(i: usize) -> Value {
     let mut pod = workloads::pod(&format!("gated-{i}"), json!({}));
     let gates: &[&str] = match i % 6 {
@@ -36,7 +36,7 @@ fn pod(i: usize) -> Value {
     pod
 }
 
-/// Creates the gated pods of a namespace, and one that is gated by others only.
+/// Creates the gated pods of a namespace, and one with foreign gates only.
 fn hold(kubectl: &Kubectl) -> Result<()> {
     let mut pods: Vec<_> = (0..PODS).map(pod).collect();
     let mut other = pod(0);
@@ -82,7 +82,7 @@ fn ensure_same(after: &[Value], expected: &[Value]) -> Result<()> {
 }
 
 e2e! { "release::uninstall", Nodes, uninstall }
-/// Every gated pod of every namespace loses our gate and nothing else; then there is nothing to do.
+/// Every gated pod of every namespace loses edgeward's gate and nothing else. After that there is nothing to do.
 pub(crate) fn uninstall(fixture: &Fixture<'_>) -> Result<()> {
     let (other, in_other) = fixture.another_namespace("other", json!({}))?;
     let namespaces = [&fixture.kubectl, &in_other];
@@ -109,7 +109,7 @@ pub(crate) fn uninstall(fixture: &Fixture<'_>) -> Result<()> {
         missing.stderr
     );
 
-    // That of another edgeward, perhaps.
+    // A gate that may belong to another edgeward.
     let mut elsewhere = pod(1);
     elsewhere["metadata"]["name"] = json!("elsewhere");
     elsewhere["spec"]["schedulingGates"] = json!([{"name": "scheduling.elsewhere.example/awaiting-capacity"}]);
@@ -135,7 +135,7 @@ pub(crate) fn uninstall(fixture: &Fixture<'_>) -> Result<()> {
 }
 
 e2e! { "release::with_kubectl_alone", Nodes, with_kubectl_alone }
-/// The lines of docs/guide/operate.md do the same with kubectl alone.
+/// The lines of docs/guide/operate.md do this with kubectl only.
 fn with_kubectl_alone(fixture: &Fixture<'_>) -> Result<()> {
     const OURS: &str = "scheduling.kubectl.example/awaiting-capacity";
     let page = include_str!("../../../docs/guide/operate.md");

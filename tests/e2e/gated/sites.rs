@@ -1,4 +1,4 @@
-//! Pods that may run at some sites alone.
+//! Pods that are restricted to some sites.
 
 use edgeward_harness::prelude::*;
 
@@ -13,7 +13,7 @@ fn of_sites(fixture: &Fixture<'_>, name: &str, sites: &str) -> Value {
     pod
 }
 
-/// The policy of webhook/strict-sites for the test's namespace and domain; dropped with the test.
+/// The policy of webhook/strict-sites for the test's namespace and domain. Dropping the value removes it.
 struct StrictSites {
     name: String,
     kubectl: Kubectl,
@@ -58,8 +58,8 @@ impl Drop for StrictSites {
 }
 
 e2e! { "sites::never_left", Domain, never_left }
-/// Pods that may run in one region alone never leave it: not where the other has room, not past their limit, and not while
-/// edgeward is down. One for a region that there is not is gated, and an Event says why.
+/// Pods restricted to one region never leave it. They stay when another region has room, after their limit, and while edgeward
+/// is down. A pod for a region that does not exist is gated, and an Event says why.
 fn never_left(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = Nodes::edge_and_cloud(fixture, "1")?;
     let mut config = nodes.gating(&json!({"latency": "2s", "throughput": "2s", "batch": "5s"}));
@@ -84,7 +84,7 @@ fn never_left(fixture: &Fixture<'_>) -> Result<()> {
     let note = event["note"].as_str().unwrap_or_default();
     ensure!(note.contains("not_in_sites"), "{note}");
 
-    // The cloud has room for it, and its own region only later.
+    // The cloud has room for the pod, and its own region only later.
     fixture.kubectl.create(&of_sites(fixture, "european", "region=eu"))?;
     let european = fixture.kubectl.get("pod", "european")?;
     ensure!(european["spec"]["nodeSelector"] == nodes.selector("edge"), "{european}");
@@ -104,7 +104,7 @@ fn never_left(fixture: &Fixture<'_>) -> Result<()> {
         "{refused:?}"
     );
 
-    // Whoever is not asked says nothing.
+    // With edgeward killed, the policy must act alone.
     edgeward.kill()?;
     let _strict = StrictSites::install(fixture)?;
     let is_refused = |pod: &Value| -> Result<()> {
@@ -122,7 +122,7 @@ fn never_left(fixture: &Fixture<'_>) -> Result<()> {
     let mut bound = arriving.clone();
     bound["spec"]["nodeName"] = json!("somewhere");
     is_refused(&bound)?;
-    // What is not edgeward's, and what asks for no sites, is left alone.
+    // Pods that edgeward does not manage, or that state no sites, pass the policy.
     let dry_run = |pod: &Value| fixture.kubectl.dry_run(pod).map(drop);
     dry_run(&pod(fixture, "anywhere", 100, 5))?;
     let with = |pointer: &str, value: Value| {
@@ -136,7 +136,7 @@ fn never_left(fixture: &Fixture<'_>) -> Result<()> {
         "labels",
         json!({fixture.key("scheduling.example.io/managed"): "false"}),
     ))?;
-    // A shadow pod is one that Liqo creates.
+    // Liqo creates shadow pods.
     let shadow = with("labels", json!({"liqo.io/managed-by": "shadowpod"}));
     is_refused(&shadow)?;
     let account = "--as=system:serviceaccount:liqo:liqo-controller-manager";
@@ -165,7 +165,7 @@ fn never_left(fixture: &Fixture<'_>) -> Result<()> {
         Ok(created)
     })?;
 
-    // All that a placement writes passes by itself, and nothing less.
+    // A complete placement passes the policy, and an incomplete one does not.
     edgeward.kill()?;
     let mut written = arriving.clone();
     written["metadata"]["annotations"] = placed["metadata"]["annotations"].clone();

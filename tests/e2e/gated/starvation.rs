@@ -1,12 +1,12 @@
-//! Gated pods that others could keep waiting for as long as they come.
+//! Gated pods that a steady flow of other pods could starve.
 
 use edgeward_harness::prelude::*;
 
 use crate::gated::{is_gated_for, pod};
 
 e2e! { "starvation::large_pod_runs", Domain, 100, large_pod_runs }
-/// The edge is full of small pods, which end one after the other, and there are always others that wait for their places. A large
-/// pod waits for more than one place. It claims the node after a minute, and runs.
+/// The edge is full of small pods that end one after another, and other small pods always wait for their places. A large pod
+/// needs several places. It claims the node after a minute, and runs.
 fn large_pod_runs(fixture: &Fixture<'_>) -> Result<()> {
     const SMALL: u32 = 100;
     const LARGE: u32 = 500;

@@ -1,4 +1,4 @@
-//! Pods that require something of the node where they run.
+//! Pods that require traits of their node.
 
 use edgeward_harness::prelude::*;
 
@@ -10,14 +10,15 @@ const LABEL: &str = "traits.edgeward.io/SecureRuntime";
 fn requiring(fixture: &Fixture<'_>, name: &str, traits: &str) -> Value {
     let mut pod = pod(fixture, name, 100, 5);
     pod["metadata"]["annotations"][fixture.key("slo.example.io/traits")] = json!(traits);
-    // A cloud's node that is younger than a minute may still get its labels.
+    // The cloud's node is younger than a minute and may still get its labels.
     pod["metadata"]["annotations"][fixture.key("slo.example.io/offloadAllowed")] = json!("false");
     pod
 }
 
 e2e! { "traits::on_the_node_that_has_them", Domain, on_the_node_that_has_them }
-/// What one node of five has is found there by kube-scheduler, for the placement asks for it. What none has is gated, with its name,
-/// until a node has it; and past its limit it waits at the edge, and never runs without.
+/// One edge node of five has the trait, and kube-scheduler finds it, because the placement selects the trait. A pod whose trait
+/// no node has is gated, with the trait's name, until a node has it. After its limit it waits at the edge and never runs
+/// without the trait.
 fn on_the_node_that_has_them(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = Nodes::new(fixture)?;
     let edge: Vec<_> = (0..5)
@@ -44,7 +45,7 @@ fn on_the_node_that_has_them(fixture: &Fixture<'_>) -> Result<()> {
         );
     }
 
-    // Nobody has it: the class of this one waits for four seconds.
+    // No node has this trait. The pod's class waits for four seconds.
     let mut urgent = requiring(fixture, "urgent", "Attestation");
     urgent["metadata"]["annotations"][fixture.key("slo.example.io/class")] = json!("latency");
     kubectl.create(&urgent)?;
@@ -63,7 +64,7 @@ fn on_the_node_that_has_them(fixture: &Fixture<'_>) -> Result<()> {
         ensure!(pod["spec"]["nodeName"].is_null(), "{pod}");
         Ok(())
     })?;
-    // One that waits longer is released as soon as a node has it, and the first one is bound there as well.
+    // A pod that waits longer is released once a node has the trait. The first pod is then bound there too.
     kubectl.create(&requiring(fixture, "patient", "Attestation"))?;
     is_gated_for(fixture, "patient", "held_no_capacity")?;
     label(&edge[1], "traits.edgeward.io/Attestation")?;

@@ -1,5 +1,5 @@
-//! Installed by Helm as `docs/guide/install.md` and `operate.md` say, tested, upgraded and uninstalled: a pod is decided in between, and nothing
-//! is left.
+//! Installation, test, upgrade and removal by Helm, as `docs/guide/install.md` and `operate.md` say. A pod is decided in
+//! between, and nothing is left at the end.
 
 use std::process::Stdio;
 
@@ -16,14 +16,14 @@ use crate::install::{
     is_as_it_was, is_restricted,
 };
 
-/// Under a domain of its own, which one value brings everywhere.
+/// A domain of its own, set everywhere by one value.
 const DOMAIN: &str = "acme.dev";
 
-/// Label of the one node on which edgeward and the hooks may run.
+/// The label of the only node on which edgeward and the hooks may run.
 const HOME: &str = "edgeward.test/home";
 
 e2e! { "install::by_helm", Cluster, by_helm }
-/// As the chart is by default.
+/// With the chart's defaults.
 fn by_helm(fixture: &Fixture<'_>) -> Result<()> {
     install_and_uninstall(fixture, Source::CertManager)
 }
@@ -63,8 +63,8 @@ fn install_and_uninstall(fixture: &Fixture<'_>, source: Source) -> Result<()> {
             |kubeconfig, args| fixture.command_as(kubeconfig, args),
         )
     };
-    // The pods that serve run nowhere, so whoever is at their addresses has not their certificate, and nobody leads; all else is
-    // as it should be.
+    // The Deployment's pods run nowhere, so a server at their addresses has a wrong certificate, and there is no leader. All
+    // other checks pass.
     let tested = test()?;
     let faults = tested.stdout.lines().filter(|line| line.starts_with("FAULT"));
     let others: Vec<_> = faults
@@ -100,11 +100,12 @@ fn install_and_uninstall(fixture: &Fixture<'_>, source: Source) -> Result<()> {
     let uninstall = documented("sh", "helm -n edgeward-system uninstall")?;
     let released = chart.during_hook(&home, uninstall, "edgeward-uninstall", |kubeconfig, args| {
         let released = fixture.command_as(kubeconfig, args)?;
-        // It reads a pod that has changed since it was listed. None has; but one that is named is read as well.
+        // `release` reads a pod again only if it has changed since it was listed. None has, but a pod that is named is also
+        // read.
         let domain = format!("--domain={DOMAIN}");
         let named = fixture.command_as(kubeconfig, &["release", "gated", "-n", &fixture.namespace, &domain])?;
         ensure!(named.stdout.contains("/gated already free\n"), "{named:?}");
-        // It runs until the Deployment goes, which is next.
+        // The replica runs until the Deployment is deleted, which is next.
         drop(replica);
         Ok(released)
     })?;
@@ -115,7 +116,7 @@ fn install_and_uninstall(fixture: &Fixture<'_>, source: Source) -> Result<()> {
     ensure!(released.stdout.starts_with(&expected), "{released:?}");
     ensure!(gates(fixture, "gated")? == Value::Null, "{}", gates(fixture, "gated")?);
     drop(home);
-    // Those that are kept are taken into the same release again.
+    // The objects that were kept are adopted into the same release again.
     chart.run("helm install edgeward edgeward/deploy/helm/edgeward --namespace edgeward-system --values mine.yaml --dry-run=server")?;
     definitions_are_kept_until_they_are_deleted(fixture)?;
     is_as_it_was(fixture, &ground.before)
@@ -135,7 +136,7 @@ impl Chart<'_, '_> {
         self.write(&values)
     }
 
-    /// mine.yaml, as the documentation has it, but for the certificate and the sites, which are the test's.
+    /// mine.yaml as documented, with the test's certificate and sites.
     pub(crate) fn values(&self, nodes: &Nodes<'_>) -> Result<Value> {
         let mut values: Value = serde_saphyr::from_str(documented("yaml", "repository: IMAGE")?)?;
         values["certificates"] = json!({"source": self.source.name()});
@@ -149,12 +150,12 @@ impl Chart<'_, '_> {
         Ok(values)
     }
 
-    /// Where the lines of the documentation read them.
+    /// Writes the values where the documented commands read them.
     pub(crate) fn write(&self, values: &Value) -> Result<()> {
         Ok(fs::write(self.fixture.dir.join("mine.yaml"), values.to_string())?)
     }
 
-    /// A script whose `helm` is ours, and whose `edgeward` is the program under test.
+    /// A script that uses the test's `helm`, and the program under test as `edgeward`.
     fn script(&self, script: &str) -> String {
         let home = self.fixture.dir.join("helm");
         let (folder, home) = (self.helm.folder().display(), home.display());
@@ -167,7 +168,7 @@ impl Chart<'_, '_> {
         self.fixture.shell(&self.script(script))
     }
 
-    /// By the lines of the documentation. Doing it again replaces no pod.
+    /// Installs as documented. Installing again replaces no pod.
     fn install(&self) -> Result<()> {
         let notes = self.run(documented("sh", "helm install edgeward")?)?;
         let opt_in = format!("kubectl label namespace NAMESPACE scheduling.{DOMAIN}/managed=true\n");
@@ -184,7 +185,7 @@ impl Chart<'_, '_> {
         self.fixture.kubectl.wait_until_established(&DEFINITIONS)
     }
 
-    /// Another configuration, and back to this one: each is another ConfigMap, which is there.
+    /// Changes the configuration and rolls back. Each configuration is a ConfigMap of its own, which exists.
     fn configure_and_roll_back(&self) -> Result<()> {
         let kubectl = self.fixture.kubectl_in(NAMESPACE);
         let before = config_map(&kubectl)?;
@@ -202,12 +203,12 @@ impl Chart<'_, '_> {
         kubectl.run(&rollout, "").map(drop)
     }
 
-    /// Runs a script of Helm's that runs the Job `name` as a hook, and meanwhile `run` with the kubeconfig and the arguments
-    /// of that Job; returns what that does.
+    /// Runs a Helm script whose hook is the Job `name`. Meanwhile calls `run` with the Job's kubeconfig and arguments, and
+    /// returns its result.
     ///
-    /// No kubelet runs containers here: kwok calls a Job's pod completed as soon as it has a node. So it is kept from having
-    /// one while the test runs its command, with the arguments of the Job as it is in the cluster and the rights of its
-    /// ServiceAccount, and Helm waits as it would.
+    /// No kubelet runs containers here, and kwok completes a Job's pod as soon as it has a node. So the test keeps the pod from
+    /// getting a node while it runs the command itself. It uses the arguments of the Job in the cluster and the rights of its
+    /// ServiceAccount. Helm waits as usual.
     fn during_hook(
         &self,
         home: &Home<'_, '_>,
@@ -244,7 +245,7 @@ impl Chart<'_, '_> {
     }
 }
 
-/// The node that has the label. Dropped, it has not.
+/// The node with the label. Dropping the value removes the label.
 struct Home<'s, 'run>(&'s Fixture<'run>);
 
 impl<'s, 'run> Home<'s, 'run> {
@@ -263,7 +264,7 @@ impl<'s, 'run> Home<'s, 'run> {
         self.label("=true")
     }
 
-    /// Pods that run stay; none comes.
+    /// Cordons the node. Running pods stay, and no new ones start.
     fn close(&self) -> Result<()> {
         self.label("-")
     }

@@ -1,4 +1,4 @@
-//! On a cluster of one node, which is drained while pods are created, and upgraded.
+//! A cluster of one node, which is drained while pods are created, and upgraded.
 
 use std::process::Stdio;
 
@@ -10,8 +10,8 @@ use edgeward_harness::wait::TIMEOUT;
 use crate::install::{Ground, Source, check_out, decides_and_gates, gates, render_mine};
 
 e2e! { "install::on_one_node", Cluster, is_drained_and_upgraded }
-/// As it comes, the node cannot be drained; with the component it can, and decisions are made again when it is back. Upgrades
-/// end there though a replica more would find no port, with pods on the host's network.
+/// With the default installation the node cannot be drained. With the component it can, and decisions resume when the node is
+/// back. Pods on the host's network have no free port for an extra replica, and upgrades still complete.
 fn is_drained_and_upgraded(fixture: &Fixture<'_>) -> Result<()> {
     let ground = Ground::clear(fixture, Source::Files, "example.io")?;
     let node = format!("{}-edge-0", fixture.namespace);
@@ -37,7 +37,7 @@ fn is_drained_and_upgraded(fixture: &Fixture<'_>) -> Result<()> {
     ensure!(budget["status"]["disruptionsAllowed"] == 0, "{budget:#}");
     cluster.uncordon()?;
 
-    // For the first time, from pods that have networks of their own; then from one whose ports the next one takes.
+    // First from pods with networks of their own, then from a pod whose ports the next one needs.
     for tag in ["NEXT", "LAST"] {
         cluster.render(&["one-node", "host-network"], tag)?;
         cluster.apply()?;
@@ -55,7 +55,7 @@ fn is_drained_and_upgraded(fixture: &Fixture<'_>) -> Result<()> {
     }
 
     let mut replica = decides_and_gates(&installation)?;
-    // By which who narrows the way in knows what to let in.
+    // An operator who restricts the ingress finds the clients to allow in this log line.
     let clients = replica.edgeward.said("a client asks for reviews");
     ensure!(
         clients.len() == 1 && clients[0]["address"] == "127.0.0.1",
@@ -76,7 +76,7 @@ fn is_drained_and_upgraded(fixture: &Fixture<'_>) -> Result<()> {
     let drained = drain.wait_with_output()?;
     ensure!(drained.status.success(), "{}", String::from_utf8_lossy(&drained.stderr));
 
-    // As it was written, whatever it states, and what was gated before stays so.
+    // A pod that is created in the gap keeps its manifest, whatever it states. Pods that were gated before stay gated.
     fixture.kubectl.create(&cluster.pod("gap"))?;
     let is_undecided = |pod: &Value| {
         let annotations = pod["metadata"]["annotations"].as_object();
@@ -127,7 +127,7 @@ fn is_drained_and_upgraded(fixture: &Fixture<'_>) -> Result<()> {
     Ok(())
 }
 
-/// What a cluster of one node is for edgeward and the pods of the test, though others have nodes there.
+/// A cluster of one node, from the view of edgeward and the test's pods. Other tests have nodes there too.
 struct OneNode<'s, 'run> {
     fixture: &'s Fixture<'run>,
     nodes: &'s Nodes<'run>,
@@ -135,7 +135,7 @@ struct OneNode<'s, 'run> {
 }
 
 impl OneNode<'_, '_> {
-    /// Writes `mine` with these components and this image; returns its objects.
+    /// Writes `mine` with these components and this image. Returns its objects.
     fn render(&self, components: &[&str], tag: &str) -> Result<Vec<Value>> {
         let metadata = json!({"name": "edgeward", "namespace": NAMESPACE});
         let spec = json!({"template": {"spec": self.nodes.edge_placement()}});
@@ -153,7 +153,7 @@ impl OneNode<'_, '_> {
         })
     }
 
-    /// By the lines of the documentation: the second waits until the rollout is over.
+    /// Applies as documented. The second command waits for the end of the rollout.
     fn apply(&self) -> Result<()> {
         self.fixture.shell(documented("sh", "kubectl apply -k mine")?).map(drop)
     }
@@ -163,7 +163,7 @@ impl OneNode<'_, '_> {
         Ok(script.split_once('\n').map_or(script, |(_, rollout)| rollout))
     }
 
-    /// The one pod of the Deployment that runs on the node.
+    /// The Deployment's only pod that runs on the node.
     fn replica(&self) -> Result<Value> {
         let kubectl = self.fixture.kubectl_in(NAMESPACE);
         let mut pods = kubectl.list("pods", "app.kubernetes.io/name=edgeward")?;
@@ -172,7 +172,7 @@ impl OneNode<'_, '_> {
         Ok(pods.remove(0))
     }
 
-    /// One that states an SLO, takes next to nothing, and may run nowhere else.
+    /// A small pod with an SLO that can only run on this node.
     fn pod(&self, name: &str) -> Value {
         let mut pod = workloads::pod(name, workloads::batch());
         pod["spec"]["affinity"] = self.nodes.affinity();
@@ -181,7 +181,7 @@ impl OneNode<'_, '_> {
         pod
     }
 
-    /// As an administrator drains it, pods without a controller included.
+    /// Drains the node as an administrator would, including pods without a controller.
     fn drain(&self, timeout: &str) -> Result<std::process::Child> {
         let script = format!("kubectl drain {} --ignore-daemonsets --force {timeout}", self.node);
         let kubectl = &self.fixture.kubectl;
@@ -189,7 +189,7 @@ impl OneNode<'_, '_> {
         Ok(shell.stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?)
     }
 
-    /// What a drain says that does not end by itself.
+    /// The output of a drain that does not finish by itself.
     fn drain_for(&self, time: &str) -> Result<String> {
         let output = self.drain(&format!("--timeout={time}"))?.wait_with_output()?;
         let said = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -4,7 +4,7 @@ use std::net::TcpListener;
 
 use edgeward_harness::prelude::*;
 
-/// What is undone when it is over, or has failed. Other tests have nodes with these labels, too.
+/// Cleanup after success or failure. Other tests also have nodes with these labels.
 const CLEANUP: &str = "kill $EDGEWARD; kubectl delete --ignore-not-found --wait=false -k webhook/base; \
     kubectl delete --ignore-not-found --force --grace-period=0 -f examples/pods.yaml; \
     kubectl delete --ignore-not-found --wait=false namespace/shop; kubectl delete --ignore-not-found node edge-0 cloud-0; \
@@ -26,7 +26,7 @@ fn with_kwok(fixture: &Fixture<'_>) -> Result<()> {
     ] {
         let to = fixture.dir.join(file);
         fs::create_dir_all(to.parent().context("a folder")?)?;
-        // However busy the machine is, it is decided.
+        // A longer timeout, so that a busy machine still decides the pod.
         let text = fs::read_to_string(checkout.join(file))?;
         fs::write(to, text.replace("timeoutSeconds: 1\n", "timeoutSeconds: 30\n"))?;
     }
@@ -34,7 +34,7 @@ fn with_kwok(fixture: &Fixture<'_>) -> Result<()> {
         .into_iter()
         .map(documented)
         .collect::<Result<_>>()?;
-    // Both are bound until both are known, so that they are two.
+    // Both listeners stay open until both ports are known, so that the ports differ.
     let ports = [TcpListener::bind("127.0.0.1:0")?, TcpListener::bind("127.0.0.1:0")?];
     let [admission, health] = [ports[0].local_addr()?.port(), ports[1].local_addr()?.port()];
     drop(ports);
@@ -42,7 +42,7 @@ fn with_kwok(fixture: &Fixture<'_>) -> Result<()> {
         .join("\n")
         .replace("127.0.0.1:8443", &format!("127.0.0.1:{admission}"))
         .replace("127.0.0.1:8080", &format!("127.0.0.1:{health}"))
-        // A person sees that it does not end.
+        // A person would notice an endless loop; the test needs a limit.
         .replace("do sleep 1; done", &format!("do {BOUNDED}; sleep 1; done"));
     let programs = fixture.program.parent().context("a folder")?;
     let said = fixture.shell(&format!(

@@ -1,4 +1,4 @@
-//! From an earlier version to the present one by Helm, and back, while pods are created.
+//! Upgrade from an earlier version with Helm, and rollback, while pods are created.
 
 use edgeward_harness::balancer::Balancer;
 use edgeward_harness::documentation::{documented, documented_under};
@@ -17,9 +17,9 @@ use crate::install::{Ground, Source, check_out, check_out_of, config_map, gates,
 const EARLIER_MAP: &str = "edgeward-config";
 
 e2e! { "install::upgraded_and_rolled_back", Cluster, upgraded_and_rolled_back }
-/// Two replicas of the one version are replaced by two of the other, each when the next is ready, and the two versions decide side by
-/// side meanwhile. Of the old ones one restarts when the new configuration, which it could not read, is there. A pod that either
-/// version holds is released by the other.
+/// Two replicas of one version are replaced by two of the other, each when the next is ready. Meanwhile both versions decide in
+/// parallel. One of the old replicas restarts when the new configuration, which it cannot read, is already there. Each version
+/// releases pods that the other has gated.
 fn upgraded_and_rolled_back(fixture: &Fixture<'_>) -> Result<()> {
     let Some(earlier) = Earlier::obtain()? else {
         println!(
@@ -39,7 +39,7 @@ fn upgraded_and_rolled_back(fixture: &Fixture<'_>) -> Result<()> {
     check_out_of(&earlier.checkout, fixture, Source::Files)?;
     lead_to(fixture, balancer.port())?;
     let mut values = chart.values(&ground.nodes)?;
-    // However busy the machine is.
+    // A longer timeout for a busy machine.
     values["webhook"] = json!({"timeoutSeconds": 30});
     values["config"]["holdLimits"] = json!({"batch": "1h"});
     chart.write(&values)?;
@@ -64,7 +64,7 @@ fn upgraded_and_rolled_back(fixture: &Fixture<'_>) -> Result<()> {
         ensure!(answered["scheduling.example.io/site"] == "edge", "{answered}");
         Ok(())
     })?;
-    // Room for one of them.
+    // There is room for one of the two pods.
     let hold = |name: &str| -> Result<()> {
         fixture.kubectl.create(&pod(name))?;
         ensure!(gates(fixture, name)? != Value::Null, "{name} is not gated");
@@ -85,7 +85,7 @@ fn upgraded_and_rolled_back(fixture: &Fixture<'_>) -> Result<()> {
     fixture.kubectl.create(&pod("first"))?;
     hold("second")?;
 
-    // Each is deleted with what names it.
+    // Each replica ends with the objects that name it.
     let (mut upgraded, mut rolled_back) = (None, None);
     let report = under_load(fixture, &ground.nodes, Pace::Adaptive, |load| {
         fixture.shell(documented_under("## Upgrade", "sh", "annotate configmap")?)?;
@@ -138,8 +138,8 @@ fn upgraded_and_rolled_back(fixture: &Fixture<'_>) -> Result<()> {
     is_as_it_was(fixture, &ground.before)
 }
 
-/// Has the Service of the checkout in the test's directory lead to this port, and the API server ask there: Helm undoes what is
-/// changed behind its back.
+/// Makes the Service in the test's checkout lead to this port, and makes the API server call it. The change is made in the
+/// chart, because Helm reverts changes in the cluster.
 fn lead_to(fixture: &Fixture<'_>, port: u16) -> Result<()> {
     let change = |file: &str, change: &dyn Fn(&mut Value)| -> Result<()> {
         let file = fixture.dir.join("edgeward").join(file);

@@ -1,4 +1,4 @@
-//! Pods that were created while the webhook was away, and one that was sent where it cannot run.
+//! Pods that were created while the webhook was away, and a pod that was sent where it cannot run.
 
 use edgeward_harness::prelude::*;
 use jiff::Timestamp;
@@ -6,13 +6,13 @@ use jiff::Timestamp;
 use crate::commands::fleet_command;
 use crate::leader::events::ours;
 
-/// Owners that create two pods each while nobody decides, and pods that nobody owns.
+/// Owners that create two pods each while the webhook is away, and pods without an owner.
 const OWNERS: usize = 10;
 const BARE: usize = 5;
 
 const AT_THE_EDGE: usize = 4;
 
-/// What is stuck and would be sent away: the pods of the owners that do not fit, those without one, and a Job's.
+/// Pods that are stuck and would go elsewhere: the owners' pods that do not fit, those without an owner, and a Job's pod.
 const STUCK: usize = 2 * OWNERS - AT_THE_EDGE + BARE + 1;
 
 /// A stuck pod is found after 30 s.
@@ -22,7 +22,7 @@ fn slo(fixture: &Fixture<'_>) -> Value {
     fixture.in_its_domain(json!({"slo.example.io/class": "batch", "slo.example.io/deadlineMs": "600000"}))
 }
 
-/// The workload with this request, on these nodes also where nobody decides.
+/// The workload with this request, restricted to these nodes even if it is not decided.
 fn on_stage(mut workload: Value, nodes: &Nodes<'_>, millicores: u32) -> Value {
     let spec = match workload["kind"] == "Pod" {
         true => &mut workload["spec"],
@@ -35,8 +35,9 @@ fn on_stage(mut workload: Value, nodes: &Nodes<'_>, millicores: u32) -> Value {
 }
 
 e2e! { "backstop::finds_stuck_pods", Domain, 98, finds_stuck_pods }
-/// Twenty owned pods, five bare ones and a Job's are created while the webhook is away, at an edge that has room for four of
-/// them; before, one was sent to the edge for want of a cloud. All that are stuck are found and told of, and none is touched.
+/// Twenty owned pods, five bare ones and a Job's pod are created while the webhook is away. The edge has room for four of them.
+/// Earlier, one pod was sent to the edge because there was no cloud. The backstop finds and reports all stuck pods and changes
+/// none.
 fn finds_stuck_pods(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = Nodes::edge_and_cloud(fixture, "2")?;
     nodes.wan.close();
@@ -69,7 +70,7 @@ fn finds_stuck_pods(fixture: &Fixture<'_>) -> Result<()> {
 
     edgeward.kill()?;
     nodes.wan.reopen()?;
-    // Times of creation are in seconds.
+    // Creation times have a resolution of one second.
     let decided: Timestamp = filler["metadata"]["creationTimestamp"]
         .as_str()
         .context("a time")?
@@ -162,7 +163,7 @@ fn finds_stuck_pods(fixture: &Fixture<'_>) -> Result<()> {
     let after = fixture.kubectl.list("pods", "")?;
     ensure!(uids(&after) == uids(&before), "something was deleted");
 
-    // Else its pods would be created again on other tests' nodes when ours are gone.
+    // Otherwise its pods would be created again on other tests' nodes after this test's nodes are gone.
     fixture.kubectl.run(&["delete", "deployment", "--all"], "").map(drop)
 }
 

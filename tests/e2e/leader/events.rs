@@ -3,8 +3,7 @@
 use edgeward_harness::prelude::*;
 
 e2e! { "events::reported_once", Nodes, 80, reported_once }
-/// With two replicas, after a handover and after a restart, each decision is told once, unless it kept
-/// the pod at the edge.
+/// Two replicas, a handover and a restart: each decision gets one Event, except decisions that kept the pod at the edge.
 fn reported_once(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = Nodes::edge_and_cloud(fixture, "1")?;
     let config = nodes.config();
@@ -40,7 +39,7 @@ fn reported_once(fixture: &Fixture<'_>) -> Result<()> {
     ensure!(event["type"] == "Warning", "{event:#}");
     ensure!(note.contains("slo.example.io/priority: \"11\""), "{note}");
 
-    // The next leader writes what the last one wrote, and finds that it is there.
+    // The next leader writes the same Event as the last one, and finds that it exists.
     leader.terminate()?;
     let duplicates = [("reason", "PlacedCloud"), ("result", "duplicate")];
     eventually("the next leader finds it told", BOUND, || {
@@ -84,7 +83,7 @@ fn create(fixture: &Fixture<'_>, name: &str, millicores: u32, reason: &str) -> R
     Ok(())
 }
 
-/// The Event of this reason on this pod; fails unless there is one.
+/// The Event of this reason on this pod. Fails unless there is exactly one.
 pub(crate) fn one(fixture: &Fixture<'_>, pod: &str, reason: &str) -> Result<Value> {
     let mut events = ours(fixture)?;
     events.retain(|event| event["regarding"]["name"] == pod && event["reason"] == reason);

@@ -1,4 +1,4 @@
-//! A Lease that is lost while releases are under way.
+//! A Lease that is lost during releases.
 
 use edgeward_harness::prelude::*;
 
@@ -6,12 +6,13 @@ use super::LEASE;
 use crate::gated::{fill, goes, is_gated_for, pod};
 
 e2e! { "lost_lease::frees_what_was_reserved", Domain, 78, frees_what_was_reserved }
-/// The room of a release whose patch does not come through is reserved for it, and free as soon as another holds the Lease,
-/// who may release the pod elsewhere. Nobody does; with the Lease again, the pod is released.
+/// A release whose patch does not get through keeps its room reserved. When another holder takes the Lease, the room is free,
+/// because that holder may release the pod elsewhere. Here it does not. When the replica has the Lease again, it releases the
+/// pod.
 fn frees_what_was_reserved(fixture: &Fixture<'_>) -> Result<()> {
     let (nodes, node) = Nodes::without_wan(fixture)?;
     let proxy = fixture.proxy()?;
-    // By it no reservation expires while the test goes on.
+    // With this configuration no reservation expires during the test.
     let edgeward = fixture.live_edgeward_behind(&proxy, &nodes.gating(&for_long()))?;
     let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
     fill(fixture, &nodes)?;

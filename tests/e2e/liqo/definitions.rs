@@ -1,4 +1,4 @@
-//! Liqo's definitions come and go, in a cluster that has nothing else of it: its objects are written by hand.
+//! Liqo's definitions appear and disappear in a cluster without Liqo's programs. The test writes its objects by hand.
 
 use edgeward_harness::peering::REMOTE;
 use edgeward_harness::prelude::*;
@@ -15,19 +15,19 @@ const KINDS: [&str; 5] = [
     "connections",
 ];
 
-/// What edgeward says when it wakes, and when it sleeps.
+/// edgeward's messages when it starts and stops to use Liqo.
 const IN_USE: &str = "Liqo is in use: pods go where their namespaces are offloaded";
 const NOT_IN_USE: &str = "Liqo is not in use any more";
 
 const FAR: &str = "far";
 
-/// What its Connection has measured, as Liqo writes it and as edgeward does.
+/// The latency in the Connection, in Liqo's format and in edgeward's.
 const LATENCY: &str = "37ms";
 const LATENCY_MS: &str = "37";
 
 e2e! { "liqo::definitions_come_and_go", Cluster, 103, come_and_go }
-/// Without Liqo's definitions edgeward asks whether they are there, and nothing else of Liqo. It wakes when they come, and sleeps
-/// when they go, without a restart. What a Connection has measured counts where there is no probe.
+/// Without Liqo's definitions edgeward only checks whether they exist. It starts to use Liqo when they appear and stops when
+/// they disappear, without a restart. A Connection's latency counts if there is no probe.
 fn come_and_go(fixture: &Fixture<'_>) -> Result<()> {
     let begun = Timestamp::now();
     let definitions = fixture.definitions_of_liqo(&KINDS)?;
@@ -64,7 +64,7 @@ fn come_and_go(fixture: &Fixture<'_>) -> Result<()> {
         let failures = edgeward.count("edgeward_watch_failures_total", &[("kind", kind)])?;
         ensure!(failures < 5, "{failures} of {kind}");
     }
-    // By then what was under way has ended.
+    // By now, earlier requests have ended.
     let asked = eventually("it is asked what is installed", BOUND, || {
         let calls = calls_since(fixture, gone)?;
         let (at, _) = calls.iter().find(|(_, call)| is_discovery(call)).context("not yet")?;
@@ -73,8 +73,8 @@ fn come_and_go(fixture: &Fixture<'_>) -> Result<()> {
     eventually("it is asked again", BOUND, || asked_for_nothing(fixture, asked))
 }
 
-/// The RTT of a Connection is that of its cluster while there is no probe of it, whatever Liqo calls a microsecond, for as long as
-/// it is fresh. Nobody has measured a loss, so no pod goes there.
+/// A Connection's latency is the cluster's RTT while there is no probe and the value is fresh. It is read correctly although
+/// Liqo's unit differs from its name. Without a loss measurement, no pod goes there.
 fn measured_between_gateways(fixture: &Fixture<'_>, config: &Value, tenancy: &Kubectl) -> Result<()> {
     tenancy.create(&json!({
         "apiVersion": "networking.liqo.io/v1beta1",
@@ -107,8 +107,8 @@ fn measured_between_gateways(fixture: &Fixture<'_>, config: &Value, tenancy: &Ku
     Ok(())
 }
 
-/// Once the cluster's API server is known it is probed, and the probe's RTT is the one that counts. While Liqo says that it does not
-/// reach it, nothing is reached there.
+/// Once the cluster's API server is known, it is probed, and the probe's RTT counts. While Liqo reports that it cannot reach
+/// the server, the cloud counts as unreachable.
 fn reached_or_not(fixture: &Fixture<'_>, edgeward: &Edgeward<'_>) -> Result<()> {
     fixture.kubectl.create(&json!({
         "apiVersion": "core.liqo.io/v1beta1",
@@ -135,7 +135,7 @@ fn reached_or_not(fixture: &Fixture<'_>, edgeward: &Edgeward<'_>) -> Result<()> 
     Ok(())
 }
 
-/// The RTT that a pod gets to know which the edge takes: that of the nearest cloud.
+/// The RTT in the annotation of a pod at the edge, which is the nearest cloud's.
 fn rtt(kubectl: &Kubectl) -> Result<Option<String>> {
     let pod = kubectl.dry_run(&workloads::pod("asking", slo()))?;
     ensure!(annotation(&pod, "site") == Some("edge"), "{pod}");
@@ -148,7 +148,7 @@ fn has_said(edgeward: &Edgeward<'_>, message: &str, times: usize) -> Result<()> 
     Ok(())
 }
 
-/// Of Liqo it has asked what is installed, and nothing else, since then.
+/// Fails if edgeward has asked for more of Liqo since then than whether it is installed.
 fn asked_for_nothing(fixture: &Fixture<'_>, since: Timestamp) -> Result<()> {
     let calls = calls_since(fixture, since)?;
     ensure!(calls.iter().any(|(_, call)| is_discovery(call)), "it has not asked");
@@ -167,7 +167,7 @@ fn calls_since(fixture: &Fixture<'_>, since: Timestamp) -> Result<Vec<(Timestamp
     Ok(calls.collect())
 }
 
-/// Whether it asks which API groups there are, or what is in one of Liqo's.
+/// Whether the call asks for the API groups, or for the resources in one of Liqo's groups.
 fn is_discovery(call: &Value) -> bool {
     let path = call["requestURI"].as_str().unwrap_or_default();
     let path: Vec<_> = path.split('?').next().unwrap_or_default().split('/').skip(1).collect();
@@ -178,7 +178,7 @@ fn is_discovery(call: &Value) -> bool {
     }
 }
 
-/// Liqo's definitions. Dropped, they are removed, and with them all objects.
+/// Liqo's definitions. Dropping the value removes them with all their objects.
 struct Installed<'f>(&'f Kubectl, Vec<String>);
 
 impl<'f> Installed<'f> {

@@ -1,4 +1,4 @@
-//! A cluster that nobody has written down is a site: what Liqo knows of it, and what it does there, is all that there is to go by.
+//! A discovered cluster becomes a site without configuration. edgeward only uses Liqo's objects and Liqo's actions there.
 
 use edgeward_harness::peering::{Provider, Strategy};
 use edgeward_harness::prelude::*;
@@ -6,18 +6,18 @@ use edgeward_harness::prelude::*;
 use super::{cloud, seen, settled, site_of_fleet, slo};
 use crate::commands::fleet_command;
 
-/// The reason of pods that the edge has no room for.
+/// The reason of pods for which the edge has no room.
 const FULL: &str = "cloud_edge_no_capacity";
 
 e2e! { "liqo::discovered_and_offloaded", Peering, 104, discovered_and_offloaded }
-/// The cluster takes pods while Liqo offloads their namespace to it, as it does; on all of its virtual nodes; by a RuntimeClass, if that is
-/// wanted; not while Liqo does not reach it; and no more of a controller whose pods it does not start.
+/// The cluster gets pods while Liqo offloads their namespace to it, on all of its virtual nodes, and with a RuntimeClass if
+/// configured. It gets none while Liqo cannot reach it, and no more of a controller whose pods it does not start.
 fn discovered_and_offloaded(fixture: &Fixture<'_>) -> Result<()> {
     let (cloud, namespace) = (cloud(fixture)?, &fixture.namespace);
     let config = json!({"sites": [{"name": "edge", "kind": "edge"}]});
     let edgeward = fixture.live_edgeward(&config)?;
     let (refused, in_refused) = fixture.another_namespace("refused", json!({MANAGED: "true"}))?;
-    // Before Liqo's: what the strategy means is known from its objects.
+    // edgeward's webhook runs before Liqo's. Liqo's objects show what the strategy means.
     let namespaces = [namespace, &*refused];
     let _registered = fixture.register_as("aa-edgeward", &namespaces, &edgeward.url, &edgeward.ca)?;
     let line = site_of_fleet(fixture, &config, cloud.id)?;
@@ -45,7 +45,7 @@ fn discovered_and_offloaded(fixture: &Fixture<'_>) -> Result<()> {
     becomes(fixture, fits, ["edge", "edge_too_large"])
 }
 
-/// While Liqo does not reach the cloud's API server, it is not good, whatever a probe says that calls one that hangs a healthy one.
+/// While Liqo cannot reach the cloud's API server, the cloud is not good. A probe alone may see a hanging server as healthy.
 fn while_it_is_frozen(fixture: &Fixture<'_>, cloud: &Provider, edgeward: &Edgeward<'_>) -> Result<()> {
     let config = json!({"sites": [
         {"name": "edge", "kind": "edge"},
@@ -82,7 +82,7 @@ fn pod(name: &str, cpu: &str) -> Value {
     workloads::pod_of(name, slo(), cpu)
 }
 
-/// Waits until a pod that no edge node could hold would go to the cloud.
+/// Waits until a pod that no edge node can hold would go to the cloud.
 fn goes(fixture: &Fixture<'_>, cloud: &Provider) -> Result<()> {
     goes_in(&fixture.kubectl, cloud, &pod("asking", "5")).map(drop)
 }
@@ -96,8 +96,8 @@ fn goes_in(kubectl: &Kubectl, cloud: &Provider, pod: &Value) -> Result<Value> {
     })
 }
 
-/// Waits until pods go there, by site and reason: one that the edge has room for, and one that no edge node could hold. What edgeward sees
-/// of Liqo's objects comes a moment after them.
+/// Waits until two pods would have these sites and reasons: a small pod that fits the edge, and a pod that no edge node can hold.
+/// edgeward sees Liqo's objects with a short delay.
 fn becomes(fixture: &Fixture<'_>, small: [&str; 2], large: [&str; 2]) -> Result<()> {
     let decided = |cpu: &str| {
         let mut pod = pod("", cpu);
@@ -132,7 +132,7 @@ fn on_two_nodes(fixture: &Fixture<'_>, cloud: &Provider) -> Result<()> {
     fixture.kubectl.run(&args, "").map(drop)
 }
 
-/// Pods that are placed there get Liqo's RuntimeClass, which the API server knows and takes.
+/// Pods that are placed there get Liqo's RuntimeClass, which the API server accepts.
 fn by_runtime_class(fixture: &Fixture<'_>, cloud: &Provider, edgeward: &Edgeward<'_>, without: &Value) -> Result<()> {
     const CLASS: &str = "liqo";
     let mut config = without.clone();
@@ -161,7 +161,7 @@ fn by_runtime_class(fixture: &Fixture<'_>, cloud: &Provider, edgeward: &Edgeward
     })
 }
 
-/// Creates a pod that goes to the cloud, where Liqo may make none in this namespace. Returns it as it was created.
+/// Creates a pod that goes to the cloud, where Liqo may not create pods of this namespace. Returns the pod as created.
 fn refused_there(fixture: &Fixture<'_>, cloud: &Provider, namespace: &str, kubectl: &Kubectl) -> Result<Value> {
     fixture.offload(namespace, Strategy::Local)?;
     let there = cloud.kubectl_in(namespace);
@@ -185,8 +185,7 @@ fn refused_there(fixture: &Fixture<'_>, cloud: &Provider, namespace: &str, kubec
     kubectl.create(&stuck)
 }
 
-/// Of the containers of that pod nothing is said, so the cloud is closed to its controller, and to nobody else in its namespace. Liqo
-/// says in an Event what it is.
+/// The pod has no container status, so the cloud is closed to its controller only. An Event from Liqo states the cause.
 fn says_nothing(
     fixture: &Fixture<'_>,
     cloud: &Provider,

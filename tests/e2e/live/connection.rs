@@ -1,4 +1,4 @@
-//! The connection to the API server: cut, silent, quiet; and a history that is gone.
+//! Failures of the connection to the API server: cut, silent, quiet, and with lost history.
 
 use edgeward_harness::fixture::Registration;
 use edgeward_harness::live::{EDGE, is_quiet, pod};
@@ -9,7 +9,7 @@ use super::{CLOUD, runs, would_be, would_be_within};
 
 const STALE: &str = "edge: edge_telemetry_stale";
 
-/// A watch is open for 30 s at most, so a quiet cluster is never stale with this.
+/// A watch is open for 30 s at most, so a quiet cluster is never stale with this limit.
 const TTL: &str = "45s";
 
 /// edgeward behind a proxy, and a cluster that changes back and forth.
@@ -22,7 +22,7 @@ struct Behind<'fixture, 'run> {
 }
 
 impl<'fixture, 'run> Behind<'fixture, 'run> {
-    /// A node of 2 cores, of which 1.9 are taken, and an empty one of 1 core.
+    /// A node of 2 cores with 1.9 taken, and an empty node of 1 core.
     fn new(fixture: &'fixture Fixture<'run>) -> Result<Self> {
         Self::with(fixture, fixture.proxy()?)
     }
@@ -48,7 +48,7 @@ impl<'fixture, 'run> Behind<'fixture, 'run> {
         Ok(behind)
     }
 
-    /// A node goes, a pod goes, and a pod of 1.5 cores comes.
+    /// Removes a node and a pod, and adds a pod of 1.5 cores.
     fn change(&self) -> Result<()> {
         self.nodes.remove(&self.node(1))?;
         self.fixture.kubectl.run(&["delete", "pod", "leaves"], "")?;
@@ -61,21 +61,21 @@ impl<'fixture, 'run> Behind<'fixture, 'run> {
         bound(self.fixture, "leaves", 1900, &self.node(0))
     }
 
-    /// Decisions are right for what is there before the change; none of what it changes may be missed.
+    /// Decisions match the old state, so that every part of the change is visible later.
     fn sees_the_old(&self) -> Result<()> {
         would_be(self.fixture, 900, EDGE)?;
         would_be(self.fixture, 1100, CLOUD)
     }
 
-    /// Decisions are right for what is there after it.
+    /// Decisions match the new state.
     fn sees_the_new(&self) -> Result<()> {
         let bound = 2 * BOUND;
         would_be_within(self.fixture, 900, CLOUD, bound)?;
         would_be_within(self.fixture, 400, EDGE, bound)
     }
 
-    /// The cluster changes unseen: decisions go on from what was seen last, until it is too old. The API server is back:
-    /// what changed is seen, without a restart.
+    /// The cluster changes unseen. Decisions use the last known state until it is too old. When the API server is back,
+    /// edgeward sees the changes without a restart.
     fn decides_on(&self) -> Result<()> {
         self.change()?;
         for (millicores, outcome) in [(900, EDGE), (1100, CLOUD)] {
@@ -96,7 +96,7 @@ impl<'fixture, 'run> Behind<'fixture, 'run> {
     }
 }
 
-/// A pod that nobody decides runs on this node.
+/// Runs a pod without a decision on this node.
 fn bound(fixture: &Fixture<'_>, name: &str, millicores: u32, node: &str) -> Result<()> {
     let mut pod = pod(fixture, name, millicores);
     pod["spec"]["nodeName"] = json!(node);
@@ -113,7 +113,7 @@ fn cut_connection(fixture: &Fixture<'_>) -> Result<()> {
 }
 
 e2e! { "live::silent_connection", Nodes, 97, silent_connection }
-/// Connections stay open and nothing comes through; not even later, through those that were there.
+/// Connections stay open and let nothing through. The old connections stay silent even later.
 fn silent_connection(fixture: &Fixture<'_>) -> Result<()> {
     let behind = Behind::new(fixture)?;
     behind.proxy.fall_silent();
@@ -121,12 +121,11 @@ fn silent_connection(fixture: &Fixture<'_>) -> Result<()> {
 }
 
 e2e! { "live::history_is_gone", Nodes, 90, history_is_gone }
-/// Connections end, and what happened meanwhile is not told any more: everything is listed again, and nothing is lost
-/// or counted twice.
+/// Connections end, and the watch history is gone. edgeward lists everything again, and loses or double-counts nothing.
 fn history_is_gone(fixture: &Fixture<'_>) -> Result<()> {
     let behind = Behind::new(fixture)?;
     let before = behind.lists()?;
-    // A list that breaks off begins again.
+    // A list that breaks off starts again.
     ensure!(
         before.iter().all(|lists| (1..=2).contains(lists)),
         "{before:?} lists at the start"
@@ -144,7 +143,7 @@ fn history_is_gone(fixture: &Fixture<'_>) -> Result<()> {
     missed(Gone::Status, &|| behind.change_back())?;
     behind.sees_the_old()?;
 
-    // Decisions do not wait for the namespaces, which may be the last.
+    // Decisions do not wait for the list of namespaces, which may end last.
     let more = || -> Result<Vec<u64>> {
         let now = behind.lists()?;
         Ok(now.iter().zip(before).map(|(now, before)| now - before).collect())
@@ -154,7 +153,7 @@ fn history_is_gone(fixture: &Fixture<'_>) -> Result<()> {
         ensure!(more.iter().all(|more| *more >= 2), "{more:?} more lists");
         Ok(())
     })?;
-    // And not on and on.
+    // The lists are not repeated endlessly.
     behind.change()?;
     behind.sees_the_new()?;
     let more = more()?;
@@ -163,7 +162,7 @@ fn history_is_gone(fixture: &Fixture<'_>) -> Result<()> {
 }
 
 e2e! { "live::history_goes_back", Nodes, 91, history_goes_back }
-/// The API server is restored from a backup, and the versions of everything are older than those that were seen.
+/// The API server is restored from a backup, so all resource versions are older than those already seen.
 fn history_goes_back(fixture: &Fixture<'_>) -> Result<()> {
     let behind = Behind::new(fixture)?;
     fixture.back_up()?;
@@ -177,7 +176,7 @@ fn history_goes_back(fixture: &Fixture<'_>) -> Result<()> {
 }
 
 e2e! { "live::lists_in_pages", Nodes, lists_in_pages }
-/// An API server that sends no list as a stream is asked for pages, and the view is the same.
+/// An API server that cannot stream lists is read in pages, and the view is the same.
 fn lists_in_pages(fixture: &Fixture<'_>) -> Result<()> {
     let proxy = fixture.proxy()?;
     proxy.refuse_streams();
@@ -187,8 +186,8 @@ fn lists_in_pages(fixture: &Fixture<'_>) -> Result<()> {
 }
 
 e2e! { "live::quiet_cluster", Cluster, quiet_cluster }
-/// Nothing happens for longer than the view may be old, and it is not stale.
+/// The cluster is idle for longer than the staleness limit, and the view is not stale.
 fn quiet_cluster(fixture: &Fixture<'_>) -> Result<()> {
-    // More than two watches.
+    // Longer than two watches last.
     is_quiet(fixture, Duration::from_secs(75), TTL)
 }

@@ -1,4 +1,4 @@
-//! Controllers whose pods cannot be placed, or not even created, and what that means for the others.
+//! Controllers whose pods cannot be placed or created, and the effect on other pods.
 
 use std::thread;
 
@@ -8,8 +8,8 @@ use edgeward_harness::prelude::*;
 use super::{CLOUD, runs, would_be};
 
 e2e! { "live::highly_available", Nodes, highly_available }
-/// The everyday manifest of a highly available application: two replicas that share no node. Of one edge node and a cloud, each gets one,
-/// and a third replica goes where neither is.
+/// A common manifest of a highly available application: two replicas that share no node. With one edge node and a cloud, each
+/// gets one, and a third replica goes to neither.
 fn highly_available(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = Nodes::edge_and_cloud(fixture, "4")?;
     nodes.cloud_node("cloud-1")?;
@@ -34,11 +34,11 @@ fn highly_available(fixture: &Fixture<'_>) -> Result<()> {
     scale(fixture, 3)?;
     run_at(&["cloud", "cloud", "edge"])?;
     would_be(fixture, 200, EDGE).context("another application's")?;
-    // Else its pods would be created again on other tests' nodes when ours are gone.
+    // Otherwise its pods would be created again on other tests' nodes after this test's nodes are gone.
     fixture.kubectl.run(&["delete", "deployment", "spread"], "").map(drop)
 }
 
-/// A Deployment whose pods share no node with pods like them, in their own namespace or those that a selector selects.
+/// A Deployment whose pods share no node with pods like them, in their own namespace or in selected namespaces.
 fn spread(replicas: u32, namespaces: Option<Value>) -> Value {
     let mut deployment = workloads::deployment("spread", replicas, workloads::latency());
     let mut apart =
@@ -52,7 +52,7 @@ fn spread(replicas: u32, namespaces: Option<Value>) -> Value {
 }
 
 e2e! { "live::affinity", Nodes, affinity }
-/// A pod that must run on the node of another, which is in the cloud: kube-scheduler runs it there, although the edge has room.
+/// A pod must run on the node of another, which is in the cloud. kube-scheduler runs it there, although the edge has room.
 fn affinity(fixture: &Fixture<'_>) -> Result<()> {
     const PINNED: &str = "cloud: cloud_pinned_by_pod";
     let nodes = Nodes::edge_and_cloud(fixture, "4")?;
@@ -75,8 +75,8 @@ fn affinity(fixture: &Fixture<'_>) -> Result<()> {
 }
 
 e2e! { "live::anti_affinity", Nodes, anti_affinity }
-/// A pod per node, by a term that we do not evaluate, and fewer nodes than pods: one waits, and closes the edge to those of its
-/// controller that come after it. Nobody else is affected, and when it is gone the edge is open again.
+/// One pod per node, by a term that edgeward does not evaluate, with fewer nodes than pods. One pod waits, and closes the edge
+/// to later pods of its controller only. When it is gone, the edge is open again.
 fn anti_affinity(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = Nodes::new(fixture)?;
     nodes.edge_node("edge-0", "4")?;
@@ -118,7 +118,7 @@ fn anti_affinity(fixture: &Fixture<'_>) -> Result<()> {
     let explained: Value = serde_json::from_str(explain.as_str().context("no explanation")?)?;
     ensure!(explained["edge"]["no"] == json!(["closed_by_scheduler"]), "{explained}");
 
-    // Of its pods, a ReplicaSet deletes first the one that has no node.
+    // A ReplicaSet first deletes its pod without a node.
     scale(fixture, 3)?;
     eventually("no pod of it waits", BOUND, || {
         let pods = fixture.kubectl.list("pods", "app=spread")?;
@@ -127,15 +127,15 @@ fn anti_affinity(fixture: &Fixture<'_>) -> Result<()> {
     })?;
     is_now(fixture, &sibling, CLOUD).context("the edge is open to it")?;
     ensure!(closed()? == 1, "{} controllers", closed()?);
-    // Else its pods would be created again on other tests' nodes when ours are gone.
+    // Otherwise its pods would be created again on other tests' nodes after this test's nodes are gone.
     fixture.kubectl.run(&["delete", "deployment", "spread"], "").map(drop)
 }
 
 e2e! { "live::quota", Nodes, 81, quota }
-/// A Deployment that cannot create a pod reserves room for pods that never come, each of more than its namespace may keep from
-/// others: it changes no verdict in another namespace, however often it tries again.
+/// A Deployment cannot create its pods, so its reservations are for pods that never come. Each is larger than its namespace's
+/// share. However often it retries, verdicts in other namespaces stay the same.
 pub(crate) fn quota(fixture: &Fixture<'_>) -> Result<()> {
-    // Each after twice the time.
+    // The controller doubles its delay after each try.
     const TRIES: u64 = 11;
     const PACE: Duration = Duration::from_millis(200);
     let nodes = Nodes::edge_and_cloud(fixture, "1")?;
@@ -171,9 +171,9 @@ pub(crate) fn quota(fixture: &Fixture<'_>) -> Result<()> {
     Ok(())
 }
 e2e! { "live::promised_to_nobody", Domain, 82, promised_to_nobody }
-/// A tenant asks for room of which no pod comes, more than the edge has, and every 0.4 s anew, in the name of a controller that it
-/// invents each time: through the API server, where a quota refuses its pods after edgeward was asked, and past it. The pods of
-/// its neighbour, which fit beside the half of the edge that it may keep, are placed there at once.
+/// A tenant reserves more room than the edge has, every 0.4 s, each time with another invented controller. No pod comes of it.
+/// It calls through the API server, where a quota refuses the pods after edgeward's decision, and also directly. The
+/// neighbour's pods fit in the other half of the edge, and are placed there at once.
 fn promised_to_nobody(fixture: &Fixture<'_>) -> Result<()> {
     const PODS: usize = 15;
     const PACE: Duration = Duration::from_millis(400);
@@ -238,7 +238,7 @@ fn promised_to_nobody(fixture: &Fixture<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Has a quota refuse every pod, after the webhooks were asked.
+/// Creates a quota that refuses every pod, after the webhooks are called.
 fn no_pods(kubectl: &Kubectl) -> Result<()> {
     let spec = json!({"hard": {"pods": "0"}});
     kubectl
@@ -258,7 +258,7 @@ fn scale(fixture: &Fixture<'_>, replicas: u32) -> Result<()> {
         .map(drop)
 }
 
-/// A pod that the controller of this one could create.
+/// The pod with an owner, as its controller could create it.
 fn with_owner(pod: &Value) -> Value {
     let mut sibling = workloads::pod("sibling", workloads::latency());
     sibling["metadata"]["ownerReferences"] = pod["metadata"]["ownerReferences"].clone();

@@ -1,11 +1,12 @@
-//! A virtual node that promises more than the cluster behind it has: the test writes the statuses that a virtual kubelet mirrors.
+//! A virtual node that promises more than the cluster behind it has. The test writes the statuses that a virtual kubelet would
+//! mirror.
 
 use edgeward_harness::live::pod;
 use edgeward_harness::prelude::*;
 
 use super::{CLOUD, EDGE, fill, would_be};
 
-/// Outcome where neither site has room, and pods are not gated.
+/// Outcome if neither site has room and pods are not gated.
 const NOWHERE: &str = "edge: edge_no_capacity";
 
 const NO_ROOM: &str = "0/4 nodes are available: 1 node(s) had untolerated taint {a: b}, 3 Insufficient cpu. preemption: 0/4 nodes \
@@ -15,7 +16,8 @@ const NO_PLACE: &str =
     "0/4 nodes are available: 1 node(s) didn't match pod topology spread constraints, 3 Insufficient cpu.";
 
 e2e! { "live::full_cloud", Nodes, full_cloud }
-/// The first word of the cluster behind the node closes it to whoever asks for as much; any other word to a controller alone.
+/// The first lack of room that the remote cluster reports closes the cloud to pods of that size. Any other message closes it
+/// only to the pod's controller.
 pub(crate) fn full_cloud(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = Nodes::new(fixture)?;
     nodes.edge_node("edge-0", "1")?;
@@ -27,7 +29,7 @@ pub(crate) fn full_cloud(fixture: &Fixture<'_>) -> Result<()> {
     would_be(fixture, 500, CLOUD)?;
 
     let refused = || edgeward.count("edgeward_site_refused_pods", &[("site", "cloud")]);
-    // The cluster there gives the second container a request of its own, which is known nowhere here.
+    // The remote cluster gives the second container a default request, which is unknown here.
     let mut defaulted = pod(fixture, "defaulted", 200);
     let silent = json!({"name": "silent", "image": "registry.example/app:1"});
     let containers = defaulted["spec"]["containers"]
@@ -58,7 +60,7 @@ pub(crate) fn full_cloud(fixture: &Fixture<'_>) -> Result<()> {
     would_be(fixture, 499, CLOUD)?;
     ensure!(refused()? == 1, "{} pods", refused()?);
 
-    // It finds room, so others may go again.
+    // The pod finds room, so other pods may go there again.
     let status = json!({
         "phase": "Running",
         "conditions": [{"type": "PodScheduled", "status": "True"}],
@@ -85,14 +87,14 @@ fn send(fixture: &Fixture<'_>, pod: &Value) -> Result<()> {
     })
 }
 
-/// The scheduler of the cluster behind the node has this word on the pod.
+/// Writes the remote scheduler's message about the pod.
 fn says(fixture: &Fixture<'_>, name: &str, message: &str) -> Result<()> {
     let condition = json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message});
     let status = json!({"phase": "Pending", "conditions": [condition]});
     fixture.kubectl.patch_status("pod", name, &status)
 }
 
-/// A controller that is there: else its pods would be collected.
+/// Creates a controller. Without it the garbage collector would delete its pods.
 fn owner(fixture: &Fixture<'_>, name: &str) -> Result<Value> {
     let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
     let uid = &fixture.kubectl.create(&object)?["metadata"]["uid"];

@@ -1,4 +1,4 @@
-//! Placeholders: pods of low priority that keep nodes warm, and that kube-scheduler evicts for others.
+//! Placeholders: low-priority pods that keep nodes warm, and that kube-scheduler evicts for others.
 
 use edgeward_harness::live::{EDGE, pod};
 use edgeward_harness::prelude::*;
@@ -6,8 +6,8 @@ use edgeward_harness::prelude::*;
 use super::{CLOUD, runs, would_be};
 
 e2e! { "live::placeholders_give_way", Nodes, placeholders_give_way }
-/// The edge is full of a placeholder. A pod goes there all the same, kube-scheduler evicts the placeholder for it, and the rest of
-/// what that took is given to one more. What works at a low priority, or takes long to leave, keeps its place.
+/// A placeholder fills the edge. A pod goes there anyway, and kube-scheduler evicts the placeholder. The rest of the
+/// placeholder's room goes to one more pod. Low-priority work, and placeholders that take long to leave, keep their places.
 fn placeholders_give_way(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = Nodes::edge_and_cloud(fixture, "1")?;
     let low = format!("{}-low", fixture.namespace);
@@ -34,7 +34,7 @@ fn placeholders_give_way(fixture: &Fixture<'_>) -> Result<()> {
     eventually("it is seen", BOUND, || is_needed(fixture, 600))?;
     let first = fixture.kubectl.create(&pod(fixture, "first", 600))?;
     ensure!(outcome(&first)? == EDGE, "{}", outcome(&first)?);
-    // From then on, before it is seen and after it is bound, there is no more than the rest.
+    // From now on only the rest is free, before the pod is seen and after it is bound.
     is_now(fixture, &pod(fixture, "asking", 600), CLOUD)?;
     is_now(fixture, &pod(fixture, "asking", 400), EDGE)?;
     runs_at_the_edge(fixture, &nodes, "first")?;
@@ -47,7 +47,7 @@ fn placeholders_give_way(fixture: &Fixture<'_>) -> Result<()> {
     would_be(fixture, 600, CLOUD)?;
     would_be(fixture, 400, EDGE)?;
 
-    // This one works: it states a class.
+    // This pod states a class, so it is work.
     let mut work = pod(fixture, "work", 400);
     work["spec"]["priorityClassName"] = json!(low);
     let created = create(&work)?;
@@ -56,7 +56,7 @@ fn placeholders_give_way(fixture: &Fixture<'_>) -> Result<()> {
     would_be(fixture, 400, CLOUD)?;
     fixture.kubectl.run(&["delete", "pod", "work", "--wait=false"], "")?;
     would_be(fixture, 400, EDGE)?;
-    // And this one may take a minute to leave.
+    // This placeholder may take a minute to leave.
     create(&placeholder("lasting", 400, 60))?;
     runs(fixture, "lasting")?;
     would_be(fixture, 400, CLOUD)?;

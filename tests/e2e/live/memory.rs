@@ -1,9 +1,9 @@
-//! Resident memory, while others create pods.
+//! Resident memory while other clients create pods.
 
 use edgeward_harness::hostile_pods::{Amounts, watched};
 use edgeward_harness::prelude::*;
 
-/// So few that they take seconds, and so many that their growth would show.
+/// Few enough to take seconds, and enough to show growth.
 const AMOUNTS: Amounts = Amounts {
     largest: 14,
     gated: 40,
@@ -11,11 +11,11 @@ const AMOUNTS: Amounts = Amounts {
     gated_bytes: 700_000,
 };
 
-/// By how many MiB a replica may grow: what is in memory of one pod on its way, whatever their number.
+/// Most MiB that a replica may grow. This covers pods in flight and does not depend on their number.
 const GROWTH: u64 = 64;
 
 e2e! { "live::hostile_pods", Cluster, hostile_pods }
-/// The largest pods that there can be and many behind our gate take no memory, and change no verdict.
+/// The largest possible pods, and many pods behind the gate, take no lasting memory and change no verdict.
 fn hostile_pods(fixture: &Fixture<'_>) -> Result<()> {
     let found = watched(fixture, AMOUNTS)?;
     println!("memory: KiB: {found:?}");

@@ -7,8 +7,8 @@ use edgeward_harness::registration::Registration;
 use super::{CLOUD, fill, runs, would_be};
 
 e2e! { "live::nodes_change", Nodes, nodes_change }
-/// Whatever keeps pods from the only edge node that is large enough, the next goes to the cloud; when it is over, the
-/// next goes to the edge.
+/// While anything keeps pods from the only edge node that is large enough, the next pod goes to the cloud. When that ends, the
+/// next pod goes to the edge.
 fn nodes_change(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = Nodes::new(fixture)?;
     let node = nodes.edge_node("edge-0", "1")?;
@@ -56,7 +56,7 @@ fn nodes_change(fixture: &Fixture<'_>) -> Result<()> {
 }
 
 e2e! { "live::cloud_node_states", Nodes, cloud_node_states }
-/// The edge is full. While the cloud's node, or the way to it, cannot be used, pods stay at the edge and say why.
+/// The edge is full. While the cloud's node or the WAN cannot be used, pods stay at the edge, with the reason.
 fn cloud_node_states(fixture: &Fixture<'_>) -> Result<()> {
     const MISSING: &str = "edge: edge_cloud_site_missing";
     let nodes = Nodes::new(fixture)?;
@@ -90,8 +90,9 @@ fn cloud_node_states(fixture: &Fixture<'_>) -> Result<()> {
 }
 
 e2e! { "live::cloud_node_with_edge_label", Nodes, cloud_node_with_edge_label }
-/// A node of the cloud carries the edge's label and that of a trait, as the provider of a virtual node may have it. It is larger than the
-/// edge's node, so kube-scheduler would take it: pods that may not leave the edge run at the edge, and one that requires the trait nowhere.
+/// A cloud node carries the edge's label and a trait's label, as the provider of a virtual node may set them. It is larger than
+/// the edge's node, so kube-scheduler would prefer it. Pods that may not leave the edge run at the edge, and a pod that
+/// requires the trait runs nowhere.
 fn cloud_node_with_edge_label(fixture: &Fixture<'_>) -> Result<()> {
     const CLOUD_LABEL: &str = "edgeward.test/cloud";
     let nodes = Nodes::new(fixture)?;
@@ -135,7 +136,7 @@ fn cloud_node_with_edge_label(fixture: &Fixture<'_>) -> Result<()> {
 }
 
 e2e! { "live::device_class", Domain, device_class }
-/// A DeviceClass serves the resource that only the cloud's node counts: the pod stays at the edge and is not gated there.
+/// A DeviceClass serves a resource that only the cloud's node counts. The pod stays at the edge and is not gated there.
 fn device_class(fixture: &Fixture<'_>) -> Result<()> {
     const GPU: &str = "example.com/gpu";
     // `extendedResourceName` is served by default since 1.36.
@@ -164,9 +165,9 @@ fn device_class(fixture: &Fixture<'_>) -> Result<()> {
 }
 
 e2e! { "live::undeclared_features", Nodes, undeclared_features }
-/// The edge is full. A pod that needs a feature which the cloud's node does not declare is Pending there all the same.
+/// The edge is full. A pod that needs a feature which the cloud's node does not declare stays Pending at the edge.
 fn undeclared_features(fixture: &Fixture<'_>) -> Result<()> {
-    // The action, and what nodes declare, are served by default since 1.36.
+    // The action and the declared features of nodes are served by default since 1.36.
     if fixture.kubectl.minor()? < 36 {
         return Ok(());
     }

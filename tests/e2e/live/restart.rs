@@ -1,4 +1,4 @@
-//! edgeward dies in the middle of its work, and is started again.
+//! edgeward is killed during its work and started again.
 
 use std::thread::{self, ScopedJoinHandle};
 
@@ -11,13 +11,13 @@ use super::{CLOUD, would_be};
 const NODES: usize = 6;
 const NODE_MILLICORES: u64 = 20_000;
 
-/// The burst has come this far when edgeward is killed, and has this many pods when it is started again.
+/// Number of burst pods when edgeward is killed, and when it is started again.
 const KILLED_AT: usize = PODS / 5;
 const HALF: usize = PODS / 2;
 
 e2e! { "live::restart", Domain, 95, restart }
-/// Killed in the middle of a burst, with reservations open: each pod carries a whole decision or none, and who comes
-/// after charges what is there. The rest of the burst is decided by that one, which keeps no reservation too long.
+/// edgeward is killed during a burst, with open reservations. Each pod carries a complete decision or none. The restarted
+/// edgeward charges the existing pods and decides the rest. No reservation outlives its pod.
 pub(crate) fn restart(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = Nodes::new(fixture)?;
     let cpu = format!("{NODE_MILLICORES}m");
@@ -25,14 +25,14 @@ pub(crate) fn restart(fixture: &Fixture<'_>) -> Result<()> {
     let edge = edge.collect::<Result<Vec<_>>>()?;
     nodes.cloud_node("cloud-0")?;
     let mut config = nodes.config();
-    // For so long that none ends but by its pod being observed.
+    // So long that a reservation ends only when its pod is seen.
     config["reservationTTL"] = json!("1h");
     let mut edgeward = fixture.live_edgeward(&config)?;
     let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
 
     let slo = json!({"slo.example.io/class": "batch", "slo.example.io/deadlineMs": "600000"});
     let slo = fixture.in_its_domain(slo);
-    // Also a pod that nobody decides stays on these nodes.
+    // The affinity keeps undecided pods on these nodes too.
     let spec = json!({"affinity": nodes.affinity(), "tolerations": [nodes.toleration()]});
     let before = edgeward.reviews()?;
     thread::scope(|scope| {
@@ -81,7 +81,7 @@ pub(crate) fn restart(fixture: &Fixture<'_>) -> Result<()> {
     })?;
     charges(&edgeward, &pods)?;
 
-    // And on each node what it should be: one millicore too many, and the largest gap is another.
+    // Checks the exact charge of each node. One millicore too many would change the largest gap.
     let on = |node: &String| {
         let there = pods.iter().filter(|pod| pod["spec"]["nodeName"] == node.as_str());
         there.map(millicores).sum::<u64>()
@@ -92,7 +92,7 @@ pub(crate) fn restart(fixture: &Fixture<'_>) -> Result<()> {
     would_be(fixture, gap + 1, CLOUD)
 }
 
-/// Reservations that nobody has confirmed.
+/// Number of unconfirmed reservations.
 fn open(edgeward: &Edgeward<'_>) -> Result<u64> {
     edgeward.count("edgeward_reservations", &[])
 }
@@ -113,7 +113,7 @@ fn all_bound(fixture: &Fixture<'_>, count: usize) -> Result<Vec<Value>> {
     })
 }
 
-/// Fails unless the edge is charged with these pods, and nothing else.
+/// Fails unless the edge is charged with exactly these pods.
 fn charges(edgeward: &Edgeward<'_>, pods: &[Value]) -> Result<()> {
     let charged = pods.iter().map(millicores).sum::<u64>();
     let expected = (NODES as u64 * NODE_MILLICORES - charged) as f64 / 1_000.0;
@@ -122,12 +122,12 @@ fn charges(edgeward: &Edgeward<'_>, pods: &[Value]) -> Result<()> {
     Ok(())
 }
 
-/// How many of these pods carry a complete decision. Fails on one that carries a part of one.
+/// Number of these pods with a complete decision. Fails on a partial decision.
 fn decided(pods: &[Value]) -> Result<usize> {
     pods.iter().map(whole).sum()
 }
 
-/// 1 for a pod with a complete decision, 0 for one without any.
+/// 1 for a pod with a complete decision, 0 for a pod without one.
 fn whole(pod: &Value) -> Result<usize> {
     const KEYS: [&str; 7] = [
         "decision",

@@ -1,4 +1,4 @@
-//! What is done in a namespace that has not opted in decides nothing for the others.
+//! Pods in a namespace that has not opted in do not affect decisions for other namespaces.
 
 use edgeward_harness::live::{EDGE, pod};
 use edgeward_harness::prelude::*;
@@ -7,7 +7,7 @@ use super::{CLOUD, fill, would_be};
 use crate::leader::events;
 
 e2e! { "live::others_decide_nothing", Nodes, 83, others_decide_nothing }
-/// Slow Jobs of the class of others, decisions that nobody made, and pods whose ResourceClaim does not exist.
+/// Slow Jobs of the same class, forged decisions, and pods whose ResourceClaim does not exist.
 fn others_decide_nothing(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = Nodes::new(fixture)?;
     nodes.edge_node("edge-0", "2")?;
@@ -32,7 +32,7 @@ fn others_decide_nothing(fixture: &Fixture<'_>) -> Result<()> {
     about.retain(|event| event["reportingController"] == "edgeward.io/edgeward");
     ensure!(about.is_empty(), "{about:#?}");
 
-    // They charge a guess for 30 s at most.
+    // These pods charge an assumed node for 30 s at most.
     for number in 0..2 {
         let mut pod = pod(fixture, &format!("claims-{number}"), 500);
         pod["spec"]["nodeSelector"] = nodes.selector("edge");
@@ -43,12 +43,12 @@ fn others_decide_nothing(fixture: &Fixture<'_>) -> Result<()> {
     fixture.kubectl.run(&["delete", "pod", "later", "--wait=false"], "")?;
     would_be(fixture, 1900, EDGE)?;
 
-    // In the namespace itself they count.
+    // In the opted-in namespace the Jobs count.
     slow_jobs(fixture, &fixture.kubectl, &idle)?;
     would_be(fixture, 500, "cloud: cloud_edge_deadline_missed")
 }
 
-/// Five pods of a Job, each of which took ten minutes.
+/// Five pods of a Job that took ten minutes each.
 fn slow_jobs(fixture: &Fixture<'_>, kubectl: &Kubectl, node: &str) -> Result<()> {
     let container = json!({"name": "app", "image": "registry.example/app:1"});
     let template = json!({"spec": {"restartPolicy": "Never", "containers": [container]}});
@@ -75,7 +75,7 @@ fn slow_jobs(fixture: &Fixture<'_>, kubectl: &Kubectl, node: &str) -> Result<()>
     Ok(())
 }
 
-/// Pods that say of themselves that they were decided.
+/// Pods with forged decision annotations.
 fn forged_decisions(fixture: &Fixture<'_>, kubectl: &Kubectl) -> Result<()> {
     for number in 0..20 {
         let mut pod = pod(fixture, &format!("forged-{number}"), 1);
@@ -96,8 +96,8 @@ fn forged_decisions(fixture: &Fixture<'_>, kubectl: &Kubectl) -> Result<()> {
 }
 
 e2e! { "live::invented_resources", Nodes, invented_resources }
-/// A kubelet writes other extended resources into the status of its Node again and again. Names go when no node has them, so they
-/// take no memory, and a resource that comes later counts.
+/// A kubelet repeatedly writes other extended resources into its Node's status. Names are dropped when no node has them, so
+/// they take no memory, and later resources still count.
 fn invented_resources(fixture: &Fixture<'_>) -> Result<()> {
     const UPDATES: usize = 60;
     const NAMES: usize = 2_000;

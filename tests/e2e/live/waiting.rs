@@ -1,4 +1,4 @@
-//! Pods that wait, and in whose way they are: of those that kube-scheduler would bind at once, nobody's.
+//! Waiting pods delay only pods that would wait behind them. Pods that kube-scheduler would bind at once are not late.
 
 use edgeward_harness::live::EDGE;
 use edgeward_harness::prelude::*;
@@ -6,8 +6,7 @@ use edgeward_harness::prelude::*;
 use super::{CLOUD, fill, would_be};
 
 e2e! { "live::only_who_waits_is_late", Nodes, only_who_waits_is_late }
-/// Pods of 5 cores that fit no node of the edge wait for ever, and one of 3 cores until there is room for it; who fits is bound
-/// before them.
+/// Pods of 5 cores fit no edge node and wait forever. A pod of 3 cores waits for room. Pods that fit are bound before them.
 fn only_who_waits_is_late(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = Nodes::edge_and_cloud(fixture, "4")?;
     let (_, kubectl) = fixture.another_namespace("large", json!({MANAGED: "true"}))?;
@@ -41,7 +40,7 @@ fn only_who_waits_is_late(fixture: &Fixture<'_>) -> Result<()> {
 }
 
 e2e! { "live::unknown_scheduler", Nodes, 84, unknown_scheduler }
-/// Pods whose scheduler there is not take room for 30 s, and no longer.
+/// Pods of a scheduler that does not exist take room for only 30 s.
 fn unknown_scheduler(fixture: &Fixture<'_>) -> Result<()> {
     const PODS: u64 = 20;
     let nodes = Nodes::new(fixture)?;
@@ -61,7 +60,7 @@ fn unknown_scheduler(fixture: &Fixture<'_>) -> Result<()> {
     would_be(fixture, 900, EDGE).context("30 s are over")
 }
 
-/// A pod that asks for so much CPU of the edge, as if it had been decided.
+/// A pod with this CPU request and the edge's selector, as if it had been decided.
 fn at_the_edge(nodes: &Nodes<'_>, name: &str, cpu: &str) -> Value {
     let mut pod = workloads::pod_of(name, workloads::latency(), cpu);
     for (field, value) in nodes.edge_placement().as_object().into_iter().flatten() {
@@ -70,7 +69,7 @@ fn at_the_edge(nodes: &Nodes<'_>, name: &str, cpu: &str) -> Value {
     pod
 }
 
-/// Waits until kube-scheduler has refused so many pods.
+/// Waits until kube-scheduler has refused this many pods.
 fn refused(kubectl: &Kubectl, expected: usize) -> Result<()> {
     eventually(&format!("{expected} pods are Unschedulable"), BOUND, || {
         let pods = kubectl.list("pods", "")?;

@@ -1,11 +1,11 @@
-//! Many clients create pods at once, far more than the edge has room for.
+//! Many clients create more pods at once than the edge can hold.
 
 use edgeward_harness::burst::{Timing, capacity, decided, nodes};
 use edgeward_harness::prelude::*;
 
 e2e! { "burst::fills_the_edge", Domain, 87, fills_the_edge }
-/// One replica fills the edge, and sends few pods there in vain. However busy the machine is: the API server waits as long as it
-/// can, and no reservation ends before its pod is seen.
+/// One replica fills the edge and sends few pods there in vain. The webhook timeout is the longest possible, and no reservation
+/// ends before its pod is seen, so a busy machine does not matter.
 fn fills_the_edge(fixture: &Fixture<'_>) -> Result<()> {
     const PODS: usize = 500;
     let nodes = nodes(fixture)?;

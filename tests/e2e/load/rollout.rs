@@ -5,10 +5,12 @@ use edgeward_harness::rollout::{roll_out, strategies};
 use edgeward_harness::timing::TooBusy;
 
 e2e! { "rollout::stays_at_the_edge", Domain, 93, stays_at_the_edge }
-/// A rollout of nine replicas that take nine tenths of the edge, and 6 s to terminate, though they may take a minute: with more pods
-/// for a while, and with two fewer. With `waitForTerminating` it leaves no more in the cloud than one step of it; without, it
-/// leaves more than that, and no pod waits. What is in the cloud is the first to go when the Deployment shrinks. [`TooBusy`] where
-/// pods are created so late, or seen to end so late, that there is no such difference, though there is one.
+/// Rolls out nine replicas that use nine tenths of the edge. They terminate within 6 s, although their grace period is a
+/// minute. One strategy adds pods for a while, the other removes two.
+///
+/// With `waitForTerminating`, a rollout leaves at most one step's pods in the cloud. Without it, the rollout leaves more there,
+/// and no pod waits. When the Deployment shrinks, its pods in the cloud go first. Returns [`TooBusy`] if pods are created or
+/// seen to end so late that this difference disappears.
 fn stays_at_the_edge(fixture: &Fixture<'_>) -> Result<()> {
     let mut too_busy = Ok(());
     let [more, _, fewer] = strategies();

@@ -1,4 +1,4 @@
-//! What the user wrote stays as it was written.
+//! Fields that the user wrote stay unchanged.
 
 use edgeward_harness::control_plane::EDGE_NODES;
 use edgeward_harness::prelude::*;
@@ -8,7 +8,7 @@ use crate::placement::fleet;
 const PLACED: &str = "scheduling.example.io/placed";
 
 e2e! { "constraints::own_constraints_survive", Nodes, 67, own_constraints_survive }
-/// Own nodeSelector, affinity and tolerations are kept, completed, and obeyed by kube-scheduler.
+/// The pod's own nodeSelector, affinity and tolerations are kept and extended, and kube-scheduler follows them.
 fn own_constraints_survive(fixture: &Fixture<'_>) -> Result<()> {
     let edgeward = fixture.edgeward(&fleet::relaxed())?;
     let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
@@ -40,8 +40,8 @@ fn own_constraints_survive(fixture: &Fixture<'_>) -> Result<()> {
 }
 
 e2e! { "constraints::new_fields_survive", Nodes, new_fields_survive }
-/// Fields that are newer than most clients' types: a webhook that reads the pod into such types and writes the
-/// difference would remove them.
+/// Fields that are newer than most clients' types. A webhook that decodes the pod into such types and writes the difference
+/// would remove them.
 fn new_fields_survive(fixture: &Fixture<'_>) -> Result<()> {
     let edgeward = fixture.edgeward(&fleet::overloaded())?;
     let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
@@ -57,7 +57,7 @@ fn new_fields_survive(fixture: &Fixture<'_>) -> Result<()> {
         "/spec/initContainers/0/restartPolicy",
         "/spec/containers/0/resizePolicy",
     ];
-    // By default since 1.34 and 1.35; an older API server drops or refuses them.
+    // Served by default since 1.34 and 1.35. An older API server drops or refuses them.
     if fixture.kubectl.minor()? >= 35 {
         spec["resources"] = json!({"requests": {"cpu": "400m"}, "limits": {"cpu": "1"}});
         spec["hostnameOverride"] = json!("modern.example");
@@ -77,7 +77,7 @@ fn new_fields_survive(fixture: &Fixture<'_>) -> Result<()> {
         "{}",
         stored["spec"]
     );
-    // Not only as in the twin: really there.
+    // The fields are really there, not only equal in both pods.
     for pointer in fields {
         ensure!(
             stored.pointer(pointer) == pod.pointer(pointer),
@@ -88,7 +88,7 @@ fn new_fields_survive(fixture: &Fixture<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Creates the pod and compares it with what the API server makes of the same pod in a namespace that did not opt in.
+/// Creates the pod, and compares it with the same pod in a namespace that did not opt in.
 fn created_like_its_twin(fixture: &Fixture<'_>, pod: &Value) -> Result<Value> {
     let (_, elsewhere) = fixture.another_namespace("plain", json!({}))?;
     let mut twin = elsewhere.create(pod)?;
@@ -121,7 +121,8 @@ fn created_like_its_twin(fixture: &Fixture<'_>, pod: &Value) -> Result<Value> {
     Ok(whole)
 }
 
-/// `after` is `before` with entries added to nodeSelector, tolerations and our own annotations, and our label.
+/// Fails unless `after` equals `before` with additions to nodeSelector, tolerations, edgeward's annotations and edgeward's
+/// label.
 fn same_but_for_the_placement(before: &Value, after: &Value) -> Result<()> {
     let entries = |value: &Value| value.as_object().cloned().unwrap_or_default();
     let items = |value: &Value| value.as_array().cloned().unwrap_or_default();

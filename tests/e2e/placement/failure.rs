@@ -1,4 +1,4 @@
-//! When edgeward is not there, or cannot know: pods are created as they were written.
+//! If edgeward is down or cannot know enough, pods are created as they were written.
 
 use edgeward_harness::prelude::*;
 
@@ -6,7 +6,7 @@ use crate::placement::fleet;
 use crate::placement::untouched::undecided;
 
 e2e! { "failure::frozen_and_killed", Nodes, frozen_and_killed }
-/// Stopped, it costs each pod the webhook's timeout; dead, nothing. Every pod is created, unmodified, and bound.
+/// A stopped edgeward costs each pod the webhook's timeout, a killed one nothing. Every pod is created unmodified and bound.
 fn frozen_and_killed(fixture: &Fixture<'_>) -> Result<()> {
     let mut edgeward = fixture.edgeward(&fleet::overloaded())?;
     let _registered = fixture.register_with_its_timeout(&edgeward.url, &edgeward.ca)?;
@@ -41,7 +41,7 @@ fn frozen_and_killed(fixture: &Fixture<'_>) -> Result<()> {
 }
 
 e2e! { "failure::edge_label_missing", Nodes, edge_label_missing }
-/// A verdict that no node could satisfy would leave the pod Pending for ever; it is left to kube-scheduler instead.
+/// If no node could satisfy a placement, it would leave the pod Pending forever. edgeward leaves such a pod to kube-scheduler.
 fn edge_label_missing(fixture: &Fixture<'_>) -> Result<()> {
     let edgeward = fixture.edgeward(&fleet::without_edge_labels())?;
     let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
@@ -59,7 +59,7 @@ fn edge_label_missing(fixture: &Fixture<'_>) -> Result<()> {
     bound_undecided(fixture, "unlabelled")
 }
 
-/// Creates a pod that edgeward would have decided.
+/// Creates a pod that edgeward would have decided. Fails if it was changed.
 fn created_unmodified(fixture: &Fixture<'_>, name: &str) -> Result<()> {
     fixture.kubectl.create(&workloads::pod(name, workloads::latency()))?;
     bound_undecided(fixture, name)?;
@@ -68,13 +68,13 @@ fn created_unmodified(fixture: &Fixture<'_>, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// The last call that failed did so with these words of the API server.
+/// Fails unless the API server logged these words about the last failed call.
 fn failed_open_by(fixture: &Fixture<'_>, url: &str, words: &str) -> Result<()> {
     eventually(&format!("a call fails with {words:?}"), BOUND, || {
         let failed = fixture.failed_open(url)?;
         let is_said = failed.last().is_some_and(|line| line.contains(words));
         if !is_said {
-            // The end of a connection that was kept is told in other words.
+            // A kept connection that ends gives another message.
             fixture
                 .kubectl
                 .dry_run(&workloads::pod("again", workloads::latency()))?;

@@ -1,5 +1,5 @@
-//! edgeward's view of the fleet in a test. The nodes are those of the control plane; how full they are is not, so that
-//! a verdict can be had without filling real nodes.
+//! Fleet files for edgeward's view in a test. The nodes are the control plane's, but their load is invented, so that tests need
+//! not fill real nodes.
 
 use edgeward_harness::control_plane::{CLOUD_NODE, EDGE_NODES};
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ pub(crate) fn overloaded() -> Value {
     fleet("3950m", 40, &good_wan())
 }
 
-/// The edge is full and behind, and the WAN is bad as well.
+/// The edge is full and misses the deadline, and the WAN is bad as well.
 pub(crate) fn overloaded_behind_a_bad_wan() -> Value {
     fleet(
         "3950m",

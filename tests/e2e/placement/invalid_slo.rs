@@ -1,4 +1,4 @@
-//! Annotations that say something impossible. Every fault is named, not the first alone.
+//! Annotations with invalid values. Every fault is named, not only the first.
 
 use edgeward_harness::prelude::*;
 
@@ -21,7 +21,7 @@ fn faulty(name: &str) -> Value {
 }
 
 e2e! { "invalid_slo::hints", Nodes, hints }
-/// What was written for edgeward and has no effect is told to whoever creates the pod, which is created as it was written.
+/// Keys without effect give the pod's creator a warning. The pod is created as it was written.
 pub(crate) fn hints(fixture: &Fixture<'_>) -> Result<()> {
     let edgeward = fixture.edgeward(&fleet::relaxed())?;
     let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
@@ -38,7 +38,7 @@ pub(crate) fn hints(fixture: &Fixture<'_>) -> Result<()> {
 }
 
 e2e! { "invalid_slo::denies", Nodes, denies }
-/// Configured to, it refuses the pod.
+/// If configured to, edgeward refuses the pod.
 fn denies(fixture: &Fixture<'_>) -> Result<()> {
     let edgeward = fixture.edgeward_with(&fleet::overloaded(), &json!({"invalidSlo": "deny"}))?;
     let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;

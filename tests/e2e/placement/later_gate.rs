@@ -1,4 +1,5 @@
-//! A second webhook that adds a scheduling gate to what edgeward has placed. Configurations run in the order of their names.
+//! A second webhook that adds a scheduling gate to a pod that edgeward has placed. Configurations run in the order of their
+//! names.
 
 use edgeward_harness::balancer::{Balancer, Connections};
 use edgeward_harness::live::EDGE;
@@ -10,23 +11,23 @@ use tokio::task::block_in_place;
 use crate::gated::{goes, pod};
 
 e2e! { "later_gate::asked_again_elsewhere", Domain, asked_again_elsewhere }
-/// The pod brings along the label of those that are placed, so that edgeward is asked again because of the gate, and another replica
-/// answers.
+/// The pod already carries the label of placed pods. edgeward is therefore called again because of the gate, and another
+/// replica answers.
 fn asked_again_elsewhere(fixture: &Fixture<'_>) -> Result<()> {
     keeps_its_placement(fixture, true)
 }
 
 e2e! { "later_gate::not_asked_again", Domain, not_asked_again }
-/// Nobody asks again about a pod that is placed: edgeward sees the gate when it sees the pod.
+/// A placed pod is not reviewed again. edgeward sees the gate when it observes the pod.
 fn not_asked_again(fixture: &Fixture<'_>) -> Result<()> {
     keeps_its_placement(fixture, false)
 }
 
-/// The pod keeps the placement that it was given before its gate and gets no gate of ours, and its reservation is withdrawn,
-/// for which nobody is blamed. It takes no room until its gate is removed, and then it does.
+/// The pod keeps the placement from before its gate and gets no gate of edgeward. Its reservation is withdrawn and not counted
+/// as expired. It takes no room until its gate is removed.
 fn keeps_its_placement(fixture: &Fixture<'_>, is_asked_again: bool) -> Result<()> {
     let nodes = Nodes::edge_and_cloud(fixture, "1")?;
-    // By it no reservation expires while the test goes on.
+    // With this configuration no reservation expires during the test.
     let config = nodes.gating(&for_long());
     let replicas = ["first", "second"].map(|name| fixture.live_edgeward_as(name, &config));
     let replicas = replicas.into_iter().collect::<Result<Vec<_>>>()?;
@@ -105,7 +106,7 @@ fn keeps_its_placement(fixture: &Fixture<'_>, is_asked_again: bool) -> Result<()
     })
 }
 
-/// Whoever is asked next is another replica: the API server has no connection left to this one.
+/// Another replica answers the next call, because the API server has no connection left to this one.
 fn leave(connections: &Connections) {
     block_in_place(|| Handle::current().block_on(connections.cut()));
 }

@@ -1,33 +1,34 @@
-//! About which pods edgeward is asked again after another webhook has changed them. Configurations run in the order of their names.
+//! When the API server calls edgeward again after another webhook has changed a pod. Configurations run in the order of their
+//! names.
 
 use edgeward_harness::prelude::*;
 use edgeward_harness::test_webhook;
 
 use crate::placement::fleet;
 
-/// Time in the cloud as the explanation has it: 0.5 ms for each of the pod's 200 millicores, 20, and twice the RTT of 25.
+/// The explanation's time in the cloud: 0.5 ms for each of the pod's 200 millicores, plus 20, plus twice the RTT of 25.
 const ETA_ALONE: u64 = 170;
-/// The sidecar asks for 50 millicores more.
+/// The sidecar requests 50 millicores more.
 const ETA_WITH_SIDECAR: u64 = 195;
 
 e2e! { "reinvocation::not_once_placed", Nodes, not_once_placed }
-/// The injector runs after edgeward. The pod is placed by then: the API server asks edgeward about it once.
+/// The injector runs after edgeward. The pod is already placed, so the API server calls edgeward once.
 fn not_once_placed(fixture: &Fixture<'_>) -> Result<()> {
     ensure!(create_with_injector(fixture, "zzz-mesh", &meshed())? == Asked::once(ETA_ALONE));
     Ok(())
 }
 
 e2e! { "reinvocation::not_after_the_token_was_mounted", Nodes, not_after_the_token_was_mounted }
-/// The injector runs before edgeward, which decides on the pod that has the sidecar. When a webhook has changed a pod, the API server's own
-/// plugins run a second time, and the service account's token is mounted into the sidecar too. Because of that change it asks again
-/// about each pod that it has asked about, but about none that is placed.
+/// The injector runs before edgeward, which decides the pod with its sidecar. After a webhook's change, the API server runs its
+/// own plugins a second time, and mounts the service account's token into the sidecar too. This change makes it call
+/// reinvocable webhooks again, but not for placed pods.
 fn not_after_the_token_was_mounted(fixture: &Fixture<'_>) -> Result<()> {
     ensure!(create_with_injector(fixture, "mesh", &meshed())? == Asked::once(ETA_WITH_SIDECAR));
     Ok(())
 }
 
 e2e! { "reinvocation::about_a_copy", Nodes, about_a_copy }
-/// A pod that brought the label of placed pods along is shown to edgeward again; the decision stands.
+/// A pod that already carries the label of placed pods is reviewed again. The decision stays.
 fn about_a_copy(fixture: &Fixture<'_>) -> Result<()> {
     let mut copy = meshed();
     copy["metadata"]["labels"] = json!({"scheduling.example.io/placed": "true"});
@@ -43,7 +44,7 @@ fn about_a_copy(fixture: &Fixture<'_>) -> Result<()> {
 }
 
 e2e! { "reinvocation::about_a_pod_that_passed_through", Nodes, about_a_pod_that_passed_through }
-/// A pod that states no SLO passes through, and is placed when a webhook that runs later has written one on it.
+/// A pod without an SLO passes through. It is placed when a later webhook has added an SLO.
 fn about_a_pod_that_passed_through(fixture: &Fixture<'_>) -> Result<()> {
     let edgeward = fixture.edgeward(&fleet::overloaded())?;
     let (namespace, kubectl) = fixture.namespace_with_policies("policies")?;
@@ -67,11 +68,11 @@ fn meshed() -> Value {
 
 #[derive(Debug, PartialEq, Eq)]
 struct Asked {
-    /// The rounds in which the API server called edgeward, and whether that changed the pod.
+    /// The rounds in which the API server called edgeward, each with whether that changed the pod.
     rounds: Vec<(u32, bool)>,
-    /// How often edgeward knew the pod for one that it had decided.
+    /// How often edgeward recognised the pod as already decided.
     repeated: u64,
-    /// Time in the cloud, ms, in the explanation that was stored.
+    /// Time in the cloud in ms, from the stored explanation.
     eta: u64,
 }
 
@@ -85,7 +86,7 @@ impl Asked {
     }
 }
 
-/// Creates a pod that both webhooks change, the injector under this name.
+/// Creates a pod that both webhooks change. `name` is the injector's.
 fn create_with_injector(fixture: &Fixture<'_>, name: &str, pod: &Value) -> Result<Asked> {
     let edgeward = fixture.edgeward(&fleet::overloaded())?;
     let ours = fixture.register(&edgeward.url, &edgeward.ca)?;
@@ -107,7 +108,7 @@ fn create_with_injector(fixture: &Fixture<'_>, name: &str, pod: &Value) -> Resul
 
     let label = &stored["metadata"]["labels"]["scheduling.example.io/placed"];
     ensure!(label == "true", "{stored:#}");
-    // An injector that ran later was shown the first decision: it is the one that was stored.
+    // An injector that ran later saw the first decision, which must be the stored one.
     for shown in injector
         .seen()
         .iter()

@@ -1,4 +1,4 @@
-//! Pods that are none of edgeward's business: they are not changed, and the API server does not even ask.
+//! Pods that edgeward does not manage are not changed, and most do not even reach the webhook.
 
 use edgeward_harness::control_plane::{CLOUD_NODE, EDGE_NODES};
 use edgeward_harness::prelude::*;
@@ -7,8 +7,8 @@ use edgeward_harness::{rights, test_webhook};
 use crate::placement::fleet;
 
 e2e! { "untouched::conditions_of_the_manifest", Nodes, 72, conditions_of_the_manifest }
-/// Which pods the manifest's selectors and conditions let through to the webhook, asked of the API server itself: in a namespace with
-/// policies all but those whose labels say that they are not meant.
+/// The pods that pass the manifest's selectors and conditions, as the API server evaluates them. In a namespace with policies,
+/// all pods pass except those whose labels opt out.
 fn conditions_of_the_manifest(fixture: &Fixture<'_>) -> Result<()> {
     let watcher = fixture.test_webhook(test_webhook::watches)?;
     let (with_policies, kubectl) = fixture.namespace_with_policies("policies")?;
@@ -28,7 +28,7 @@ fn conditions_of_the_manifest(fixture: &Fixture<'_>) -> Result<()> {
             expected.push(name);
         }
     }
-    // The API server accepts no mirror pod that is not bound; by the time it says so, webhooks have been called. edgeward leaves it
+    // The API server refuses a mirror pod without a node, but only after it has called the webhooks. edgeward leaves such a pod
     // alone.
     expected.push("unbound-mirror");
     let mut mirror = workloads::pod("unbound-mirror", workloads::latency());
@@ -49,12 +49,12 @@ fn conditions_of_the_manifest(fixture: &Fixture<'_>) -> Result<()> {
 }
 
 e2e! { "untouched::pods_of_nobody_here", Nodes, 71, pods_of_nobody_here }
-/// Pods in namespaces that did not opt in, or may not, and pods in one that did which edgeward leaves alone.
+/// Pods in namespaces that did not or may not opt in, and pods in an opted-in namespace that edgeward leaves alone.
 fn pods_of_nobody_here(fixture: &Fixture<'_>) -> Result<()> {
     const KUBE_SYSTEM: &str = "kube-system";
     let (plain, _) = fixture.another_namespace("plain", json!({}))?;
     let (declined, _) = fixture.another_namespace("declined", json!({MANAGED: "false"}))?;
-    // The label does not help where the cluster's own pods are, and ours.
+    // The label has no effect in the cluster's own namespaces and in edgeward's.
     fixture.kubectl.run(
         &[
             "label",
@@ -84,7 +84,7 @@ fn pods_of_nobody_here(fixture: &Fixture<'_>) -> Result<()> {
             .create(&workloads::pod("managed-elsewhere", workloads::latency()))?;
         created.push((*namespace, "managed-elsewhere"));
     }
-    // The garbage collector deletes a pod whose owner does not exist; `daemon_sets` has real ones.
+    // The garbage collector deletes a pod whose owner does not exist. `daemon_sets` uses real owners.
     let left_alone = variants()
         .into_iter()
         .filter(|(name, _, reaches)| !reaches && *name != "of-a-daemonset");
@@ -107,7 +107,7 @@ fn pods_of_nobody_here(fixture: &Fixture<'_>) -> Result<()> {
         undecided(&pod)?;
     }
     let after = edgeward.reviews()?;
-    // The dry run by which the registration was awaited is counted.
+    // The count includes the dry run that waited for the registration.
     ensure!(before > 0 && after == before, "{before} reviews before, {after} after");
     Ok(())
 }
@@ -120,13 +120,13 @@ fn daemon_sets(fixture: &Fixture<'_>) -> Result<()> {
     let before = edgeward.reviews()?;
     get_a_pod_on_each_node(fixture, &fixture.namespace)?;
     let after = edgeward.reviews()?;
-    // The dry run by which the registration was awaited is counted.
+    // The count includes the dry run that waited for the registration.
     ensure!(before > 0 && after == before, "{before} reviews before, {after} after");
     Ok(())
 }
 
 e2e! { "untouched::where_all_pods_are_asked_about", Nodes, 69, where_all_pods_are_asked_about }
-/// In a namespace with policies edgeward is asked about bound pods and those of DaemonSets as well, and leaves them as they are.
+/// In a namespace with policies, bound pods and DaemonSet pods also reach edgeward, which leaves them unchanged.
 fn where_all_pods_are_asked_about(fixture: &Fixture<'_>) -> Result<()> {
     let edgeward = fixture.edgeward(&fleet::relaxed())?;
     let (namespace, kubectl) = fixture.namespace_with_policies("policies")?;
@@ -151,7 +151,7 @@ fn where_all_pods_are_asked_about(fixture: &Fixture<'_>) -> Result<()> {
 fn get_a_pod_on_each_node(fixture: &Fixture<'_>, namespace: &str) -> Result<()> {
     let kubectl = fixture.kubectl_in(namespace);
     let all = [CLOUD_NODE, EDGE_NODES[0], EDGE_NODES[1]];
-    // Other tests have nodes of their own, which are none of its business.
+    // Keeps the DaemonSet off other tests' nodes.
     let expressions = json!([{"key": "kubernetes.io/hostname", "operator": "In", "values": all}]);
     let terms = json!({"nodeSelectorTerms": [{"matchExpressions": expressions}]});
     let daemon_set = |name: &str| {
@@ -194,7 +194,7 @@ pub(crate) fn undecided(pod: &Value) -> Result<()> {
     Ok(())
 }
 
-/// Pods of an opted-in namespace, and whether the API server is to ask about them.
+/// Pods of an opted-in namespace, and whether they should reach the webhook.
 fn variants() -> Vec<(&'static str, Value, bool)> {
     let pod = |name| workloads::pod(name, workloads::latency());
     let with = |name: &'static str, reaches: bool, change: &dyn Fn(&mut Value)| {
