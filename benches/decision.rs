@@ -2,7 +2,6 @@
 
 // A measurement that cannot be set up should stop.
 #![allow(clippy::unwrap_used)]
-#![allow(missing_docs)]
 
 use std::hint::black_box;
 use std::time::Instant;

@@ -6,7 +6,6 @@
 
 // A measurement that cannot be set up should stop.
 #![allow(clippy::unwrap_used)]
-#![allow(missing_docs)]
 
 #[path = "cluster/differences.rs"]
 mod differences;

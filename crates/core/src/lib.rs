@@ -47,6 +47,8 @@
 //! Invariants: `decide` never fails, and a refusal is a value with numbers. Time and data are arguments. A patch only
 //! adds. The request path does no I/O.
 
+#![warn(missing_docs)]
+
 pub mod cluster;
 pub mod config;
 pub mod document;

@@ -1,8 +1,6 @@
 //! Runs edgeward's production engine in virtual time, on a cluster that a scenario describes (docs/guide/simulate.md).
 //! It compares edgeward with other policies and with upper bounds.
 
-#![allow(missing_docs)]
-
 mod cluster;
 mod events;
 pub mod experiment;

@@ -13,6 +13,8 @@
 //! | [`import`] | profiles in CODECO's form |
 //! | [`evaluated`] | a PerformanceProfile object and the result of its last evaluation |
 
+#![warn(missing_docs)]
+
 pub mod equation;
 pub mod evaluated;
 pub mod evaluation;

@@ -1,7 +1,5 @@
 //! Shared parts of edgeward's tests: a control plane, processes, fixtures, an emulated WAN.
 
-#![allow(missing_docs)]
-
 pub use inventory;
 
 mod api_server;

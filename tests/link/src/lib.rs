@@ -14,8 +14,6 @@
 //!
 //! [`link`] and [`conditions`] are pure and take the time as an argument. [`relay`] and [`namespace`] use the kernel.
 
-#![allow(missing_docs)]
-
 pub mod conditions;
 pub mod link;
 pub mod namespace;
