@@ -51,3 +51,25 @@ pub(super) fn spread(load: Load, free: &[(f64, f64)], order: &mut Vec<u16>, shar
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the replayed rows do not tell apart; they hold the rest.
+    #[test]
+    fn replicas_without_room_are_dropped() {
+        for (replicas, free, expected) in [
+            (7, &[(1.5, 1.5), (1.5, 1.5)][..], &[2, 2][..]),
+            (3, &[(0.5, 0.5), (0.9, 9.0)], &[0, 0]),
+            // A cluster that is full to the last has nothing in the first pass, and so has nobody.
+            (3, &[(0.0, 0.0), (9.0, 9.0), (8.0, 9.0)], &[0, 1, 1]),
+            // Room for exactly one is none.
+            (2, &[(1.0, 1.0), (1.0, 9.0)], &[0, 0]),
+        ] {
+            let (cpu, memory, mut shares) = (1.0, 1.0, Vec::new());
+            spread(Load { replicas, cpu, memory }, free, &mut Vec::new(), &mut shares);
+            assert_eq!(shares, expected, "{free:?}");
+        }
+    }
+}
