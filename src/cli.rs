@@ -30,17 +30,12 @@ use crate::sources::configuration;
 
 /// Place Kubernetes pods on the edge or in the cloud, by their SLO, when they are created.
 ///
-/// edgeward is a mutating admission webhook. `serve` runs it; `why` tells why a pod is where it is; `check` finds what is
-/// wrong with an installation; `review` tells what it would do with a pod; `fleet` shows what it sees of a cluster;
-/// `release` takes its gate off pods; `crds` and `config-schema` print the definitions of its custom resources and of its
-/// configuration; `completions` prints what shells complete by; `demo` shows three situations on this
-/// machine, without a cluster.
+/// edgeward is a mutating admission webhook: `edgeward serve` runs it.
 #[derive(Debug, Parser)]
 #[command(name = "edgeward", version, max_term_width = 110)]
 #[command(
-    after_help = "Exit codes: 0 success; 1 input that cannot be read, or a failure while running; 2 wrong usage; a \
-                  command that has more names them in its own help.\n\nUnder the \
-                  name kubectl-edgeward on the PATH, a link will do, it is also `kubectl edgeward`."
+    after_help = "Exit codes: 0 success; 1 unreadable input, or a failure while running; 2 wrong usage. Some commands \
+                  have more, in their own help.\n\nLinked as kubectl-edgeward on the PATH, it is also `kubectl edgeward`."
 )]
 pub struct Cli {
     #[command(subcommand)]
@@ -56,31 +51,31 @@ enum Command {
     Fleet(fleet::Fleet),
     Profile(profile::Profile),
     Release(release::Release),
-    /// Print the definitions of the custom resources Site, SloPolicy and PerformanceProfile, for `kubectl apply --server-side -f -`.
+    /// Print the definitions of the custom resources Site, SloPolicy and PerformanceProfile.
     ///
-    /// They are optional: without them, sites come from the configuration and SLOs from annotations alone, and no site is preferred.
+    /// For `kubectl apply --server-side -f -`. They are optional: without them, sites come from the configuration, SLOs
+    /// from annotations, and no site is preferred.
     Crds,
-    /// Print a JSON schema of the configuration, for editors that complete and check while one types.
+    /// Print a JSON schema of the configuration, for completion and checks in editors.
     ///
-    /// It knows names, types, words and the bounds of numbers. What it accepts may still be refused, by `serve` and by `check
-    /// --config`, which know the rest.
+    /// It covers names, types, allowed words and numeric bounds. `serve` and `check --config` check the rest.
     ConfigSchema,
     /// Show three situations on this machine, without a cluster.
     ///
-    /// The same three pods are decided while load and WAN change. It is `edgeward review` of examples/pods.yaml against three fleets.
+    /// Decides the same three pods while load and WAN change, as `edgeward review` does with examples/pods.yaml.
     Demo,
-    /// Print what a shell needs to complete commands and options.
+    /// Print a shell completion script.
     ///
     /// bash, for all users: `edgeward completions bash > /etc/bash_completion.d/edgeward`. zsh, into a directory of `$fpath`:
     /// `edgeward completions zsh > _edgeward`. fish: `edgeward completions fish > ~/.config/fish/completions/edgeward.fish`.
     Completions {
-        /// For which shell
+        /// Shell that reads the script.
         #[arg(value_name = "SHELL")]
         shell: Shell,
     },
 }
 
-/// Writes to standard output. A reader that has seen enough, such as `head`, is no failure.
+/// Writes to standard output. A closed pipe, as `head` leaves it, is not an error.
 fn print(text: &str) -> anyhow::Result<()> {
     let mut stdout = std::io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
@@ -89,7 +84,7 @@ fn print(text: &str) -> anyhow::Result<()> {
     }
 }
 
-/// Runs the command of this process's arguments.
+/// Parses the arguments of this process and runs the command.
 pub fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Serve(serve) => serve.run().map(|()| ExitCode::SUCCESS),
@@ -110,7 +105,7 @@ pub fn main() -> ExitCode {
     })
 }
 
-/// An error and its causes, those left out that are repeated by what they cause.
+/// Joins an error and its causes into one line. Leaves out a cause that the line already contains.
 fn sentence(error: &anyhow::Error) -> String {
     error
         .chain()
@@ -121,19 +116,19 @@ fn sentence(error: &anyhow::Error) -> String {
         })
 }
 
-/// Whether this is a name and no path: it is made of what Kubernetes allows in one.
+/// Whether `text` has only characters that Kubernetes allows in a name. A path does not.
 fn is_name(text: &str) -> bool {
     let is_allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-.".contains(c);
     text.chars().any(char::is_alphanumeric) && text.chars().all(is_allowed)
 }
 
-/// The name of an object.
+/// Parses the name of an object.
 fn name(text: &str) -> Result<String, String> {
     let fault = "not a name in Kubernetes: lower-case letters, digits, `-` and `.`";
     is_name(text).then(|| text.to_owned()).ok_or_else(|| fault.to_owned())
 }
 
-/// `[NAMESPACE/]NAME` of an object, as it was written.
+/// Checks that `text` has the form `[NAMESPACE/]NAME` and returns it unchanged.
 pub(crate) fn namespaced_name(text: &str) -> Result<String, String> {
     let (namespace, name) = text.split_once('/').unwrap_or(("any", text));
     let are_names = is_name(namespace) && is_name(name);
@@ -141,12 +136,12 @@ pub(crate) fn namespaced_name(text: &str) -> Result<String, String> {
     are_names.then(|| text.to_owned()).ok_or_else(|| fault.to_owned())
 }
 
-/// A line on standard error. Not `eprintln!`, which panics where that is closed.
+/// Writes a line to standard error. `eprintln!` would panic if standard error is closed.
 fn note(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
-/// A table without lines, and without blanks at the end of its rows. The names in its header have a comma between two.
+/// Formats a table without borders and trailing blanks. `header` holds the column names, separated by commas.
 fn table<const N: usize>(header: &str, rows: impl IntoIterator<Item = [String; N]>) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
@@ -155,11 +150,10 @@ fn table<const N: usize>(header: &str, rows: impl IntoIterator<Item = [String; N
     table.trim_fmt() + "\n"
 }
 
-/// Which cluster a command asks, and for how long.
+/// Options for the cluster that a command reads.
 #[derive(Debug, Args)]
 struct Cluster {
-    /// Context of the kubeconfig; without, its current one or, where there is no kubeconfig, the cluster of the pod that
-    /// this runs in.
+    /// Kubeconfig context. Default: the current one, or the pod's own cluster if there is no kubeconfig.
     #[arg(long, value_name = "NAME")]
     context: Option<String>,
 
@@ -169,7 +163,7 @@ struct Cluster {
 }
 
 impl Cluster {
-    /// Asks the cluster of this context, or of the current one, within this time.
+    /// Connects to the cluster and runs `question` within the timeout.
     fn ask<T>(&self, question: impl AsyncFnOnce(&Connection) -> anyhow::Result<T>) -> anyhow::Result<T> {
         let (runtime, timeout) = (tokio_runtime()?, self.timeout);
         let answer = runtime.block_on(async {
@@ -182,14 +176,11 @@ impl Cluster {
     }
 }
 
-/// The forms of a report.
+/// Format of a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Output {
-    /// For people.
     Text,
-    /// One object.
     Json,
-    /// One object.
     Yaml,
 }
 
@@ -203,7 +194,7 @@ impl Output {
     }
 }
 
-/// The text of a file, or of standard input for `-`.
+/// Reads a file, or standard input for `-`.
 fn read_text(path: &Path) -> anyhow::Result<String> {
     if path == Path::new("-") {
         let mut text = String::new();
@@ -213,12 +204,12 @@ fn read_text(path: &Path) -> anyhow::Result<String> {
     std::fs::read_to_string(path).with_context(|| path.display().to_string())
 }
 
-/// A configuration in a file or directory, or the defaults without one.
+/// Reads the configuration in a file or directory. Returns the defaults without a path.
 fn read_config(path: Option<&Path>) -> anyhow::Result<Config> {
     path.map_or_else(|| Ok(Config::default()), configuration::read)
 }
 
-/// Prints the definitions of our custom resources.
+/// Prints the definitions of the custom resources.
 fn crds() -> anyhow::Result<()> {
     for definition in api::definitions() {
         let yaml = serde_saphyr::to_string(&definition).context("a definition cannot be written as YAML")?;
@@ -227,7 +218,7 @@ fn crds() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Prints what a shell completes.
+/// Prints the completion script.
 fn completions(shell: Shell) -> anyhow::Result<()> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "edgeward", &mut script);

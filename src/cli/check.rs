@@ -1,6 +1,6 @@
-//! `edgeward check`: what is wrong with an installation, and how to fix it.
+//! `edgeward check`: finds what is wrong with an installation, and how to fix it.
 //!
-//! Everything is read once, into [`Facts`]; each check is a function of these.
+//! Everything is read once into [`Facts`]. Each check is a function of [`Facts`].
 
 mod certificate;
 mod custom_resources;
@@ -37,39 +37,38 @@ use crate::inspect::installation::{Calls, Lead, User, Webhook};
 use crate::instruments::logs::{self, LogFormat};
 use crate::instruments::metrics::Metrics;
 
-/// Find what is wrong with an installation of edgeward, and say how to fix it.
+/// Find what is wrong with an installation, and how to fix it.
 ///
-/// One line a finding: ok, warning or fault, with a fix that can be copied. Looks at the API server, the configuration,
-/// custom resources, edgeward's rights, who leads, the webhook, whether its calls are answered, and its certificate (by a TLS
-/// handshake with whoever serves and by the Secret that replicas mount, verified by caBundle and name), namespaces, nodes, sites,
-/// gated pods and, by one round of probes, the WAN. Runs wherever a kubeconfig leads to the cluster, and changes nothing.
+/// Prints one line per finding: ok, warning or fault, with a fix to copy. Checks the API server, configuration, custom
+/// resources, rights, leader, webhook and its calls, certificates (served and stored), namespaces, nodes, sites and
+/// gated pods, and probes the WAN once. Needs a kubeconfig, and changes nothing.
 #[derive(Debug, Args)]
-#[command(after_help = "Exit codes: 0 no fault; 1 a fault, or the check could not be made.")]
+#[command(after_help = "Exit codes: 0 no fault; 1 a fault, or the check could not run.")]
 pub(super) struct Check {
     #[command(flatten)]
     installed: Installed,
 
-    /// Name of the MutatingWebhookConfiguration.
+    /// The MutatingWebhookConfiguration that calls edgeward.
     #[arg(long, value_name = "NAME", default_value = "zz-edgeward")]
     webhook: String,
 
-    /// User whose rights are reviewed; without, the ServiceAccount `edgeward` in edgeward's own namespace.
+    /// User whose rights are checked. Default: the ServiceAccount `edgeward` in edgeward's namespace.
     #[arg(long = "as", value_name = "USER")]
     user: Option<String>,
 
-    /// A group that this user is in; may be given several times.
+    /// Group of this user. May be repeated.
     #[arg(long = "as-group", value_name = "GROUP", requires = "user")]
     groups: Vec<String>,
 
     #[command(flatten)]
     cluster: Cluster,
 
-    /// How to print it.
+    /// Output format.
     #[arg(short, long, value_enum, default_value_t = Output::Text)]
     output: Output,
 }
 
-/// What was read of an installation. What could not be is `None`, and told by a finding in `unread`.
+/// The state of an installation. A part that could not be read is `None` and has a finding in `unread`.
 #[derive(Default)]
 struct Facts {
     /// edgeward's own namespace.
@@ -77,33 +76,33 @@ struct Facts {
     /// Name of the MutatingWebhookConfiguration.
     webhook: String,
     now: Timestamp,
-    /// Major and minor version of the API server, and how it is named.
+    /// Major and minor version of the API server, and its description.
     version: (u32, u32, String),
     /// The configuration, with the sites in use.
     found: Found,
-    /// Whether the user whose rights are reviewed exists, if it is a ServiceAccount that can be looked for.
+    /// Whether the user whose rights are checked exists. False only for a ServiceAccount that was not found.
     is_installed: bool,
-    /// What is wrong with the rights of that user.
+    /// Findings about the rights of that user.
     rights: Vec<Finding>,
     namespaces: Option<BTreeMap<String, ObjectMeta>>,
     custom: Option<CustomResources>,
-    /// Every mutating webhook.
+    /// All mutating webhooks.
     webhooks: Option<Vec<Webhook>>,
-    /// Those of them that are ours.
+    /// edgeward's webhooks.
     ours: Vec<Webhook>,
-    /// Who is behind these, by whom they call.
+    /// The servers behind edgeward's webhooks, by the target that the API server calls.
     behind: BTreeMap<String, Behind>,
-    /// How the API server's calls of webhooks ended.
+    /// Results of the API server's calls, by webhook name.
     calls: Option<BTreeMap<String, Calls>>,
     liqo: inspect::Liqo,
-    /// How many replicas the Deployment is to have; `None` where there is none, or nobody says.
+    /// Replicas that the Deployment asks for; `None` if it does not exist or cannot be read.
     wanted: Option<i32>,
     lead: Option<Lead>,
     nodes: Option<Nodes>,
     unread: Vec<Finding>,
 }
 
-/// Nodes and pods, counted.
+/// The nodes, and findings about their pods.
 #[derive(Default)]
 struct Nodes {
     snapshot: Snapshot,
@@ -114,7 +113,7 @@ struct Nodes {
 
 type Judge = fn(&Facts) -> Vec<Finding>;
 
-/// What is judged whatever the configuration.
+/// Checks that run with any configuration.
 const OF_INSTALLATION: [Judge; 8] = [
     version,
     configuration,
@@ -126,7 +125,7 @@ const OF_INSTALLATION: [Judge; 8] = [
     certificate::judge,
 ];
 
-/// What means something under a good configuration only.
+/// Checks that need a valid configuration.
 const OF_CLUSTER: [Judge; 7] = [
     webhook::namespaces,
     liqo::judge,
@@ -138,7 +137,7 @@ const OF_CLUSTER: [Judge; 7] = [
 ];
 
 impl Facts {
-    /// Whether domain and sites are as they will be.
+    /// Whether the configuration and the Sites are valid.
     fn is_configured(&self) -> bool {
         let are_sites_faulty = self.custom.as_ref().is_some_and(|custom| custom.sites().is_err());
         !are_sites_faulty && self.found.faults.is_empty()
@@ -157,7 +156,7 @@ impl Facts {
         findings
     }
 
-    /// What was read, if it could be.
+    /// Returns what was read. Turns an error into a finding in `unread` and `None`.
     fn read<T>(&mut self, area: &'static str, read: anyhow::Result<T>) -> Option<T> {
         read.map_err(|error| self.unread.push(Finding::unknown(area, &error)))
             .ok()
@@ -240,10 +239,10 @@ async fn list(connection: &Connection, facts: &Facts) -> anyhow::Result<Nodes> {
     })
 }
 
-/// The version that the client which we speak through is made for.
+/// Kubernetes version that the client library is made for.
 const SUPPORTED: (u32, u32) = (1, 33);
 
-/// The API server answers, and its version.
+/// Checks the version of the API server.
 fn version(facts: &Facts) -> Vec<Finding> {
     const AREA: &str = "versions";
     let (major, minor, name) = &facts.version;
@@ -255,7 +254,7 @@ fn version(facts: &Facts) -> Vec<Finding> {
     vec![Finding::ok(AREA, server)]
 }
 
-/// The configuration, with every fault.
+/// Reports the configuration and its faults.
 fn configuration(facts: &Facts) -> Vec<Finding> {
     const AREA: &str = "configuration";
     let found = &facts.found;
@@ -292,7 +291,7 @@ mod testkit {
     }
 
     impl Facts {
-        /// An installation with one entry, in which nothing else is known to be wrong.
+        /// An installation with one webhook and no other known fault.
         pub(super) fn example() -> Self {
             Self {
                 home: "edgeward-system".into(),

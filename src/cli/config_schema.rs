@@ -65,7 +65,8 @@ fn duration() -> Value {
     json!({"type": "string", "pattern": "^([0-9]+(ms|s|m|h))+$"})
 }
 
-/// That of a Site's spec, which has all fields but the name. Its rules in CEL say nothing to an editor.
+/// Returns the schema of a site in the configuration: the spec of a Site and a name. Drops the CEL rules, which editors
+/// cannot use.
 fn site() -> anyhow::Result<Value> {
     let [definition, ..] = api::definitions();
     let definition = serde_json::to_value(definition)?;
@@ -78,7 +79,8 @@ fn site() -> anyhow::Result<Value> {
     Ok(schema)
 }
 
-/// What OpenAPI as Kubernetes has it adds to a JSON schema goes. Absent and null are the same in a configuration.
+/// Removes the additions of Kubernetes to JSON Schema. `nullable` goes too, as null and absent mean the same in a
+/// configuration.
 fn plain(schema: &mut Value) {
     match schema {
         Value::Object(fields) => {
@@ -90,7 +92,7 @@ fn plain(schema: &mut Value) {
     }
 }
 
-/// `[text](target)` as `text`.
+/// Replaces each Markdown link `[text](target)` by its text.
 fn without_links(markdown: &str) -> String {
     let mut pieces = markdown.split("](");
     let first = pieces.next().unwrap_or_default().to_owned();

@@ -22,7 +22,7 @@ const SCENARIOS: [(&str, &str); 3] = [
     ),
 ];
 
-/// Decides the same pods in each situation, and prints what comes of it.
+/// Decides the same pods in each situation and prints the results.
 pub(super) fn run() -> anyhow::Result<()> {
     let config = Config::default();
     let now = Clock::start().now();

@@ -1,4 +1,4 @@
-//! `edgeward fleet`: what a live cluster looks like to edgeward.
+//! `edgeward fleet`: shows a live cluster as edgeward sees it.
 
 use std::fmt::Write as _;
 
@@ -21,8 +21,8 @@ use crate::instruments::metrics::Metrics;
 
 /// Show what edgeward sees of a live cluster: sites, nodes, queues and the WAN.
 ///
-/// Lists nodes, pods and namespaces once, probes the cloud sites of the configuration once, and changes nothing. As
-/// YAML or JSON it is a fleet file (docs/reference/fleet-file.md), which `edgeward review --fleet` takes: with a pod, a bug report.
+/// Lists nodes, pods and namespaces once, probes the cloud sites once, and changes nothing. As YAML or JSON it is a
+/// fleet file (docs/reference/fleet-file.md) for `edgeward review --fleet`. With the pod, it makes a bug report.
 #[derive(Debug, Args)]
 pub(super) struct Fleet {
     #[command(flatten)]
@@ -31,7 +31,7 @@ pub(super) struct Fleet {
     #[command(flatten)]
     cluster: Cluster,
 
-    /// How to print it; `json` and `yaml` are a fleet file.
+    /// Output format; `json` and `yaml` print a fleet file.
     #[arg(short, long, value_enum, default_value_t = Output::Text)]
     output: Output,
 }

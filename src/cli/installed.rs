@@ -1,4 +1,4 @@
-//! The configuration that a cluster's own edgeward has.
+//! The configuration of the edgeward that is installed in a cluster.
 
 use std::path::PathBuf;
 
@@ -11,13 +11,13 @@ use crate::inspect;
 use crate::inspect::Connection;
 use crate::sources::namespaced_name::NamespacedName;
 
-/// Where edgeward runs, unless told otherwise.
+/// Default namespace of edgeward.
 pub(super) const NAMESPACE: &str = "edgeward-system";
 
-/// The domain that commands assume where none is named.
+/// Default domain of the commands.
 pub(super) const DOMAIN: &str = "example.io";
 
-/// The option that names another domain.
+/// Returns the option that names the domain, unless it is the default.
 pub(super) fn domain_option(domain: &str) -> String {
     match domain {
         DOMAIN => String::new(),
@@ -25,23 +25,21 @@ pub(super) fn domain_option(domain: &str) -> String {
     }
 }
 
-/// Name of the Lease there, unless `serve` has another `--service`.
+/// Name of edgeward's Lease, unless `serve` has another `--service`.
 pub(super) const LEASE: &str = "edgeward";
 
-/// Where to look.
+/// Options that tell where edgeward's configuration is.
 #[derive(Debug, Args)]
 pub(super) struct Installed {
-    /// Configuration (docs/reference/settings.md): a file, or a directory with the keys of a ConfigMap; without, that of the
-    /// Deployment.
+    /// Configuration file, or directory with the keys of a ConfigMap. Default: the Deployment's.
     #[arg(long, value_name = "PATH", conflicts_with = "config_map")]
     config: Option<PathBuf>,
 
-    /// The ConfigMap with edgeward's configuration, in place of the one that the Deployment names. NAMESPACE is edgeward's own.
+    /// ConfigMap in edgeward's own namespace, in place of the Deployment's.
     #[arg(long, value_name = "[NAMESPACE/]NAME", conflicts_with = "deployment", value_parser = super::namespaced_name)]
     config_map: Option<String>,
 
-    /// edgeward's Deployment, in whose arguments is `--config-map`; the default configuration counts where there is none.
-    /// NAMESPACE is edgeward's own.
+    /// edgeward's Deployment, whose `--config-map` is read. Without that argument, the defaults apply.
     #[arg(
         long,
         value_name = "[NAMESPACE/]NAME",
@@ -51,33 +49,33 @@ pub(super) struct Installed {
     deployment: String,
 }
 
-/// What was found.
+/// The configuration that was found, and where.
 #[derive(Debug, Default)]
 pub(super) struct Found {
-    /// The configuration; the defaults where there is none that could be taken.
+    /// The configuration. The defaults, if none could be used.
     pub(super) config: Config,
-    /// Where it is, or should be.
+    /// The object or file that contains it, or should.
     pub(super) place: String,
-    /// The command that changes it.
+    /// The command that edits it.
     pub(super) edit: String,
-    /// The ConfigMap that it is in, if it is.
+    /// The ConfigMap that contains it, if there is one.
     pub(super) map: Option<NamespacedName>,
-    /// What there is to know of one that was taken.
+    /// Notices about a valid configuration.
     pub(super) notices: Vec<Notice>,
-    /// Why it cannot be taken.
+    /// Faults that make the configuration invalid.
     pub(super) faults: Vec<Fault>,
-    /// Why there is none to be taken.
+    /// Why no configuration could be read.
     pub(super) missing: Option<String>,
 }
 
 impl Installed {
-    /// The namespace that edgeward runs in.
+    /// Returns the namespace that edgeward runs in.
     pub(super) fn namespace(&self) -> String {
         let name = self.config_map.as_ref().unwrap_or(&self.deployment);
         NamespacedName::parse(name, NAMESPACE).namespace
     }
 
-    /// Reads it.
+    /// Reads the configuration.
     ///
     /// # Errors
     /// The file cannot be read, or has faults.
@@ -126,7 +124,7 @@ impl Installed {
 }
 
 impl Found {
-    /// A sentence where the defaults stand for what edgeward has.
+    /// Says that the defaults are assumed, if edgeward's configuration could not be used.
     pub(super) fn assumption(&self) -> Option<String> {
         let faulty = || format!("{} has faults (`edgeward check` lists them)", self.place);
         let faulty = (!self.faults.is_empty()).then(faulty);

@@ -1,4 +1,4 @@
-//! `edgeward profile`: profiles in files, before they are applied.
+//! `edgeward profile`: checks and converts profiles in files before they are applied.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -14,7 +14,7 @@ use crate::platform::yaml;
 
 const KIND: &str = "PerformanceProfile";
 
-/// Check performance profiles in files, or make them of CODECO's form.
+/// Check performance profiles in files, or convert them from CODECO's form.
 #[derive(Debug, Args)]
 pub(super) struct Profile {
     #[command(subcommand)]
@@ -23,26 +23,27 @@ pub(super) struct Profile {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Tell whether edgeward would accept the PerformanceProfiles of a file, and what is wrong with them.
+    /// Check whether edgeward would accept the PerformanceProfiles of a file.
     ///
-    /// Queries that may give no numbers by place are told on standard error, and are no faults. Documents of other kinds are left out. What only the cluster knows, such as what a Prometheus server answers, is not looked at.
+    /// Queries that may give no numbers by place are reported on standard error and are not faults. Other kinds are
+    /// skipped. Nothing is checked against a cluster or a Prometheus server.
     #[command(after_help = "Exit code 3: a profile has faults.")]
     Check {
         /// YAML or JSON, any number of documents; `-` is standard input.
         #[arg(value_name = "FILE", required = true)]
         files: Vec<PathBuf>,
     },
-    /// Print the PerformanceProfiles that CODECO's `profiles.yaml` and `custom_metrics.yaml` make.
+    /// Print PerformanceProfiles made from CODECO's `profiles.yaml` and `custom_metrics.yaml`.
     ///
-    /// Reads a file with both keys, or a ConfigMap that has them in its data, as `kubectl get configmap -o yaml` prints it. What is wrong
-    /// with them is told on standard error, with what to write.
-    #[command(after_help = "Exit code 3: something is wrong, and is not corrected (--fix).")]
+    /// Reads a file with both keys, or a ConfigMap with them in its data. Faults and their corrections go to standard
+    /// error.
+    #[command(after_help = "Exit code 3: a fault remains (see --fix).")]
     Import {
         /// YAML or JSON; `-` is standard input.
         #[arg(value_name = "FILE")]
         file: PathBuf,
 
-        /// Correct what is wrong; without, it stands in the profiles as it is.
+        /// Correct the faults. Without it, the printed profiles keep them.
         #[arg(long)]
         fix: bool,
     },
@@ -58,7 +59,7 @@ impl Profile {
     }
 }
 
-/// Whether one has faults.
+/// Checks the profiles of all files and returns whether one has faults.
 fn check(files: &[PathBuf]) -> anyhow::Result<bool> {
     let (mut checked, mut is_faulty) = (0, false);
     for file in files {
@@ -90,7 +91,7 @@ fn check(files: &[PathBuf]) -> anyhow::Result<bool> {
     Ok(is_faulty)
 }
 
-/// Whether something is wrong that was not corrected.
+/// Prints the converted profiles and returns whether a fault remains.
 fn convert(file: &Path, fix: bool) -> anyhow::Result<bool> {
     let source = file.display().to_string();
     let mut all = vec![];
@@ -112,7 +113,7 @@ fn convert(file: &Path, fix: bool) -> anyhow::Result<bool> {
     Ok(has_findings && !fix)
 }
 
-/// The documents of a file, and those of Lists in it.
+/// Returns the documents of a file, with the items of each List in its place.
 fn items(file: &Path) -> anyhow::Result<Vec<Value>> {
     let source = file.display().to_string();
     let documents = yaml::parse_all(&super::read_text(file)?, &source)?;

@@ -1,4 +1,4 @@
-//! `edgeward release`: our gate off pods.
+//! `edgeward release`: removes edgeward's scheduling gate from pods.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -15,35 +15,35 @@ use crate::controllers::gate::{Freed, Target, Ungate};
 use crate::inspect::Connection;
 use crate::inspect::installation::Webhook;
 
-/// How long the API servers go on calling a webhook whose configuration was deleted: until their watch tells them, and for
-/// the second that they wait for an answer. Nobody says when that is over.
+/// How long API servers may still call a webhook after its configuration was deleted. It covers the delay of their
+/// watch and the 1 s timeout of a call. No API reports when the calls have ended.
 const UNREGISTERED: Duration = Duration::from_secs(3);
 
-/// How far apart lists are while pods may still be gated.
+/// Pause between two lists while pods may still be gated.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Take edgeward's gate off gated pods, and change nothing else.
+/// Remove edgeward's gate from gated pods, and change nothing else.
 ///
-/// They go to kube-scheduler as they are, without a placement of ours. A line for each pod (released, already free, or failed
-/// and why), and the counts. For uninstalling, `--all --unregister` sees to it that no other pod is gated afterwards
+/// The pods go to kube-scheduler without a placement by edgeward. Prints a line per pod (released, already free, or
+/// failed and why) and the counts. To uninstall, use `--all --unregister`, which also keeps new pods from being gated
 /// (docs/guide/operate.md#uninstall).
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("which").required(true).args(["all", "pods"])))]
-// Even a cluster with many gated pods is done within this time.
+// Even a cluster with many gated pods needs less time.
 #[command(mut_arg("timeout", |timeout| timeout
     .default_value("300")
-    .help("Seconds after which it is given up; what was done is done, and it can be run again")))]
+    .help("Seconds until it gives up. Released pods stay released; run it again for the rest")))]
 #[command(
-    after_help = "Exit code 0: none of these pods carries the gate any more; 1: some may. So it is with --all where pods are \
-                  behind the gate of another domain and ours is not known: by --domain, --config or the deleted configuration."
+    after_help = "Exit codes: 0 no pod carries the gate any more; 1 some may. --all also exits with 1 if pods carry the gate of \
+                  another domain, and --domain, --config and the deleted configuration do not tell which domain is meant."
 )]
 pub(super) struct Release {
-    /// Every pod that carries the gate, in every namespace.
+    /// Every pod with the gate, in every namespace.
     #[arg(long)]
     all: bool,
 
-    /// First delete this MutatingWebhookConfiguration (zz-edgeward if none is named), so that no pod is gated any more. One
-    /// that is gone is no fault.
+    /// First delete this MutatingWebhookConfiguration, so that no more pods are gated. NAME defaults to zz-edgeward. A
+    /// missing one is not an error.
     #[arg(
         long,
         value_name = "NAME",
@@ -55,21 +55,21 @@ pub(super) struct Release {
     )]
     unregister: Option<String>,
 
-    /// Pods, by name.
+    /// Names of pods.
     #[arg(value_name = "POD", value_parser = super::name)]
     pods: Vec<String>,
 
-    /// Namespace of the pods; without, that of the context.
+    /// Namespace of the pods. Default: that of the context.
     #[arg(short, long, conflicts_with = "all", value_parser = super::name)]
     namespace: Option<String>,
 
-    /// Configuration (docs/reference/settings.md), whose domain names the gate: a file, or a directory with the keys of a
-    /// ConfigMap; defaults without.
+    /// Configuration whose domain names the gate: a file, or a directory with the keys of a ConfigMap. Without it, the
+    /// defaults apply.
     #[arg(long, value_name = "PATH")]
     config: Option<PathBuf>,
 
-    /// The domain that names the gate, where no configuration is at hand; without, that of the configuration which --unregister
-    /// deletes.
+    /// Domain that names the gate, if there is no configuration. Default: that of the configuration deleted by
+    /// --unregister.
     #[arg(long, value_name = "DOMAIN", conflicts_with = "config")]
     domain: Option<String>,
 
@@ -77,7 +77,7 @@ pub(super) struct Release {
     cluster: Cluster,
 }
 
-/// How many pods became what.
+/// Number of pods by outcome.
 #[derive(Debug, Default, Clone, Copy)]
 struct Counts {
     released: usize,

@@ -1,4 +1,4 @@
-//! `edgeward review`: the decision on pods in files, offline or as an API server has it.
+//! `edgeward review`: decides the pods in files, with a fleet file or through an API server.
 
 mod live;
 pub(super) mod offline;
@@ -18,54 +18,49 @@ use crate::platform::yaml;
 use report::{Item, ReviewList};
 use subject::Subject;
 
-/// Tell what edgeward would do with pods, and why, against a fleet in a file or in a live cluster.
+/// Show what edgeward would do with pods, and why, with a fleet file or a live cluster.
 ///
 /// Reads Pods, AdmissionReviews, workloads with a pod template (Deployment, ReplicaSet, StatefulSet, DaemonSet, Job,
-/// CronJob) and Lists of all these; documents of other kinds are skipped, and named on standard error. With --fleet, a
-/// pod is defaulted as the API server would do it (requests from limits); what only a cluster knows is listed under
-/// `assumptions`.
+/// CronJob) and Lists of them. Other kinds are skipped and named on standard error. With --fleet, requests default to
+/// limits as in the API server, and `assumptions` lists facts that only a cluster knows.
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("view").required(true).args(["fleet", "live"])))]
 #[command(after_help = "Exit code 3: an SLO has faults.")]
 pub(super) struct Review {
-    /// File with pods, YAML or JSON, any number of documents; `-` is standard input. May be repeated.
+    /// YAML or JSON with pods, any number of documents; `-` is standard input. May be repeated.
     #[arg(short, long = "filename", value_name = "FILE", required = true)]
     filename: Vec<PathBuf>,
 
-    /// Fleet file: sites, nodes, queues and WAN (docs/reference/fleet-file.md). `edgeward fleet -o yaml` makes one.
+    /// Fleet file (docs/reference/fleet-file.md), as `edgeward fleet -o yaml` prints it.
     #[arg(long, value_name = "FILE", conflicts_with = "context")]
     fleet: Option<PathBuf>,
 
-    /// Send each pod to the API server as a dry run, which stores nothing, and show its answer.
+    /// Send each pod to the API server as a dry run, which stores nothing, and show the answer.
     #[arg(long)]
     live: bool,
 
     #[command(flatten)]
     cluster: Cluster,
 
-    /// Configuration (docs/reference/settings.md): a file, or a directory with the keys of a ConfigMap; defaults without.
+    /// Configuration: a file, or a directory with the keys of a ConfigMap. Without it, the defaults apply.
     #[arg(long, value_name = "PATH")]
     config: Option<PathBuf>,
 
-    /// Namespace of pods that name none; without, that of the context (--live) or `default`.
+    /// Namespace of pods that name none. Default: that of the context with --live, else `default`.
     #[arg(short, long)]
     namespace: Option<String>,
 
-    /// `json` and `yaml` are an interface (docs/reference/output.md); `patch` prints the JSONPatch of each pod, one per
-    /// line, and is not for --live.
+    /// `json` and `yaml` print one ReviewList (docs/reference/output.md). `patch` prints one JSONPatch per pod and
+    /// line, not with --live.
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     output: Output,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Output {
-    /// For people.
     Table,
-    /// One ReviewList.
     Json,
-    /// One ReviewList.
     Yaml,
-    /// Only the patches.
     Patch,
 }
 
@@ -110,7 +105,7 @@ impl Review {
         })
     }
 
-    /// The pods of all files.
+    /// Reads the pods of all files.
     fn subjects(&self, config: &Config) -> anyhow::Result<Vec<Subject>> {
         let (mut subjects, mut skipped) = (Vec::new(), Vec::new());
         for path in &self.filename {

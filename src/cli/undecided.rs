@@ -1,4 +1,4 @@
-//! Why a pod has no decision, as far as can be seen from here.
+//! The likely causes why a pod has no decision, as far as the cluster shows them.
 
 use edgeward_core::config::Config;
 use edgeward_core::model::snapshot::Snapshot;
@@ -12,37 +12,37 @@ use jiff::Timestamp;
 use crate::inspect::Connection;
 use crate::inspect::installation::{Labels, Webhook};
 
-/// Our webhooks' names in `webhook/base`: of namespaces without policies, and of those with them.
+/// Webhook names in `webhook/base`: for namespaces without policies, and for namespaces with them.
 pub(super) const WEBHOOKS: [&str; 2] = ["pods.edgeward.io", "policies.edgeward.io"];
 
-/// The one for pods that bring along the label of those that are placed.
+/// The webhook for pods that are created with the label of placed pods.
 pub(super) const OF_PLACED: &str = "placed.edgeward.io";
 
-/// Whether it is one of the entries that ask about pods that nobody has placed.
+/// Whether the webhook is called for pods that are not placed yet.
 pub(super) fn asks_as_pods_arrive(webhook: &Webhook) -> bool {
     WEBHOOKS.contains(&&*webhook.entry.name)
 }
 
-/// Whether a webhook of this name is ours.
+/// Whether a webhook with this name belongs to edgeward.
 pub(super) fn is_ours(name: &str) -> bool {
     WEBHOOKS.contains(&name) || name == OF_PLACED
 }
 
-/// What was seen of the way from the pod to edgeward; or why it was not.
+/// The labels of the pod's namespace and the mutating webhooks, or why they could not be read.
 type Seen = (anyhow::Result<Labels>, anyhow::Result<Vec<Webhook>>);
 
 /// A pod without a decision.
 pub(super) struct Undecided<'u> {
     pub(super) workload: &'u Workload<'u>,
-    /// When it was created, of one that exists.
+    /// When the pod was created; `None` if it does not exist.
     pub(super) created: Option<Timestamp>,
-    /// Whether it exists and has a node. By its spec, its own word is not told from kube-scheduler's.
+    /// Whether the pod exists and has a node. The spec does not show whether its author or kube-scheduler set the node.
     pub(super) on_node: bool,
-    /// Whether its SLO comes from a policy alone.
+    /// Whether the SLO comes from a policy alone.
     pub(super) by_policy: bool,
 }
 
-/// Why a pod has no decision: the likely causes, at least one.
+/// Returns the likely causes why a pod has no decision, at least one.
 pub(super) async fn causes(connection: &Connection, config: &Config, undecided: &Undecided<'_>) -> Vec<String> {
     let namespace = &undecided.workload.namespace;
     let seen = tokio::join!(connection.namespace_labels(namespace), connection.webhooks());
@@ -71,7 +71,7 @@ fn judge((labels_seen, webhooks): &Seen, config: &Config, undecided: &Undecided<
             "its SLO comes from an SloPolicy alone, and namespace {namespace} is not labelled {policies}=true"
         ));
     }
-    // Whatever the sites are, for that is not asked here.
+    // The sites do not matter here, so there are none.
     let nowhere = Snapshot::default();
     let verdict = decide(workload, &Room::of(&nowhere), config, now);
     if workload.placement.is_some() {
@@ -100,8 +100,8 @@ fn judge((labels_seen, webhooks): &Seen, config: &Config, undecided: &Undecided<
     causes
 }
 
-/// Why the API server did not ask edgeward, if that is to be seen from its webhooks. `labels` are those of a namespace that
-/// opted in.
+/// Returns why the API server did not call edgeward, if the webhooks show it. `labels` are those of the namespace, if
+/// it opted in.
 fn unasked(
     webhooks: &[Webhook],
     namespace: &str,
@@ -124,7 +124,7 @@ fn unasked(
     ))
 }
 
-/// Why edgeward leaves a pod alone, for people.
+/// Returns the reason why edgeward leaves a pod alone, for people.
 fn words(reason: Reason, config: &Config) -> String {
     let keys = &config.keys;
     match reason {

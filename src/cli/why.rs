@@ -1,4 +1,4 @@
-//! `edgeward why`: why a pod is where it is, or why it does not run.
+//! `edgeward why`: explains why a pod is where it is, or why it does not run.
 
 mod explanation;
 mod scheduling_state;
@@ -27,22 +27,20 @@ use crate::inspect::{self, Connection};
 use crate::instruments::logs::{self, LogFormat};
 use crate::instruments::metrics::Metrics;
 
-/// Tell why a pod is where it is, or why it does not run.
+/// Explain why a pod is where it is, or why it does not run.
 ///
-/// The first line is the answer. Then: what was decided when the pod was created, with the numbers of that time; where it
-/// is; what would be decided now, with the numbers of every site; and what has changed. Reads the pod, lists nodes, pods
-/// and namespaces once, probes the cloud sites once, and changes nothing. Of a gated pod it reads who leads, if it may; of one on a
-/// node that says nothing of its containers, its Events.
+/// The first line is the answer. Then come the decision at creation with its numbers, where the pod is, what edgeward
+/// would decide now with the numbers of every site, and what has changed. Lists nodes, pods and namespaces once, probes
+/// the cloud sites once, and changes nothing. Also reads the Lease for a gated pod, and the Events of a pod whose node
+/// reports no containers.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Exit codes: 0 answered, whatever the answer; 1 there is no such pod, or the cluster gave no answer."
-)]
+#[command(after_help = "Exit codes: 0 answered; 1 there is no such pod, or the cluster did not answer.")]
 pub(super) struct Why {
-    /// The pod: NAME or pod/NAME.
+    /// NAME or pod/NAME.
     #[arg(value_name = "[pod/]NAME", value_parser = pod_name)]
     pod: String,
 
-    /// Namespace of the pod; without, that of the context.
+    /// Namespace of the pod. Default: that of the context.
     #[arg(short, long)]
     namespace: Option<String>,
 
@@ -52,7 +50,7 @@ pub(super) struct Why {
     #[command(flatten)]
     cluster: Cluster,
 
-    /// `json` and `yaml` are an interface (docs/reference/output.md).
+    /// Output format; `json` and `yaml` are for programs (docs/reference/output.md).
     #[arg(short, long, value_enum, default_value_t = Output::Text)]
     output: Output,
 }
@@ -88,7 +86,7 @@ impl Why {
         let record = record.with_context(|| format!("pod {namespace}/{name} has no uid"))?;
         policies.apply(&mut pod, namespace, &config.keys);
         let site = listing.cache.site_of(&record).map(|site| site.name.clone());
-        // Its own room counts as free.
+        // The resources that the pod itself uses count as free.
         listing.cache.delete_pod(&record.uid);
         let now = connection.clock.now();
         let mut snapshot = listing.snapshot(now.moment);
@@ -153,12 +151,12 @@ fn note(error: &anyhow::Error) -> String {
     format!("not taken into account: {}", sentence(error))
 }
 
-/// What was read; `None`, and a note, where it could not be.
+/// Returns what was read. Turns an error into a note and `None`.
 fn noted<T>(read: anyhow::Result<T>, notes: &mut Vec<String>) -> Option<T> {
     read.map_err(|error| notes.push(note(&error))).ok()
 }
 
-/// The pod as it would arrive now: without node, and without what a decision of ours has written.
+/// Returns the pod as it would arrive now: without a node, and without the fields that edgeward's decision wrote.
 fn as_it_arrived<'p>(
     pod: &Pod<'p>,
     namespace: &'p str,
@@ -168,7 +166,7 @@ fn as_it_arrived<'p>(
 ) -> Workload<'p> {
     let mut workload = pod.workload(namespace.into(), &config.keys);
     workload.bound = false;
-    // Of a pod that exists, nothing tells who created it.
+    // An existing pod does not show who created it.
     workload.shadow = pod.claims_to_be_shadow();
     if let Some(seconds) = state.gated_seconds {
         workload.gated_for = Some(Micros::from_secs(seconds));

@@ -80,7 +80,7 @@ pub struct Webhook {
     #[arg(long, value_name = "SECONDS", default_value_t = DEFAULT_SHUTDOWN_DELAY.as_secs())]
     shutdown_delay: u64,
 
-    /// One JSON object per line, or text for a terminal.
+    /// Log format.
     #[arg(long, value_enum, default_value_t = LogFormat::Json)]
     log_format: LogFormat,
 }

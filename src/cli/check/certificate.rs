@@ -1,5 +1,5 @@
-//! Whether the API server would believe edgeward: what is shown behind a webhook, and what replicas serve from, compared
-//! with `caBundle`.
+//! Checks whether the API server would trust edgeward. Compares the certificates that replicas serve and store with
+//! `caBundle`.
 
 use std::cmp::min;
 
@@ -17,33 +17,33 @@ use crate::tls::{self, Bundle, Chain, Contents, Pair, Service, VerificationError
 
 const AREA: &str = "certificate";
 
-/// How long before its end a certificate should have been renewed, at most. One that lives shorter is late in the last quarter
-/// of its life: issuers renew at a third.
+/// A certificate that ends within this time should have been renewed. For a short-lived one, the last quarter of its
+/// life counts instead: issuers renew when a third is left.
 const LATE: SignedDuration = SignedDuration::from_hours(14 * 24);
 
-/// How many replicas are looked at at once.
+/// Number of replicas that are contacted at once.
 const AT_ONCE: usize = 32;
 
-/// Who is behind a webhook.
+/// The server behind a webhook.
 #[derive(Clone, Default)]
 pub(super) struct Behind {
     /// The name that the certificate must have.
     pub(super) name: String,
-    /// What was shown at each address.
+    /// The certificate chain that each address presents, or the error.
     pub(super) shown: Vec<(String, Result<Chain, String>)>,
-    /// The Secrets that are served from, and what they hold; `None`: there is no such Secret.
+    /// The Secrets that replicas serve from, and their contents; `None` if the Secret does not exist.
     pub(super) stored: Vec<(PairSecret, Option<Contents>)>,
 }
 
 impl Behind {
-    /// The Secret that edgeward keeps itself.
+    /// Returns the Secret that edgeward manages itself, if there is one.
     pub(super) fn self_managed(&self) -> Option<&PairSecret> {
         let mut secrets = self.stored.iter().map(|(secret, _)| secret);
         secrets.find(|secret| secret.is_self_managed)
     }
 }
 
-/// Asks who is behind each of our webhooks.
+/// Contacts the server behind each of edgeward's webhooks.
 pub(super) async fn ask(connection: &Connection, facts: &mut Facts) {
     for webhook in facts.ours.clone() {
         let target = webhook.target();
@@ -112,12 +112,13 @@ async fn of_service(
     Ok(behind)
 }
 
-/// Whether the API server would believe who answers each of our entries, now and once replicas serve what is stored for them.
+/// Checks whether the API server would trust the server of each webhook, now and once replicas serve the stored
+/// certificate.
 pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
     let mut findings = Vec::new();
     for webhook in &facts.ours {
         for found in judge_entry(webhook, facts) {
-            // Entries have most in common.
+            // Most findings are the same for all webhooks.
             if !findings.contains(&found) {
                 findings.push(found);
             }
@@ -135,7 +136,7 @@ fn judge_entry(webhook: &Webhook, facts: &Facts) -> Vec<Finding> {
     if webhook.ca_bundle().is_empty() {
         let text = format!("{entry} has no caBundle: the API server believes its own authorities only");
         let finding = match service {
-            // Nobody else signs for a name like this.
+            // A public CA does not sign for the name of a Service.
             Some(_) => Finding::fault(AREA, text),
             None => Finding::warning(AREA, format!("{text}, which are not known here")),
         };
@@ -171,7 +172,7 @@ fn judge_entry(webhook: &Webhook, facts: &Facts) -> Vec<Finding> {
     findings
 }
 
-/// By what is judged.
+/// The inputs of the checks of one webhook.
 struct Judge<'f> {
     bundle: Bundle,
     of_keeper: Option<String>,
@@ -191,7 +192,7 @@ impl Judge<'_> {
                 let name = &self.behind.name;
                 format!("renew what --tls-cert and --tls-key name, for {name}; serve reads them again by itself")
             }),
-            // The API server's own answer is another.
+            // The API server may get another answer.
             Err(words) => Finding::warning(
                 AREA,
                 format!("{address} cannot be looked at from here, so nothing is known of what it serves: {words}"),
@@ -200,11 +201,12 @@ impl Judge<'_> {
         }
     }
 
-    /// What replicas serve once they have read it. A replica that refused it serves on what it has.
+    /// Checks the certificate that replicas serve once they have read the Secret. A replica that refused it keeps its
+    /// current one.
     fn stored(&self, secret: &PairSecret, contents: Option<&Contents>, service: &Service) -> Vec<Finding> {
         let PairSecret { namespace, name, .. } = secret;
         let place = format!("Secret {namespace}/{name}");
-        // Without the files it does nothing.
+        // The command does nothing if the files are missing.
         let put = || {
             format!(
                 "kubectl -n {namespace} create secret tls {name} --cert=tls.crt --key=tls.key --dry-run=client -o yaml | \
@@ -218,7 +220,7 @@ impl Judge<'_> {
         let mut findings = Vec::new();
         if secret.is_self_managed {
             let faults = tls::Stored::read(contents, service, self.facts.now).faults;
-            // What is served is judged below.
+            // The serving certificate is checked below.
             let of_authorities = faults.into_iter().filter(|(key, _)| *key != secret.cert);
             findings.extend(of_authorities.map(|(key, words)| {
                 fault(format!(
@@ -241,8 +243,8 @@ impl Judge<'_> {
         findings
     }
 
-    /// Whether a chain is believed that was found `at` a place, and is shown by `server` or, if it is stored, will be. `renew` is
-    /// what puts another in its place by hand.
+    /// Checks whether the API server trusts a chain. `at` says where it was found, and `server` who presents it.
+    /// `renew` returns the command that replaces it by hand.
     fn chain(
         &self,
         chain: &[CertificateDer<'static>],
@@ -256,7 +258,7 @@ impl Judge<'_> {
             Err(error) => {
                 let text =
                     format!("{entry}: the API server does not believe {server} to be {name}: its certificate {error}");
-                // Of an authority in the bundle, another bundle fixes nothing.
+                // If the authority is in the bundle, another bundle does not help.
                 return Finding::fault(AREA, text).fix(match error {
                     VerificationError::Certificate(_) => self.fix(renew),
                     VerificationError::Authority => another_authority(),
@@ -265,7 +267,7 @@ impl Judge<'_> {
         };
         let end = min(serving.not_after, serving.authority_not_after);
         if end.duration_since(self.facts.now) < min(LATE, serving.life / 4) {
-            // Of an authority that ends before, a new leaf would help no longer.
+            // If the authority ends first, a new leaf certificate does not help.
             let (what, fix) = match end < serving.not_after {
                 true => (
                     "is of an authority in caBundle that ends before it,",
@@ -280,8 +282,8 @@ impl Judge<'_> {
     }
 }
 
-/// The command that puts the authority in `ca.crt` into an entry's `caBundle`, beside what is there: others may be served by that.
-/// Without the file it does nothing.
+/// Returns the command that adds the authority in `ca.crt` to a webhook's `caBundle`. It keeps the other authorities,
+/// which other servers may use. Without the file, it does nothing.
 fn add_authority(webhook: &Webhook) -> String {
     let old = format!(
         "kubectl get mutatingwebhookconfiguration {} -o jsonpath='{{.webhooks[{}].clientConfig.caBundle}}'",
@@ -293,8 +295,8 @@ fn add_authority(webhook: &Webhook) -> String {
     format!("test -s ca.crt && old=$({old}) && {set}")
 }
 
-/// Where to look when bundle and certificate are not as they should be and somebody else brings them. What is patched by hand is
-/// overwritten then, or costs trust.
+/// Returns where to look if cert-manager or edgeward's leader maintains bundle and certificate. A manual patch would be
+/// overwritten, or would cost trust.
 fn of_keeper(webhook: &Webhook, behind: Option<&Behind>) -> Option<String> {
     let annotations = webhook.metadata.annotations.as_ref();
     if let Some(certificate) = annotations.and_then(|all| all.get("cert-manager.io/inject-ca-from")) {

@@ -1,4 +1,4 @@
-//! The custom resources: whether they are installed, and what there is of them.
+//! Checks the custom resources: their definitions, and the objects of each.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,16 +21,16 @@ const VERSION: &str = "v1alpha1";
 
 const INSTALL: &str = "edgeward crds | kubectl apply --server-side -f -";
 
-/// What there is.
+/// The custom resources of a cluster.
 #[derive(Default)]
 pub(super) struct CustomResources {
-    /// The versions that are served.
+    /// The API versions that are served.
     pub(super) versions: Vec<String>,
-    /// `spec` of each Site, where they are installed.
+    /// The `spec` of each Site; `None` if the definition is not installed.
     pub(super) sites: Option<BTreeMap<String, Value>>,
-    /// The policies, where they are installed.
+    /// The policies; `None` if the definition is not installed.
     pub(super) policies: Option<Vec<Arc<Seen>>>,
-    /// The profiles and what is wrong with each, where they are installed.
+    /// The fault of each profile, if it has one; `None` if the definition is not installed.
     pub(super) profiles: Option<BTreeMap<String, Option<String>>>,
 }
 
@@ -50,27 +50,26 @@ pub(super) async fn ask(connection: &Connection) -> anyhow::Result<CustomResourc
 }
 
 impl CustomResources {
-    /// Whether a definition is installed.
+    /// Whether at least one definition is installed.
     pub(super) fn are_installed(&self) -> bool {
         self.sites.is_some() || self.policies.is_some() || self.profiles.is_some()
     }
 
-    /// The policies.
     pub(super) fn policies(&self) -> impl Iterator<Item = &Seen> {
         self.policies.iter().flatten().map(|policy| &**policy)
     }
 
-    /// The sites in use by Sites; `None` where there are none.
+    /// Returns the sites that the Sites define; `None` if there are none.
     ///
     /// # Errors
-    /// What keeps them from being used.
+    /// The faults that prevent their use.
     pub(super) fn sites(&self) -> Result<Option<Vec<Arc<SiteDefinition>>>, Faults> {
         let specs = self.sites.as_ref().filter(|specs| !specs.is_empty());
         specs.map(of_objects).transpose()
     }
 }
 
-/// Definitions, profiles, policies and Sites.
+/// Checks definitions, profiles, policies and Sites.
 pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
     let Some(custom) = &facts.custom else {
         return vec![];
@@ -121,7 +120,7 @@ pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
     findings
 }
 
-/// Whether all definitions are installed, or none.
+/// Checks that all definitions are installed, or none.
 fn installed(custom: &CustomResources) -> Finding {
     let kinds = [
         ("Site", custom.sites.as_ref().map(BTreeMap::len)),

@@ -1,4 +1,4 @@
-//! What a check finds, as an interface and for people.
+//! The findings of `check`: a documented format, and text for people.
 
 use std::fmt::Write as _;
 
@@ -7,25 +7,25 @@ use serde::Serialize;
 use crate::cli::review::report::harmless;
 use crate::cli::sentence;
 
-/// How bad a finding is.
+/// The severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Level {
-    /// As it should be.
+    /// No action is needed.
     Ok,
-    /// It works, or may; somebody should look at it.
+    /// It works, or may work, but needs attention.
     Warning,
-    /// edgeward does not do what it is there for, or not for everybody.
+    /// edgeward does not do its work, or not for all pods.
     Fault,
 }
 
-/// One thing that was looked at.
+/// The result of one check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct Finding {
     pub(super) level: Level,
-    /// What it is about.
+    /// The part of the installation.
     pub(super) area: &'static str,
-    /// What was found.
+    /// The result in words.
     pub(super) text: String,
     /// A command that fixes it.
     pub(super) fix: Option<String>,
@@ -53,19 +53,19 @@ impl Finding {
         Self::new(Level::Fault, area, text)
     }
 
-    /// A warning that it could not be looked at.
+    /// Returns a warning that something could not be checked.
     pub(super) fn unknown(area: &'static str, error: &anyhow::Error) -> Self {
         Self::warning(area, format!("not checked: {}", sentence(error)))
     }
 
-    /// With the command that fixes it.
+    /// Adds the command that fixes it.
     pub(super) fn fix(mut self, fix: impl Into<String>) -> Self {
         self.fix = Some(fix.into());
         self
     }
 }
 
-/// Everything that is printed.
+/// The whole report.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Report {
@@ -88,7 +88,7 @@ impl Report {
         }
     }
 
-    /// For people.
+    /// Formats the report for people.
     pub(super) fn text(&self) -> String {
         let mut text = String::new();
         for finding in &self.findings {

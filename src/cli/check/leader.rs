@@ -1,4 +1,4 @@
-//! Whether somebody leads, and the pods that stay gated where nobody does.
+//! Checks that a replica leads, and that no pod is gated past its limit.
 
 use edgeward_core::model::pod_record::GatedPod;
 use jiff::SignedDuration;
@@ -10,10 +10,10 @@ use crate::inspect::installation::Leaderless;
 
 const AREA: &str = "leader";
 
-/// How long after its limit a pod may be gated still: one whose release was refused is tried again within this time.
+/// How long a pod may stay gated after its limit. A refused release is retried within this time.
 const RETRY: SignedDuration = SignedDuration::from_mins(1);
 
-/// Whether somebody leads. Nobody can be expected to where edgeward is not installed: then there is no Lease either.
+/// Checks that a replica leads. If edgeward is not installed, there is no Lease and no leader is expected.
 pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
     let home = &facts.home;
     let how = match &facts.lead {
@@ -26,7 +26,7 @@ pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
     vec![Finding::fault(AREA, text).fix(lead(facts))]
 }
 
-/// Pods that should have been released.
+/// Reports the pods that should have been released.
 pub(super) fn gated(facts: &Facts) -> Vec<Finding> {
     let Facts { now, home, .. } = facts;
     let config = &facts.found.config;
@@ -49,7 +49,7 @@ pub(super) fn gated(facts: &Facts) -> Vec<Finding> {
     vec![Finding::fault(AREA, text).fix(fix)]
 }
 
-/// The command that makes a leader.
+/// Returns the command that gets a leader.
 fn lead(facts: &Facts) -> String {
     let command = match facts.wanted {
         Some(_) => start(&facts.home, facts.wanted),
@@ -62,7 +62,7 @@ fn lead(facts: &Facts) -> String {
         )
 }
 
-/// The command that brings replicas up: of a Deployment that is to have none, no restart does.
+/// Returns the command that starts replicas. A restart does not help a Deployment that is scaled to zero.
 pub(super) fn start(namespace: &str, wanted: Option<i32>) -> String {
     match wanted {
         Some(0) => format!("kubectl -n {namespace} scale deployment edgeward --replicas=2"),
@@ -70,7 +70,7 @@ pub(super) fn start(namespace: &str, wanted: Option<i32>) -> String {
     }
 }
 
-/// What a person may do instead.
+/// Returns a shell comment with the manual alternative.
 fn way_out(first: &str, domain: &str) -> String {
     let of_domain = domain_option(domain);
     format!("   # {first}; `edgeward release --all{of_domain}` lets gated pods go without")
@@ -149,7 +149,7 @@ mod tests {
             text,
             format!("nobody leads in edgeward-system: there is no Lease edgeward: {nobody}")
         );
-        // That there is nothing is said once.
+        // A missing installation is reported elsewhere, and only once.
         let nothing = Facts {
             is_installed: false,
             ..facts(None, None)
@@ -184,7 +184,7 @@ mod tests {
             super::gated(&facts).pop()
         };
         let leaderless = |pods: &[Arc<GatedPod>]| gated(facts(an_hour_ago(), Some(0)), pods);
-        // Of class batch, 300 s, and some more to try again.
+        // Class batch has a limit of 300 s; the rest is time for a retry.
         let young = || pod("young", 355, |_| {});
         assert_eq!(leaderless(&[]), None);
         assert_eq!(leaderless(&[young()]), None);
@@ -206,18 +206,18 @@ mod tests {
             "pod shop/older is gated beyond its limit, which was over at 2026-11-21T10:05:00Z; 2 such pods"
         );
         assert!(found.fix.unwrap().contains("logs -l app.kubernetes.io/name=edgeward"));
-        // A class that may wait less.
+        // A class with a shorter limit.
         let latency = pod("latency", 100, |pod| {
             pod["metadata"]["annotations"]["slo.acme.dev/class"] = json!("latency")
         });
         assert!(leaderless(&[latency]).is_some());
-        // For the gates of others however long.
+        // A pod that other gates hold is never overdue.
         let others = |pod: &mut serde_json::Value| {
             let gates = pod["spec"]["schedulingGates"].as_array_mut().unwrap();
             gates.push(json!({"name": "other.example/gate"}));
         };
         assert_eq!(leaderless(&[pod("others", 7200, others)]), None);
-        // What a tenant says of a time to come is not believed.
+        // A timestamp in the future, which a tenant can write, is not believed.
         let future = |pod: &mut serde_json::Value| {
             pod["metadata"]["annotations"]["scheduling.acme.dev/timestamp"] = json!("2027-01-01T00:00:00Z");
         };

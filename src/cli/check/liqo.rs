@@ -1,4 +1,4 @@
-//! Liqo, where it is installed: what keeps pods from its clusters.
+//! Checks Liqo, if it is installed, for what keeps pods from its clusters.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use super::webhook::{self, shown};
 
 const AREA: &str = "liqo";
 
-/// The name of the webhook by which Liqo changes pods.
+/// Name of the webhook with which Liqo changes pods.
 const POD_WEBHOOK: &str = "pod.mutate.liqo.io";
 
 pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
@@ -51,7 +51,7 @@ fn probe(site: &SiteDefinition, edit: &str) -> Option<Finding> {
     Some(Finding::warning(AREA, text).fix(format!("{edit}   # probes: [\"https://{host}:{port}/livez\"]")))
 }
 
-/// Whether Liqo reaches the cluster of a site.
+/// Checks whether Liqo reaches the cluster of a site.
 fn api_server(site: &SiteDefinition, clusters: &[ForeignCluster]) -> Option<Finding> {
     let (name, cluster) = (&site.name, site.remote_cluster()?);
     let Some(known) = clusters.iter().find(|known| *known.cluster == *cluster) else {
@@ -69,7 +69,7 @@ fn api_server(site: &SiteDefinition, clusters: &[ForeignCluster]) -> Option<Find
     Some(Finding::warning(AREA, text).fix(format!("kubectl describe foreigncluster {cluster}")))
 }
 
-/// What is to be said of namespaces that opted in, each with the names of those that it is about.
+/// Reports how Liqo treats the namespaces that opted in. Each finding names the namespaces that it concerns.
 fn of_namespaces(objects: &LiqoObjects, facts: &Facts) -> Vec<Finding> {
     let keys = &facts.found.config.keys;
     let opted_in = facts.namespaces.iter().flat_map(|all| webhook::opted_in(all, keys));
@@ -220,7 +220,7 @@ mod tests {
             assert!(text.starts_with(expected), "{text} is not {expected}");
         }
 
-        // Of what cannot be read nothing is said but that.
+        // The only finding about a resource that cannot be read says so.
         let unreadable = ["foreignclusters", "namespacemaps"];
         facts.liqo.unreadable = unreadable
             .map(|kind| (kind, anyhow::anyhow!("cannot list {kind}")))

@@ -1,4 +1,4 @@
-//! What edgeward may do, and what it needs.
+//! Checks that edgeward has the rights that it needs.
 
 use super::finding::Finding;
 use super::finding::Level::{self, Fault, Warning};
@@ -15,14 +15,14 @@ const AREA: &str = "rights";
 /// Rights that are needed together.
 #[derive(Debug, Clone, Copy)]
 struct Need<'i> {
-    /// How bad it is to lack one: edgeward goes on without what is a warning.
+    /// Severity of a missing right. `Warning` if edgeward works without it.
     level: Level,
-    /// As kubectl writes them, with one blank between two.
+    /// Resources as kubectl names them, separated by single blanks.
     resources: &'static str,
-    /// With one blank between two.
+    /// Verbs, separated by single blanks.
     verbs: &'static str,
     place: installation::Place<'i>,
-    /// What does not work without.
+    /// The effect if a right is missing.
     purpose: &'static str,
 }
 
@@ -65,7 +65,8 @@ const NO_TRUST: &str = "API servers do not learn of the CA of `serve --self-mana
 const NO_CLASSES: &str = "no node has what DeviceClasses serve without";
 const NO_LIQO: &str = "no pod goes to a virtual node, or pods go where their namespace is not offloaded, without";
 
-/// The rights of docs/guide/operate.md and docs/guide/clouds.md that are needed here, without those to change pods.
+/// Returns the rights of docs/guide/operate.md and docs/guide/clouds.md that this installation needs, except the right
+/// to change pods.
 fn needs(facts: &Facts) -> Vec<Need<'_>> {
     let (everywhere, home) = ((None, None), (Some(&*facts.home), None));
     let (lease, registration) = ((Some(&*facts.home), Some(LEASE)), (None, Some(&*facts.webhook)));
@@ -94,14 +95,14 @@ fn needs(facts: &Facts) -> Vec<Need<'_>> {
     if let Some(PairSecret { namespace, name, .. }) = facts.behind.values().find_map(Behind::self_managed) {
         let (there, secret) = ((Some(&**namespace), None), (Some(&**namespace), Some(&**name)));
         needs.push(need(Fault, "secrets", "get list watch update", secret, NO_CERTIFICATE));
-        // One that is to be created has no name yet.
+        // A right to create cannot name the Secret, which does not exist yet.
         needs.push(need(Fault, "secrets", "create", there, NO_CERTIFICATE));
         needs.push(need(Fault, WEBHOOKS, "get list watch patch", registration, NO_TRUST));
     }
     needs
 }
 
-/// Reviews the rights of a user. The rights of the person who asks say nothing of the user's.
+/// Checks the rights of a user. The rights of the person who runs the check do not count.
 pub(super) async fn review(connection: &Connection, user: User<'_>, facts: &Facts) -> Vec<Finding> {
     let User { name, .. } = user;
     if !facts.is_installed {
@@ -127,7 +128,8 @@ async fn judge(connection: &Connection, user: User<'_>, facts: &Facts) -> anyhow
     for need in needs(facts) {
         findings.extend(lacking(connection, user, need).await?);
     }
-    // Pods may be changed everywhere, or in the namespaces that opted in. Where none did, none is gated yet.
+    // Pods may be changed everywhere, or in the namespaces that opted in. If no namespace opted in, no pod is gated
+    // yet.
     let config = &facts.found.config;
     let opted_in = facts.namespaces.iter().flat_map(|all| opted_in(all, &config.keys));
     let opted_in = opted_in
@@ -159,7 +161,7 @@ async fn judge(connection: &Connection, user: User<'_>, facts: &Facts) -> anyhow
     Ok(findings)
 }
 
-/// What the user lacks, a finding for each resource.
+/// Returns a finding for each resource on which the user lacks a right.
 async fn lacking(connection: &Connection, user: User<'_>, need: Need<'_>) -> anyhow::Result<Vec<Finding>> {
     let mut findings = Vec::new();
     for resource in need.resources.split(' ') {
@@ -191,7 +193,8 @@ fn lacks(resource: &str, need: Need<'_>, verbs: &[&str], user: User<'_>) -> Find
     Finding::new(level, AREA, text).fix(grant(resource, verbs, user, place))
 }
 
-/// Commands that give a right. They may be run again, and take nothing from others who have it by the same role.
+/// Returns commands that grant a right. They can be repeated, and other users keep the right that the same role gives
+/// them.
 fn grant(resource: &str, verbs: &[&str], user: User<'_>, (namespace, name): installation::Place<'_>) -> String {
     let role = format!("edgeward-{}-{}", resource.replace(['.', '/'], "-"), verbs.join("-"));
     let to = match user.account() {
@@ -200,7 +203,7 @@ fn grant(resource: &str, verbs: &[&str], user: User<'_>, (namespace, name): inst
     };
     let verbs = verbs.join(",");
     let only = name.map(|name| format!(" --resource-name={name}")).unwrap_or_default();
-    // `auth reconcile` would create a namespace that is missing, without its labels.
+    // `auth reconcile` would create a missing namespace, without its labels.
     let (kubectl, kind, only_there) = match namespace {
         None => ("kubectl".to_owned(), "clusterrole", String::new()),
         Some(namespace) => (
@@ -226,7 +229,8 @@ mod tests {
     use super::*;
     use crate::sources::namespaced_name::NamespacedName;
 
-    /// Resource, as kubectl writes it, and verb of every rule in the first YAML block of a page that has these words.
+    /// Returns resource and verb of every rule in the first YAML block of a page that contains `words`. Resources have
+    /// kubectl's names.
     fn documented(page: &str, words: &str) -> BTreeSet<[String; 2]> {
         let mut blocks = page.split("```yaml\n").filter_map(|rest| rest.split("```").next());
         let block = blocks.find(|block| block.contains(words)).unwrap();

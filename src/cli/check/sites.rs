@@ -1,4 +1,4 @@
-//! Sites, their nodes, and the WAN towards them.
+//! Checks the sites, their nodes, and the WAN to the clouds.
 
 use edgeward_core::model::link::LinkState;
 use edgeward_core::model::node::Node;
@@ -14,7 +14,7 @@ use super::{CustomResources, Facts};
 
 const AREA: &str = "nodes";
 
-/// Whether each site has nodes that can take pods.
+/// Checks that each site has nodes that can take pods.
 pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
     let mut findings: Vec<_> = sites(facts).map(nodes).collect();
     findings.extend(sites(facts).filter_map(tolerates_everything));
@@ -32,7 +32,7 @@ fn sites(facts: &Facts) -> impl Iterator<Item = &Site> {
     facts.nodes.iter().flat_map(|nodes| &nodes.snapshot.sites)
 }
 
-/// A toleration that edgeward may not add when it releases a pod.
+/// Reports a toleration that edgeward may not add when it releases a pod.
 fn tolerates_everything(site: &Site) -> Option<Finding> {
     let mut tolerations = site.definition.tolerations.iter();
     tolerations.find(|toleration| toleration.key.is_empty())?;
@@ -43,7 +43,7 @@ fn tolerates_everything(site: &Site) -> Option<Finding> {
     Some(Finding::warning(AREA, text).fix("name the keys of its nodes' taints in its tolerations"))
 }
 
-/// Labels of traits whose value is another than the one that counts.
+/// Reports trait labels that do not count because their value is not "true".
 fn unclear_traits(Node { name, labels, .. }: &Node) -> impl Iterator<Item = Finding> {
     let is_unclear = |(key, value): &(&str, &str)| key.starts_with(LABEL_PREFIX) && *value != "true";
     labels.iter().filter(is_unclear).map(move |(key, value)| {
@@ -53,7 +53,7 @@ fn unclear_traits(Node { name, labels, .. }: &Node) -> impl Iterator<Item = Find
     })
 }
 
-/// SloPolicies that require what no site and no node has.
+/// Reports SloPolicies that require a trait that no site and no node has.
 pub(super) fn missing_traits(facts: &Facts) -> Vec<Finding> {
     let has_it = |site: &Site, name: &str| {
         let label = format!("{LABEL_PREFIX}{name}");
@@ -85,7 +85,7 @@ fn nodes(site: &Site) -> Finding {
                 let fix = format!("kubectl label node NODE {}", selector.join(" "));
                 Finding::fault(AREA, format!("{text}: every pod passes through")).fix(fix)
             }
-            // A label would send pods to whatever node has it.
+            // With a label, pods would be sent to the node that carries it, wherever it is.
             SiteKind::Cloud => Finding::warning(AREA, format!("{text}: no pod can be sent there"))
                 .fix("bring back its virtual node, by peering with that cluster again; label no other"),
         };
@@ -122,7 +122,7 @@ fn nodes(site: &Site) -> Finding {
     Finding::warning(AREA, text).fix(fix)
 }
 
-/// Pods that find no node where they were sent, while another site would take them.
+/// Reports pods that find no node at their site while another site would take them.
 pub(super) fn misplaced(facts: &Facts) -> Vec<Finding> {
     let found: Vec<_> = facts.nodes.iter().flat_map(|nodes| &nodes.misplaced).collect();
     let Some(first) = found.first() else {
@@ -142,7 +142,7 @@ pub(super) fn misplaced(facts: &Facts) -> Vec<Finding> {
     vec![Finding::warning("pods", text).fix(fix)]
 }
 
-/// What one round of probes, sent from here, says of each cloud.
+/// Reports the result of one round of probes to each cloud, sent from here.
 pub(super) fn probes(facts: &Facts) -> Vec<Finding> {
     let clouds = sites(facts).filter(|site| site.kind() == SiteKind::Cloud);
     clouds.map(|site| probed(site, &facts.found.edit)).collect()
@@ -187,7 +187,7 @@ mod tests {
     use edgeward_core::wire::fleet_file;
     use jiff::SignedDuration;
 
-    /// Where the cluster is as in a fleet file.
+    /// Facts with the cluster of a fleet file.
     fn facts(fleet: &Value) -> Facts {
         let nodes = Nodes {
             snapshot: fleet_file::read(fleet, &Config::default(), Moment(0)).unwrap(),
@@ -252,7 +252,7 @@ mod tests {
             let node = edgeward_core::wire::node::from_json(&node.to_string()).unwrap();
             listing.cache.apply_node(node);
         }
-        // Created long ago, and released at the limit.
+        // Pods created long ago and released at their limit.
         for (name, seconds) in [("a", 31), ("b", 40), ("young", 29)] {
             let pod = json!({
                 "metadata": {
@@ -296,10 +296,10 @@ mod tests {
         assert_eq!(found(LinkState::Unreachable), None);
     }
 
-    /// Of a node with the labels of both.
+    /// The fix for a node that carries the labels of both sites.
     const EITHER: &str = "kubectl label node e1 LABEL-   # LABEL: of the site that it does not belong to";
 
-    /// Those that a cloud has by default, and the one that it lacks.
+    /// The tolerations that a cloud has by default, and the missing one.
     const TOLERATIONS: &str = r#"tolerations: [{"effect":"NoSchedule","key":"cloud","operator":"Equal","value":"cloud"},{"effect":"NoExecute","key":"provider"}]   # of site virtual"#;
 
     #[test]

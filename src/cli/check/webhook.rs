@@ -1,4 +1,4 @@
-//! The way from the API server to edgeward: the registration, and whose pods take it.
+//! Checks the way from the API server to edgeward: the registration, and the pods that it covers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,13 +18,13 @@ const AREA: &str = "webhook";
 
 const NAMESPACES: &str = "namespaces";
 
-/// Longer than this nobody should wait for a pod.
+/// Longest acceptable timeout of a webhook, in seconds.
 const TIMEOUT: i32 = 2;
 
-/// What `webhook/base` is called for, as JSON.
+/// Rules of the webhooks in `webhook/base`, as JSON.
 const RULES: &str = r#"[{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"], "scope": "Namespaced"}]"#;
 
-/// The registration itself.
+/// Checks the registration.
 pub(super) fn registration(facts: &Facts) -> Vec<Finding> {
     let (ours, keys, configuration) = (&facts.ours, &facts.found.config.keys, &facts.webhook);
     if facts.webhooks.is_none() {
@@ -76,7 +76,8 @@ fn judge_entry(webhook: &Webhook) -> Vec<Finding> {
     findings
 }
 
-/// A pod that an entry has placed is also one of the entry for placed pods, which is not to come after that.
+/// Checks that the webhook for placed pods comes first. Otherwise the API server calls it again for each pod that an
+/// earlier webhook placed.
 fn judge_order(of_placed: &Webhook, ours: &[Webhook]) -> Option<Finding> {
     let first = ours.iter().min_by_key(|webhook| webhook.position)?;
     let (from, to) = (of_placed.position, first.position);
@@ -91,7 +92,7 @@ fn judge_order(of_placed: &Webhook, ours: &[Webhook]) -> Option<Finding> {
     Some(Finding::warning(AREA, text).fix(patch(of_placed, &operation)))
 }
 
-/// Whether the API server gets answers, by its own count.
+/// Checks that edgeward answers the API server, by the API server's own counters.
 pub(super) fn calls(facts: &Facts) -> Vec<Finding> {
     let Some(counted) = facts.calls.as_ref().filter(|_| !facts.ours.is_empty()) else {
         return vec![];
@@ -114,7 +115,8 @@ pub(super) fn calls(facts: &Facts) -> Vec<Finding> {
     vec![Finding::warning(AREA, text).fix(fix)]
 }
 
-/// The command that brings back what was installed, with the authority or the annotation that `webhook/base` has not.
+/// Returns the command that applies the manifests as installed. Only these have the authority or the annotation that
+/// `webhook/base` lacks.
 pub(super) fn apply(domain: &str) -> String {
     match domain {
         DOMAIN => "kubectl apply -k mine".to_owned(),
@@ -122,7 +124,7 @@ pub(super) fn apply(domain: &str) -> String {
     }
 }
 
-/// How a registration is brought to select a namespace.
+/// Returns how to make the registration select a namespace.
 fn select(facts: &Facts, ours: &[&Webhook], namespace: &str) -> String {
     let (configuration, keys) = (&facts.webhook, &facts.found.config.keys);
     let mut domains = ours.iter().filter_map(|webhook| webhook.domain());
@@ -130,7 +132,7 @@ fn select(facts: &Facts, ours: &[&Webhook], namespace: &str) -> String {
         domains.find(|domain| *domain != keys.domain),
         facts.found.missing.is_some(),
     ) {
-        // Then the registration's may be the right one.
+        // Without edgeward's configuration, the domain of the registration may be the right one.
         (Some(_), true) => facts.found.assumption().unwrap_or_default(),
         (Some(other), false) => format!("{}   # it is of the domain {other}", apply(&keys.domain)),
         (None, _) => format!(
@@ -141,7 +143,7 @@ fn select(facts: &Facts, ours: &[&Webhook], namespace: &str) -> String {
     }
 }
 
-/// A patch of one field of an entry.
+/// Returns the command that sets one field of a webhook.
 pub(super) fn replace(webhook: &Webhook, field: &str, value: &str) -> String {
     let path = format!("/webhooks/{}/{field}", webhook.position);
     let operation = format!("\"op\": \"add\", \"path\": \"{path}\", \"value\": {value}");
@@ -153,7 +155,7 @@ fn patch(webhook: &Webhook, operation: &str) -> String {
     format!("kubectl patch mutatingwebhookconfiguration {name} --type=json -p '[{{{operation}}}]'")
 }
 
-/// Host and port of a URL as the API server calls it.
+/// Returns host and port of a URL as the API server calls it.
 pub(super) fn host(url: &str) -> Option<(String, u16)> {
     let url = url.parse::<http::Uri>().ok()?;
     let is_https = url.scheme_str() == Some("https");
@@ -161,7 +163,7 @@ pub(super) fn host(url: &str) -> Option<(String, u16)> {
     Some((host.to_owned(), url.port_u16().unwrap_or(443)))
 }
 
-/// The namespaces that opted in.
+/// Returns the namespaces that opted in.
 pub(super) fn opted_in<'n>(
     namespaces: &'n BTreeMap<String, ObjectMeta>,
     keys: &Keys,
@@ -173,8 +175,8 @@ pub(super) fn opted_in<'n>(
     labelled.filter(move |(_, labels)| is_true(labels))
 }
 
-/// The tolerations of sites that the whitelist of a namespace leaves out, as the admission plugin PodTolerationRestriction reads it.
-/// What it cannot read keeps out every pod.
+/// Reports tolerations of sites that the whitelist of a namespace lacks. Reads the whitelist as the admission plugin
+/// PodTolerationRestriction does. A whitelist that it cannot parse keeps out every pod.
 fn not_whitelisted(name: &str, namespace: &ObjectMeta, sites: &[Arc<SiteDefinition>]) -> Vec<Finding> {
     const WHITELIST: &str = "scheduler.alpha.kubernetes.io/tolerationsWhitelist";
     let stated = namespace.annotations.as_ref().and_then(|all| all.get(WHITELIST));
@@ -196,7 +198,7 @@ fn not_whitelisted(name: &str, namespace: &ObjectMeta, sites: &[Arc<SiteDefiniti
     refused.map(finding).collect()
 }
 
-/// Which namespaces opted in, and whether their pods come to edgeward.
+/// Checks which namespaces opted in, and whether edgeward gets their pods.
 pub(super) fn namespaces(facts: &Facts) -> Vec<Finding> {
     const AREA: &str = NAMESPACES;
     let Some(namespaces) = &facts.namespaces else {
@@ -204,7 +206,7 @@ pub(super) fn namespaces(facts: &Facts) -> Vec<Finding> {
     };
     let (config, configuration) = (&facts.found.config, &facts.webhook);
     let label = &config.keys.managed;
-    // What is created is not placed yet.
+    // A pod that is being created is not placed yet.
     let ours = facts.ours.iter();
     let ours: Vec<_> = ours.filter(|webhook| asks_as_pods_arrive(webhook)).collect();
     let mut findings = Vec::new();
@@ -233,7 +235,7 @@ pub(super) fn namespaces(facts: &Facts) -> Vec<Finding> {
     findings
 }
 
-/// The first few of many names.
+/// Joins the first few of many names.
 pub(super) fn shown<T: AsRef<str>>(names: &[T]) -> String {
     const SHOWN: usize = 8;
     let first: Vec<_> = names.iter().take(SHOWN).map(AsRef::as_ref).collect();

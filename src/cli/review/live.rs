@@ -1,4 +1,4 @@
-//! The API server's own answer: a creation that stores nothing.
+//! `review --live`: asks the API server with a dry run, which stores nothing.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::admission::review::shorten;
 use crate::cli::undecided::{self, Undecided};
 use crate::inspect::{Answer, Connection};
 
-/// The API server's answer to a pod, in this namespace unless it names another.
+/// Returns the API server's answer to a pod. `namespace` applies if the pod names none.
 pub(super) async fn review(
     subject: &Subject,
     namespace: &str,
@@ -33,7 +33,7 @@ pub(super) async fn review(
             .collect(),
         ..Item::of(subject, &pod, &workload, &config.keys)
     };
-    // Those that edgeward has said are among the warnings.
+    // The warnings of the answer already contain the hints that edgeward gave.
     item.hints.retain(|hint| !answer.warnings.contains(&shorten(hint)));
     item.warnings = answer.warnings;
     match answer.outcome {
@@ -55,7 +55,7 @@ pub(super) async fn review(
     }
 }
 
-/// Sends the pod; one whose name is taken, under another.
+/// Sends the pod. If its name is taken, sends it again with a generated name.
 async fn ask(connection: &Connection, subject: &Subject, namespace: &str) -> anyhow::Result<Answer> {
     let mut pod: Value = serde_json::from_str(&subject.text)?;
     pod["metadata"]["namespace"] = json!(namespace);
@@ -73,7 +73,7 @@ async fn ask(connection: &Connection, subject: &Subject, namespace: &str) -> any
     }
 }
 
-/// What would be stored.
+/// Adds the pod that the API server would store to `item`.
 async fn as_stored(
     stored: &Value,
     sent: &Pod<'_>,
@@ -86,7 +86,7 @@ async fn as_stored(
     let pod = Pod::from_json(&text)?;
     let keys = &config.keys;
     let written = |key: &str| pod.annotation(key).map(str::to_owned);
-    // An id is new with every decision: one that was there before is a copy.
+    // Each decision gets a new id. An id that the sent pod already had is a copy.
     let id = pod.annotation(&keys.decision_id);
     let decided = id.is_some() && id != sent.annotation(&keys.decision_id);
     let annotations: BTreeMap<_, _> = keys

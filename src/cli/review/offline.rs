@@ -1,4 +1,4 @@
-//! The decision on a fleet file.
+//! `review --fleet`: decides pods with a fleet file.
 
 use edgeward_core::config::Config;
 use edgeward_core::model::snapshot::Snapshot;
@@ -15,13 +15,13 @@ use super::subject::Subject;
 use crate::admission::review::shorten;
 use crate::platform::yaml;
 
-/// The snapshot of a fleet file.
+/// Reads a fleet file as a snapshot.
 pub(in crate::cli) fn snapshot(text: &str, source: &str, config: &Config, now: Now) -> anyhow::Result<Snapshot> {
     let document = yaml::parse_one(text, source)?;
     fleet_file::read(&document, config, now.moment).map_err(|faults| yaml::faulty(source, &faults))
 }
 
-/// The decision on a pod, in this namespace unless it names another.
+/// Decides a pod. `namespace` applies if the pod names none.
 pub(in crate::cli) fn review(
     subject: &Subject,
     namespace: &str,
@@ -54,7 +54,7 @@ pub(in crate::cli) fn review(
     })
 }
 
-/// What only the cluster knows, and what was taken for granted instead.
+/// Lists the facts that only a cluster knows, and what is assumed for each.
 fn assumptions(subject: &Subject, pod: &Pod<'_>, workload: &Workload<'_>, managed: &str) -> Vec<String> {
     if subject.arrived {
         return vec![];

@@ -1,4 +1,4 @@
-//! What `review` prints, as an interface (docs/reference/output.md) and for people.
+//! The report of `review`: a documented format (docs/reference/output.md), and text for people.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -18,7 +18,7 @@ use serde_json::{Map, Value, json};
 use super::subject::Subject;
 use crate::cli::table;
 
-/// Everything that is printed.
+/// The whole report.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::cli) struct ReviewList {
@@ -37,7 +37,7 @@ impl ReviewList {
     }
 }
 
-/// One pod.
+/// The report on one pod.
 #[derive(Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::cli) struct Item {
@@ -61,7 +61,7 @@ pub(in crate::cli) struct Item {
     pub(super) answer: Option<AnswerItem>,
 }
 
-/// By what the sites have scores.
+/// The performance profile that gave the sites their scores.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::cli) struct ProfileItem {
@@ -69,13 +69,13 @@ pub(in crate::cli) struct ProfileItem {
     better: &'static str,
     margin: Value,
     preferred: Option<String>,
-    /// The same for people.
+    /// The profile as text for people.
     #[serde(skip)]
     pub(in crate::cli) line: String,
 }
 
 impl ProfileItem {
-    /// Of the profile that this pod was decided by.
+    /// Returns the profile that the decision used, if any.
     pub(in crate::cli) fn of(verdict: &Verdict<'_>) -> Option<Self> {
         let (name, profile) = verdict.profile?;
         Some(Self {
@@ -88,7 +88,7 @@ impl ProfileItem {
     }
 }
 
-/// What a site means for a pod.
+/// The assessment of a site for a pod.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::cli) struct SiteItem {
@@ -110,7 +110,7 @@ struct RefusalItem {
     numbers: Map<String, Value>,
 }
 
-/// What an API server would store, or why it would not.
+/// The pod fields that an API server would store, or its refusal.
 #[derive(Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct AnswerItem {
@@ -139,7 +139,7 @@ impl From<&Assessment<'_>> for SiteItem {
     }
 }
 
-/// Every resource name to an integer: CPU in millicores, everything else in bytes or units, rounded up.
+/// Converts quantities to integers: CPU to millicores, everything else to bytes or units, rounded up.
 pub(super) fn integers(request: &ResourceList<'_>) -> BTreeMap<String, i64> {
     let integers = request.iter().map(|(name, quantity)| match &**name {
         "cpu" => ("cpu".to_owned(), quantity.millis()),
@@ -153,7 +153,7 @@ fn is_zero(count: &usize) -> bool {
 }
 
 impl ReviewList {
-    /// For people.
+    /// Formats the report for people.
     pub(in crate::cli) fn table(&self) -> String {
         let mut text = table("POD,CLASS,VERDICT,SITE,REASON,ETA", self.items.iter().map(Item::row));
         for item in &self.items {
@@ -166,13 +166,13 @@ impl ReviewList {
     }
 }
 
-/// Somebody else's manifest must not be able to draw on the terminal.
+/// Replaces control characters, so that a manifest from elsewhere cannot control the terminal.
 pub(in crate::cli) fn harmless(text: &str) -> String {
     text.replace(char::is_control, "�")
 }
 
 impl Item {
-    /// What is known of a pod before it is decided.
+    /// Describes a pod before it is decided.
     pub(super) fn of(subject: &Subject, pod: &Pod<'_>, workload: &Workload<'_>, keys: &Keys) -> Self {
         let intent = workload.intent.as_ref().filter(|intent| intent.class_known);
         Self {
@@ -239,7 +239,7 @@ impl AnswerItem {
 }
 
 impl SiteItem {
-    /// Of its refusals.
+    /// Returns the codes of the refusals.
     pub(in crate::cli) fn codes(&self) -> Vec<&'static str> {
         self.refusals.iter().map(|refusal| refusal.code).collect()
     }
@@ -251,7 +251,7 @@ impl SiteItem {
         }
     }
 
-    /// For people.
+    /// Formats the site for people.
     pub(in crate::cli) fn line(&self) -> String {
         let part = |name: &str| match &self.times[name] {
             Value::Null => "?".to_owned(),

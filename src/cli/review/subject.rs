@@ -1,4 +1,4 @@
-//! The pods of a document: those it holds, and those that its workloads would make.
+//! The pods of a document: the pods in it, and the pods that its workloads would create.
 
 use anyhow::{Context as _, anyhow, bail};
 use edgeward_core::keys::Keys;
@@ -8,7 +8,8 @@ use serde_json::{Map, Value, json};
 
 use crate::admission::review::Request;
 
-/// The kinds whose pods are known from the workload alone, where their template is, and who controls its pods.
+/// Workload kinds that determine their pods: the kind, the path of the pod template, and the kind of the pods'
+/// controller.
 const WORKLOADS: [(&str, &str, &str); 6] = [
     ("Deployment", "/spec/template", "ReplicaSet"),
     ("ReplicaSet", "/spec/template", "ReplicaSet"),
@@ -21,24 +22,24 @@ const WORKLOADS: [(&str, &str, &str); 6] = [
 /// A pod to be reviewed.
 #[derive(Default)]
 pub(in crate::cli) struct Subject {
-    /// File and place.
+    /// The file, and the place in it.
     pub(super) source: String,
-    /// Its JSON text.
+    /// The pod as JSON.
     pub(super) text: String,
-    /// Its namespace, where it or the request for it names one.
+    /// The namespace that the pod or its AdmissionReview names.
     pub(super) namespace: Option<String>,
-    /// Whether it is as an API server has sent it: nothing is to be filled in.
+    /// Whether an API server has sent the pod, in an AdmissionReview. It has filled in the defaults already.
     pub(super) arrived: bool,
-    /// What in its manifest does not do what it seems to, and is not seen in the pod alone.
+    /// Hints about the manifest that cannot be seen in the pod alone.
     pub(super) hints: Vec<String>,
-    /// How many more like it its workload makes at once.
+    /// Number of further pods that the workload creates at once with this pod.
     pub(super) others: u64,
 }
 
-/// Adds the pods of a document. One that makes no pods is named in `skipped`.
+/// Adds the pods of a document to `subjects`. Adds a document of a kind without pods to `skipped`.
 ///
 /// # Errors
-/// It has no kind, or is not what its kind says.
+/// The document has no kind, or lacks a field that its kind requires.
 pub(in crate::cli) fn collect(
     document: &Value,
     source: &str,
@@ -102,9 +103,9 @@ fn of_admission_review(document: &Value, source: &str) -> anyhow::Result<Subject
     })
 }
 
-/// A pod as the workload's controller would make it.
+/// Returns the pod that the workload's controller would create.
 fn of_workload(workload: &Value, kind: &str, template: &Value, controller: &str, source: &str, keys: &Keys) -> Subject {
-    // Known only of a controller that exists.
+    // The workload's uid is the owner's only if the workload itself controls the pods.
     let uid = workload["metadata"]["uid"].as_str().filter(|_| kind == controller);
     let name = workload["metadata"]["name"].as_str().unwrap_or("unnamed");
     let owner = json!({
@@ -129,13 +130,13 @@ fn of_workload(workload: &Value, kind: &str, template: &Value, controller: &str,
     }
 }
 
-/// How many pods a workload makes at once; one where the cluster decides, or a schedule.
+/// Returns the number of pods that a workload creates at once: one, if the cluster or a schedule decides.
 fn replicas(kind: &str, spec: &Value) -> u64 {
     let field = if kind == "Job" { "parallelism" } else { "replicas" };
     spec[field].as_u64().unwrap_or(1)
 }
 
-/// `object` with these fields set; an object of these fields, if it is none.
+/// Returns `object` with these fields set. If it is no object, returns an object of these fields.
 fn with_fields(mut object: Value, fields: Value) -> Value {
     match (&mut object, fields) {
         (Value::Object(object), Value::Object(fields)) => object.extend(fields),
@@ -144,7 +145,8 @@ fn with_fields(mut object: Value, fields: Value) -> Value {
     object
 }
 
-/// What in a manifest does not do what it seems to, beside what edgeward says of the pod itself.
+/// Returns hints about fields of the manifest that have another effect than they seem to. [`Subject::all_hints`] adds
+/// the hints about the pod itself.
 fn hints(pod: &Value, workload: Option<(&str, &Value)>, keys: &Keys) -> Vec<String> {
     let annotations = &pod["metadata"]["annotations"];
     let class = format!("{}class", keys.slo_prefix);
@@ -168,13 +170,13 @@ fn hints(pod: &Value, workload: Option<(&str, &Value)>, keys: &Keys) -> Vec<Stri
 }
 
 impl Subject {
-    /// What of the pod, and of its manifest, does not do what it seems to.
+    /// Returns all hints about the pod and its manifest.
     pub(super) fn all_hints(&self, pod: &Pod<'_>, workload: &Workload<'_>, keys: &Keys) -> Vec<String> {
         let own = pod.hints(workload, keys).into_iter();
         self.hints.iter().cloned().chain(own).collect()
     }
 
-    /// The pod.
+    /// Parses the pod.
     ///
     /// # Errors
     /// A field has the wrong type; the error names it.
@@ -182,14 +184,14 @@ impl Subject {
         let mut deserializer = serde_json::Deserializer::from_str(&self.text);
         serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
             let message = message(error.inner());
-            // Of the pod itself the path is `.`.
+            // A fault of the whole pod has the path `.`, which is left out.
             let path = error.path().iter().next().map(|_| format!("{}: ", error.path()));
             anyhow!("{}: {}{message}", self.source, path.unwrap_or_default())
         })
     }
 }
 
-/// The message without the position, which would be one in a text that nobody has seen.
+/// Returns the message without its position, which refers to a text that the user has not seen.
 fn message(error: &serde_json::Error) -> String {
     let text = error.to_string();
     text.rsplit_once(" at line ")

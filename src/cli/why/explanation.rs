@@ -1,4 +1,4 @@
-//! What `why` prints, as an interface (docs/reference/output.md) and for people.
+//! The report of `why`: a documented format (docs/reference/output.md), and text for people.
 
 use std::fmt::Write as _;
 
@@ -15,7 +15,7 @@ use crate::cli::review::report::{ProfileItem, SiteItem, harmless};
 use crate::controllers::events::{bounds, in_words};
 use crate::inspect::installation::Leaderless;
 
-/// Everything that is printed.
+/// The whole report.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Explanation {
@@ -35,7 +35,7 @@ pub(super) struct Explanation {
     notes: Vec<String>,
 }
 
-/// The pod.
+/// The pod to explain.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Subject<'s> {
     pub(super) namespace: &'s str,
@@ -47,18 +47,18 @@ pub(super) struct Subject<'s> {
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Queue {
-    /// How many gated pods are given room before it; `None` where it has no place in the plan.
+    /// Number of gated pods that get room before it; `None` if it has no place in the plan.
     pub(super) ahead: Option<usize>,
-    /// How many are gated, it included.
+    /// Number of gated pods, including this one.
     pub(super) gated: usize,
-    /// Since when it is gated longer than it may be.
+    /// When its limit ended, if it is gated for longer.
     pub(super) limit_over: Option<Timestamp>,
-    /// That nobody leads, who would release it.
+    /// Why no replica leads, if none does. Only a leader releases pods.
     pub(super) leaderless: Option<Leaderless>,
 }
 
 impl Queue {
-    /// What is wrong, and what to do, where a pod is not only waiting.
+    /// Says what is wrong and what to do, if the pod is not merely waiting.
     fn stuck(&self, subject: &Subject<'_>, config: &Config) -> Option<String> {
         let nobody = match &self.leaderless {
             None => {
@@ -80,7 +80,7 @@ impl Queue {
     }
 }
 
-/// What would be decided now.
+/// The decision that edgeward would make now.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Now {
@@ -157,7 +157,7 @@ impl Explanation {
         }
     }
 
-    /// For people.
+    /// Formats the report for people.
     pub(super) fn text(&self) -> String {
         let mut text = format!("{}\n\n", harmless(&self.answer));
         let mut say = |title: &str, lines: &[String]| {
@@ -214,7 +214,7 @@ impl Explanation {
     }
 }
 
-/// What the pod asks for.
+/// Lists the pod's SLO and resource requests.
 fn asks(workload: &Workload<'_>) -> Vec<String> {
     let mut asks = Vec::new();
     match &workload.intent {
@@ -252,7 +252,7 @@ impl Decided {
     }
 }
 
-/// What is another now than what was written.
+/// Lists the differences between the decision on the pod and the current one.
 fn changes(then: &Decided, now: &Now) -> Vec<String> {
     let mut changes = Vec::new();
     let mut compare = |what: &str, then: &Value, now: &Value| {
@@ -263,7 +263,7 @@ fn changes(then: &Decided, now: &Now) -> Vec<String> {
     };
     compare("site", &json!(then.site), &json!(now.site));
     compare("reason", &json!(then.reason), &json!(now.reason));
-    // A hold has none written.
+    // A held pod carries no decision.
     if then.decision.is_some() {
         compare("RTT in ms", &json!(then.wan_rtt_ms), &json!(now.wan_rtt_ms));
     }

@@ -1,4 +1,4 @@
-//! The scheduling state of a pod: what was decided, where it is, and what keeps it.
+//! The scheduling state of a pod: its decision, where it is, and what keeps it from running.
 
 use anyhow::Context as _;
 use jiff::Timestamp;
@@ -8,60 +8,57 @@ use serde_json::{Map, Value};
 use edgeward_core::keys::Keys;
 use edgeward_core::placement::{explain, sentences};
 
-/// A pod that exists, for people.
+/// The scheduling state of an existing pod.
 #[derive(Debug, Clone, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct SchedulingState {
-    /// What was written on it; `None` where no decision was.
+    /// The decision on the pod; `None` if it carries none.
     #[serde(skip)]
     pub(super) decided: Option<Decided>,
     /// `status.phase`.
     pub(super) phase: String,
-    /// Its site, by its spec.
+    /// The site that its spec selects.
     pub(super) site: Option<String>,
-    /// Its node.
     pub(super) node: Option<String>,
-    /// Since when it runs.
+    /// `status.startTime`.
     pub(super) started: Option<String>,
     /// Its scheduling gates.
     pub(super) gates: Vec<String>,
-    /// For how long ours has gated it.
+    /// How long edgeward has gated it, in seconds.
     pub(super) gated_seconds: Option<u64>,
-    /// What kube-scheduler says of it.
+    /// The message of kube-scheduler, if it found no node.
     pub(super) scheduler: Option<String>,
-    /// What its containers wait for.
+    /// The reasons why its containers wait.
     pub(super) waiting: Vec<String>,
-    /// What was said last of a pod on a node, of whose containers nothing is known there.
+    /// The latest Events of a pending pod on a node that reports no containers.
     pub(super) events: Vec<String>,
-    /// Whether that is so.
+    /// Whether the pod is pending on a node that reports no containers.
     #[serde(skip)]
     pub(super) is_silent: bool,
-    /// Since when it is being deleted.
+    /// `metadata.deletionTimestamp`.
     pub(super) deleted: Option<String>,
 }
 
-/// A decision as the pod carries it. Anybody may write annotations.
+/// A decision in the pod's annotations, which other users can write too.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Decided {
-    /// `edge` or `cloud`; `None` where it was to be gated.
+    /// `edge` or `cloud`; `None` if the pod was gated.
     pub(super) decision: Option<String>,
-    /// The site.
     pub(super) site: Option<String>,
     /// The reason code.
     pub(super) reason: String,
-    /// When.
     pub(super) timestamp: Option<Timestamp>,
-    /// How long ago, in seconds.
+    /// Seconds since the timestamp.
     #[serde(skip)]
     pub(super) age: Option<u64>,
-    /// The RTT behind it.
+    /// The RTT that the decision used, in milliseconds.
     pub(super) wan_rtt_ms: Option<String>,
-    /// The numbers behind it.
+    /// The numbers of each site.
     pub(super) sites: Vec<Then>,
 }
 
-/// What one site meant for the pod then, of either form of the explanation.
+/// The assessment of a site at the time of the decision. Both forms of the explanation are understood.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Then {
@@ -71,13 +68,13 @@ pub(super) struct Then {
     #[serde(skip_serializing_if = "Value::is_null")]
     pub(super) score: Value,
     pub(super) refusals: Vec<String>,
-    /// The same for people.
+    /// The refusals as text for people.
     #[serde(skip)]
     pub(super) said: Vec<String>,
 }
 
 impl SchedulingState {
-    /// Reads the pod's JSON. `site` is the one that it is of by its spec.
+    /// Reads the pod's JSON. `site` is the site that its spec selects.
     ///
     /// # Errors
     /// It is not JSON.
@@ -111,7 +108,7 @@ impl SchedulingState {
         })
     }
 
-    /// Where the pod is and whether it runs, as the rest of a sentence that begins with its name.
+    /// Says where the pod is and whether it runs, to follow the pod's name in a sentence.
     pub(super) fn place(&self, keys: &Keys) -> String {
         let at = match (&self.node, &self.site) {
             (Some(node), Some(site)) => format!(" on node {node} of site {site}"),
@@ -125,7 +122,7 @@ impl SchedulingState {
             return format!("is being deleted{at}");
         }
         if self.node.is_some() {
-            // What the cluster behind a virtual node says, or else an Event.
+            // The message from the cluster behind a virtual node, or else an Event.
             let said = self.scheduler.as_ref().filter(|_| self.is_silent);
             return match said.or(self.events.first()) {
                 _ if !self.waiting.is_empty() => format!("is{at}, but does not run whole: {}", self.waiting.join("; ")),
@@ -158,12 +155,12 @@ impl SchedulingState {
         ["Succeeded", "Failed"].contains(&&*self.phase)
     }
 
-    /// Whether our gate is what keeps it from kube-scheduler.
+    /// Whether edgeward's gate keeps the pod from kube-scheduler.
     pub(super) fn is_gated(&self) -> bool {
         self.gated_seconds.is_some() && self.node.is_none() && self.deleted.is_none() && !self.is_finished()
     }
 
-    /// That the domain asked about is not that of its gate, if that is to be seen.
+    /// Says that the pod's gate belongs to another domain than `keys`, if it does.
     pub(super) fn other_domain(&self, keys: &Keys) -> Option<String> {
         let mut gates = self.gates.iter();
         let (gate, domain) = gates.find_map(|gate| Some((gate, keys.other_domain(gate)?)))?;
@@ -179,7 +176,7 @@ impl Decided {
     fn read(annotations: &Value, keys: &Keys, now: Timestamp) -> Option<Self> {
         let written = |key: &String| annotations[key].as_str().map(str::to_owned);
         let reason = written(&keys.reason)?;
-        // A hold has no id.
+        // A held pod has no decision id.
         if !reason.starts_with("held_") {
             written(&keys.decision_id)?;
         }
@@ -213,7 +210,7 @@ impl Then {
         }
     }
 
-    /// For people.
+    /// Formats the site for people.
     pub(super) fn line(&self) -> String {
         let judged = match self.said.is_empty() {
             true => "not refused".to_owned(),
@@ -235,11 +232,11 @@ fn list(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }
 
-/// What a container waits for, if it does.
+/// Returns the reason why a container waits, if it does.
 fn waiting(container: &Value) -> Option<String> {
     let waiting = container["state"]["waiting"].as_object()?;
     let text = |name: &str| waiting.get(name).and_then(Value::as_str).unwrap_or_default();
-    // What every container waits for at first says nothing.
+    // Every container starts with one of these reasons, so they explain nothing.
     let reason =
         Some(text("reason")).filter(|reason| !["ContainerCreating", "PodInitializing", ""].contains(reason))?;
     let name = container["name"].as_str().unwrap_or_default();
@@ -249,7 +246,7 @@ fn waiting(container: &Value) -> Option<String> {
     })
 }
 
-/// `41 s`, `12 min`, `3 h`, `2 d`: as much of a duration as a person needs.
+/// Formats a duration for people: `41 s`, `12 min`, `3 h` or `2 d`.
 pub(super) fn duration(seconds: u64) -> String {
     match seconds {
         0..=119 => format!("{seconds} s"),

@@ -33,12 +33,12 @@ fn authority(hours: Range<i64>) -> Authority {
     CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
 }
 
-/// One that counts.
+/// An authority that is valid now.
 fn trusted() -> Authority {
     authority(-1..8760)
 }
 
-/// A pair for `name`, valid for these hours from now.
+/// A certificate for `name` and its key, valid for these hours from now.
 struct Leaf {
     chain: Chain,
     cert: String,
@@ -81,7 +81,7 @@ fn webhook(bundle: &str) -> Webhook {
     })
 }
 
-/// [`judge`](super::judge) where the Deployment is to have two replicas.
+/// Runs [`judge`](super::judge) with a Deployment that asks for two replicas.
 fn judge(webhook: &Webhook, behind: &Behind) -> Vec<Finding> {
     judge_of(Some(2), webhook, behind)
 }
@@ -95,7 +95,7 @@ fn judge_of(wanted: Option<i32>, webhook: &Webhook, behind: &Behind) -> Vec<Find
     })
 }
 
-/// The only finding about the certificate.
+/// Returns the only finding about the certificate.
 fn finding(webhook: &Webhook, behind: &Behind) -> Finding {
     let mut findings = judge(webhook, behind);
     assert_eq!(findings.len(), 1, "{findings:#?}");
@@ -158,7 +158,7 @@ fn a_certificate_is_judged_by_what_is_served() {
         let text = fault(&ours.pem(), &shows(&leaf(&ours, name, hours)));
         assert_eq!(text, format!("{untrusting}{words}"));
     }
-    // Not known is not good.
+    // A server that does not answer is not reported as good.
     let (level, text) = found(&ours.pem(), &answers(Err("timed out".into())));
     assert_eq!(level, Level::Warning);
     assert!(
@@ -171,7 +171,7 @@ fn a_certificate_is_judged_by_what_is_served() {
     );
 }
 
-/// Whoever issues it, it should have been renewed by then.
+/// The issuer does not matter: a certificate this close to its end should have been renewed.
 #[test]
 fn a_certificate_near_its_end_is_late() {
     let ours = trusted();
@@ -179,11 +179,11 @@ fn a_certificate_near_its_end_is_late() {
     const DAY: i64 = 24;
     assert_eq!(level(-300 * DAY..15 * DAY), Level::Ok);
     assert_eq!(level(-300 * DAY..13 * DAY), Level::Warning);
-    // A day in all, of which a third is left, and less than a quarter.
+    // A certificate with a life of one day: first a third of it is left, then less than a quarter.
     assert_eq!(level(-16..8), Level::Ok);
     assert_eq!(level(-19..5), Level::Warning);
 
-    // Or its authority.
+    // The authority may end first.
     let ours = authority(-1..13 * DAY);
     let long = shows(&leaf(&ours, NAME, -300 * DAY..60 * DAY));
     let (level, text) = found(&ours.pem(), &long);
@@ -203,7 +203,7 @@ fn a_certificate_near_its_end_is_late() {
     );
 }
 
-/// A URL may be that of a server with a public certificate.
+/// A server behind a URL may have a certificate from a public CA.
 #[test]
 fn a_url_may_need_no_bundle() {
     let mut webhook = webhook("");
@@ -213,7 +213,7 @@ fn a_url_may_need_no_bundle() {
     assert_eq!(finding(&webhook, &good).level, Level::Warning);
 }
 
-/// By whatever is wrong: a patch by hand would take away what the leader needs.
+/// No fix is a manual patch, whatever is wrong: it would remove what the leader needs.
 #[test]
 fn what_the_leader_keeps_nobody_patches() {
     let service = service();
@@ -236,7 +236,7 @@ fn what_the_leader_keeps_nobody_patches() {
             ..nobody()
         };
         let mut findings = judge(&webhook(bundle), &behind);
-        // Nobody answers.
+        // The webhook's Service has no ready endpoint in this test.
         findings.retain(|found| !found.text.starts_with("nobody answers"));
         for found in &findings {
             let is_by_leader = |fix: &String| fix.contains("certs/self-managed") && !fix.contains("patch");
@@ -324,7 +324,7 @@ fn another_bundle_is_shown_only_where_that_helps() {
         fix(&webhook(&ours.pem()), &expired),
         "renew what --tls-cert and --tls-key name, for edgeward.edgeward-system.svc; serve reads them again by itself"
     );
-    // What cert-manager fills in, nobody else should.
+    // cert-manager fills caBundle in, so a fix must not patch it.
     let injected = |mut webhook: Webhook| {
         let from = "cert-manager.io/inject-ca-from".to_owned();
         webhook.metadata.annotations = Some([(from, "edgeward-system/edgeward-ca".to_owned())].into());
@@ -351,7 +351,7 @@ fn what_is_stored_for_replicas_is_judged_as_they_will() {
             ..shows(&good)
         };
         let mut findings = judge(&webhook(&ours.pem()), &behind);
-        // What is served stays good meanwhile.
+        // The certificate that is served is still good.
         assert_eq!(findings.len(), 2, "{findings:#?}");
         assert_eq!(findings[0].level, Level::Ok);
         findings.pop().unwrap()

@@ -4,7 +4,7 @@ use super::super::finding::Level;
 use super::*;
 use crate::inspect::installation::Calls;
 
-/// The entry for placed pods, at this position.
+/// The webhook for placed pods, at this position.
 fn of_placed(position: usize) -> Webhook {
     Webhook::changed(OF_PLACED, position, |_| {})
 }
@@ -38,7 +38,7 @@ fn the_registration_is_judged_by_what_it_would_do() {
     );
     let found = registration(&registered(&[other])).into_iter();
     let fixes: Vec<_> = found.map(|found| found.fix.unwrap()).collect();
-    // One entry's rules, and nothing else of a registration that somebody has changed.
+    // The fix sets the rules of one webhook, and leaves the rest of a registration that a user has changed.
     let add = "kubectl patch mutatingwebhookconfiguration zz-edgeward --type=json -p '[{\"op\": \"add\", \"path\": \"/webhooks/1/";
     assert!(
         fixes[0].starts_with(&format!("{add}rules\", \"value\": [")),
@@ -93,7 +93,7 @@ fn whether_calls_are_answered_is_the_api_servers_word() {
 
 #[test]
 fn missing_registration_is_applied_under_its_domain() {
-    // As docs/guide/install.md brings it back.
+    // The command by which docs/guide/install.md restores it.
     let folder = "   # the folder that edgeward was installed from; with Helm, `helm upgrade`";
     for (domain, apply) in [
         ("example.io", "kubectl apply -k mine"),
@@ -113,7 +113,7 @@ fn missing_registration_is_applied_under_its_domain() {
     }
 }
 
-/// Where these namespaces have these labels.
+/// Facts with these namespaces and their labels.
 fn of_namespaces(config: &Config, namespaces: &BTreeMap<String, Labels>) -> Facts {
     let mut facts = Facts {
         namespaces: super::super::testkit::namespaces(namespaces.clone()),
@@ -142,7 +142,7 @@ fn namespaces_that_opted_in_must_be_selected() {
     assert_eq!(found[0].0, Level::Warning);
     assert_eq!(found[1], (Level::Ok, "1 opted in: shop".into()));
     assert_eq!(brief(&config, &all(&[("shop", "false")]))[0].0, Level::Warning);
-    // By the entry for placed pods none of its pods comes to edgeward.
+    // Only the webhook for placed pods selects the namespace, so its pods do not reach edgeward.
     let elsewhere = Webhook::changed("pods.edgeward.io", 1, |entry| {
         let theirs = serde_json::json!({"matchLabels": {"team": "theirs"}});
         entry.namespace_selector = serde_json::from_value(theirs).unwrap();
@@ -152,7 +152,7 @@ fn namespaces_that_opted_in_must_be_selected() {
         ..of_namespaces(&config, &all(&[("shop", "true")]))
     };
     assert_eq!(namespaces(&facts)[0].level, Level::Fault);
-    // The manifest was not brought in line with the domain.
+    // The manifest was not changed to the domain.
     let acme = Config {
         keys: edgeward_core::keys::Keys::new("acme.dev"),
         ..config
@@ -170,12 +170,12 @@ fn namespaces_that_opted_in_must_be_selected() {
         fix(&shop, &acme),
         r"kubectl kustomize mine | sed 's/example\.io/acme.dev/g' | kubectl apply -f -   # it is of the domain example.io"
     );
-    // Nobody knows that the domain is ours.
+    // The configuration is missing, so the domain is only assumed.
     let mut assumed = of_namespaces(&acme, &shop);
     assumed.found.missing = Some("there is none".into());
     let found = namespaces(&assumed).pop().unwrap();
     assert_eq!(found.fix, assumed.found.assumption());
-    // Of our domain, but for others: whoever excluded it is not overruled by a manifest.
+    // The domain is right, but the selector excludes the namespace. A manifest must not overrule that.
     let excluded = Config {
         excluded_namespaces: vec![],
         ..Config::default()
@@ -237,7 +237,7 @@ fn site_tolerations_that_a_whitelist_lacks_are_named() {
         lacking.fix.unwrap(),
         "kubectl edit namespace shop   # add it to that annotation"
     );
-    // What allows it, allows everything, or is no list of anything.
+    // Whitelists that allow the toleration, allow everything, or are not a list.
     for whitelist in [
         r#"[{"key": "cloud", "operator": "Exists"}]"#,
         r#"[{"key": "cloud", "operator": "Equal", "value": "cloud", "effect": "NoSchedule", "tolerationSeconds": null}]"#,

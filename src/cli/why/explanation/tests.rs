@@ -7,7 +7,7 @@ use edgeward_core::wire::pod::Pod;
 
 use super::*;
 
-/// A full edge and a cloud, as they are now.
+/// A fleet with an edge site, whose node uses `used` CPU, and a cloud site.
 fn fleet(used: &str) -> Value {
     json!({
         "sites": [
@@ -22,12 +22,12 @@ fn fleet(used: &str) -> Value {
     })
 }
 
-/// What is said of a pod with these annotations of a decision, this spec and status.
+/// Explains a pod with the annotations `decided`, this spec and this status.
 fn explained(used: &str, decided: &Value, spec: Value, status: &Value, site: Option<&str>, causes: &[&str]) -> String {
     explained_under(None, used, decided, spec, status, site, causes)
 }
 
-/// The same where nobody leads.
+/// Explains a pod. `leaderless` says why no replica leads.
 fn explained_under(
     leaderless: Option<Leaderless>,
     used: &str,
@@ -118,7 +118,7 @@ changed   site cloud → edge
 
 #[test]
 fn a_gated_pod_is_told_what_it_waits_for() {
-    // All that is written on a gated pod (`crates/core/src/placement/patch.rs`); it has no id.
+    // All annotations of a gated pod (`crates/core/src/placement/patch.rs`). It has no decision id.
     let gated = json!({"reason": "held_no_capacity", "timestamp": "2026-11-21T11:59:50Z"});
     let gates = json!([{"name": "scheduling.example.io/awaiting-capacity"}]);
     let scheduled =
@@ -139,7 +139,7 @@ fn a_gated_pod_is_told_what_it_waits_for() {
         "decided   gate: ",
         "          2 of 5 gated pods are given room before it\n",
         "          kube-scheduler: blocked due to non-empty scheduling gates\n",
-        // It goes on being gated, and its own constraints are kept.
+        // The pod stays gated, and its own constraints still count.
         "now       gate: no site is good for it now; it waits behind edgeward's scheduling gate (held_no_capacity)\n",
         "fits 0 nodes, Never: the pod's constraints allow 0 of its 1 nodes, and it tolerates the taints of none of them (no_matching_node)\n",
         "changed   nothing that the decision names\n",
@@ -193,7 +193,7 @@ fn that_nobody_releases_it_is_said_first() {
          shop",
         &[],
     );
-    // Somebody leads, or nobody may say.
+    // A replica leads, or it is not known whether one does.
     says(
         "2026-11-21T11:50:00Z",
         &[GATE],
@@ -204,7 +204,7 @@ fn that_nobody_releases_it_is_said_first() {
     );
     let waits = "no site is good for it now; it waits behind edgeward's scheduling gate (held_no_capacity)";
     says("2026-11-21T11:59:30Z", &[GATE], None, &format!("30 s: {waits}"), &[]);
-    // While the gates of others hold it, the limit does not count.
+    // The limit does not count while other gates hold the pod.
     says(
         "2026-11-21T11:50:00Z",
         &[GATE, "queue.example/admitted"],
