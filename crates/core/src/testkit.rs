@@ -1,4 +1,4 @@
-//! What tests decide on, those of other crates too: a time and a fleet. And, for properties of this crate, generated ones.
+//! Inputs for tests, also of other crates: a time and a fleet. Property tests of this crate get generated ones.
 
 #[cfg(test)]
 mod generated;
@@ -30,7 +30,7 @@ pub fn snapshot(fleet: &Value) -> Snapshot {
     fleet_file::read(fleet, &Config::default(), NOW.moment).unwrap_or_else(|faults| panic!("{faults}"))
 }
 
-/// What a watch keeps of a pod.
+/// Returns the record that a watch keeps of a pod.
 #[allow(clippy::unwrap_used)]
 pub fn record(pod: &Value, keys: &Keys) -> PodRecord {
     let text = pod.to_string();

@@ -21,7 +21,7 @@ use crate::model::node::{Node, NodeId};
 use crate::model::snapshot::{Site, Snapshot};
 use crate::units::{Micros, Moment};
 
-/// The document. What it does not state may be absent or null.
+/// The document. Optional fields may be absent or null.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct File {
@@ -113,7 +113,7 @@ pub fn read(document: &Value, config: &Config, now: Moment) -> Result<Snapshot, 
     })
 }
 
-/// Adds a node to the site whose selector it carries, if there is one. Of several it says which it is.
+/// Adds a node to the site whose selector it carries, if there is one. If several match, `stated_site` decides.
 fn add(node: Node, stated_site: Option<&str>, sites: &mut [(String, Site)]) -> Result<(), String> {
     let sites = sites.iter_mut().map(|(_, site)| site);
     let mut owners: Vec<_> = sites
@@ -143,9 +143,9 @@ fn add(node: Node, stated_site: Option<&str>, sites: &mut [(String, Site)]) -> R
     }
 }
 
-/// The fleet file that reads as this snapshot, its ages as of `now`, rounded up to milliseconds: in such steps a decision
-/// compares them. What a file does not say is left out: the revision, ids of nodes, what the WAN is probed by, and until when
-/// terminating pods have time.
+/// Returns the fleet file that reads as this snapshot. Ages are as of `now` and rounded up to milliseconds, the unit in
+/// which decisions compare them. The file leaves out the revision, node ids, probe endpoints and the deadlines of
+/// terminating pods.
 pub fn write(snapshot: &Snapshot, now: Moment) -> Value {
     let nodes = snapshot
         .sites

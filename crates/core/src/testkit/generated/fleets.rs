@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 
 use super::{full_object, object, with_members, words};
 
-/// A node with these labels and at most this many cores; `taints` are those it may have. What pods of a known priority use is part of what is used.
+/// A node with these labels, at most `cores` cores and some of `taints`. Pods of known priorities use a part of its
+/// used resources.
 fn node(cores: u32, labels: Value, taints: Vec<Value>) -> BoxedStrategy<Value> {
     let grace = option::weighted(0.3, select(&[0, 5, 60][..]));
     let part = (select(&[-5, -5, 0, 7, 1000][..]), 0_u32..5, 0_u32..2, grace);
@@ -80,7 +81,7 @@ fn wan() -> BoxedStrategy<Value> {
         .boxed()
 }
 
-/// A site with these members, and with some of those that any site may have.
+/// A site with these members and some optional ones.
 fn site(members: BoxedStrategy<Value>) -> BoxedStrategy<Value> {
     let queue = (
         select(&["latency", "throughput", "batch"][..]),
@@ -95,7 +96,7 @@ fn site(members: BoxedStrategy<Value>) -> BoxedStrategy<Value> {
     let observed = || object(vec![("latency", time()), ("throughput", time()), ("batch", time())]);
     let of_namespace = observed().prop_map(|times| json!({"shop": times}));
     let observed_of = time().prop_map(|ms| json!({"shop": {"u": ms}}));
-    // Seldom less than the nodes have.
+    // Rarely less than the nodes have.
     let free = object(vec![
         ("cpu", select(&[1, 4, 30, 90][..]).prop_map(Value::from).boxed()),
         ("memory", words(&["1Gi", "16Gi", "200Gi"])),
@@ -143,7 +144,7 @@ fn cloud_site(members: Vec<Value>) -> BoxedStrategy<Value> {
 
 /// The edge site, up to three cloud sites, and nodes of all of them and of none.
 pub(crate) fn fleet() -> BoxedStrategy<Value> {
-    // Cloud sites are told from each other by labels of their own, or by one beside the label that they share.
+    // Cloud sites differ by labels of their own, or by one label next to the label that they share.
     prop_oneof![fleet_whose_clouds(false), fleet_whose_clouds(true)].boxed()
 }
 
@@ -174,7 +175,7 @@ fn fleet_whose_clouds(share_a_label: bool) -> BoxedStrategy<Value> {
         |tolerations| json!({"name": "far", "kind": "cloud", "nodeSelector": selects_far, "tolerations": tolerations}),
     );
     let far = cloud_site(far.into());
-    // What Liqo forces off no such site supports.
+    // Liqo turns `hostNetwork` off, so no site of kind `liqo` supports it.
     let virtual_cluster = cloud_site(vec![json!({"name": "virtual", "kind": "liqo"})]).prop_map(|mut site| {
         if let Some(supports) = site.get_mut("supports").and_then(Value::as_array_mut) {
             supports.retain(|tie| *tie != "hostNetwork");
@@ -250,7 +251,7 @@ fn profile() -> BoxedStrategy<Value> {
         .boxed()
 }
 
-/// The profile without what it says of others than these sites.
+/// Removes the parts of the profile about sites that are not in `names`.
 fn of_sites(mut profile: Value, names: &[Value]) -> Value {
     if !names.contains(&profile["preferred"]) {
         profile["preferred"] = Value::Null;

@@ -17,7 +17,7 @@ use crate::units::{Micros, Moment, Quantity};
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct NodeEntry {
     name: Box<str>,
-    /// The site to which it says it counts.
+    /// The site that the file names for this node.
     pub(super) site: Option<String>,
     labels: Option<BTreeMap<Box<str>, Box<str>>>,
     taints: Option<Vec<Taint>>,
@@ -38,7 +38,7 @@ struct PriorityEntry {
     used: Resources,
 }
 
-/// What placeholders of one kind take.
+/// Resources used by the placeholders of one kind.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct PlaceholderEntry {
@@ -176,7 +176,7 @@ impl NodeEntry {
     }
 
     pub(super) fn of(node: &Node, site: &Site, snapshot: &Snapshot) -> Self {
-        // What is headroom must not count as what leaves as well.
+        // Headroom must not count as terminating too.
         let leaving = node.terminating.iter();
         let leaving = leaving.filter(|part| part.termination.placeholder.is_none());
         let terminating = sum(leaving.map(|part| &part.share));

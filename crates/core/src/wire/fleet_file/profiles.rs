@@ -1,4 +1,4 @@
-//! What performance profiles say of the sites, in a fleet file.
+//! The performance profiles in a fleet file, with the scores of its sites.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ struct ScoreEntry {
     age_seconds: Option<Age>,
 }
 
-/// One score, or those of pods that miss no, one, two … optional traits.
+/// One score, or a list with the scores of pods that miss no, one, two … optional traits.
 #[derive(Serialize, Deserialize)]
 #[serde(
     untagged,
@@ -43,7 +43,7 @@ enum OneOrMany {
     Many(Vec<Score>),
 }
 
-/// How old a score may be to count, where a fleet file does not say.
+/// How long a score counts if the fleet file does not say.
 const STALENESS: Micros = Micros::from_secs(120);
 
 /// The list `profiles` of a file with these sites.
@@ -103,7 +103,7 @@ impl ProfileEntry {
     }
 }
 
-/// What profiles say of the sites that there are.
+/// Returns the profiles and the scores of the snapshot's sites.
 pub(super) fn entries(snapshot: &Snapshot, now: Moment) -> impl Iterator<Item = ProfileEntry> {
     let is_there = |name: &str| snapshot.sites.iter().any(|site| site.name() == name);
     snapshot.profiles.iter().map(move |(name, profile)| {
