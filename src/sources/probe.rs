@@ -179,14 +179,14 @@ pub struct Prober {
     targets: Vec<Arc<Target>>,
     probing: Probing,
     health: LinkHealth,
-    /// What is waited for.
+    /// Pending probes and name lookups.
     jobs: FuturesUnordered<BoxFuture<'static, Done>>,
-    /// The site's own.
+    /// The thresholds of this site.
     own: OwnThresholds,
     shared: Probers,
 }
 
-/// The outcome of a probe and of which endpoint it is; `None` where a name was looked up.
+/// The endpoint and the outcome of a probe; `None` for a name lookup.
 type Done = Option<(usize, Result<Micros, Lost>)>;
 
 impl Prober {
