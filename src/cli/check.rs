@@ -269,7 +269,7 @@ fn configuration(facts: &Facts) -> Vec<Finding> {
         .map(|fault| Finding::fault(AREA, format!("{place}: {fault}")).fix(&found.edit))
         .collect();
     if findings.is_empty() {
-        findings.push(Finding::ok(AREA, format!("{place} can be taken")));
+        findings.push(Finding::ok(AREA, format!("{place} is valid")));
     }
     let notices = found.notices.iter();
     findings.extend(notices.map(|notice| Finding::warning(AREA, format!("{place}: {notice}")).fix(&found.edit)));

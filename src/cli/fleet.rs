@@ -50,7 +50,7 @@ impl Fleet {
             tracing::warn!("{assumption}");
         }
         if found.config.prometheus.is_some() {
-            tracing::warn!("Prometheus is not asked here; what it measures is missing in the picture");
+            tracing::warn!("Prometheus is not queried here, so its measurements are missing");
         }
         let (_, mut listing) = inspect::view(connection, found.config).await?;
         for fault in listing.cache.faults() {

@@ -79,7 +79,7 @@ fn judge((labels_seen, webhooks): &Seen, config: &Config, undecided: &Undecided<
     } else if !matches!(verdict.reason, Reason::EdgeSiteMissing | Reason::DeniedInvalidSlo) && !verdict.reason.is_gate()
     {
         causes.push(format!(
-            "edgeward is not for such a pod: {} ({})",
+            "edgeward does not decide such a pod: {} ({})",
             words(verdict.reason, config),
             verdict.reason.as_str()
         ));
@@ -200,12 +200,12 @@ mod tests {
         );
         is(
             causes(seen(labels("true"), webhook()), json!({}), None),
-            "edgeward is not for such a pod: it has no annotation slo.example.io/class, and no SloPolicy is for it (passthrough_not_managed)",
+            "edgeward does not decide such a pod: it has no annotation slo.example.io/class, and no SloPolicy is for it (passthrough_not_managed)",
         );
         let opted_out = json!({"labels": {"scheduling.example.io/managed": "false"}});
         is(
             causes(seen(labels("true"), webhook()), opted_out, None),
-            "edgeward is not for such a pod: its label scheduling.example.io/managed says false (passthrough_opted_out)",
+            "edgeward does not decide such a pod: its label scheduling.example.io/managed says false (passthrough_opted_out)",
         );
         assert_eq!(
             causes_of(seen(labels("true"), webhook()), slo(), None, false, true),

@@ -64,7 +64,7 @@ pub(super) async fn ask(connection: &Connection, facts: &mut Facts) {
 async fn of_url(webhook: &Webhook, url: &str) -> Result<Behind, Finding> {
     let Some((host, port)) = host(url) else {
         let entry = &webhook.entry.name;
-        let text = format!("{entry} calls {url:?}, which is no https:// URL with a host");
+        let text = format!("{entry} calls {url:?}, which is not an https:// URL with a host");
         let fix = replace(webhook, "clientConfig/url", "\"https://HOST:8443/mutate\"");
         return Err(Finding::fault(AREA, text).fix(fix));
     };
@@ -134,7 +134,7 @@ fn judge_entry(webhook: &Webhook, facts: &Facts) -> Vec<Finding> {
     let fix = of_keeper.clone().unwrap_or_else(|| add_authority(webhook));
     let service = webhook.service();
     if webhook.ca_bundle().is_empty() {
-        let text = format!("{entry} has no caBundle: the API server believes its own authorities only");
+        let text = format!("{entry} has no caBundle: the API server trusts its own authorities only");
         let finding = match service {
             // A public CA does not sign for the name of a Service.
             Some(_) => Finding::fault(AREA, text),
@@ -145,7 +145,7 @@ fn judge_entry(webhook: &Webhook, facts: &Facts) -> Vec<Finding> {
     let bundle = match Bundle::read(webhook.ca_bundle(), facts.now) {
         Ok(bundle) => bundle,
         Err(words) => {
-            let text = format!("{entry}: caBundle {words}: the API server believes nobody");
+            let text = format!("{entry}: caBundle {words}: the API server trusts no server");
             return vec![Finding::fault(AREA, text).fix(fix)];
         }
     };
@@ -162,7 +162,7 @@ fn judge_entry(webhook: &Webhook, facts: &Facts) -> Vec<Finding> {
     let mut findings: Vec<_> = behind.shown.iter().map(|shown| judge.answer(shown)).collect();
     if let Some((service, _)) = service {
         if findings.is_empty() {
-            let text = format!("nobody answers {entry}: its Service has no ready endpoint");
+            let text = format!("no replica answers {entry}: its Service has no ready endpoint");
             let wanted = facts.wanted.filter(|_| service.namespace == facts.home);
             findings.push(Finding::fault(AREA, text).fix(leader::start(&service.namespace, wanted)));
         }
@@ -232,7 +232,7 @@ impl Judge<'_> {
         findings.push(
             match Pair::from_pem(pem(&secret.cert), pem(&secret.key), self.facts.now) {
                 Ok(pair) => {
-                    let (at, server) = (format!("in {place}"), format!("who serves from {place}"));
+                    let (at, server) = (format!("in {place}"), format!("a replica that serves from {place}"));
                     self.chain(&pair.key.cert, [&at, &server], put)
                 }
                 Err(words) => fault(format!(

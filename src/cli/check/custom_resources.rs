@@ -106,8 +106,8 @@ pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
     findings.extend(unlabelled.into_iter().map(|(namespace, count)| {
         let (managed, policies) = (&keys.managed, &keys.policies);
         let text = format!(
-            "namespace {namespace} has {count} SloPolicies and not both labels {managed}=true and {policies}=true: pods that \
-             state no class are not asked about"
+            "namespace {namespace} has {count} SloPolicies and not both labels {managed}=true and {policies}=true: edgeward \
+             is not called for pods that state no class"
         );
         let fix = format!("kubectl label --overwrite namespace {namespace} {managed}=true {policies}=true");
         Finding::warning(AREA, text).fix(fix)

@@ -22,7 +22,7 @@ pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
         Some(Err(_)) if facts.is_installed => format!("in {home}: there is no Lease {LEASE}"),
         _ => return vec![],
     };
-    let text = format!("nobody leads {how}: gated pods are not released, and nothing is told of decisions");
+    let text = format!("no replica leads {how}: gated pods are not released, and no Event reports a decision");
     vec![Finding::fault(AREA, text).fix(lead(facts))]
 }
 
@@ -127,8 +127,9 @@ mod tests {
             (level, &*text),
             (Level::Ok, "a_1 holds the Lease edgeward-system/edgeward")
         );
-        let nobody = "gated pods are not released, and nothing is told of decisions";
-        let since = format!("nobody leads by the Lease edgeward-system/edgeward, since 2026-11-21T10:59:59Z: {nobody}");
+        let nobody = "gated pods are not released, and no Event reports a decision";
+        let since =
+            format!("no replica leads by the Lease edgeward-system/edgeward, since 2026-11-21T10:59:59Z: {nobody}");
         for (wanted, command) in [
             (Some(2), "rollout restart deployment edgeward"),
             (None, "get deployments,pods"),
@@ -147,7 +148,7 @@ mod tests {
         assert_eq!(level, Level::Fault);
         assert_eq!(
             text,
-            format!("nobody leads in edgeward-system: there is no Lease edgeward: {nobody}")
+            format!("no replica leads in edgeward-system: there is no Lease edgeward: {nobody}")
         );
         // A missing installation is reported elsewhere, and only once.
         let nothing = Facts {

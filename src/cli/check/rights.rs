@@ -52,18 +52,18 @@ const WEBHOOKS: &str = "mutatingwebhookconfigurations.admissionregistration.k8s.
 const LIQO: &str = "foreignclusters.core.liqo.io virtualnodes.offloading.liqo.io namespaceoffloadings.offloading.liqo.io \
                     namespacemaps.offloading.liqo.io connections.networking.liqo.io";
 
-const NO_DECISION: &str = "it decides nothing without";
-const NO_EVENT: &str = "no Event tells of a decision without";
-const NO_COUNT: &str = "its replicas cannot count each other without";
-const NO_CONFIGURATION: &str = "`serve --config-map` is never ready without";
-const NO_DATA: &str = "pods with claims stay at the edge without";
-const NO_LEADER: &str = "nobody leads, and gated pods are never released without";
-const NO_RELEASE: &str = "gated pods are never released without";
-const NO_STATUS: &str = "they show no status, and no profile prefers a site, without";
-const NO_CERTIFICATE: &str = "`serve --self-managed` serves no certificate, or renews none, without";
-const NO_TRUST: &str = "API servers do not learn of the CA of `serve --self-managed` without";
-const NO_CLASSES: &str = "no node has what DeviceClasses serve without";
-const NO_LIQO: &str = "no pod goes to a virtual node, or pods go where their namespace is not offloaded, without";
+const NO_DECISION: &str = "it decides nothing";
+const NO_EVENT: &str = "no Event reports a decision";
+const NO_COUNT: &str = "its replicas cannot count each other";
+const NO_CONFIGURATION: &str = "`serve --config-map` is never ready";
+const NO_DATA: &str = "pods with volume claims stay at the edge";
+const NO_LEADER: &str = "no replica leads, and gated pods are never released";
+const NO_RELEASE: &str = "gated pods are never released";
+const NO_STATUS: &str = "they show no status, and no profile prefers a site";
+const NO_CERTIFICATE: &str = "`serve --self-managed` serves no certificate, or does not renew it";
+const NO_TRUST: &str = "API servers do not learn of the CA of `serve --self-managed`";
+const NO_CLASSES: &str = "no node offers what DeviceClasses describe";
+const NO_LIQO: &str = "no pod goes to a virtual node, or pods go where their namespace is not offloaded";
 
 /// Returns the rights of docs/guide/operate.md and docs/guide/clouds.md that this installation needs, except the right
 /// to change pods.
@@ -83,7 +83,7 @@ fn needs(facts: &Facts) -> Vec<Need<'_>> {
         needs.push(need(Fault, "configmaps", VIEW, map, NO_CONFIGURATION));
     }
     if facts.custom.as_ref().is_some_and(CustomResources::are_installed) {
-        needs.push(need(Fault, RESOURCES, VIEW, everywhere, "it is never ready without"));
+        needs.push(need(Fault, RESOURCES, VIEW, everywhere, "it is never ready"));
         needs.push(need(Fault, STATUSES, "patch", everywhere, NO_STATUS));
     }
     if can_have_data(&facts.found.config) {
@@ -116,8 +116,8 @@ pub(super) async fn review(connection: &Connection, user: User<'_>, facts: &Fact
     judge(connection, user, facts).await.unwrap_or_else(|error| {
         let text = format!("those of {name} are not checked: {}", sentence(&error));
         let fix = format!(
-            "let somebody who may create subjectaccessreviews.authorization.k8s.io (the ClusterRole system:auth-delegator \
-             allows it) run this check with --as={name}"
+            "run this check with --as={name} as a user who may create subjectaccessreviews.authorization.k8s.io (the \
+             ClusterRole system:auth-delegator allows it)"
         );
         vec![Finding::warning(AREA, text).fix(fix)]
     })
@@ -302,7 +302,7 @@ mod tests {
 
     #[test]
     fn the_fix_grants_what_is_missing_to_whom_it_is() {
-        let lacked = |place| need(Fault, "", "", place, "it decides nothing without");
+        let lacked = |place| need(Fault, "", "", place, "it decides nothing");
         let user = |name| User { name, more_groups: &[] };
         let found = lacks(
             "pods",
@@ -312,7 +312,7 @@ mod tests {
         );
         assert_eq!(
             found.text,
-            "system:serviceaccount:edge:me may not watch pods: it decides nothing without"
+            "system:serviceaccount:edge:me may not watch pods: it decides nothing"
         );
         assert_eq!(
             found.fix.unwrap(),

@@ -37,7 +37,7 @@ fn tolerates_everything(site: &Site) -> Option<Finding> {
     let mut tolerations = site.definition.tolerations.iter();
     tolerations.find(|toleration| toleration.key.is_empty())?;
     let text = format!(
-        "site {}: one of its tolerations has no key, and the policy edgeward-confine-pods refuses it where a gated pod is released",
+        "site {}: one of its tolerations has no key, and the policy edgeward-confine-pods refuses it when a gated pod is released",
         site.name()
     );
     Some(Finding::warning(AREA, text).fix("name the keys of its nodes' taints in its tolerations"))
@@ -118,7 +118,7 @@ fn nodes(site: &Site) -> Finding {
         false => format!("kubectl uncordon {}", cordoned.join(" ")),
     };
     let all = shown(&all);
-    let text = format!("site {name}: of its nodes none is Ready and not cordoned: {all}");
+    let text = format!("site {name}: no node is Ready and not cordoned: {all}");
     Finding::warning(AREA, text).fix(fix)
 }
 

@@ -58,7 +58,7 @@ fn judge_entry(webhook: &Webhook) -> Vec<Finding> {
     let timeout = webhook.entry.timeout_seconds.unwrap_or_default();
     let mut findings = Vec::new();
     if !webhook.creates_pods() {
-        let text = format!("{name} is not for the creation of pods: the API server never asks");
+        let text = format!("{name} does not cover the creation of pods: the API server never calls it");
         findings.push(Finding::fault(AREA, text).fix(replace(webhook, "rules", RULES)));
     }
     if webhook.fails() {
@@ -66,7 +66,7 @@ fn judge_entry(webhook: &Webhook) -> Vec<Finding> {
         findings.push(Finding::warning(AREA, text).fix(replace(webhook, "failurePolicy", "\"Ignore\"")));
     }
     if timeout > TIMEOUT {
-        let text = format!("{name} has timeoutSeconds {timeout}: for so long a pod may wait for edgeward");
+        let text = format!("{name} has timeoutSeconds {timeout}: a pod may wait that long for edgeward");
         findings.push(Finding::warning(AREA, text).fix(replace(webhook, "timeoutSeconds", "1")));
     }
     if findings.is_empty() {
@@ -107,7 +107,7 @@ pub(super) fn calls(facts: &Facts) -> Vec<Finding> {
         return vec![Finding::ok(AREA, text)];
     }
     let text = format!(
-        "none of the API server's calls was answered since it started, {failed} in all: it did not reach whoever serves, or does \
+        "none of the API server's calls was answered since it started, {failed} in all: it did not reach edgeward, or does \
          not believe it"
     );
     let fix = "edgeward review --live -n NAMESPACE -f POD.yaml   # calls now; docs/guide/install.md#managed-control-planes: a firewall \

@@ -64,18 +64,18 @@ impl Queue {
             None => {
                 let end = self.limit_over?;
                 return Some(format!(
-                    "its limit is over since {end:.0}, and nobody has released it; Events on it and the log of the leader say why"
+                    "its limit ended at {end:.0}, and it is still gated; its Events and the log of the leader say why"
                 ));
             }
             Some(Leaderless { since: Some(since), .. }) => format!("no replica of edgeward has led since {since:.0}"),
             Some(Leaderless { lease, since: None }) => format!(
-                "no replica of edgeward leads, for there is no Lease {lease} (--deployment NAMESPACE/NAME names another one)"
+                "no replica of edgeward leads: there is no Lease {lease} (--deployment NAMESPACE/NAME names another one)"
             ),
         };
         let Subject { namespace, name, .. } = subject;
         let domain = domain_option(&config.keys.domain);
         Some(format!(
-            "nobody releases it: {nobody}; start a replica, or remove its gate: edgeward release {name} -n {namespace}{domain}"
+            "it is not being released: {nobody}; start a replica, or remove its gate: edgeward release {name} -n {namespace}{domain}"
         ))
     }
 }
@@ -126,7 +126,7 @@ impl Explanation {
             (Some(stuck), _) => stuck,
             (None, Some(decided)) => format!("{} ({})", in_words(&decided.reason), decided.reason),
             (None, None) => {
-                let cause = causes.first().map_or("nobody knows why", |cause| cause);
+                let cause = causes.first().map_or("the reason is unknown", |cause| cause);
                 format!("edgeward did not decide it: {cause}")
             }
         };
@@ -135,7 +135,7 @@ impl Explanation {
         {
             let found = state.site.as_deref().unwrap_or("none");
             notes.push(format!(
-                "its annotations say site {written}, its spec says site {found}: anybody may write annotations, and labels of \
+                "its annotations say site {written}, its spec says site {found}: other users can write annotations, and labels of \
                  nodes change"
             ));
         }

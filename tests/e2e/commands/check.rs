@@ -222,7 +222,7 @@ fn each_fault_and_its_fix(fixture: &Fixture<'_>) -> Result<()> {
     let fixes = installation.finds("FAULT", &format!("site edge: no node carries {label}"))?;
     installation.fix(&fixes, "NODE", &edge)?;
     fixture.kubectl.run(&["cordon", &edge], "")?;
-    let fixes = installation.finds("warning", &format!("none is Ready and not cordoned: {edge}"))?;
+    let fixes = installation.finds("warning", &format!("no node is Ready and not cordoned: {edge}"))?;
     installation.fix(&fixes, "", "")?;
 
     // Add a taint that the site does not tolerate, then a toleration whitelist that lacks the site's tolerations.
@@ -297,7 +297,7 @@ fn nobody_is_installed(installation: &Installation<'_, '_>) -> Result<()> {
 /// `check` detects by the Lease that there is no leader, and names the pods that stay gated.
 fn nobody_leads(installation: &Installation<'_, '_>) -> Result<()> {
     let home = &installation.home;
-    let since = format!("nobody leads by the Lease {home}/edgeward, since 20");
+    let since = format!("no replica leads by the Lease {home}/edgeward, since 20");
     let look = format!("kubectl -n {home} get deployments,pods ");
     let scale = format!("kubectl -n {home} scale deployment edgeward --replicas=2 ");
     let fixes = installation.finds("FAULT", &since)?;

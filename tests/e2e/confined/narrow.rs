@@ -44,7 +44,7 @@ fn in_single_namespaces(fixture: &Fixture<'_>) -> Result<()> {
     );
     says("ok       rights", &alone)?;
     let (other, _) = fixture.another_namespace("other", json!({MANAGED: "true"}))?;
-    let words = format!("may not get, patch pods in namespace {other}: gated pods are never released without");
+    let words = format!("may not get, patch pods in namespace {other}: gated pods are never released");
     let said = says("FAULT    rights", &words)?;
     let fixes = said
         .stdout

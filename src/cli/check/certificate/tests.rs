@@ -131,11 +131,11 @@ fn a_certificate_is_judged_by_what_is_served() {
                       edgeward.edgeward-system.svc: its certificate ";
     assert_eq!(
         fault("", &good),
-        "pods.edgeward.io has no caBundle: the API server believes its own authorities only"
+        "pods.edgeward.io has no caBundle: the API server trusts its own authorities only"
     );
     assert_eq!(
         fault("pem", &good),
-        "pods.edgeward.io: caBundle holds no certificate: the API server believes nobody"
+        "pods.edgeward.io: caBundle holds no certificate: the API server trusts no server"
     );
     assert_eq!(
         fault(&authority(-9..-1).pem(), &good),
@@ -167,7 +167,7 @@ fn a_certificate_is_judged_by_what_is_served() {
     );
     assert_eq!(
         fault(&ours.pem(), &nobody()),
-        "nobody answers pods.edgeward.io: its Service has no ready endpoint"
+        "no replica answers pods.edgeward.io: its Service has no ready endpoint"
     );
 }
 
@@ -237,7 +237,7 @@ fn what_the_leader_keeps_nobody_patches() {
         };
         let mut findings = judge(&webhook(bundle), &behind);
         // The webhook's Service has no ready endpoint in this test.
-        findings.retain(|found| !found.text.starts_with("nobody answers"));
+        findings.retain(|found| !found.text.starts_with("no replica answers"));
         for found in &findings {
             let is_by_leader = |fix: &String| fix.contains("certs/self-managed") && !fix.contains("patch");
             assert!(found.fix.iter().all(is_by_leader), "{found:?}");
@@ -401,7 +401,7 @@ fn what_is_stored_for_replicas_is_judged_as_they_will() {
     let found = judged(Some((&foreign.cert, &foreign.key)));
     assert_eq!(
         found.text,
-        "pods.edgeward.io: the API server does not believe who serves from Secret edgeward-system/edgeward-tls to be \
+        "pods.edgeward.io: the API server does not believe a replica that serves from Secret edgeward-system/edgeward-tls to be \
          edgeward.edgeward-system.svc: its certificate is signed by no authority in caBundle"
     );
     assert!(found.fix.unwrap().starts_with("test -s ca.crt && "));

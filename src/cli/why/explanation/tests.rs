@@ -176,7 +176,7 @@ fn that_nobody_releases_it_is_said_first() {
         "2026-11-21T08:00:00Z",
         &[GATE],
         nobody(Some("2026-11-21T09:00:00.123456Z")),
-        "4 h: nobody releases it: no replica of edgeward has led since 2026-11-21T09:00:00Z; start a replica, or remove \
+        "4 h: it is not being released: no replica of edgeward has led since 2026-11-21T09:00:00Z; start a replica, or remove \
          its gate: edgeward release web -n shop",
         &[
             "decided   gate: no site is good for it now",
@@ -188,7 +188,7 @@ fn that_nobody_releases_it_is_said_first() {
         "2026-11-21T11:59:50Z",
         &[GATE],
         nobody(None),
-        "10 s: nobody releases it: no replica of edgeward leads, for there is no Lease edgeward-system/edgeward (--deployment \
+        "10 s: it is not being released: no replica of edgeward leads: there is no Lease edgeward-system/edgeward (--deployment \
          NAMESPACE/NAME names another one); start a replica, or remove its gate: edgeward release web -n \
          shop",
         &[],
@@ -198,7 +198,7 @@ fn that_nobody_releases_it_is_said_first() {
         "2026-11-21T11:50:00Z",
         &[GATE],
         None,
-        "10 min: its limit is over since 2026-11-21T11:50:30Z, and nobody has released it; Events on it and the log \
+        "10 min: its limit ended at 2026-11-21T11:50:30Z, and it is still gated; its Events and the log \
          of the leader say why",
         &["          gated longer than it may be, since 2026-11-21T11:50:30Z\n"],
     );
@@ -317,6 +317,6 @@ fn annotations_that_the_spec_does_not_bear_out_are_named() {
         Some("edge"),
         &[],
     );
-    let note = "note      its annotations say site cloud, its spec says site edge: anybody may write annotations";
+    let note = "note      its annotations say site cloud, its spec says site edge: other users can write annotations";
     assert!(text.contains(note), "{text}");
 }
