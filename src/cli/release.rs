@@ -34,8 +34,8 @@ const PAUSE: Duration = Duration::from_secs(1);
     .default_value("300")
     .help("Seconds until it gives up. Released pods stay released; run it again for the rest")))]
 #[command(
-    after_help = "Exit codes: 0 no pod carries the gate any more; 1 some may. --all also exits with 1 if pods carry the gate of \
-                  another domain, and --domain, --config and the deleted configuration do not tell which domain is meant."
+    after_help = "Exit codes: 0 no pod carries the gate any more; 1 some may. With --all, gates of another domain count if the \
+                  domain is not known from --domain, --config or the deleted configuration."
 )]
 pub(super) struct Release {
     /// Every pod with the gate, in every namespace.

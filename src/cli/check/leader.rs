@@ -73,7 +73,7 @@ pub(super) fn start(namespace: &str, wanted: Option<i32>) -> String {
 /// Returns a shell comment with the manual alternative.
 fn way_out(first: &str, domain: &str) -> String {
     let of_domain = domain_option(domain);
-    format!("   # {first}; `edgeward release --all{of_domain}` lets gated pods go without")
+    format!("   # {first}; `edgeward release --all{of_domain}` releases gated pods without a leader")
 }
 
 #[cfg(test)]
@@ -137,7 +137,7 @@ mod tests {
         ] {
             let fix = format!(
                 "kubectl -n edgeward-system {command}   # a replica that is ready leads within 15 s; `edgeward release \
-                 --all` lets gated pods go without"
+                 --all` releases gated pods without a leader"
             );
             assert_eq!(
                 judged(&facts(an_hour_ago(), wanted)),
@@ -198,7 +198,7 @@ mod tests {
         assert_eq!(
             found.fix.unwrap(),
             "kubectl -n edgeward-system scale deployment edgeward --replicas=2   # a replica that is ready leads within 15 s; \
-             `edgeward release --all --domain=acme.dev` lets gated pods go without"
+             `edgeward release --all --domain=acme.dev` releases gated pods without a leader"
         );
         let pods = [pod("old", 365, |_| {}), pod("older", 7200, |_| {})];
         let found = gated(led(), &pods).unwrap();
