@@ -36,7 +36,7 @@ pub fn fits(nodes: u64) -> String {
     format!("fits {nodes} node{plural}")
 }
 
-/// The sentences of a refusal. The first whose numbers are all present is used; the last needs none.
+/// The sentences of a refusal. The first whose numbers are all present is used; the last needs none. It is one long table.
 const fn templates(code: RefusalCode) -> &'static [&'static str] {
     match code {
         RefusalCode::NotInSites => &["the pod may run only at {sites}", "the pod may not run at this site"],
