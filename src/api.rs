@@ -1,33 +1,32 @@
 //! Our custom resources, group `edgeward.io/v1alpha1`: [`Site`], [`SloPolicy`] and [`PerformanceProfile`].
 //!
-//! The types define the CRD schemas and the statuses that edgeward writes. The core reads the `spec` of each object, as
-//! it reads a configuration: with the same bounds, and reporting every fault.
+//! The schema of a `spec` is the schema of the type that the core reads it into. The rules here, in CEL, add what a schema
+//! cannot state, and make the API server's messages name the value.
 
 // The derive repeats each type inside a function, and print columns have similar attributes.
 #![allow(unreachable_pub, clippy::duplicated_attributes)]
 
 mod performance_profile;
 
-use std::collections::BTreeMap;
-
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::core::{Message, Rule};
-use kube::{CustomResource, CustomResourceExt as _, KubeSchema};
-use schemars::JsonSchema;
+use kube::{CustomResource, CustomResourceExt as _};
+use schemars::transform::transform_subschemas;
+use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
-use edgeward_core::model::liqo;
-use edgeward_core::model::selector::Operator;
-use edgeward_core::model::site_restriction::{self, MAX_BYTES};
-use edgeward_core::model::slo::{self, MAX_MILLIS};
+use edgeward_core::config::site_definition::WrittenSite;
+use edgeward_core::model::site_restriction;
 use edgeward_core::model::ties;
 use edgeward_core::model::traits;
-use edgeward_core::placement::policy::MAX_SELECTOR_BYTES;
+use edgeward_core::model::{endpoint, liqo};
+use edgeward_core::placement::policy::{MAX_SELECTOR_BYTES, PolicySpec};
 
 pub use performance_profile::{Condition, PerformanceProfile, PerformanceProfileStatus, SiteScore};
 
 /// A place where pods can run: the nodes of this cluster, or a cluster behind virtual nodes.
-#[derive(CustomResource, KubeSchema, Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(CustomResource, Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "edgeward.io",
     version = "v1alpha1",
@@ -56,112 +55,53 @@ pub use performance_profile::{Condition, PerformanceProfile, PerformanceProfileS
     printcolumn(name = "Cost-per-hour", type_ = "number", json_path = ".spec.costPerHour", priority = 1),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
-#[serde(rename_all = "camelCase")]
-#[x_kube(validation = Rule::new("self.kind != 'edge' || !has(self.order)")
-    .message("order is not for a site of kind edge: it ranks clouds"))]
-#[x_kube(validation = Rule::new("self.kind != 'edge' || !has(self.probes)")
-    .message("probes are not for a site of kind edge: there is no WAN to it"))]
-#[x_kube(validation = Rule::new("self.kind != 'edge' || (!has(self.rttThresholdMs) && !has(self.lossThresholdPct))")
-    .message("thresholds are not for a site of kind edge: there is no WAN to it"))]
-#[x_kube(validation = Rule::new("self.kind != 'edge' || !has(self.storageClasses)")
-    .message("storageClasses are not for a site of kind edge: it can create volumes of every class"))]
-#[x_kube(validation = survives_offloading())]
-pub struct SiteSpec {
-    /// edge: the nodes of this cluster. cloud: a cluster behind virtual nodes. liqo: a cluster behind Liqo's virtual
-    /// nodes.
-    #[schemars(extend("enum" = ["edge", "cloud", "liqo"]))]
-    pub kind: String,
-    /// Labels of the site, such as region or tier. A pod can restrict its sites by them (`slo.<domain>/sites`).
-    #[schemars(extend("maxProperties" = 32))]
-    #[x_kube(validation = label_keys())]
-    #[x_kube(validation = label_values())]
-    pub labels: Option<BTreeMap<String, LabelValue>>,
-    /// Cost per hour, in the same currency for all sites.
-    #[x_kube(validation = decimal(0.0, 1_000_000.0, 1_000_000.0))]
-    pub cost_per_hour: Option<f64>,
-    /// Rank of a cloud with `sitePolicy: ordered`. The lowest comes first, then the first by name. Default 0.
-    #[x_kube(validation = whole(0, 1_000_000, ""))]
-    pub order: Option<i64>,
-    /// Labels of the site's nodes. A node belongs to the site if it has all of them, and a pod placed here gets them as
-    /// its nodeSelector. Default by kind.
-    #[schemars(extend("minProperties" = 1, "maxProperties" = 16))]
-    #[x_kube(validation = label_keys())]
-    #[x_kube(validation = label_values())]
-    pub node_selector: Option<BTreeMap<String, LabelValue>>,
-    /// Tolerations that a pod placed here gets, unless it already tolerates as much. Default by kind.
-    #[schemars(length(max = 16))]
-    pub tolerations: Option<Vec<Toleration>>,
-    /// The RuntimeClass of a pod placed here, if the pod names none.
-    #[schemars(length(max = 253))]
-    #[x_kube(validation = matches(DNS_SUBDOMAIN, "the name of a RuntimeClass: lower-case letters, digits, `-` and `.`"))]
-    pub runtime_class_name: Option<String>,
-    /// Endpoints that measure the WAN to the site: icmp://host, tcp://host:port or https://host[:port][/path]. Without
-    /// any, the site counts as unreachable.
-    #[schemars(length(max = 16), inner(length(max = 2048)))]
-    #[x_kube(validation = Rule::new("self.all(probe, self.exists_one(other, other == probe))").message("an endpoint is listed twice"))]
-    #[x_kube(validation = Rule::new(format!("self.all(probe, probe.matches('{ENDPOINT}'))")).message(Message::Expression(format!(
-        "self.filter(probe, !probe.matches('{ENDPOINT}'))[0] + ' is not a WAN endpoint: icmp://host, tcp://host:port or https://host[:port][/path]'"
-    ))))]
-    pub probes: Option<Vec<String>>,
-    /// The site is degraded at this RTT or above, in ms. Default: from the configuration.
-    #[x_kube(validation = decimal(0.001, 60_000.0, 1_000.0))]
-    pub rtt_threshold_ms: Option<f64>,
-    /// The site is degraded at this packet loss or above, in percent. Default: from the configuration.
-    #[x_kube(validation = decimal(0.1, 100.0, 10.0))]
-    pub loss_threshold_pct: Option<f64>,
-    /// Speed of the site's CPUs. Processing times are stated for speed 1.
-    #[x_kube(validation = decimal(0.001, 1_000.0, 1_000.0))]
-    pub speed_factor: Option<f64>,
-    /// Features that this cloud site can serve although they otherwise keep a pod at the edge.
-    #[schemars(length(max = 7))]
-    pub supports: Option<Vec<Tie>>,
-    /// Traits that all nodes of the site have, such as SecureRuntime. A single edge node gets one by the label
-    /// `traits.edgeward.io/<name>: "true"`.
-    #[schemars(length(max = 32), inner(length(max = 63)))]
-    #[x_kube(validation = Rule::new(format!("self.all(name, name.matches('{TRAIT}'))")).message(Message::Expression(format!(
-        "self.filter(name, !name.matches('{TRAIT}'))[0] + ' is not {}'", traits::NAME
-    ))))]
-    pub traits: Option<Vec<String>>,
-    /// StorageClasses for which this cloud site can create volumes. Default: `liqo` for kind liqo, none for kind cloud.
-    #[schemars(length(max = 16), inner(length(max = 253)))]
-    pub storage_classes: Option<Vec<String>>,
-}
+#[schemars(with = "WrittenSite", transform = site_rules)]
+pub struct SiteSpec(Value);
 
-/// The value of a label.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(transparent)]
-#[schemars(extend("maxLength" = 63))]
-pub struct LabelValue(pub String);
-
-/// A feature of a pod that depends on the cluster where the pod is created.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(transparent)]
-#[schemars(extend("enum" = ties::Tie::WORDS))]
-pub struct Tie(pub String);
-
-/// A toleration, as in a pod spec.
-#[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-#[x_kube(validation = Rule::new("(has(self.operator) && self.operator == 'Exists') || (has(self.key) && self.key != '')")
-    .message("key may be empty only with operator Exists"))]
-#[x_kube(validation = Rule::new("!has(self.operator) || self.operator != 'Exists' || !has(self.value) || self.value == ''")
-    .message("value must be empty with operator Exists"))]
-pub struct Toleration {
-    /// Key of the taint. An empty key with Exists tolerates every taint.
-    #[schemars(length(max = 317))]
-    #[x_kube(validation = Rule::new(format!("self == '' || self.matches('{LABEL_KEY}')"))
-        .message(Message::Expression("self + ' is not a taint key'".into())))]
-    pub key: Option<String>,
-    /// Equal (default) or Exists.
-    #[schemars(extend("enum" = ["Equal", "Exists", null]))]
-    pub operator: Option<String>,
-    /// Value of the taint, for Equal.
-    #[schemars(length(max = 63))]
-    #[x_kube(validation = matches(LABEL_VALUE, "a taint value: letters, digits, `-`, `_` and `.`, at most 63"))]
-    pub value: Option<String>,
-    /// Effect of the taint. If absent, every effect.
-    #[schemars(extend("enum" = ["NoSchedule", "PreferNoSchedule", "NoExecute", null]))]
-    pub effect: Option<String>,
+/// Removes the name, which is the object's, and adds the rules that concern several fields.
+fn site_rules(schema: &mut Schema) {
+    if let Some(Value::Object(fields)) = schema.get_mut("properties") {
+        fields.remove("name");
+    }
+    schema.insert("required".to_owned(), json!(["kind"]));
+    in_cel(schema);
+    for (is_stated, message) in [
+        (
+            "has(self.order)",
+            "order is not for a site of kind edge: it ranks clouds",
+        ),
+        (
+            "has(self.probes)",
+            "probes are not for a site of kind edge: there is no WAN to it",
+        ),
+        (
+            "(has(self.rttThresholdMs) || has(self.lossThresholdPct))",
+            "thresholds are not for a site of kind edge: there is no WAN to it",
+        ),
+        (
+            "has(self.storageClasses)",
+            "storageClasses are not for a site of kind edge: it can create volumes of every class",
+        ),
+    ] {
+        let rule = Rule::new(format!("self.kind != 'edge' || !{is_stated}"));
+        add(schema, "", rule.message(message));
+    }
+    add(schema, "", survives_offloading());
+    let is_unique = Rule::new("self.all(probe, self.exists_one(other, other == probe))");
+    add(
+        schema,
+        "/properties/probes",
+        is_unique.message("an endpoint is listed twice"),
+    );
+    let probe = matches("^(icmp://[^/]+|tcp://[^/]+:[0-9]+|https://[^/].*)$", endpoint::ALLOWED);
+    add(schema, "/properties/probes/items", probe);
+    let tolerations = "/properties/tolerations/items";
+    let key = "(has(self.operator) && self.operator == 'Exists') || (has(self.key) && self.key != '')";
+    let key = Rule::new(key).message("key may be empty only with operator Exists");
+    add(schema, tolerations, key);
+    let value = "!has(self.operator) || self.operator != 'Exists' || !has(self.value) || self.value == ''";
+    let value = Rule::new(value).message("value must be empty with operator Exists");
+    add(schema, tolerations, value);
 }
 
 /// The state of a site as the leader sees it. An unknown value is written as null, which removes an earlier value.
@@ -197,7 +137,7 @@ pub struct SiteStatus {
 }
 
 /// A default SLO for the pods that it selects.
-#[derive(CustomResource, KubeSchema, Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(CustomResource, Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "edgeward.io",
     version = "v1alpha1",
@@ -220,89 +160,40 @@ pub struct SiteStatus {
     printcolumn(name = "Precedence", type_ = "integer", json_path = ".spec.precedence"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
-#[serde(rename_all = "camelCase")]
-pub struct SloPolicySpec {
-    /// The pods. `{}` selects all pods of the namespace.
-    pub selector: LabelSelector,
-    /// If several policies select a pod, the highest precedence counts, then the first by name. Default 0.
-    #[x_kube(validation = whole(-1_000_000, 1_000_000, ""))]
-    pub precedence: Option<i64>,
-    /// The SLO fields of these pods, where a pod does not state its own.
-    pub slo: SloDefaults,
-}
+#[schemars(with = "PolicySpec", transform = policy_rules)]
+pub struct SloPolicySpec(Value);
 
-/// The fields of an SLO, as in the annotations `slo.<domain>/…`.
-#[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct SloDefaults {
-    /// Workload class.
-    #[schemars(extend("enum" = slo::Class::WORDS))]
-    pub class: String,
-    /// End-to-end deadline, ms.
-    #[x_kube(validation = whole(1, MAX_MILLIS as i64, " of milliseconds"))]
-    pub deadline_ms: Option<i64>,
-    /// p95 latency target, ms.
-    #[x_kube(validation = whole(1, MAX_MILLIS as i64, " of milliseconds"))]
-    pub latency_target_ms: Option<i64>,
-    /// 0 to 10; higher is more important. Default 5.
-    #[x_kube(validation = whole(0, 10, ""))]
-    pub priority: Option<i64>,
-    /// Whether the pods may run in the cloud. Default true.
-    pub offload_allowed: Option<bool>,
-    /// The only sites where the pods may run: names (`near, far`) or a selector of site labels
-    /// (`region in (eu), tier!=spot`). It applies in addition to the pod's own restriction.
-    #[schemars(length(max = MAX_BYTES))]
-    #[x_kube(validation = matches(&sites(), site_restriction::ALLOWED))]
-    pub sites: Option<String>,
-    /// Traits that the site or node must have: `SecureRuntime, GreenEnergy?, SoftDistanceLimit=20ms`. `?` marks an
-    /// optional trait. They apply in addition to the pod's own traits.
-    #[schemars(length(max = 1024))]
-    #[x_kube(validation = Rule::new(format!("self.matches('{}') && !self.matches('{BARE_DISTANCE}')", listed_traits()))
-        .message(Message::Expression(format!("self + ' is not {}'", traits::ALLOWED.replace('"', "`")))))]
-    pub traits: Option<String>,
-    /// The PerformanceProfile that ranks the sites that meet the SLO.
-    #[schemars(length(max = 63))]
-    #[x_kube(validation = matches(DNS_SUBDOMAIN, slo::PROFILE_NAME))]
-    pub profile: Option<String>,
-}
-
-/// Selects objects by their labels, as in Kubernetes' own kinds.
-#[derive(KubeSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-#[x_kube(validation = Rule::new(format!("(has(self.matchLabels) ? self.matchLabels.map(key, key.size() + self.matchLabels[key].size()).sum() : 0) \
-    + (has(self.matchExpressions) ? self.matchExpressions.map(one, one.key.size() + (has(one.values) ? one.values.map(value, value.size()).sum() : 0)).sum() : 0) \
-    <= {MAX_SELECTOR_BYTES}"))
-    .message(Message::Message(format!("names more than {MAX_SELECTOR_BYTES} bytes of labels and values"))))]
-pub struct LabelSelector {
-    /// Labels that must all be present.
-    #[schemars(extend("maxProperties" = 32))]
-    #[x_kube(validation = label_keys())]
-    #[x_kube(validation = label_values())]
-    pub match_labels: Option<BTreeMap<String, LabelValue>>,
-    /// Requirements that must all be met.
-    #[schemars(length(max = 16))]
-    pub match_expressions: Option<Vec<LabelSelectorRequirement>>,
-}
-
-/// A requirement on one label.
-#[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-#[x_kube(validation = Rule::new("(self.operator in ['In', 'NotIn']) == (has(self.values) && self.values.size() > 0)")
-    .message(Message::Expression("'values must be ' + (self.operator in ['In', 'NotIn'] ? 'stated' : 'empty') + ' with operator ' + self.operator".into())))]
-pub struct LabelSelectorRequirement {
-    /// The label key.
-    #[schemars(length(max = 317))]
-    #[x_kube(validation = matches(LABEL_KEY, "a label key: `[domain/]name`"))]
-    pub key: String,
-    /// How the label relates to the values.
-    #[schemars(extend("enum" = Operator::WORDS))]
-    pub operator: String,
-    /// The values, for In and NotIn.
-    #[schemars(length(max = 64), inner(length(max = 63)))]
-    #[x_kube(validation = Rule::new(format!("self.all(value, value.matches('{LABEL_VALUE}'))")).message(Message::Expression(format!(
-        "self.filter(value, !value.matches('{LABEL_VALUE}'))[0] + ' is not a label value: letters, digits, `-`, `_` and `.`, at most 63'"
-    ))))]
-    pub values: Option<Vec<String>>,
+/// Adds the forms of lists in text, and the rules of selectors.
+fn policy_rules(schema: &mut Schema) {
+    in_cel(schema);
+    let traits = Rule::new(format!(
+        "self.matches('{}') && !self.matches('{BARE_DISTANCE}')",
+        listed_traits()
+    ));
+    let traits = traits.message(Message::Expression(format!(
+        "self + ' is not {}'",
+        traits::ALLOWED.replace('"', "`")
+    )));
+    add(schema, "/properties/slo/properties/traits", traits);
+    add(
+        schema,
+        "/properties/slo/properties/sites",
+        matches(&sites(), site_restriction::ALLOWED),
+    );
+    let bytes = Rule::new(format!(
+        "(has(self.matchLabels) ? self.matchLabels.map(key, key.size() + self.matchLabels[key].size()).sum() : 0) \
+         + (has(self.matchExpressions) ? self.matchExpressions.map(one, one.key.size() + (has(one.values) ? one.values.map(value, value.size()).sum() : 0)).sum() : 0) \
+         <= {MAX_SELECTOR_BYTES}"
+    ));
+    let bytes = bytes.message(&*format!(
+        "names more than {MAX_SELECTOR_BYTES} bytes of labels and values"
+    ));
+    add(schema, "/properties/selector", bytes);
+    let values = Rule::new("(self.operator in ['In', 'NotIn']) == (has(self.values) && self.values.size() > 0)");
+    let values = values.message(Message::Expression(
+        "'values must be ' + (self.operator in ['In', 'NotIn'] ? 'stated' : 'empty') + ' with operator ' + self.operator".into(),
+    ));
+    add(schema, "/properties/selector/properties/matchExpressions/items", values);
 }
 
 /// The state of a policy.
@@ -316,12 +207,6 @@ pub struct SloPolicyStatus {
     pub faults: Vec<String>,
 }
 
-const LABEL_KEY: &str = "^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$";
-const LABEL_VALUE: &str = "^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$";
-const DNS_SUBDOMAIN: &str = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
-const ENDPOINT: &str = "^(icmp://[^/]+|tcp://[^/]+:[0-9]+|https://[^/].*)$";
-
-const TRAIT: &str = "^[A-Za-z]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$";
 const BARE_DISTANCE: &str = "(^|,)[ ]*SoftDistanceLimit[?]?[ ]*(,|$)";
 
 /// Pattern of a list of traits.
@@ -347,18 +232,63 @@ fn matches(pattern: &str, what: &str) -> Rule {
     Rule::new(format!("self.matches('{pattern}')")).message(Message::Expression(format!("self + ' is not {what}'")))
 }
 
-/// Requires the keys of a map to be label keys.
-fn label_keys() -> Rule {
-    Rule::new(format!("self.all(key, key.matches('{LABEL_KEY}'))")).message(Message::Expression(format!(
-        "self.filter(key, !key.matches('{LABEL_KEY}'))[0] + ' is not a label key: `[domain/]name`'"
-    )))
+/// Converts patterns and bounds to rules in CEL, whose messages name the value, and removes what a structural schema must not
+/// contain.
+fn in_cel(schema: &mut Schema) {
+    let title = schema.remove("title");
+    let allowed = title.as_ref().and_then(Value::as_str).unwrap_or_default();
+    let mut rules = vec![];
+    if let Some(Value::String(pattern)) = schema.remove("pattern") {
+        rules.push(matches(&pattern, allowed));
+    }
+    if let Some(keys) = schema.remove("propertyNames") {
+        let text = |name: &str| keys[name].as_str().unwrap_or_default();
+        let (pattern, allowed) = (text("pattern"), text("title"));
+        rules.push(
+            Rule::new(format!("self.all(key, key.matches('{pattern}'))")).message(Message::Expression(format!(
+                "self.filter(key, !key.matches('{pattern}'))[0] + ' is not {allowed}'"
+            ))),
+        );
+    }
+    let decimals = schema.remove("x-decimals").and_then(|decimals| decimals.as_i64());
+    if schema.get("minimum").is_some() {
+        let mut bound = |name: &str| schema.remove(name).and_then(|bound| bound.as_f64()).unwrap_or_default();
+        let (least, most) = (bound("minimum"), bound("maximum"));
+        rules.push(Rule::new(is_decimal(least, most, decimals)).message(&*format!("is not {allowed}")));
+    }
+    if schema.get("additionalProperties") == Some(&Value::Bool(false)) {
+        schema.remove("additionalProperties");
+    }
+    for rule in rules {
+        add(schema, "", rule);
+    }
+    transform_subschemas(&mut in_cel, schema);
 }
 
-/// Requires the values of a map to be label values.
-fn label_values() -> Rule {
-    Rule::new(format!("self.all(key, self[key].matches('{LABEL_VALUE}'))")).message(Message::Expression(format!(
-        "self[self.filter(key, !self[key].matches('{LABEL_VALUE}'))[0]] + ' is not a label value: letters, digits, `-`, `_` and `.`, at most 63'"
-    )))
+/// A CEL expression: whether a number is within these bounds and has at most this many decimals.
+fn is_decimal(least: f64, most: f64, decimals: Option<i64>) -> String {
+    let decimals = match decimals {
+        Some(0) => return format!("{least} <= self && self <= {most}"),
+        None => return format!("{least:?} <= self && self <= {most:?}"),
+        Some(decimals) => decimals,
+    };
+    let parts = 10_f64.powi(decimals as i32);
+    // Floating-point error is larger for millionths.
+    let exactness = if decimals > 3 { "0.001" } else { "0.000001" };
+    let whole = format!("double(int(self * {parts:?} + 0.5))");
+    let off = format!("self * {parts:?} - {whole}");
+    format!("{least:?} <= self && self <= {most:?} && -{exactness} < {off} && {off} < {exactness}")
+}
+
+/// Adds a rule to the part of a schema at this JSON pointer.
+fn add(schema: &mut Schema, at: &str, rule: Rule) {
+    if let Some(Value::Object(fields)) = schema.pointer_mut(at) {
+        let rules = fields.entry("x-kubernetes-validations").or_insert_with(|| json!([]));
+        rules
+            .as_array_mut()
+            .into_iter()
+            .for_each(|rules| rules.push(json!(rule)));
+    }
 }
 
 /// Requires a Liqo site to support no feature that Liqo drops on offloading. A Liqo site is recognized by the selector
@@ -382,32 +312,6 @@ fn survives_offloading() -> Rule {
     ))
     .message(Message::Expression(format!(
         "'supports: ' + self.supports.filter(one, one in [{lost}])[0] + ' does not survive offloading by Liqo'"
-    )))
-}
-
-/// Requires a whole number within these bounds. The API server adds the value to the message.
-fn whole(least: i64, most: i64, of: &str) -> Rule {
-    Rule::new(format!("{least} <= self && self <= {most}")).message(Message::Message(format!(
-        "is not a whole number{of} from {least} to {most}"
-    )))
-}
-
-/// Requires a number within these bounds, with at most as many decimals as `parts` has zeros.
-fn decimal(least: f64, most: f64, parts: f64) -> Rule {
-    let places = match parts {
-        1_000_000.0 => "six decimals",
-        1_000.0 => "three decimals",
-        _ => "one decimal",
-    };
-    // Floating-point error is larger for millionths.
-    let exactness = if parts > 1_000.0 { "0.001" } else { "0.000001" };
-    let whole = format!("double(int(self * {parts:?} + 0.5))");
-    let off = format!("self * {parts:?} - {whole}");
-    Rule::new(format!(
-        "{least:?} <= self && self <= {most:?} && -{exactness} < {off} && {off} < {exactness}"
-    ))
-    .message(Message::Message(format!(
-        "is not a number from {least} to {most} with at most {places}"
     )))
 }
 

@@ -63,7 +63,7 @@ pub async fn liqo(connection: &Connection, config: &mut Config) -> Liqo {
         Enabled::Never => Liqo::default(),
         enabled => read_liqo(connection, enabled == Enabled::Always).await,
     };
-    let runtime_class = config.liqo.runtime_class.as_ref().map(|name| &*name.0);
+    let runtime_class = config.liqo.runtime_class.as_deref();
     let discovered = found.objects.as_ref().map(|objects| objects.sites(runtime_class));
     let merged = sites::with_discovered(&config.sites, &discovered.unwrap_or_default());
     (config.sites, found.left_out) = (merged.sites, merged.left_out);

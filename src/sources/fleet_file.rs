@@ -188,8 +188,8 @@ mod tests {
         let opened = FleetFile::open(path, Arc::default(), Clock::start()).await;
         let error = opened.unwrap_err().to_string();
         for fault in [
-            "sites[0].name: invalid type: integer `1`, expected a string",
-            "sites[1]: missing field `kind`",
+            "sites[0].name: 1 is not a site name: letters, digits",
+            "sites[1].kind: is missing",
             "sites: has 0 sites of kind edge",
         ] {
             assert!(error.contains(fault), "{error}");

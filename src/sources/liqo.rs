@@ -101,7 +101,7 @@ impl Liqo {
 
     /// Sends the facts and the discovered sites if they have changed.
     async fn tell(&self, objects: Option<LiqoObjects>, config: &Config, told: &mut Option<Facts>) {
-        let runtime_class = config.liqo.runtime_class.as_ref().map(|name| &*name.0);
+        let runtime_class = config.liqo.runtime_class.as_deref();
         let sites = objects.as_ref().map(|objects| objects.sites(runtime_class));
         let sites = Some(Arc::new(sites.unwrap_or_default()));
         let clusters = objects.as_ref().map_or(0, LiqoObjects::clusters);

@@ -329,8 +329,8 @@ fn every_fault_of_a_file_is_listed() {
     );
     let stderr = error(&["review", "-f", "-", "--fleet", &fleet], "");
     for fault in [
-        "sites[0].name: invalid type: integer `5`, expected a string",
-        "sites[1]: missing field `kind`",
+        "sites[0].name: 5 is not a site name: letters, digits, `-`, `_` and `.`, at most 63",
+        "sites[1].kind: is missing",
         "nodes[0].allocatable: has no `pods`",
     ] {
         assert!(stderr.contains(fault), "{stderr}");

@@ -1,91 +1,113 @@
-//! Configuration: schema, defaults, and a validation that names every fault.
+//! Configuration: one struct. Documents are checked against the schema of its fields, defaults and bounds.
 //!
-//! Each setting is declared in `settings.rs`, of which `docs/reference/settings.md` is made.
+//! `docs/reference/settings.md`, `edgeward config-schema` and the chart's schema are made from it.
 
-mod declaration;
 mod gating;
 mod liqo;
 pub mod map;
 mod probing;
 mod prometheus;
-mod settings;
-pub(crate) mod site_definition;
+pub mod site_definition;
 pub mod sites;
 
-pub use declaration::{Assumed, Kind, Setting};
 pub use gating::{Gating, OnNoCapacity};
-pub use liqo::{Enabled, LiqoSettings, RuntimeClassName};
+pub use liqo::{Enabled, LiqoSettings};
 pub use probing::Probing;
 pub use prometheus::{Input, Prometheus, Query};
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Deserializer};
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
 
-use crate::document::{Fault, Faults, parse, without_nulls};
+use crate::document::{DAY, Decimal, Fault, Faults, SECOND, Span, parse, schema, texts, without_nulls};
 use crate::keys::Keys;
 use crate::model::link::Thresholds;
 use crate::model::priority_caps::PriorityCaps;
 use crate::model::site::SiteDefinition;
-use crate::model::slo::{PerClass, Slo};
+use crate::model::slo::{ByClass, PerClass, Slo};
 use crate::units::{Micros, Permille};
 use crate::words;
+use site_definition::WrittenSite;
 
-/// Everything an operator can set about decisions. [`Config::default`] is the documented default.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+/// Everything that an operator can set about decisions.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
+#[schemars(deny_unknown_fields)]
 pub struct Config {
-    /// Annotation and label keys, made from the domain.
+    /// The domain of all annotation and label keys: `slo.<domain>/…`, `scheduling.<domain>/…`
     #[serde(rename = "domain")]
+    #[schemars(with = "texts::Domain")]
     pub keys: Keys,
-    /// Namespaces whose pods pass through: `kube-system`, edgeward's own, and those the operator adds.
-    #[serde(deserialize_with = "besides_own")]
+    /// Namespaces whose pods pass through, besides `kube-system`, `edgeward-system` and the value of `serve --namespace`
+    #[serde(skip_serializing, deserialize_with = "besides_own")]
+    #[schemars(with = "Vec<texts::Namespace>")]
     pub excluded_namespaces: Vec<String>,
-    /// The sites of the live view: the one edge first, then any number of clouds by name. No site's nodeSelector holds
-    /// all of another's.
+    /// The [sites](#sites) of the live view
+    // The edge comes first, then any number of clouds by name. No site's nodeSelector holds all of another's.
     #[serde(skip)]
+    #[schemars(!skip, with = "Vec<WrittenSite>", extend("x-default" = "`edge` and `cloud`"))]
     pub sites: Vec<Arc<SiteDefinition>>,
-    /// What is made of Liqo's objects.
+    /// How [Liqo's objects](../guide/clouds.md#liqo) are used
     pub liqo: LiqoSettings,
-    /// Which cloud is taken of several that meet the time.
+    /// Which cloud gets a pod if [several](../guide/decide.md#rank) meet its time: the one with the lowest ETA
+    /// (`lowest-eta`), the lowest `costPerHour` (`lowest-cost`; clouds without one come last), the fewest pods of the same
+    /// controller (`spread`) or the lowest `order` (`ordered`). Of equals, the one with the lowest ETA, then the first by name
     pub site_policy: SitePolicy,
-    /// How the WAN towards cloud sites is probed.
+    /// How the [WAN](../guide/clouds.md#wan) to cloud sites is probed
     pub probing: Probing,
-    /// Whether any pod may be sent to a cloud.
+    /// Whether any pod may be sent to a cloud
     pub enable_offload: bool,
-    /// What becomes of a pod whose SLO is invalid.
+    /// `warn`: a pod with an invalid SLO goes to the edge, with warnings. `deny`: it is refused
     pub invalid_slo: InvalidSlo,
     /// When a pod is gated, and for how long.
     #[serde(flatten)]
     pub gating: Gating,
-    /// Pods of a lower `spec.priority` that state no SLO are placeholders: they keep room for others.
+    /// Pods that state no class and have a lower `spec.priority` than this are placeholders: the room that they take is
+    /// [headroom](../guide/decide.md#headroom) for others. With the lowest number no pod is a placeholder
     pub headroom_below: PodPriority,
-    /// The highest SLO priority that a pod of a namespace may claim.
+    /// The highest SLO priority that counts in a namespace; `"*"` stands for all that are not listed. A pod that states a
+    /// higher priority gets a warning
     #[serde(rename = "maxPriority")]
     pub priority_caps: PriorityCaps,
-    /// How much of a decision is written on the pod.
+    /// How much of a decision is written on the pod; `short` is at most 256 bytes
     pub explain: Explain,
-    /// RTT from which a cloud site is degraded.
-    #[serde(rename = "rttThresholdMs")]
+    /// A cloud site with an RTT at or above this is degraded; milliseconds
+    #[serde(rename = "rttThresholdMs", with = "RttThreshold")]
+    #[schemars(with = "RttThreshold")]
     pub rtt_threshold: Micros,
-    /// Loss from which a cloud site is degraded.
-    #[serde(rename = "lossThresholdPct")]
+    /// A cloud site with a packet loss at or above this is degraded; percent
+    #[serde(rename = "lossThresholdPct", with = "LossThreshold")]
+    #[schemars(with = "LossThreshold")]
     pub loss_threshold: Permille,
-    /// Age from which telemetry is stale.
+    /// A measurement that is older is stale. The view of a quiet cluster gets 30 s old, and a link is measured only by probes:
+    /// the period of `probing`, and the time from one probe to the next, may be no longer than this
     #[serde(rename = "telemetryCacheTTL")]
+    #[schemars(with = "Span<{ 45 * SECOND }, DAY>")]
     pub telemetry_ttl: Micros,
-    /// How long a reservation waits for its pod; zero switches reservations off.
+    /// How long room stays [reserved](../guide/decide.md) for a pod that does not appear. `0s` switches reservations
+    /// off. Without effect while the fleet comes from a file
     #[serde(rename = "reservationTTL")]
+    #[schemars(with = "Span<0, DAY>")]
     pub reservation_ttl: Micros,
-    /// Processing time by CPU request, per class.
+    /// [Processing time](../guide/decide.md#time) in ms: `alpha` · millicores + `beta`. A class or number that
+    /// is not named keeps its default
+    #[schemars(with = "ByClass<LinearModel>")]
     pub models: PerClass<LinearModel>,
-    /// The Prometheus server that is asked for more, if any.
+    /// A Prometheus server that is [asked for more](../guide/clouds.md#prometheus)
     pub prometheus: Option<Prometheus>,
 }
 
+/// An RTT threshold in milliseconds.
+pub(crate) type RttThreshold = Decimal<3, 1, 60_000_000>;
+
+/// A packet loss threshold in percent.
+pub(crate) type LossThreshold = Decimal<1, 1, 1_000>;
+
 /// A `spec.priority`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(with = "Decimal<0, { i32::MIN as i64 }, { i32::MAX as i64 }>")]
 pub struct PodPriority(pub i32);
 
 words! {
@@ -125,12 +147,17 @@ words! {
 }
 
 /// Processing time as `alpha · cpu + beta`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
 pub struct LinearModel {
-    /// Microseconds per millicore.
-    #[serde(rename = "alpha")]
+    /// Milliseconds for each millicore that the pod asks for
+    // Microseconds per millicore.
+    #[serde(rename = "alpha", with = "Decimal::<3, 0, 1_000_000>")]
+    #[schemars(with = "Option<Decimal<3, 0, 1_000_000>>", extend("x-default" = "that of the class"))]
     pub alpha_us: u64,
-    /// The part that does not depend on CPU.
+    /// Milliseconds that do not depend on CPU
+    #[serde(with = "Decimal::<3, 0, { DAY as i64 * 1_000 }>")]
+    #[schemars(with = "Option<Decimal<3, 0, { DAY as i64 * 1_000 }>>", extend("x-default" = "that of the class"))]
     pub beta: Micros,
 }
 
@@ -164,27 +191,37 @@ impl Default for Config {
 }
 
 impl Config {
+    /// The schema of a configuration document.
+    pub fn schema() -> Value {
+        schema::of::<Self>()
+    }
+
     /// Reads a configuration document; an absent setting keeps its default.
     ///
     /// # Errors
     /// Every value that no setting takes, or else all that do not go together.
     pub fn read(document: &Value) -> Result<Self, Faults> {
-        let document = match document {
+        let mut stated = match document {
             Value::Null => json!({}),
             document => without_nulls(document.clone()),
         };
         let mut faults = vec![];
-        let read = Kind::Object(&Self::SETTINGS).read(&document, "", &mut faults);
-        let sites = document.get("sites").map(|list| sites::of_list(list, &mut faults));
-        if let (Some(read), true) = (read, faults.is_empty()) {
-            let mut config: Self = parse(&read, "")?;
-            config.sites = sites.unwrap_or(config.sites);
-            config.check(&mut faults);
-            if faults.is_empty() {
-                return Ok(config);
-            }
+        let sites = stated.as_object_mut().and_then(|fields| fields.remove("sites"));
+        schema::check(&Self::schema(), &stated, "", &mut faults);
+        let sites = sites.map(|list| sites::of_list(&list, &mut faults));
+        if !faults.is_empty() {
+            return Err(Faults(faults));
         }
-        Err(Faults(faults))
+        // An entry of a map that is not stated keeps its default.
+        let mut whole = json!(Self::default());
+        json_patch::merge(&mut whole, &stated);
+        let mut config: Self = parse(&whole, "")?;
+        config.sites = sites.unwrap_or(config.sites);
+        config.check(&mut faults);
+        match faults.is_empty() {
+            true => Ok(config),
+            false => Err(Faults(faults)),
+        }
     }
 
     /// This configuration, if it can replace `running` without a restart. The domain cannot change: the webhook
@@ -239,23 +276,6 @@ fn besides_own<'de, D: Deserializer<'de>>(stated: D) -> Result<Vec<String>, D::E
     let mut namespaces = Config::default().excluded_namespaces;
     namespaces.extend(Vec::<String>::deserialize(stated)?);
     Ok(namespaces)
-}
-
-/// Whether this can be the name of a namespace.
-fn is_namespace(name: &str) -> bool {
-    name.len() <= 63 && is_dns_label(name)
-}
-
-fn is_domain(name: &str) -> bool {
-    name.len() <= 200 && name.split('.').all(is_dns_label)
-}
-
-fn is_dns_label(text: &str) -> bool {
-    let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
-    let bytes = text.as_bytes();
-    bytes.first().copied().is_some_and(inner)
-        && bytes.last().copied().is_some_and(inner)
-        && bytes.iter().all(|&b| inner(b) || b == b'-')
 }
 
 impl From<&Config> for Thresholds {
@@ -317,7 +337,7 @@ mod tests {
             }
         );
         assert_eq!(config.liqo.enabled, Enabled::Always);
-        assert_eq!(config.liqo.runtime_class, Some(RuntimeClassName("liqo".to_owned())));
+        assert_eq!(config.liqo.runtime_class, Some("liqo".to_owned()));
         assert!(!config.enable_offload);
         assert_eq!(config.invalid_slo, InvalidSlo::Deny);
         assert_eq!(

@@ -1,13 +1,18 @@
 //! How documents are read: their shape by serde, and what is wrong with their values with the place of each.
 
+pub mod schema;
+pub mod texts;
+
+use std::borrow::Cow;
 use std::fmt;
 
-use serde::{Deserialize, Serialize, Serializer};
-use serde_json::Value;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::{Value, json};
 
 use crate::excerpt::{LONGEST_NAME, excerpt};
 use crate::model::endpoint::without_user;
-use crate::units::Micros;
+use crate::units::{CostPerHour, Micros, Permille};
 
 /// Something wrong at one place of a document.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -133,28 +138,101 @@ impl<const DECIMALS: u32, const LEAST: i64, const MOST: i64> TryFrom<f64> for De
         if is_exact && (least..=most).contains(&scaled) {
             return Ok(Self(scaled as i64));
         }
-        let [least, most] = [least / unit, most / unit];
-        Err(match DECIMALS {
-            0 => format!("{number} is not a whole number from {least} to {most}"),
-            1 => format!("{number} is not a number from {least} to {most} with at most one decimal"),
-            _ => format!("{number} is not a number from {least} to {most} with at most {DECIMALS} decimals"),
+        Err(format!("{number} is not {}", Self::allowed()))
+    }
+}
+
+/// For fields of another type that documents state as such a number: the attribute `with` of serde and schemars.
+impl<const DECIMALS: u32, const LEAST: i64, const MOST: i64> Decimal<DECIMALS, LEAST, MOST> {
+    /// Description of a valid number, for messages.
+    fn allowed() -> String {
+        let unit = f64::from(10_u32.pow(DECIMALS));
+        let [least, most] = [LEAST as f64 / unit, MOST as f64 / unit];
+        match DECIMALS {
+            0 => format!("a whole number from {least} to {most}"),
+            1 => format!("a number from {least} to {most} with at most one decimal"),
+            6 => format!("a number from {least} to {most} with at most six decimals"),
+            _ => format!("a number from {least} to {most} with at most three decimals"),
+        }
+    }
+
+    /// Reads the number and converts it.
+    pub fn deserialize<'de, T: From<Self>, D: Deserializer<'de>>(stated: D) -> Result<T, D::Error> {
+        <Self as Deserialize>::deserialize(stated).map(T::from)
+    }
+
+    /// Writes a value as its number.
+    pub fn serialize<T: Copy + Into<Self>, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
+        let number: Self = (*value).into();
+        Serialize::serialize(&number, serializer)
+    }
+}
+
+macro_rules! stated_as_decimal {
+    ($($unit:ty, $number:ty, $of:expr, $amount:expr;)+) => {$(
+        impl<const DECIMALS: u32, const LEAST: i64, const MOST: i64> From<Decimal<DECIMALS, LEAST, MOST>> for $unit {
+            fn from(number: Decimal<DECIMALS, LEAST, MOST>) -> Self {
+                $of(number.0 as $number)
+            }
+        }
+
+        impl<const DECIMALS: u32, const LEAST: i64, const MOST: i64> From<$unit> for Decimal<DECIMALS, LEAST, MOST> {
+            fn from(unit: $unit) -> Self {
+                Self($amount(unit) as i64)
+            }
+        }
+    )+};
+}
+
+stated_as_decimal! {
+    Micros, u64, Micros, |time: Micros| time.0;
+    Permille, u32, Permille, |ratio: Permille| ratio.0;
+    CostPerHour, u64, CostPerHour, |cost: CostPerHour| cost.0;
+    u64, u64, |number| number, |number| number;
+}
+
+/// `x-decimals` is for the check of documents and for the rules in CEL.
+impl<const DECIMALS: u32, const LEAST: i64, const MOST: i64> JsonSchema for Decimal<DECIMALS, LEAST, MOST> {
+    fn schema_name() -> Cow<'static, str> {
+        format!("Decimal_{DECIMALS}_{LEAST}_{MOST}").into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "title": Self::allowed(),
+            "type": if DECIMALS == 0 { "integer" } else { "number" },
+            "minimum": Self(LEAST),
+            "maximum": Self(MOST),
+            "x-decimals": DECIMALS,
         })
     }
 }
 
-/// A duration as Go prints it, from so many seconds to so many.
-#[derive(Debug, Clone, Copy, Deserialize)]
-#[serde(try_from = "String")]
-pub struct Span<const LEAST: u64, const MOST: u64>(pub Micros);
+/// Schema of a duration as Go prints it, with bounds in milliseconds. Only `with` attributes of schemars name it.
+pub struct Span<const LEAST: u64, const MOST: u64>;
 
-impl<const LEAST: u64, const MOST: u64> TryFrom<String> for Span<LEAST, MOST> {
-    type Error = String;
+/// A second, in the bounds of a [`Span`].
+pub const SECOND: u64 = 1_000;
 
-    fn try_from(text: String) -> Result<Self, String> {
-        let bounds = Micros::from_secs(LEAST)..=Micros::from_secs(MOST);
-        let span = Micros::parse(&text).filter(|span| bounds.contains(span));
-        span.map(Self)
-            .ok_or_else(|| format!("{text:?} is not a duration from {LEAST}s to {MOST}s, such as 60s or 1m30s"))
+/// A day, in the bounds of a [`Span`].
+pub const DAY: u64 = 86_400 * SECOND;
+
+/// Zero needs no unit.
+impl<const LEAST: u64, const MOST: u64> JsonSchema for Span<LEAST, MOST> {
+    fn schema_name() -> Cow<'static, str> {
+        format!("Span_{LEAST}_{MOST}").into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let bounds = [LEAST, MOST].map(|ms| Micros::from_millis(ms).to_text());
+        let title = format!("a duration from {} to {}, such as 60s or 1m30s", bounds[0], bounds[1]);
+        let mut schema =
+            json!({"type": "string", "pattern": "^([0-9]+(ms|s|m|h))+$", "maxLength": 32, "x-duration": bounds});
+        if LEAST == 0 {
+            schema = json!({"anyOf": [{"enum": [0]}, schema]});
+        }
+        schema["title"] = title.into();
+        Schema::try_from(schema).unwrap_or_default()
     }
 }
 
@@ -178,10 +256,6 @@ pub(crate) fn shown(value: &Value) -> String {
     }
 }
 
-pub(crate) fn decimal(thousandths: i64) -> String {
-    (thousandths as f64 / 1_000.0).to_string()
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -194,7 +268,7 @@ mod tests {
         assert_eq!(read(json!(0.001)), Ok(1));
         assert_eq!(read(json!(60_000)), Ok(60_000_000));
         for value in [json!(0), json!(60_000.001), json!(0.0015)] {
-            let expected = format!("rttMs: {value} is not a number from 0.001 to 60000 with at most 3 decimals");
+            let expected = format!("rttMs: {value} is not a number from 0.001 to 60000 with at most three decimals");
             assert_eq!(read(value).unwrap_err().to_string(), expected);
         }
     }

@@ -1,8 +1,8 @@
 //! The keys of the contract with users: annotations and labels under one domain.
 
 /// The annotation and label keys of the contract under one domain.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Deserialize)]
-#[serde(from = "String")]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(from = "String", into = "String")]
 pub struct Keys {
     /// The domain.
     pub domain: String,
@@ -44,6 +44,12 @@ pub struct Keys {
 impl From<String> for Keys {
     fn from(domain: String) -> Self {
         Self::new(&domain)
+    }
+}
+
+impl From<Keys> for String {
+    fn from(keys: Keys) -> Self {
+        keys.domain
     }
 }
 

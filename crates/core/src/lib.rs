@@ -66,3 +66,7 @@ pub mod testkit;
 pub mod units;
 pub mod wire;
 mod words;
+
+// For `words!` in other crates.
+#[doc(hidden)]
+pub use schemars;

@@ -13,7 +13,7 @@ use serde_json::Value;
 macro_rules! integer_unit {
     ($(#[$doc:meta])* $name:ident($int:ty)) => {
         $(#[$doc])*
-        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Deserialize)]
+        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub struct $name(pub $int);
 
         impl Add for $name {
@@ -81,6 +81,22 @@ impl Micros {
     pub fn parse(text: &str) -> Option<Self> {
         let duration: jiff::SignedDuration = text.parse().ok()?;
         u64::try_from(duration.as_micros()).ok().map(Self)
+    }
+
+    /// Formats the duration in the form that [`Self::parse`] reads, in the largest unit of which it is a whole number.
+    pub fn to_text(self) -> String {
+        let units = [
+            (3_600_000_000, "h"),
+            (60_000_000, "m"),
+            (1_000_000, "s"),
+            (1_000, "ms"),
+            (1, "us"),
+        ];
+        let is_whole = |(size, _): &&(u64, &str)| self.0.is_multiple_of(*size);
+        match units.iter().find(is_whole).filter(|_| self.0 > 0) {
+            Some((size, unit)) => format!("{}{unit}", self.0 / size),
+            None => "0s".to_owned(),
+        }
     }
 
     /// Returns this duration multiplied by `count`.
@@ -169,6 +185,23 @@ impl From<CostPerHour> for Value {
         } else {
             (cost.0 as f64 / 1e6).into()
         }
+    }
+}
+
+/// Written as [`Micros::parse`] reads it.
+impl Serialize for Micros {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.to_text())
+    }
+}
+
+/// Zero needs no unit.
+impl<'de> Deserialize<'de> for Micros {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let stated = Value::deserialize(deserializer)?;
+        let zero = (stated == 0).then_some("0s");
+        Self::parse(stated.as_str().or(zero).unwrap_or_default())
+            .ok_or_else(|| de::Error::custom(format_args!("{stated} is not a duration such as 60s or 1m30s")))
     }
 }
 

@@ -11,6 +11,16 @@ macro_rules! words {
             $($(#[$value_meta])* #[serde(rename = $word)] $value,)*
         }
 
+        impl $crate::schemars::JsonSchema for $name {
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn json_schema(_: &mut $crate::schemars::SchemaGenerator) -> $crate::schemars::Schema {
+                $crate::schemars::json_schema!({"type": "string", "enum": Self::WORDS[..]})
+            }
+        }
+
         impl $name {
             /// Every value, in order.
             pub const ALL: [Self; [$($word),*].len()] = [$(Self::$value),*];

@@ -25,4 +25,4 @@ pub mod profile;
 pub use evaluated::{All, Evaluated, Known, Round, SeenProfile};
 pub use evaluation::{Evaluation, Series, score};
 pub use preference::Preference;
-pub use profile::{BuiltIn, Profile};
+pub use profile::{BuiltIn, Profile, ProfileSpec};

@@ -1,27 +1,28 @@
 //! The text of a profile: the `spec` of a PerformanceProfile.
 
-use edgeward_core::document::{self, Checks, Faults, Span};
-use edgeward_core::model::constraints::is_label_key;
+use std::sync::LazyLock;
+
+use edgeward_core::document::texts::{LabelKey, PromQl};
+use edgeward_core::document::{self, Checks, DAY, Faults, SECOND, Span, schema};
 use edgeward_core::model::scores::{Better, Score};
 use edgeward_core::model::slo::Class;
 use edgeward_core::units::Micros;
 use edgeward_core::words;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::equation::Equation;
+use crate::equation::{self, Equation};
 
 /// Maximum number of metrics per profile.
 pub const MAX_METRICS: usize = 16;
-
-/// Maximum length of a metric's name.
-const MAX_NAME: usize = 63;
 
 /// Maximum length of a query, in bytes. The query is part of a URL.
 pub(crate) const MAX_PROMQL: usize = 4_096;
 
 /// Largest absolute value of a bound.
 const MAX_BOUND: f64 = 1e18;
+const BOUND: &str = "a number from -1e18 to 1e18";
 
 const MARGIN: Score = Score(50_000);
 const DWELL: Micros = Micros::from_secs(300);
@@ -141,8 +142,11 @@ impl Profile {
     /// # Errors
     /// The first part with the wrong form, or else every fault.
     pub fn read(spec: &Value) -> Result<Self, Faults> {
-        let spec: Spec = document::parse(spec, "spec")?;
-        document::checked("spec", |checks| spec.profile(checks))
+        static SCHEMA: LazyLock<Value> = LazyLock::new(schema::of::<ProfileSpec>);
+        document::checked("spec", |checks| {
+            let spec: ProfileSpec = schema::read(&SCHEMA, spec, "spec", checks.faults)?;
+            spec.profile(checks)
+        })
     }
 
     /// Iterates over the queries for the Prometheus server. A query that several metrics share occurs once for each.
@@ -154,39 +158,77 @@ impl Profile {
     }
 }
 
-/// `spec` of a PerformanceProfile.
-#[derive(Deserialize)]
+/// Ranks the sites that are acceptable for a pod.
+#[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Spec {
+pub struct ProfileSpec {
+    /// Which of two scores is better.
     better: Better,
+    /// The score, a CEL expression over `cm_normalized_<metric>`, each from 0.0 to 1.0. Allowed: `+ - * /`,
+    /// comparisons, `? :`, `math.greatest`, `math.least`, `exp`. Numbers have a decimal point.
+    #[schemars(length(min = 1, max = equation::MAX_BYTES))]
     equation: String,
+    /// The metrics that the equation uses.
+    #[schemars(length(min = 1, max = MAX_METRICS))]
     metrics: Vec<MetricSpec>,
+    /// How the scores of a site's nodes become one score, if a metric belongs to nodes. Default mean.
     aggregate: Option<Aggregate>,
+    /// How much better another site must be to become the preferred one. Default 0.05.
+    #[schemars(with = "Option<f64>", title = "a number from 0 to 1000000000", range(min = 0, max = Score::MAX))]
     margin: Option<Score>,
-    dwell: Option<Span<0, DAY>>,
-    period: Option<Span<5, 3_600>>,
-    staleness: Option<Span<5, DAY>>,
+    /// How long another site must be better before it becomes the preferred one. Default 5m.
+    #[schemars(
+        with = "Option<String>",
+        title = "a duration from 0s to 24h, such as 60s or 1m30s",
+        length(max = 32),
+        regex(pattern = "^([0-9]+(ms|s|m|h))+$"),
+        extend("x-duration" = ["0s", "24h"])
+    )]
+    dwell: Option<Micros>,
+    /// How often metrics are read, 5s to 1h. Default 30s.
+    #[schemars(with = "Option<Span<{ 5 * SECOND }, { 3_600 * SECOND }>>")]
+    period: Option<Micros>,
+    /// Maximum age of a value, at least the period. Default 2m.
+    #[schemars(with = "Option<Span<{ 5 * SECOND }, DAY>>")]
+    staleness: Option<Micros>,
 }
 
-/// Length of a day in seconds.
-const DAY: u64 = 86_400;
-
-#[derive(Deserialize)]
+/// A metric of sites or of nodes, from exactly one source.
+#[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct MetricSpec {
+    /// Name of the metric; the equation uses `cm_normalized_<name>`.
+    #[schemars(
+        title = "a name: letters, digits and `_`, not first a digit, at most 63",
+        length(max = 63),
+        regex(pattern = "^[A-Za-z_][A-Za-z0-9_]*$")
+    )]
     name: String,
+    /// The value that becomes 0.0, in the metric's unit. Lower values become 0.0 too.
+    #[schemars(title = BOUND, range(min = -MAX_BOUND, max = MAX_BOUND))]
     norm_min: f64,
+    /// The value that becomes 1.0, in the metric's unit. Higher values become 1.0 too.
+    #[schemars(title = BOUND, range(min = -MAX_BOUND, max = MAX_BOUND))]
     norm_max: f64,
+    /// An instant query to the Prometheus server of the configuration.
     #[serde(rename = "promQL")]
+    #[schemars(with = "Option<PromQl>")]
     prom_ql: Option<String>,
+    /// The label of a series that names its place: `site`, `node`, or `instance` (an address of a node).
     by: Option<By>,
+    /// A node label whose value is a number.
+    #[schemars(with = "Option<LabelKey>")]
     node_label: Option<String>,
+    /// A node annotation whose value is a number.
+    #[schemars(with = "Option<LabelKey>", title = "an annotation key: `[domain/]name`")]
     node_annotation: Option<String>,
+    /// A metric that edgeward computes itself.
     built_in: Option<BuiltIn>,
+    /// The workload class for which `eta_ms` is computed.
     class: Option<Class>,
 }
 
-impl Spec {
+impl ProfileSpec {
     fn profile(self, checks: &mut Checks<'_>) -> Option<Profile> {
         let count = self.metrics.len();
         if !(1..=MAX_METRICS).contains(&count) {
@@ -207,26 +249,19 @@ impl Spec {
         // The equation cannot be checked without all of its metrics.
         let equation = (names.len() == count).then(|| Equation::parse(&self.equation, &names));
         let equation = equation.and_then(|parsed| parsed.map_err(|fault| checks.fault("equation", fault)).ok());
-        let period = self.period.map_or(PERIOD, |period| period.0);
-        let staleness = self.staleness.map_or(STALENESS, |staleness| staleness.0);
+        let period = self.period.unwrap_or(PERIOD);
+        let staleness = self.staleness.unwrap_or(STALENESS);
         if staleness < period {
             let message = format_args!("{staleness} ms is over before the next value, which takes {period} ms");
             checks.fault("staleness", message);
-        }
-        let margin = self.margin.unwrap_or(MARGIN);
-        if margin.0 < 0 {
-            checks.fault(
-                "margin",
-                format_args!("{margin} is not a number from 0 to {}", Score::MAX),
-            );
         }
         Some(Profile {
             better: self.better,
             equation: equation?,
             metrics,
             aggregate: self.aggregate.unwrap_or(Aggregate::Mean),
-            margin,
-            dwell: self.dwell.map_or(DWELL, |dwell| dwell.0),
+            margin: self.margin.unwrap_or(MARGIN),
+            dwell: self.dwell.unwrap_or(DWELL),
             period,
             staleness,
         })
@@ -235,42 +270,10 @@ impl Spec {
 
 impl MetricSpec {
     fn metric(self, at: &str, checks: &mut Checks<'_>) -> Option<Metric> {
-        let name = &self.name;
-        let is_name = name.len() <= MAX_NAME
-            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
-            && name.starts_with(|first: char| !first.is_ascii_digit());
-        if !is_name {
-            let rule = format_args!("letters, digits and `_`, not first a digit, at most {MAX_NAME}");
-            checks.fault(
-                format_args!("{at}.name"),
-                format_args!("{name:?} is not a name: {rule}"),
-            );
-        }
         let (min, max) = (self.norm_min, self.norm_max);
-        for (field, bound) in [("normMin", min), ("normMax", max)] {
-            if bound.abs() > MAX_BOUND {
-                let message = format_args!("{bound} is not a number from -{MAX_BOUND} to {MAX_BOUND}");
-                checks.fault(format_args!("{at}.{field}"), message);
-            }
-        }
         if min >= max {
             let message = format_args!("{max} is not above normMin, which is {min}");
             checks.fault(format_args!("{at}.normMax"), message);
-        }
-        for key in self
-            .node_label
-            .iter()
-            .chain(&self.node_annotation)
-            .filter(|key| !is_label_key(key))
-        {
-            checks.fault(at, format_args!("{key:?} is not a key: `[domain/]name`"));
-        }
-        let longest = self.prom_ql.as_ref().map_or(1, String::len);
-        if !(1..=MAX_PROMQL).contains(&longest) {
-            checks.fault(
-                format_args!("{at}.promQL"),
-                format_args!("is empty, or longer than {MAX_PROMQL} bytes"),
-            );
         }
         if self.by.is_some() != self.prom_ql.is_some() {
             checks.fault(format_args!("{at}.by"), "is stated with promQL, and only then");
@@ -358,25 +361,29 @@ mod tests {
     const FAULTS: &str = r#"
 {"name": "1a"} -> .name: "1a" is not a name: letters, digits and `_`, not first a digit, at most 63
 {"normMax": 0} -> .normMax: 0 is not above normMin, which is 0
-{"normMax": null} -> .normMax: invalid type: null, expected f64
+{"normMax": null} -> .normMax: is missing
 {"builtIn": null} -> : exactly one of promQL, nodeLabel, nodeAnnotation and builtIn must be stated
 {"promQL": "x", "by": "node"} -> : exactly one of promQL, nodeLabel, nodeAnnotation and builtIn must be stated
 {"by": "node"} -> .by: is stated with promQL, and only then
 {"class": "batch"} -> .class: is stated with builtIn: eta_ms, and only then
 {"builtIn": "eta_ms"} -> .class: is stated with builtIn: eta_ms, and only then
 {"builtIn": null, "promQL": "up"} -> .by: is stated with promQL, and only then
-{"builtIn": null, "nodeLabel": "a b"} -> : "a b" is not a key: `[domain/]name`
-{"builtIn": "watts"} -> .builtIn: unknown variant `watts`, expected one of `free_cpu`, `free_memory`, `pods`, `rtt_ms`, `loss_pct`, `eta_ms`, `missing_optional_traits`, `cost_per_hour`
+{"builtIn": null, "nodeLabel": "a b"} -> .nodeLabel: "a b" is not a label key: `[domain/]name`
+{"builtIn": "watts"} -> .builtIn: "watts" is not one of free_cpu, free_memory, pods, rtt_ms, loss_pct, eta_ms, missing_optional_traits, cost_per_hour
 "#;
 
     #[test]
     fn every_fault_is_named() {
-        let fields = "`better`, `equation`, `metrics`, `aggregate`, `margin`, `dwell`, `period`, `staleness`";
+        let fields = "aggregate, better, dwell, equation, margin, metrics, period, staleness";
         assert_eq!(
             faults(json!({"x": 1})),
-            [format!("spec.x: unknown field `x`, expected one of {fields}")]
+            [
+                "spec.better: is missing",
+                "spec.equation: is missing",
+                "spec.metrics: is missing",
+                &format!("spec.x: is not a field here; there are {fields}"),
+            ]
         );
-        assert_eq!(faults(json!({})), ["spec: missing field `better`"]);
         let metric = |over: Value| {
             let mut metric = json!({"name": "a", "normMin": 0, "normMax": 1, "builtIn": "pods"});
             for (name, value) in over.as_object().unwrap() {
@@ -396,16 +403,16 @@ mod tests {
         assert_eq!(
             faults(many),
             [
+                "spec.margin: -1 is not a number from 0 to 1000000000",
                 "spec.equation: 2 is a whole number, which CEL does not mix with others: write 2.0",
                 "spec.staleness: 120000 ms is over before the next value, which takes 600000 ms",
-                "spec.margin: -1 is not a number from 0 to 1000000000",
             ]
         );
         let mut soon = metric(json!({}));
         soon["dwell"] = json!("soon");
         assert_eq!(
             faults(soon),
-            ["spec.dwell: \"soon\" is not a duration from 0s to 86400s, such as 60s or 1m30s"]
+            ["spec.dwell: \"soon\" is not a duration from 0s to 24h, such as 60s or 1m30s"]
         );
     }
 }

@@ -231,7 +231,9 @@ mod tests {
         let (level, text) = judged(custom, &["managed", "policies"]).remove(1);
         assert_eq!(level, Level::Fault);
         assert!(
-            text.starts_with("SloPolicy shop/bad is not in force as it is: spec.slo.class: unknown variant `fast`"),
+            text.starts_with(
+                "SloPolicy shop/bad is not in force as it is: spec.slo.class: \"fast\" is not one of latency"
+            ),
             "{text}"
         );
     }

@@ -1,21 +1,30 @@
 //! When a pod is gated behind our gate, and for how long.
 
-use serde::Deserialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
-use crate::model::slo::PerClass;
+use crate::document::{SECOND, Span};
+use crate::model::slo::{ByClass, OneOrByClass, PerClass};
 use crate::units::Micros;
 use crate::words;
 
 /// When a pod is gated behind our gate, and for how long.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Gating {
-    /// What becomes of a pod that no site has room for.
+    /// What becomes of a pod that no site has room for. `hold`: it is [gated](../guide/decide.md#gated-pods) until one has.
+    /// `edge`: it goes to the edge and is Pending there. With `serve --fleet` only pods that state their sites are gated,
+    /// because nothing releases a pod there, and this, `holdLimits` and `waitForTerminating` have no effect
     pub on_no_capacity: OnNoCapacity,
-    /// How long a pod of a class is gated at most; zero: not at all, except for the gates of others.
+    /// The longest time that a pod of a class is [gated](../guide/decide.md#gated-pods); `0s`: not at all. A class that is
+    /// not named keeps its default
     #[serde(rename = "holdLimits")]
+    #[schemars(with = "ByClass<Span<0, { 3_600 * SECOND }>>")]
     pub limits: PerClass<Micros>,
-    /// How long a pod waits at most for the room of pods that are terminating; zero: not at all.
+    /// How long a pod waits for the room of pods that are [terminating](../guide/decide.md#the-table) at the edge.
+    /// One duration is for every class, and a class that is not named keeps its default; `0s` or `0`: not at all. Only pods
+    /// that may be gated wait
+    #[schemars(with = "OneOrByClass<Span<0, { 600 * SECOND }>>")]
     pub wait_for_terminating: PerClass<Micros>,
     /// Whether this process can release a pod, so that it may gate one.
     #[serde(skip)]

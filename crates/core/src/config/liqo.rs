@@ -1,22 +1,29 @@
 //! Whether Liqo is in use, and what its sites are like.
 
-use serde::Deserialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// What is made of Liqo's objects.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+use crate::document::texts::RuntimeClass;
+
+/// How Liqo's objects are used.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
+#[schemars(deny_unknown_fields)]
 pub struct LiqoSettings {
-    /// Whether they count.
+    /// Whether remote clusters become sites, and namespaces go where Liqo offloads them. `auto`: if its definitions are
+    /// installed and may be read. `true`: always; if they are not, no pod goes to a virtual node
     pub enabled: Enabled,
-    /// The RuntimeClass that a placement at a discovered site gives a pod that names none.
+    /// A RuntimeClass that pods which name none get at discovered sites; Liqo's own is `liqo`
     #[serde(rename = "runtimeClassName")]
-    pub runtime_class: Option<RuntimeClassName>,
+    #[schemars(with = "Option<RuntimeClass>")]
+    pub runtime_class: Option<String>,
 }
 
 /// Whether something that need not be there is used.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
-#[serde(from = "Value")]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(from = "Value", into = "Value")]
+#[schemars(with = "Value", title = "true, false or auto", extend("anyOf" = [{"type": "boolean"}, {"enum": ["auto"]}]))]
 pub enum Enabled {
     /// Where it is there and may be read.
     #[default]
@@ -27,16 +34,22 @@ pub enum Enabled {
     Never,
 }
 
-/// The name of a RuntimeClass.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-pub struct RuntimeClassName(pub String);
-
 impl From<Value> for Enabled {
     fn from(stated: Value) -> Self {
         match stated {
             Value::Bool(true) => Self::Always,
             Value::Bool(false) => Self::Never,
             _ => Self::Auto,
+        }
+    }
+}
+
+impl From<Enabled> for Value {
+    fn from(enabled: Enabled) -> Self {
+        match enabled {
+            Enabled::Auto => "auto".into(),
+            Enabled::Always => true.into(),
+            Enabled::Never => false.into(),
         }
     }
 }

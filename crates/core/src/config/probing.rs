@@ -1,18 +1,25 @@
 //! When probes are sent.
 
-use serde::Deserialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
+use crate::document::{Decimal, SECOND, Span};
 use crate::units::Micros;
 
 /// How often an endpoint is probed, and how long a probe may take.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
+#[schemars(deny_unknown_fields)]
 pub struct Probing {
-    /// Probes in a period, spread evenly over it. 0 counts as 1.
+    /// How many probes each endpoint gets in a period
+    // Spread evenly over it. 0 counts as 1.
+    #[schemars(with = "Decimal<0, 1, 100>")]
     pub probes: u32,
-    /// The period.
+    /// The time over which the probes are spread
+    #[schemars(with = "Span<SECOND, { 3_600 * SECOND }>")]
     pub period: Micros,
-    /// Time after which a probe is lost.
+    /// The time after which a probe is lost
+    #[schemars(with = "Span<1, { 60 * SECOND }>")]
     pub timeout: Micros,
 }
 

@@ -3,32 +3,46 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use serde::{Deserialize, Deserializer};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::document::{Checks, Fault};
+use crate::document::texts::PromQl;
+use crate::document::{Checks, DAY, Fault, SECOND, Span};
 use crate::units::Micros;
 use crate::words;
 
 /// A Prometheus server and what it is asked.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
+#[schemars(deny_unknown_fields, extend("required" = ["url"]))]
 pub struct Prometheus {
-    /// Its address, `http://` or `https://`, with the path under which its API is if there is one.
+    /// The server, with the path of its API if it is not at the root
+    #[schemars(
+        title = "an `http://` or `https://` address without user, query and fragment",
+        regex(pattern = r#"^https?://[!"$-.0-9;->A-\[\]-~][!"$->A-\[\]-~]*$"#)
+    )]
     pub url: String,
-    /// Whether the view of the cluster counts as stale when one of the inputs is.
+    /// Whether arrivals go to the edge when an input is stale. It speaks of every query but `processingSeconds`
     pub required: bool,
-    /// File with a bearer token; read again when it changes.
+    /// File with a bearer token; read again when it changes. Needs `https`
+    #[schemars(title = "a path", length(min = 1))]
     pub token_file: Option<PathBuf>,
-    /// File with the CA certificates that are trusted, instead of the system's; read again when it changes.
+    /// PEM file with the CAs to trust instead; read again when it changes. Needs `https`
+    #[schemars(title = "a path", length(min = 1), extend("x-default" = "the system's CAs"))]
     pub ca_file: Option<PathBuf>,
-    /// Time between two times that a query is asked.
+    /// Interval of the queries, with ±10 % jitter
+    #[schemars(with = "Span<SECOND, { 3_600 * SECOND }>")]
     pub period: Micros,
-    /// How long an answer is waited for.
+    /// How long to wait for an answer
+    #[schemars(with = "Span<10, { 60 * SECOND }>")]
     pub timeout: Micros,
-    /// Age from which a value no longer counts.
+    /// A value that is older does not count; longer than 1.1 · `period` + `timeout`
+    #[schemars(with = "Span<SECOND, DAY>")]
     pub staleness: Micros,
-    /// What it is asked beside the metrics of performance profiles; each input once.
-    #[serde(deserialize_with = "queries")]
+    /// What it is asked, beside the metrics of [performance profiles](crds.md)
+    // Each input once.
+    #[serde(skip_serializing, deserialize_with = "queries")]
+    #[schemars(schema_with = "Input::queries")]
     pub queries: Vec<Query>,
 }
 
@@ -87,18 +101,27 @@ impl Input {
     pub const fn can_be_required(self) -> bool {
         !matches!(self, Self::Processing)
     }
-}
 
-/// The question is part of a URL, which servers and proxies bound at 8 KiB or more.
-const MAX_PROMQL: usize = 4_096;
+    const fn meaning(self) -> &'static str {
+        match self {
+            Self::EdgeFreeCpu => "CPU that is free at the edge",
+            Self::EdgeFreeMemory => "Memory that is free at the edge",
+            Self::Processing => "Mean processing time, by site and class",
+            Self::WanRtt => "RTT, by site",
+            Self::WanLoss => "Loss, by site",
+        }
+    }
 
-pub(super) fn is_promql(text: &str) -> bool {
-    !text.trim().is_empty() && text.len() <= MAX_PROMQL
-}
-
-pub(super) fn is_address(url: &str) -> bool {
-    let rest = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"));
-    rest.is_some_and(is_authority_and_path)
+    /// A query for each input. A query is part of a URL, which servers and proxies limit to 8 KiB or more.
+    fn queries(generator: &mut SchemaGenerator) -> Schema {
+        let query = |input: Self| {
+            let mut schema = PromQl::json_schema(generator);
+            schema.insert("description".to_owned(), input.meaning().into());
+            (input.as_str(), schema)
+        };
+        let queries: BTreeMap<_, _> = Self::ALL.map(query).into();
+        json_schema!({"type": "object", "properties": queries, "additionalProperties": false})
+    }
 }
 
 /// Each input with its question, in the order of the inputs.
@@ -138,15 +161,6 @@ impl Prometheus {
             checks.fault("required", message);
         }
     }
-}
-
-fn is_authority_and_path(text: &str) -> bool {
-    let authority = text.split('/').next().unwrap_or_default();
-    !authority.is_empty()
-        && !authority.starts_with(':')
-        && text
-            .bytes()
-            .all(|b| b.is_ascii_graphic() && !matches!(b, b'@' | b'?' | b'#' | b'\\'))
 }
 
 #[cfg(test)]
@@ -199,16 +213,20 @@ mod tests {
     #[test]
     fn an_address_is_a_scheme_a_host_and_perhaps_a_path() {
         for (text, expected) in [
-            ("p", true),
-            ("p:9090/k8s", true),
-            ("[::1]:9090", true),
-            ("", false),
-            ("/x", false),
-            (":9090", false),
-            ("a b", false),
-            ("p?x", false),
+            ("http://p", true),
+            ("https://p:9090/k8s", true),
+            ("https://[::1]:9090", true),
+            ("p:9090", false),
+            ("http://", false),
+            ("http:///x", false),
+            ("http://:9090", false),
+            ("http://a b", false),
+            ("http://p?x", false),
+            ("http://p#x", false),
+            ("http://user@p", false),
         ] {
-            assert_eq!(is_authority_and_path(text), expected, "{text}");
+            let read = Config::read(&json!({"prometheus": {"url": text}}));
+            assert_eq!(read.is_ok(), expected, "{text}");
         }
     }
 }

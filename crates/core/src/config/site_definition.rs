@@ -1,43 +1,76 @@
 //! What an operator writes down about a site: in the configuration, in a Site and in a fleet file alike.
 
 use std::collections::{BTreeMap, HashSet};
+use std::sync::LazyLock;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::document::{self, Checks, Decimal, Fault};
-use crate::model::constraints::{EFFECTS, Toleration, is_label_key, is_label_value, is_subdomain};
+use super::{LossThreshold, RttThreshold};
+use crate::document::texts::{Labels, RuntimeClass, SiteName, StorageClass, TraitName};
+use crate::document::{Checks, Decimal, Fault, schema};
+use crate::model::constraints::Toleration;
 use crate::model::endpoint::Endpoint;
 use crate::model::link::OwnThresholds;
 use crate::model::liqo::{NOT_ALLOWED, REMOTE_CLUSTER_ID, VIRTUAL_NODE};
 use crate::model::site::{SiteDefinition, SiteKind, SiteSource};
 use crate::model::ties::{Tie, Ties};
-use crate::model::traits;
 use crate::units::{CostPerHour, Micros, Permille};
 
-/// A site as it is written.
-#[derive(Serialize, Deserialize)]
+/// A place where pods can run: the nodes of this cluster, or a cluster behind virtual nodes.
+// The form in documents. The schema of the CRD is made from it.
+#[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(crate) struct WrittenSite {
+pub struct WrittenSite {
+    /// Unique; written on pods
+    #[schemars(with = "SiteName")]
     name: String,
+    /// edge: the nodes of this cluster. cloud: a cluster behind virtual nodes. liqo: a cluster behind Liqo's virtual
+    /// nodes.
     kind: Kind,
+    /// Labels of the site, such as region or tier. A pod can restrict its sites by them (`slo.<domain>/sites`).
+    #[schemars(with = "Option<Labels>", extend("maxProperties" = 32))]
     labels: Option<BTreeMap<Box<str>, Box<str>>>,
+    /// Cost per hour, in the same currency for all sites.
     cost_per_hour: Option<Decimal<6, 0, 1_000_000_000_000>>,
+    /// Rank of a cloud with `sitePolicy: ordered`. The lowest comes first, then the first by name. Default: its place among
+    /// the clouds of a list; 0 for a Site.
     order: Option<Decimal<0, 0, 1_000_000>>,
+    /// Labels of the site's nodes. A node belongs to the site if it has all of them, and a pod placed here gets them as
+    /// its nodeSelector. Default by kind.
+    #[schemars(with = "Option<Labels>", extend("minProperties" = 1, "maxProperties" = 16))]
     node_selector: Option<BTreeMap<String, String>>,
+    /// Tolerations that a pod placed here gets, unless it already tolerates as much. Default by kind.
+    #[schemars(length(max = 16))]
     tolerations: Option<Vec<Toleration<'static>>>,
+    /// The RuntimeClass of a pod placed here, if the pod names none.
+    #[schemars(with = "Option<RuntimeClass>")]
     runtime_class_name: Option<String>,
+    /// Speed of the site's CPUs. Processing times are stated for speed 1.
     speed_factor: Option<Decimal<3, 1, 1_000_000>>,
+    /// Features that this cloud site can serve although they otherwise keep a pod at the edge.
+    #[schemars(length(max = 7))]
     supports: Option<Vec<Tie>>,
+    /// Traits that all nodes of the site have, such as SecureRuntime. A single edge node gets one by the label
+    /// `traits.edgeward.io/<name>: "true"`.
+    #[schemars(with = "Option<Vec<TraitName>>", length(max = 32))]
     traits: Option<Vec<String>>,
+    /// StorageClasses for which this cloud site can create volumes. Default: `liqo` for kind liqo, none for kind cloud.
+    #[schemars(with = "Option<Vec<StorageClass>>", length(max = 16))]
     storage_classes: Option<Vec<String>>,
-    rtt_threshold_ms: Option<Decimal<3, 1, 60_000_000>>,
-    loss_threshold_pct: Option<Decimal<1, 1, 1_000>>,
+    /// The site is degraded at this RTT or above, in ms. Default: from the configuration.
+    rtt_threshold_ms: Option<RttThreshold>,
+    /// The site is degraded at this packet loss or above, in percent. Default: from the configuration.
+    loss_threshold_pct: Option<LossThreshold>,
+    /// Endpoints that measure the WAN to the site: icmp://host, tcp://host:port or https://host[:port][/path]. Without
+    /// any, the site counts as unreachable.
+    #[schemars(length(max = 16), inner(length(max = 2048)))]
     probes: Option<Vec<String>>,
 }
 
 /// What a site is, and what holds where it does not say otherwise.
-#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum Kind {
     Edge,
@@ -86,8 +119,8 @@ impl Kind {
 
 /// Reads a site that stands at this path; a cloud that does not say its order has this one.
 pub(crate) fn read(site: &Value, default_order: u32, at: &str, faults: &mut Vec<Fault>) -> Option<SiteDefinition> {
-    let written = document::parse::<WrittenSite>(site, at);
-    let written = written.map_err(|fault| faults.push(fault)).ok()?;
+    static SCHEMA: LazyLock<Value> = LazyLock::new(schema::of::<WrittenSite>);
+    let written = schema::read::<WrittenSite>(&SCHEMA, site, at, faults)?;
     let mut checks = Checks { at, faults };
     written.check(&mut checks);
     let site = written.definition(default_order, &mut checks);
@@ -99,42 +132,21 @@ pub(crate) fn read(site: &Value, default_order: u32, at: &str, faults: &mut Vec<
     Some(site)
 }
 
-/// What is allowed in names and labels.
-const LABEL: &str = "letters, digits, `-`, `_` and `.`, at most 63";
-
 impl WrittenSite {
-    /// What the API server would not accept on a pod is refused here: else it refuses every pod that is placed there.
+    /// Checks the rules that concern several fields.
     fn check(&self, checks: &mut Checks<'_>) {
-        let name = &self.name;
-        if name.is_empty() || !is_label_value(name) {
-            checks.fault("name", format_args!("{name:?} is not a site name: {LABEL}"));
-        }
-        let labels = self.labels.iter().flatten();
-        let labels = labels.map(|(key, value)| ("labels", &**key, &**value));
-        let selector = self.node_selector.iter().flatten();
-        let selector = selector.map(|(key, value)| ("nodeSelector", &**key, &**value));
-        for (map, key, value) in labels.chain(selector) {
-            check_label(checks, map, key, value);
-        }
         if self.node_selector.as_ref().is_some_and(BTreeMap::is_empty) {
             checks.fault("nodeSelector", "is empty, which every node would carry");
         }
         for (i, toleration) in self.tolerations.iter().flatten().enumerate() {
-            check_toleration(checks, &format!("tolerations[{i}]"), toleration);
-        }
-        let runtime_class = self
-            .runtime_class_name
-            .iter()
-            .map(|name| ("runtimeClassName", "RuntimeClass", name));
-        let storage_classes = self.storage_classes.iter().flatten();
-        let storage_classes = storage_classes.map(|name| ("storageClasses", "StorageClass", name));
-        for (field, kind, name) in runtime_class.chain(storage_classes) {
-            if !is_subdomain(name) {
-                checks.fault(field, not_a_class(kind, name));
+            let at = format!("tolerations[{i}]");
+            let exists = toleration.operator == "Exists";
+            if toleration.key.is_empty() && !exists {
+                checks.fault(&at, "key may be empty only with operator Exists");
             }
-        }
-        for name in self.traits.iter().flatten().filter(|name| !traits::is_trait_name(name)) {
-            checks.fault("traits", format_args!("{name:?} is not {}", traits::NAME));
+            if exists && !toleration.value.is_empty() {
+                checks.fault(&at, "value must be empty with operator Exists");
+            }
         }
         if self.kind == Kind::Edge {
             let stated = [
@@ -156,21 +168,20 @@ impl WrittenSite {
         let is_cloud = by_default.kind == SiteKind::Cloud;
         let order = self.order.map_or(default_order, |order| order.0 as u32);
         let selector = self.node_selector.map(|selector| selector.into_iter().collect());
-        let speed = self.speed_factor.map(|factor| Permille(factor.0 as u32));
         SiteDefinition {
             labels: self.labels.unwrap_or_default(),
-            cost: self.cost_per_hour.map(|cost| CostPerHour(cost.0 as u64)),
+            cost: self.cost_per_hour.map(CostPerHour::from),
             order: if is_cloud { order } else { 0 },
             selector: selector.unwrap_or(by_default.selector),
             tolerations: self.tolerations.unwrap_or(by_default.tolerations),
-            speed: speed.unwrap_or(by_default.speed),
+            speed: self.speed_factor.map_or(by_default.speed, Permille::from),
             supports: self.supports.into_iter().flatten().collect(),
             traits: self.traits.unwrap_or_default(),
             storage_classes: self.storage_classes.unwrap_or(by_default.storage_classes),
             runtime_class: self.runtime_class_name,
             thresholds: OwnThresholds {
-                rtt: self.rtt_threshold_ms.map(|ms| Micros(ms.0 as u64)),
-                loss: self.loss_threshold_pct.map(|percent| Permille(percent.0 as u32)),
+                rtt: self.rtt_threshold_ms.map(Micros::from),
+                loss: self.loss_threshold_pct.map(Permille::from),
             },
             probes: endpoints(&self.probes.unwrap_or_default(), checks),
             ..by_default
@@ -188,17 +199,17 @@ impl WrittenSite {
                 SiteKind::Cloud => Kind::Cloud,
             },
             labels: Some(site.labels.clone()).filter(|labels| !labels.is_empty()),
-            cost_per_hour: site.cost.map(|cost| Decimal(cost.0 as i64)),
+            cost_per_hour: site.cost.map(Decimal::from),
             order: Some(Decimal(site.order.into())).filter(|order| order.0 > 0),
             node_selector: Some(site.selector.iter().cloned().collect()),
             tolerations: Some(site.tolerations.clone()),
             runtime_class_name: site.runtime_class.clone(),
-            speed_factor: Some(Decimal(site.speed.0.into())),
+            speed_factor: Some(site.speed.into()),
             supports: some_of(site.supports.iter().copied()),
             traits: some_of(site.traits.iter().cloned()),
             storage_classes: Some(site.storage_classes.clone()).filter(|classes| is_of_liqo || !classes.is_empty()),
-            rtt_threshold_ms: site.thresholds.rtt.map(|rtt| Decimal(rtt.signed())),
-            loss_threshold_pct: site.thresholds.loss.map(|loss| Decimal(loss.0.into())),
+            rtt_threshold_ms: site.thresholds.rtt.map(Decimal::from),
+            loss_threshold_pct: site.thresholds.loss.map(Decimal::from),
             probes: None,
         }
     }
@@ -207,50 +218,6 @@ impl WrittenSite {
 /// A list that is written only if something is in it.
 pub(crate) fn some_of<T>(list: impl IntoIterator<Item = T>) -> Option<Vec<T>> {
     Some(list.into_iter().collect()).filter(|list: &Vec<T>| !list.is_empty())
-}
-
-fn check_label(checks: &mut Checks<'_>, map: &str, key: &str, value: &str) {
-    if !is_label_key(key) {
-        checks.fault(map, format_args!("{key:?} is not a label key: `[domain/]name`"));
-    }
-    if !is_label_value(value) {
-        checks.fault(map, format_args!("{value:?} is not a label value: {LABEL}"));
-    }
-}
-
-fn check_toleration(checks: &mut Checks<'_>, at: &str, toleration: &Toleration<'_>) {
-    let (key, value) = (&*toleration.key, &*toleration.value);
-    let exists = toleration.operator == "Exists";
-    if !key.is_empty() && !is_label_key(key) {
-        checks.fault(at, format_args!("{key:?} is not a taint key: {LABEL}"));
-    }
-    if !is_label_value(value) {
-        checks.fault(at, format_args!("{value:?} is not a taint value: {LABEL}"));
-    }
-    if !["Equal", "Exists"].contains(&&*toleration.operator) {
-        checks.fault(
-            at,
-            format_args!("operator {:?} is not one of Equal, Exists", toleration.operator),
-        );
-    }
-    if !toleration.effect.is_empty() && !EFFECTS.contains(&&*toleration.effect) {
-        let effects = EFFECTS.join(", ");
-        checks.fault(
-            at,
-            format_args!("effect {:?} is not one of {effects}", toleration.effect),
-        );
-    }
-    if key.is_empty() && !exists {
-        checks.fault(at, "key may be empty only with operator Exists");
-    }
-    if exists && !value.is_empty() {
-        checks.fault(at, "value must be empty with operator Exists");
-    }
-}
-
-/// That this cannot be the name of an object of this kind.
-fn not_a_class(kind: &str, name: &str) -> String {
-    format!("{name:?} is not the name of a {kind}: lower-case letters, digits, `-` and `.`")
 }
 
 fn endpoints(probes: &[String], checks: &mut Checks<'_>) -> Vec<Endpoint> {

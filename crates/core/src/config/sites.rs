@@ -12,6 +12,9 @@ use crate::model::site::{SiteDefinition, SiteKind, SiteSource};
 /// A list of sites, sorted as a snapshot is: the edge first, then the clouds by name. Those that do not say their order have that
 /// of the list.
 pub(super) fn of_list(list: &Value, faults: &mut Vec<Fault>) -> Vec<Arc<SiteDefinition>> {
+    if !list.is_array() {
+        faults.push(Fault::new("sites", "is not a list"));
+    }
     let sites = list.as_array().into_iter().flatten().enumerate();
     let sites = sites.map(|(i, site)| (format!("sites[{i}]"), site));
     let mut clouds = 0;

@@ -8,7 +8,10 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use crate::document::texts::{TaintKey, TaintValue};
 
 /// Key prefix of the label that stands for a declared feature of a node. No real label has such a key. A pod that
 /// needs the feature gets a nodeSelector entry for the label.
@@ -285,6 +288,15 @@ pub fn is_label_key(key: &str) -> bool {
     !name.is_empty() && is_label_value(name) && prefix.is_none_or(is_subdomain)
 }
 
+/// Regular expression of a DNS subdomain, without its maximum length.
+pub const SUBDOMAIN: &str = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
+
+/// Regular expression of [`is_label_key`], without the maximum length of the prefix.
+pub const LABEL_KEY: &str = "^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$";
+
+/// Regular expression of [`is_label_value`].
+pub const LABEL_VALUE: &str = "^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$";
+
 /// Whether `name` is a DNS subdomain, the form of most object names. Source:
 /// `apimachinery/pkg/util/validation.IsDNS1123Subdomain`.
 pub fn is_subdomain(name: &str) -> bool {
@@ -367,20 +379,27 @@ impl Taint {
     }
 }
 
-/// A toleration: stated by a pod, or added by a site's placement.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+/// A toleration, as in a pod spec.
+// A pod states it, or a site's placement adds it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
+#[schemars(!default)]
 pub struct Toleration<'a> {
-    /// Key. An empty key with `Exists` tolerates every taint.
+    /// Key of the taint. An empty key with Exists tolerates every taint.
+    #[schemars(with = "Option<TaintKey>")]
     #[serde(skip_serializing_if = "str::is_empty")]
     pub key: Cow<'a, str>,
-    /// `Equal` (also when empty) or `Exists`. `Lt` and `Gt` are alpha in Kubernetes; here they tolerate nothing.
+    /// Equal (default) or Exists.
+    // In a pod it may be empty, which means Equal. `Lt` and `Gt` are alpha in Kubernetes; here they tolerate nothing.
+    #[schemars(!default, with = "Option<String>", extend("enum" = ["Equal", "Exists", null]))]
     #[serde(default = "equal", skip_serializing_if = "str::is_empty")]
     pub operator: Cow<'a, str>,
-    /// Value that `Equal` compares.
+    /// Value of the taint, for Equal.
+    #[schemars(with = "Option<TaintValue>")]
     #[serde(skip_serializing_if = "str::is_empty")]
     pub value: Cow<'a, str>,
-    /// Effect. An empty effect means every effect.
+    /// Effect of the taint. If absent, every effect.
+    #[schemars(with = "Option<String>", extend("enum" = ["NoSchedule", "PreferNoSchedule", "NoExecute", null]))]
     #[serde(skip_serializing_if = "str::is_empty")]
     pub effect: Cow<'a, str>,
     /// How long a `NoExecute` taint is tolerated, in seconds. `None` means forever. Tolerations of a site never set it.

@@ -29,13 +29,13 @@ pub enum Endpoint {
     },
 }
 
+/// Description of a valid endpoint, for messages.
+pub const ALLOWED: &str =
+    "a WAN endpoint: icmp://host, tcp://host:port or https://host[:port][/path], an IPv6 address in brackets";
+
 /// Error for a string that is not an [`Endpoint`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{:?} is not a WAN endpoint; allowed are icmp://host, tcp://host:port and https://host[:port][/path], an IPv6 address in \
-     brackets",
-    without_user(.0)
-)]
+#[error("{:?} is not {ALLOWED}", without_user(.0))]
 pub struct BadEndpoint(pub String);
 
 impl Endpoint {
@@ -210,7 +210,7 @@ mod tests {
         ] {
             let error = Endpoint::parse(text).expect_err(text).to_string();
             assert!(
-                error.starts_with(&format!("{:?} is not a WAN endpoint; ", without_user(text))),
+                error.starts_with(&format!("{:?} is not a WAN endpoint: ", without_user(text))),
                 "{error}"
             );
             assert!(error.contains("tcp://host:port"), "{error}");
@@ -226,7 +226,7 @@ mod tests {
         ] {
             let error = Endpoint::parse(text).expect_err(text).to_string();
             assert!(
-                error.starts_with(&format!("{shown} is not a WAN endpoint; ")),
+                error.starts_with(&format!("{shown} is not a WAN endpoint: ")),
                 "{error}"
             );
         }

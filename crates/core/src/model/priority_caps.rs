@@ -2,13 +2,20 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::document::Decimal;
 
 /// Key of the cap for all namespaces without an entry. It is not a valid namespace name.
 pub const OTHERS: &str = "*";
 
 /// The highest SLO priority that counts in each namespace. A namespace without a cap is not limited.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(
+    with = "BTreeMap<String, Decimal<0, 0, 10>>",
+    extend("propertyNames" = {"title": "a namespace or `*`", "pattern": "^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?|[*])$"})
+)]
 pub struct PriorityCaps(BTreeMap<Box<str>, u8>);
 
 impl PriorityCaps {

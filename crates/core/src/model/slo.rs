@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::excerpt::{LONGEST_NAME, excerpt};
@@ -25,8 +26,17 @@ words! {
     }
 }
 
-/// A value per class.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+/// A value per class. A document states one value for all classes, or one for each class by name; the default is that of
+/// the type.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(
+    from = "OneOrByClass<T>",
+    into = "ByClass<T>",
+    bound(
+        deserialize = "T: Copy + Default + Deserialize<'de>",
+        serialize = "T: Copy + Serialize"
+    )
+)]
 pub struct PerClass<T>(pub [T; 3]);
 
 impl<T> std::ops::Index<Class> for PerClass<T> {
@@ -42,8 +52,26 @@ impl<T> std::ops::IndexMut<Class> for PerClass<T> {
     }
 }
 
+/// One value for all classes, or values for some of the classes.
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
+#[serde(untagged)]
+#[allow(missing_docs)]
+pub enum OneOrByClass<T> {
+    One(T),
+    ByClass(ByClass<T>),
+}
+
+impl<T: Copy + Default> From<OneOrByClass<T>> for PerClass<T> {
+    fn from(stated: OneOrByClass<T>) -> Self {
+        match stated {
+            OneOrByClass::One(value) => PerClass([value; 3]),
+            OneOrByClass::ByClass(stated) => stated.stated().map(Option::unwrap_or_default),
+        }
+    }
+}
+
 /// Values that a document states for some of the classes.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ByClass<T> {
     latency: Option<T>,
@@ -55,6 +83,12 @@ impl<T> ByClass<T> {
     /// Returns the stated value of each class.
     pub fn stated(self) -> PerClass<Option<T>> {
         PerClass([self.latency, self.throughput, self.batch])
+    }
+}
+
+impl<T> From<PerClass<T>> for ByClass<T> {
+    fn from(values: PerClass<T>) -> Self {
+        values.map(Some).into()
     }
 }
 

@@ -18,6 +18,9 @@ pub const ALLOWED: &str = "a list of at most 16 traits such as \"SecureRuntime, 
 /// Description of a valid trait name, for messages.
 pub const NAME: &str = "the name of a trait: letters, digits, `-`, `_` and `.`, at most 63, first a letter";
 
+/// Regular expression of [`is_trait_name`].
+pub const FORM: &str = "^[A-Za-z]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$";
+
 /// Prefix of the node label for a trait. A node has the trait if the value of the label is `"true"`.
 pub const LABEL_PREFIX: &str = "traits.edgeward.io/";
 

@@ -8,16 +8,18 @@ mod refused;
 mod selector;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::document::{self, Checks, Decimal, Faults};
+use crate::document::texts::ProfileName;
+use crate::document::{self, Checks, Decimal, Faults, schema};
 use crate::keys::Keys;
 use crate::model::selector::Selector;
 use crate::model::site_restriction::{self, Demand};
-use crate::model::slo::{self, Class, MAX_MILLIS};
+use crate::model::slo::{Class, MAX_MILLIS};
 use crate::model::traits::{self, Traits};
 use crate::wire::pod::Pod;
 
@@ -61,8 +63,8 @@ impl Policy {
     }
 
     fn read_whole(spec: &Value) -> Result<Self, Faults> {
-        let spec: Spec = document::parse(spec, "spec")?;
         document::checked("spec", |checks| {
+            let spec: PolicySpec = schema::read(&SCHEMA, spec, "spec", checks.faults)?;
             Some(Self {
                 precedence: spec.precedence.map_or(0, |precedence| precedence.0),
                 selector: spec.selector.selector("selector", checks),
@@ -72,25 +74,44 @@ impl Policy {
     }
 }
 
-/// The `spec` of an SloPolicy.
-#[derive(Deserialize)]
+static SCHEMA: LazyLock<Value> = LazyLock::new(schema::of::<PolicySpec>);
+
+/// A default SLO for the pods that it selects.
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Spec {
+pub struct PolicySpec {
+    /// The pods. `{}` selects all pods of the namespace.
     selector: LabelSelector,
+    /// If several policies select a pod, the highest precedence counts, then the first by name. Default 0.
     precedence: Option<Decimal<0, { -MAX_PRECEDENCE }, MAX_PRECEDENCE>>,
+    /// The SLO fields of these pods, where a pod does not state its own.
     slo: SloDefaults,
 }
 
-#[derive(Deserialize)]
+/// The fields of an SLO, as in the annotations `slo.<domain>/…`.
+#[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct SloDefaults {
+    /// Workload class.
     class: Class,
+    /// End-to-end deadline, ms.
     deadline_ms: Option<Decimal<0, 1, { MAX_MILLIS as i64 }>>,
+    /// p95 latency target, ms.
     latency_target_ms: Option<Decimal<0, 1, { MAX_MILLIS as i64 }>>,
+    /// 0 to 10; higher is more important. Default 5.
     priority: Option<Decimal<0, 0, 10>>,
+    /// Whether the pods may run in the cloud. Default true.
     offload_allowed: Option<bool>,
+    /// The only sites where the pods may run: names (`near, far`) or a selector of site labels
+    /// (`region in (eu), tier!=spot`). It applies in addition to the pod's own restriction.
+    #[schemars(length(max = site_restriction::MAX_BYTES), title = site_restriction::ALLOWED)]
     sites: Option<String>,
+    /// Traits that the site or node must have: `SecureRuntime, GreenEnergy?, SoftDistanceLimit=20ms`. `?` marks an
+    /// optional trait. They apply in addition to the pod's own traits.
+    #[schemars(length(max = traits::MAX_BYTES), title = traits::ALLOWED)]
     traits: Option<String>,
+    /// The PerformanceProfile that ranks the sites that meet the SLO.
+    #[schemars(with = "Option<ProfileName>")]
     profile: Option<String>,
 }
 
@@ -105,9 +126,6 @@ impl SloDefaults {
         }
         if let Some(text) = self.traits.as_ref().filter(|text| Traits::parse(text).is_none()) {
             checks.fault("slo.traits", format_args!("{text:?} is not {}", traits::ALLOWED));
-        }
-        if let Some(name) = self.profile.as_ref().filter(|name| !slo::is_profile_name(name)) {
-            checks.fault("slo.profile", format_args!("{name:?} is not {}", slo::PROFILE_NAME));
         }
         let fields = [
             ("class", Some(self.class.as_str().to_owned())),

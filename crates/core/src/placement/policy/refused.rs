@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{MAX_PRECEDENCE, POLICY_SITES, POLICY_TRAITS, Policy, Seen};
-use crate::document::{self, Faults};
+use super::{MAX_PRECEDENCE, POLICY_SITES, POLICY_TRAITS, Policy, SCHEMA, Seen};
+use crate::document::{self, Faults, schema};
 use crate::model::site_restriction::Demand;
 use crate::model::traits::Traits;
 use crate::placement::policy::selector::LabelSelector;
@@ -91,8 +91,12 @@ impl Instead {
     /// If the precedence cannot be read, it is unknown whether this policy or another applies. The policy then comes first,
     /// and its pods may run nowhere.
     fn of_restrictions(spec: &Value) -> Option<Self> {
-        let selector: LabelSelector = document::parse(&spec["selector"], "").ok()?;
-        let selector = document::checked("", |checks| Some(selector.selector("", checks))).ok()?;
+        let selector = document::checked("", |checks| {
+            let schema = &SCHEMA["properties"]["selector"];
+            let selector: LabelSelector = schema::read(schema, &spec["selector"], "", checks.faults)?;
+            Some(selector.selector("", checks))
+        });
+        let selector = selector.ok()?;
         let precedence = match &spec["precedence"] {
             Value::Null => Some(0),
             stated => stated.as_i64(),

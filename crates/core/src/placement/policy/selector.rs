@@ -2,28 +2,39 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::document::Checks;
-use crate::model::constraints::{is_label_key, is_label_value};
+use crate::document::texts::{LabelKey, LabelValue, Labels};
 use crate::model::selector::{Expression, Operator, Selector};
 
 /// The most bytes of keys and values in a selector.
 pub const MAX_SELECTOR_BYTES: usize = 4096;
 
-/// A label selector with `matchLabels` and `matchExpressions`.
-#[derive(Deserialize)]
+/// Selects objects by their labels, as in Kubernetes' own kinds.
+#[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct LabelSelector {
+    /// Labels that must all be present.
+    #[schemars(with = "Option<Labels>", extend("maxProperties" = 32))]
     match_labels: Option<BTreeMap<Box<str>, Box<str>>>,
+    /// Requirements that must all be met.
+    #[schemars(length(max = 16))]
     match_expressions: Option<Vec<Requirement>>,
 }
 
-#[derive(Deserialize)]
+/// A requirement on one label.
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Requirement {
+    /// The label key.
+    #[schemars(with = "LabelKey")]
     key: Box<str>,
+    /// How the label relates to the values.
     operator: Operator,
+    /// The values, for In and NotIn.
+    #[schemars(with = "Option<Vec<LabelValue>>", length(max = 64))]
     values: Option<Vec<Box<str>>>,
 }
 
@@ -36,13 +47,6 @@ impl LabelSelector {
         let requirements = requirements.map(|one| (one.key, one.operator, one.values.unwrap_or_default()));
         let expressions: Vec<Expression> = labels.chain(requirements).collect();
         for (key, operator, values) in &expressions {
-            if !is_label_key(key) {
-                checks.fault(field, format_args!("{key:?} is not a label key: `[domain/]name`"));
-            }
-            for value in values.iter().filter(|value| !is_label_value(value)) {
-                let rule = "letters, digits, `-`, `_` and `.`, at most 63";
-                checks.fault(field, format_args!("{value:?} is not a label value: {rule}"));
-            }
             let needs_values = matches!(operator, Operator::In | Operator::NotIn);
             if needs_values == values.is_empty() {
                 let how = if needs_values { "stated" } else { "empty" };
