@@ -187,7 +187,7 @@ fn self_managed_certificates_are_where_they_are_allowed() {
     let help = String::from_utf8(help.stdout).unwrap();
     let words: Vec<_> = help.split_whitespace().collect();
     assert!(
-        words.join(" ").contains("(without a name, edgeward-certificates)"),
+        words.join(" ").contains("(default name: edgeward-certificates)"),
         "{help}"
     );
     assert_eq!(named("Role"), BTreeSet::from(["edgeward-certificates".to_owned()]));
