@@ -46,7 +46,7 @@ fn the_config_map_spells_the_defaults() {
     for setting in Config::schema()["properties"].as_object().unwrap().keys() {
         // Without a value, the Prometheus feature is off.
         let has_default = setting != "prometheus";
-        let is_spelled = spelled.contains(&**setting) || flat.contains_key(setting);
+        let is_spelled = spelled.contains(&**setting) || flat.contains_key(&**setting);
         assert_eq!(is_spelled, has_default, "{setting}");
     }
 }
