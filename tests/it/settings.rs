@@ -43,6 +43,7 @@ fn described(schema: &Value) -> String {
     let words: Vec<_> = words.map(|word| format!("`{}`", word.as_str().unwrap())).collect();
     let (of_class, others) = (&schema["properties"][Class::WORDS[0]], &schema["additionalProperties"]);
     match &words[..] {
+        _ if schema["items"]["type"] == "object" => "list of maps".to_owned(),
         _ if schema["items"].is_object() => format!("list, each {}", described(&schema["items"])),
         _ if of_class.is_object() => format!("map from class to {}", described(of_class)),
         _ if others.is_object() => {

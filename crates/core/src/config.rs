@@ -53,7 +53,7 @@ pub struct Config {
     pub liqo: LiqoSettings,
     /// Which cloud gets a pod if [several](../guide/decide.md#rank) meet its time: the one with the lowest ETA
     /// (`lowest-eta`), the lowest `costPerHour` (`lowest-cost`; clouds without one come last), the fewest pods of the same
-    /// controller (`spread`) or the lowest `order` (`ordered`). Of equals, the one with the lowest ETA, then the first by name
+    /// controller (`spread`) or the lowest `order` (`ordered`). Of equals, the lowest ETA, then the first name
     pub site_policy: SitePolicy,
     /// How the [WAN](../guide/clouds.md#wan) to cloud sites is probed
     pub probing: Probing,
@@ -64,8 +64,8 @@ pub struct Config {
     /// When a pod is gated, and for how long.
     #[serde(flatten)]
     pub gating: Gating,
-    /// Pods that state no class and have a lower `spec.priority` than this are placeholders: the room that they take is
-    /// [headroom](../guide/decide.md#headroom) for others. With the lowest number no pod is a placeholder
+    /// Pods without a class and with a lower `spec.priority` are placeholders: their room is
+    /// [headroom](../guide/decide.md#headroom) for others. With the lowest number there are none
     pub headroom_below: PodPriority,
     /// The highest SLO priority that counts in a namespace; `"*"` stands for all that are not listed. A pod that states a
     /// higher priority gets a warning
@@ -73,11 +73,11 @@ pub struct Config {
     pub priority_caps: PriorityCaps,
     /// How much of a decision is written on the pod; `short` is at most 256 bytes
     pub explain: Explain,
-    /// A cloud site with an RTT at or above this is degraded; milliseconds
+    /// A cloud site with an RTT at or above this is degraded
     #[serde(rename = "rttThresholdMs", with = "RttThreshold")]
     #[schemars(with = "RttThreshold")]
     pub rtt_threshold: Micros,
-    /// A cloud site with a packet loss at or above this is degraded; percent
+    /// A cloud site with a packet loss at or above this is degraded
     #[serde(rename = "lossThresholdPct", with = "LossThreshold")]
     #[schemars(with = "LossThreshold")]
     pub loss_threshold: Permille,

@@ -22,7 +22,7 @@ pub struct Gating {
     #[schemars(with = "ByClass<Span<0, { 3_600 * SECOND }>>")]
     pub limits: PerClass<Micros>,
     /// How long a pod waits for the room of pods that are [terminating](../guide/decide.md#the-table) at the edge.
-    /// One duration is for every class, and a class that is not named keeps its default; `0s` or `0`: not at all. Only pods
+    /// One duration is for every class; a class that is not named keeps its default; `0s` or `0`: not at all. Only pods
     /// that may be gated wait
     #[schemars(with = "OneOrByClass<Span<0, { 600 * SECOND }>>")]
     pub wait_for_terminating: PerClass<Micros>,

@@ -15,10 +15,10 @@ pub struct Probing {
     // Spread evenly over it. 0 counts as 1.
     #[schemars(with = "Decimal<0, 1, 100>")]
     pub probes: u32,
-    /// The time over which the probes are spread
+    /// Time over which the probes are spread
     #[schemars(with = "Span<SECOND, { 3_600 * SECOND }>")]
     pub period: Micros,
-    /// The time after which a probe is lost
+    /// Time after which a probe is lost
     #[schemars(with = "Span<1, { 60 * SECOND }>")]
     pub timeout: Micros,
 }

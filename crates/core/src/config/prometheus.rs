@@ -22,7 +22,7 @@ pub struct Prometheus {
         regex(pattern = r#"^https?://[!"$-.0-9;->A-\[\]-~][!"$->A-\[\]-~]*$"#)
     )]
     pub url: String,
-    /// Whether arrivals go to the edge when an input is stale. It speaks of every query but `processingSeconds`
+    /// Whether arrivals go to the edge when an input other than `processingSeconds` is stale
     pub required: bool,
     /// File with a bearer token; read again when it changes. Needs `https`
     #[schemars(title = "a path", length(min = 1))]
