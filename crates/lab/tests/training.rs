@@ -113,7 +113,7 @@ fn a_wrong_argument_is_named_with_its_value() {
         ("--algo deepsets-ppo --reward fame", "'fame' for '--reward <REWARD>'"),
         ("--algo deepsets-ppo --resume out", "cannot be used with"),
         ("--algo deepsets-ppo --seed -1", "'-1' for '--seed <SEED>'"),
-        ("--algo deepsets-ppo --unmasked-targets", "deepsets-ppo has no targets"),
+        ("--algo deepsets-ppo --unmasked-targets", "applies only to deepsets-dqn"),
         ("--algo sarsa", "'sarsa' for '--algo <ALGORITHM>'"),
     ] {
         let args: Vec<_> = format!("train --out out {args}")

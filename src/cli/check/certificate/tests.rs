@@ -139,8 +139,8 @@ fn a_certificate_is_judged_by_what_is_served() {
     );
     assert_eq!(
         fault(&authority(-9..-1).pem(), &good),
-        "pods.edgeward.io: caBundle has no authority that is valid after 2026-11-21T11:00:00Z: the API server believes \
-         nobody"
+        "pods.edgeward.io: caBundle has no authority that is valid after 2026-11-21T11:00:00Z: the API server trusts no \
+         server"
     );
     assert_eq!(
         fault(&trusted().pem(), &good),
