@@ -136,6 +136,7 @@ impl Certificates {
             hindrance: Once::default(),
         };
         let period = Duration::from_micros(self.lives.period().0);
+        let mut last_error = String::new();
         loop {
             let stepped = timeout(TIMEOUT, self.step(&mut known, term)).await;
             match stepped.unwrap_or_else(|_| Err(anyhow!("no answer within {} s", TIMEOUT.as_secs()))) {
@@ -159,9 +160,12 @@ impl Certificates {
             tokio::select! {
                 () = tokio::time::sleep(period) => {}
                 changed = secret.changed() => if changed.is_err() { return },
-                Some(changed) = webhook.next() => if let Err(error) = changed {
-                    let kind = "mutatingwebhookconfigurations";
-                    watcher::count_and_log(kind, error, &mut String::new(), &self.metrics);
+                Some(changed) = webhook.next() => match changed {
+                    Ok(_) => last_error.clear(),
+                    Err(error) => {
+                        let kind = "mutatingwebhookconfigurations";
+                        watcher::count_and_log(kind, error, &mut last_error, &self.metrics);
+                    }
                 },
             }
         }

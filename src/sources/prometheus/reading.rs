@@ -132,12 +132,9 @@ fn measurement(input: Input, place: Place<'_>, number: f64) -> Option<Measuremen
         Input::WanRtt => (0.0..=60.0, up(number * 1e6)),
         Input::WanLoss => (0.0..=1.0, up(number * 1e3)),
     };
-    range.contains(&number).then(|| Measurement {
-        input,
-        site: place.site.unwrap_or_default().to_owned(),
-        class: place.class,
-        value,
-    })
+    let site = place.site.unwrap_or_default();
+    let is_possible = range.contains(&number);
+    is_possible.then(|| Measurement::new(input, site, place.class, value))
 }
 
 fn labels(series: &InstantVector) -> String {
@@ -169,16 +166,6 @@ mod tests {
         )
     }
 
-    fn of(input: Input, site: &str, class: Option<Class>, value: u64) -> Measurement {
-        let site = site.to_owned();
-        Measurement {
-            input,
-            site,
-            class,
-            value,
-        }
-    }
-
     fn series(labels: Value, number: &str) -> Value {
         json!({"metric": labels, "value": [1_700_000_000, number]})
     }
@@ -190,12 +177,15 @@ mod tests {
         let bad = |outcome| (vec![], outcome);
         assert_eq!(
             one(Input::EdgeFreeCpu, "1.9999"),
-            good(of(Input::EdgeFreeCpu, "", None, 1_999))
+            good(Measurement::new(Input::EdgeFreeCpu, "", None, 1_999))
         );
-        assert_eq!(one(Input::EdgeFreeCpu, "0"), good(of(Input::EdgeFreeCpu, "", None, 0)));
+        assert_eq!(
+            one(Input::EdgeFreeCpu, "0"),
+            good(Measurement::new(Input::EdgeFreeCpu, "", None, 0))
+        );
         assert_eq!(
             one(Input::EdgeFreeMemory, "1e9"),
-            good(of(Input::EdgeFreeMemory, "", None, 1_000_000_000))
+            good(Measurement::new(Input::EdgeFreeMemory, "", None, 1_000_000_000))
         );
         for number in ["NaN", "+Inf", "-Inf"] {
             assert_eq!(one(Input::EdgeFreeMemory, number), bad(Outcome::NotANumber));
@@ -207,7 +197,7 @@ mod tests {
     #[test]
     fn several_numbers_find_their_places_and_the_first_fault_is_told() {
         let labels = |site: &str, class: &str| json!({"site": site, "class": class});
-        let time = |site: &str, class, us| of(Input::Processing, site, Some(class), us);
+        let time = |site: &str, class, us| Measurement::new(Input::Processing, site, Some(class), us);
         assert_eq!(
             outcome(
                 Input::Processing,
@@ -241,12 +231,12 @@ mod tests {
     #[test]
     fn the_wan_leads_to_clouds_alone() {
         let one = |input, site: &str, number: &str| outcome(input, json!([series(json!({"site": site}), number)]));
-        let rtt = of(Input::WanRtt, "cloud", None, 25_001);
+        let rtt = Measurement::new(Input::WanRtt, "cloud", None, 25_001);
         assert_eq!(one(Input::WanRtt, "cloud", "0.0250001"), (vec![rtt], Outcome::Ok));
-        let loss = of(Input::WanLoss, "cloud", None, 20);
+        let loss = Measurement::new(Input::WanLoss, "cloud", None, 20);
         assert_eq!(one(Input::WanLoss, "cloud", "0.0191"), (vec![loss], Outcome::Ok));
         for (number, permille) in [("0.029", 29), ("0.0290011", 30), ("2.2e-16", 0), ("1", 1_000)] {
-            let loss = of(Input::WanLoss, "cloud", None, permille);
+            let loss = Measurement::new(Input::WanLoss, "cloud", None, permille);
             assert_eq!(one(Input::WanLoss, "cloud", number), (vec![loss], Outcome::Ok));
         }
         assert_eq!(one(Input::WanLoss, "cloud", "2"), (vec![], Outcome::OutOfRange));

@@ -36,6 +36,19 @@ pub struct Measurement {
     pub value: u64,
 }
 
+impl Measurement {
+    /// A value of a site, or of the edge as a whole where `site` is empty.
+    pub fn new(input: Input, site: &str, class: Option<Class>, value: u64) -> Self {
+        let site = site.to_owned();
+        Self {
+            input,
+            site,
+            class,
+            value,
+        }
+    }
+}
+
 /// All measurements. A value stays until a newer one replaces it or it is stale.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Telemetry {

@@ -165,15 +165,12 @@ fn is_text(schema: &Value, text: &str) -> bool {
 
 /// Whether the text matches this pattern. Each pattern is compiled once.
 fn is_match(pattern: &str, text: &str) -> bool {
-    static COMPILED: LazyLock<Mutex<HashMap<String, Regex>>> = LazyLock::new(Mutex::default);
+    static COMPILED: LazyLock<Mutex<HashMap<String, Option<Regex>>>> = LazyLock::new(Mutex::default);
     let mut compiled = COMPILED.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(regex) = compiled.get(pattern) {
-        return regex.is_match(text);
-    }
-    let Ok(regex) = Regex::new(pattern) else { return false };
-    let is_match = regex.is_match(text);
-    compiled.insert(pattern.to_owned(), regex);
-    is_match
+    let regex = compiled
+        .entry(pattern.to_owned())
+        .or_insert_with(|| Regex::new(pattern).ok());
+    regex.as_ref().is_some_and(|regex| regex.is_match(text))
 }
 
 /// Description of a valid value, for messages.

@@ -722,23 +722,13 @@ fn cloud_is_away_without_a_healthy_wan_and_a_usable_node() {
     );
 }
 
-fn measurement(input: Input, site: &str, class: Option<Class>, value: u64) -> Measurement {
-    let site = site.to_owned();
-    Measurement {
-        input,
-        site,
-        class,
-        value,
-    }
-}
-
 #[test]
 fn a_mean_is_no_delta() {
     let mut fixture = Fixture::new();
     fixture.node(&edge_node("a", 4000));
     let mean = |fixture: &mut Fixture, seconds: u64| {
         let mut telemetry = Telemetry::default();
-        let mean = measurement(Input::Processing, "edge", Some(Class::Batch), 1_000_000 * seconds);
+        let mean = Measurement::new(Input::Processing, "edge", Some(Class::Batch), 1_000_000 * seconds);
         let until = fixture.now.after(Micros::from_secs(60));
         telemetry.record(mean, fixture.now, until, &Config::default());
         fixture.cache.set_telemetry(telemetry);
@@ -758,7 +748,7 @@ fn more_that_is_free_is_a_gain_and_less_a_loss() {
         let mut telemetry = Telemetry::default();
         if let Some(millicores) = millicores {
             let until = fixture.now.after(Micros::from_secs(60));
-            let free = measurement(Input::EdgeFreeCpu, "", None, millicores);
+            let free = Measurement::new(Input::EdgeFreeCpu, "", None, millicores);
             telemetry.record(free, fixture.now, until, &Config::default());
         }
         fixture.cache.set_telemetry(telemetry);
@@ -794,7 +784,7 @@ fn measured_room_shrinks_by_what_began_since_the_sample() {
     let sample = |fixture: &mut Fixture, seconds_ago: i64| {
         let as_of = Moment(fixture.now.0 - seconds_ago * SECOND);
         let mut telemetry = Telemetry::default();
-        let free = measurement(Input::EdgeFreeCpu, "", None, 3000);
+        let free = Measurement::new(Input::EdgeFreeCpu, "", None, 3000);
         telemetry.record(free, as_of, as_of.after(Micros::from_secs(60)), &Config::default());
         fixture.cache.set_telemetry(telemetry);
     };

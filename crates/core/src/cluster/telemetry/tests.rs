@@ -16,26 +16,16 @@ fn record(telemetry: &mut Telemetry, measurement: Measurement, seconds: (i64, i6
     telemetry.record(measurement, at(seconds.0), at(seconds.1), &Config::default());
 }
 
-fn of(input: Input, site: &str, class: Option<Class>, value: u64) -> Measurement {
-    let site = site.to_owned();
-    Measurement {
-        input,
-        site,
-        class,
-        value,
-    }
-}
-
 fn rtt(ms: u64) -> Measurement {
-    of(Input::WanRtt, SITE, None, 1_000 * ms)
+    Measurement::new(Input::WanRtt, SITE, None, 1_000 * ms)
 }
 
 fn loss(permille: u32) -> Measurement {
-    of(Input::WanLoss, SITE, None, permille.into())
+    Measurement::new(Input::WanLoss, SITE, None, permille.into())
 }
 
 fn free_cpu(millicores: u64) -> Measurement {
-    of(Input::EdgeFreeCpu, "", None, millicores)
+    Measurement::new(Input::EdgeFreeCpu, "", None, millicores)
 }
 
 fn measured(measurements: impl IntoIterator<Item = Measurement>) -> Telemetry {
@@ -48,7 +38,10 @@ fn measured(measurements: impl IntoIterator<Item = Measurement>) -> Telemetry {
 
 #[test]
 fn a_value_counts_until_it_is_stale_or_replaced() {
-    let mut telemetry = measured([free_cpu(1_500), of(Input::Processing, "edge", Some(Class::Batch), 7)]);
+    let mut telemetry = measured([
+        free_cpu(1_500),
+        Measurement::new(Input::Processing, "edge", Some(Class::Batch), 7),
+    ]);
     assert_eq!(telemetry.edge_free(Input::EdgeFreeCpu, at(70)).unwrap().value, 1_500);
     assert_eq!(telemetry.edge_free(Input::EdgeFreeCpu, at(71)), None);
     assert_eq!(telemetry.edge_free(Input::EdgeFreeMemory, at(10)), None);
