@@ -41,15 +41,13 @@ pub trait Answer: Send + Sync + 'static {
     fn no_opinion(&self, body: &[u8], why: NoOpinion, elapsed: Duration) -> Result<Vec<u8>, NotAReview>;
 }
 
-/// What the admission endpoint does with a review; the runtime tells it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Phase {
-    /// Something that decisions need is missing: every review is answered without an opinion.
-    NotReady,
-    /// Reviews are decided.
-    Serving,
-    /// Reviews are decided, and every answer asks the client to take its next request elsewhere.
-    Draining,
+/// What the admission endpoint must know of the server.
+#[derive(Debug, Default)]
+pub struct Phase {
+    /// What decisions need and do not have yet. Until this is empty, every review is answered without an opinion.
+    pub missing: Vec<&'static str>,
+    /// Whether every answer asks the client to take its next request elsewhere.
+    pub is_draining: bool,
 }
 
 /// The right to answer one review, which is had once: a review and its deadline may come to an end in the same

@@ -83,25 +83,18 @@ fn site_rules(schema: &mut Schema) {
             "storageClasses are not for a site of kind edge: it can create volumes of every class",
         ),
     ] {
-        let rule = Rule::new(format!("self.kind != 'edge' || !{is_stated}"));
-        add(schema, "", rule.message(message));
+        add(schema, "", format!("self.kind != 'edge' || !{is_stated}"), message);
     }
-    add(schema, "", survives_offloading());
-    let is_unique = Rule::new("self.all(probe, self.exists_one(other, other == probe))");
-    add(
-        schema,
-        "/properties/probes",
-        is_unique.message("an endpoint is listed twice"),
-    );
-    let probe = matches("^(icmp://[^/]+|tcp://[^/]+:[0-9]+|https://[^/].*)$", endpoint::ALLOWED);
-    add(schema, "/properties/probes/items", probe);
+    survives_offloading(schema);
+    let is_unique = "self.all(probe, self.exists_one(other, other == probe))";
+    add(schema, "/properties/probes", is_unique, "an endpoint is listed twice");
+    let probe = "^(icmp://[^/]+|tcp://[^/]+:[0-9]+|https://[^/].*)$";
+    matches(schema, "/properties/probes/items", probe, endpoint::ALLOWED);
     let tolerations = "/properties/tolerations/items";
     let key = "(has(self.operator) && self.operator == 'Exists') || (has(self.key) && self.key != '')";
-    let key = Rule::new(key).message("key may be empty only with operator Exists");
-    add(schema, tolerations, key);
+    add(schema, tolerations, key, "key may be empty only with operator Exists");
     let value = "!has(self.operator) || self.operator != 'Exists' || !has(self.value) || self.value == ''";
-    let value = Rule::new(value).message("value must be empty with operator Exists");
-    add(schema, tolerations, value);
+    add(schema, tolerations, value, "value must be empty with operator Exists");
 }
 
 /// The state of a site as the leader sees it. An unknown value is written as null, which removes an earlier value.
@@ -166,34 +159,28 @@ pub struct SloPolicySpec(Value);
 /// Adds the forms of lists in text, and the rules of selectors.
 fn policy_rules(schema: &mut Schema) {
     in_cel(schema);
-    let traits = Rule::new(format!(
-        "self.matches('{}') && !self.matches('{BARE_DISTANCE}')",
-        listed_traits()
-    ));
-    let traits = traits.message(Message::Expression(format!(
-        "self + ' is not {}'",
-        traits::ALLOWED.replace('"', "`")
-    )));
-    add(schema, "/properties/slo/properties/traits", traits);
+    let listed = listed_traits();
+    let traits = format!("self.matches('{listed}') && !self.matches('{BARE_DISTANCE}')");
+    let message = format!("self + ' is not {}'", traits::ALLOWED.replace('"', "`"));
     add(
         schema,
-        "/properties/slo/properties/sites",
-        matches(&sites(), site_restriction::ALLOWED),
+        "/properties/slo/properties/traits",
+        traits,
+        Message::Expression(message),
     );
-    let bytes = Rule::new(format!(
+    let what = site_restriction::ALLOWED;
+    matches(schema, "/properties/slo/properties/sites", &sites(), what);
+    let bytes = format!(
         "(has(self.matchLabels) ? self.matchLabels.map(key, key.size() + self.matchLabels[key].size()).sum() : 0) \
          + (has(self.matchExpressions) ? self.matchExpressions.map(one, one.key.size() + (has(one.values) ? one.values.map(value, value.size()).sum() : 0)).sum() : 0) \
          <= {MAX_SELECTOR_BYTES}"
-    ));
-    let bytes = bytes.message(&*format!(
-        "names more than {MAX_SELECTOR_BYTES} bytes of labels and values"
-    ));
-    add(schema, "/properties/selector", bytes);
-    let values = Rule::new("(self.operator in ['In', 'NotIn']) == (has(self.values) && self.values.size() > 0)");
-    let values = values.message(Message::Expression(
-        "'values must be ' + (self.operator in ['In', 'NotIn'] ? 'stated' : 'empty') + ' with operator ' + self.operator".into(),
-    ));
-    add(schema, "/properties/selector/properties/matchExpressions/items", values);
+    );
+    let message = format!("names more than {MAX_SELECTOR_BYTES} bytes of labels and values");
+    add(schema, "/properties/selector", bytes, &*message);
+    let values = "(self.operator in ['In', 'NotIn']) == (has(self.values) && self.values.size() > 0)";
+    let message = "'values must be ' + (self.operator in ['In', 'NotIn'] ? 'stated' : 'empty') + ' with operator ' + self.operator";
+    let expressions = "/properties/selector/properties/matchExpressions/items";
+    add(schema, expressions, values, Message::Expression(message.into()));
 }
 
 /// The state of a policy.
@@ -227,9 +214,15 @@ fn sites() -> String {
     format!("^{requirement}(,{requirement})*$")
 }
 
-/// Requires a string to match the pattern.
-fn matches(pattern: &str, what: &str) -> Rule {
-    Rule::new(format!("self.matches('{pattern}')")).message(Message::Expression(format!("self + ' is not {what}'")))
+/// Requires the string at this JSON pointer to match the pattern.
+fn matches(schema: &mut Schema, at: &str, pattern: &str, what: &str) {
+    let message = format!("self + ' is not {what}'");
+    add(
+        schema,
+        at,
+        format!("self.matches('{pattern}')"),
+        Message::Expression(message),
+    );
 }
 
 /// Converts patterns and bounds to rules in CEL, whose messages name the value, and removes what a structural schema must not
@@ -237,30 +230,29 @@ fn matches(pattern: &str, what: &str) -> Rule {
 fn in_cel(schema: &mut Schema) {
     let title = schema.remove("title");
     let allowed = title.as_ref().and_then(Value::as_str).unwrap_or_default();
-    let mut rules = vec![];
     if let Some(Value::String(pattern)) = schema.remove("pattern") {
-        rules.push(matches(&pattern, allowed));
+        matches(schema, "", &pattern, allowed);
     }
     if let Some(keys) = schema.remove("propertyNames") {
         let text = |name: &str| keys[name].as_str().unwrap_or_default();
         let (pattern, allowed) = (text("pattern"), text("title"));
-        rules.push(
-            Rule::new(format!("self.all(key, key.matches('{pattern}'))")).message(Message::Expression(format!(
-                "self.filter(key, !key.matches('{pattern}'))[0] + ' is not {allowed}'"
-            ))),
-        );
+        let rule = format!("self.all(key, key.matches('{pattern}'))");
+        let message = format!("self.filter(key, !key.matches('{pattern}'))[0] + ' is not {allowed}'");
+        add(schema, "", rule, Message::Expression(message));
     }
     let decimals = schema.remove("x-decimals").and_then(|decimals| decimals.as_i64());
     if schema.get("minimum").is_some() {
         let mut bound = |name: &str| schema.remove(name).and_then(|bound| bound.as_f64()).unwrap_or_default();
         let (least, most) = (bound("minimum"), bound("maximum"));
-        rules.push(Rule::new(is_decimal(least, most, decimals)).message(&*format!("is not {allowed}")));
+        add(
+            schema,
+            "",
+            is_decimal(least, most, decimals),
+            &*format!("is not {allowed}"),
+        );
     }
     if schema.get("additionalProperties") == Some(&Value::Bool(false)) {
         schema.remove("additionalProperties");
-    }
-    for rule in rules {
-        add(schema, "", rule);
     }
     transform_subschemas(&mut in_cel, schema);
 }
@@ -280,20 +272,18 @@ fn is_decimal(least: f64, most: f64, decimals: Option<i64>) -> String {
     format!("{least:?} <= self && self <= {most:?} && -{exactness} < {off} && {off} < {exactness}")
 }
 
-/// Adds a rule to the part of a schema at this JSON pointer.
-fn add(schema: &mut Schema, at: &str, rule: Rule) {
-    if let Some(Value::Object(fields)) = schema.pointer_mut(at) {
-        let rules = fields.entry("x-kubernetes-validations").or_insert_with(|| json!([]));
-        rules
-            .as_array_mut()
-            .into_iter()
-            .for_each(|rules| rules.push(json!(rule)));
+/// Adds a rule in CEL to the part of a schema at this JSON pointer.
+fn add(schema: &mut Schema, at: &str, rule: impl Into<String>, message: impl Into<Message>) {
+    if let Some(Value::Object(fields)) = schema.pointer_mut(at)
+        && let Value::Array(rules) = fields.entry("x-kubernetes-validations").or_insert_with(|| json!([]))
+    {
+        rules.push(json!(Rule::new(rule).message(message)));
     }
 }
 
 /// Requires a Liqo site to support no feature that Liqo drops on offloading. A Liqo site is recognized by the selector
 /// or toleration that is the default of kind liqo.
-fn survives_offloading() -> Rule {
+fn survives_offloading(schema: &mut Schema) {
     let lost = ties::Tie::LOST_BY_LIQO
         .map(|tie| format!("'{}'", tie.as_str()))
         .join(", ");
@@ -307,12 +297,12 @@ fn survives_offloading() -> Rule {
         "(has(self.tolerations) ? self.tolerations.exists(one, has(one.key) && one.key == '{}') : self.kind == 'liqo')",
         liqo::NOT_ALLOWED
     );
-    Rule::new(format!(
-        "!has(self.supports) || !self.supports.exists(one, one in [{lost}]) || !({selects} || {tolerates})"
-    ))
-    .message(Message::Expression(format!(
+    let rule =
+        format!("!has(self.supports) || !self.supports.exists(one, one in [{lost}]) || !({selects} || {tolerates})");
+    let message = format!(
         "'supports: ' + self.supports.filter(one, one in [{lost}])[0] + ' does not survive offloading by Liqo'"
-    )))
+    );
+    add(schema, "", rule, Message::Expression(message));
 }
 
 /// The CustomResourceDefinitions of our kinds, in the order of `edgeward crds`.

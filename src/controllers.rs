@@ -8,3 +8,32 @@ pub mod gate;
 pub mod lease;
 mod pod_patch;
 pub mod status;
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use edgeward_core::config::Config;
+use edgeward_core::engine::SharedState;
+use kube::Client;
+
+use crate::instruments::metrics::Metrics;
+use crate::platform::clock::Clock;
+
+/// What the controllers of a replica share.
+#[derive(Clone)]
+pub struct Context {
+    /// Client of the watched cluster.
+    pub client: Client,
+    /// Current configuration.
+    pub config: Arc<ArcSwap<Config>>,
+    /// Snapshot and ledger of the engine.
+    pub shared: Arc<SharedState>,
+    /// Accepts Events to be written.
+    pub events: events::Events,
+    /// Whether this replica holds the Lease.
+    pub leadership: lease::Leadership,
+    /// The process's clock.
+    pub clock: Clock,
+    /// The process's metrics.
+    pub metrics: Arc<Metrics>,
+}

@@ -8,5 +8,5 @@ mod objects;
 
 pub use connection::Connection;
 pub use dry_run::Answer;
-pub use listing::{Listing, list_and_probe, view};
+pub use listing::{list_and_probe, view};
 pub use objects::{Liqo, config_map, events, liqo, policies, profile_faults, site_specs};

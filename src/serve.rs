@@ -10,10 +10,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
-use tokio::net::{TcpListener, TcpSocket};
+use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::admission::{self, Answer, Connections, Phase, server};
+use crate::admission::{self, Answer, Connections, server};
 use crate::instruments::metrics::Metrics;
 use crate::platform::clock::Clock;
 use crate::tls::{self, Certificates};
@@ -89,8 +89,8 @@ impl Server {
     pub async fn start<A: Answer>(options: ServeOptions<A>) -> anyhow::Result<Self> {
         let (metrics, readiness, clock) = (options.metrics, options.readiness, options.clock);
         // Bind first: if another process has the port, its self-signed CA must not be overwritten.
-        let (admission_socket, admission) = bind(options.listen, ADMISSION)?;
-        let (health_socket, health) = bind(options.health_listen, HEALTH)?;
+        let (admission_socket, admission) = bind(options.listen, ADMISSION).await?;
+        let (health_socket, health) = bind(options.health_listen, HEALTH).await?;
         let client_ca = options.client_ca.as_deref();
         let certificates = Certificates::load(&options.tls, client_ca, clock, Arc::clone(&metrics)).await?;
         let awaited = certificates.is_awaited().then(|| readiness.require(CERTIFICATE));
@@ -110,7 +110,7 @@ impl Server {
         );
         supervisor.spawn(Task::graceful(ADMISSION, listener));
         supervisor.spawn(health::serve(health_socket, readiness.clone(), metrics, clock)?);
-        let loaded = move || awaited.into_iter().for_each(Requirement::met);
+        let loaded = move || awaited.iter().for_each(Requirement::met);
         supervisor.spawn(Task::endless(CERTIFICATE, certificates.follow(loaded)));
         for task in options.tasks {
             supervisor.spawn(task);
@@ -148,7 +148,7 @@ impl Server {
         loop {
             let ended = self.supervisor.next().await;
             let name = ended.name;
-            let is_draining = *self.readiness.phase().borrow() == Phase::Draining;
+            let is_draining = self.readiness.phase().borrow().is_draining;
             return match ended.result {
                 Ok(()) if ended.is_graceful && is_draining => continue,
                 Ok(()) => anyhow!("background task `{name}` ended"),
@@ -252,24 +252,12 @@ pub fn tokio_runtime() -> std::io::Result<tokio::runtime::Runtime> {
         .build()
 }
 
-fn bind(address: SocketAddr, name: &'static str) -> anyhow::Result<(TcpListener, SocketAddr)> {
-    let bind = || {
-        let socket = match address.is_ipv4() {
-            true => TcpSocket::new_v4()?,
-            false => TcpSocket::new_v6()?,
-        };
-        socket.set_reuseaddr(true)?;
-        socket.bind(address)?;
-        let listener = socket.listen(BACKLOG)?;
-        let bound = listener.local_addr()?;
-        std::io::Result::Ok((listener, bound))
-    };
-    bind().with_context(|| format!("the {name} cannot bind {address}"))
+async fn bind(address: SocketAddr, name: &str) -> anyhow::Result<(TcpListener, SocketAddr)> {
+    let listener = TcpListener::bind(address).await;
+    let listener = listener.with_context(|| format!("the {name} cannot bind {address}"))?;
+    let bound = listener.local_addr()?;
+    Ok((listener, bound))
 }
-
-/// How many connections may wait to be accepted. Beyond that the kernel drops the first packet, which the client
-/// repeats after a second. A webhook's timeout may be that short.
-const BACKLOG: u32 = 4_096;
 
 /// Waits for a signal to stop: SIGTERM from kubelet, SIGINT from a terminal.
 async fn asked_to_stop([terminate, interrupt]: &mut [Signal; 2]) -> &'static str {

@@ -4,8 +4,6 @@
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
-use std::collections::BTreeMap;
-use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,10 +19,9 @@ use edgeward_core::placement::patch::{Stamp, patch};
 use edgeward_core::placement::policy::Policies;
 use edgeward_core::placement::verdict::{Action, Estimate, Reason, Verdict};
 use edgeward_core::units::Micros;
-use edgeward_core::wire::pod::{Pod, Text};
+use edgeward_core::wire::pod::Pod;
 use json_patch::PatchOperation;
-use serde::de::Error as _;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
@@ -101,13 +98,8 @@ impl Answer for Reviewer {
     fn review(&self, body: &[u8], responder: &Responder) -> Result<Vec<u8>, NotAReview> {
         let request = Request::read(body)?;
         let Some(object) = request.object.filter(|_| request.is_pod_create()) else {
-            let response = self.untouched(
-                &request,
-                Reason::NotAPodCreate,
-                "is not the creation of a pod",
-                responder,
-            );
-            return Ok(response.bytes());
+            let why = "is not the creation of a pod";
+            return Ok(self.untouched(&request, Reason::NotAPodCreate, why, responder).bytes());
         };
         let text = object.get();
         if commas(text) > MAX_ELEMENTS {
@@ -136,14 +128,14 @@ impl Answer for Reviewer {
         let reason = reason.as_str();
         if let Some(held_back) = self.log_limit.due(reason) {
             tracing::warn!(
-                uid = &*request.uid,
+                uid = request.uid,
                 namespace = request.namespace(),
                 reason,
                 held_back,
                 "no opinion"
             );
         }
-        let mut response = Response::allowed(&request.uid);
+        let mut response = Response::allowed(request.uid);
         response.warn(warning);
         response.audit("reason", reason);
         Ok(response.bytes())
@@ -187,13 +179,7 @@ impl Reviewer {
     }
 
     /// Answers a review that edgeward does not decide: not a pod CREATE, unreadable, or too large.
-    fn untouched<'r>(
-        &self,
-        request: &'r Request<'r>,
-        reason: Reason,
-        why: &str,
-        responder: &Responder,
-    ) -> Response<'r> {
+    fn untouched(&self, request: &Request<'_>, reason: Reason, why: &str, responder: &Responder) -> Response {
         if responder.claim() {
             self.count(Action::PassThrough, reason, "none", responder.elapsed());
             let kind = match reason {
@@ -202,7 +188,7 @@ impl Reviewer {
             };
             if let Some(held_back) = self.log_limit.due(kind) {
                 tracing::warn!(
-                    uid = &*request.uid,
+                    uid = request.uid,
                     namespace = request.namespace(),
                     reason = reason.as_str(),
                     why,
@@ -211,7 +197,7 @@ impl Reviewer {
                 );
             }
         }
-        let mut response = Response::allowed(&request.uid);
+        let mut response = Response::allowed(request.uid);
         response.audit("reason", reason.as_str());
         response
     }
@@ -235,7 +221,7 @@ impl Reviewer {
         };
         let slo = workload.intent.as_ref().map(|intent| &intent.slo);
         tracing::info!(
-            uid = &*request.uid,
+            uid = request.uid,
             namespace = &*workload.namespace,
             name = shown(pod.name()),
             controller = workload.controller.as_deref().map(shown),
@@ -294,13 +280,13 @@ fn class(workload: &Workload<'_>) -> &'static str {
     }
 }
 
-fn respond<'a>(
-    request: &'a Request<'a>,
-    workload: &'a Workload<'a>,
-    verdict: &'a Verdict<'a>,
+fn respond(
+    request: &Request<'_>,
+    workload: &Workload<'_>,
+    verdict: &Verdict<'_>,
     operations: &[PatchOperation],
-) -> Response<'a> {
-    let mut response = Response::allowed(&request.uid);
+) -> Response {
+    let mut response = Response::allowed(request.uid);
     verdict.warnings.iter().for_each(|warning| response.warn(warning));
     match verdict.action {
         Action::Place(site) => {
@@ -349,57 +335,26 @@ fn shown(name: &str) -> &str {
     &name[..name.floor_char_boundary(LONGEST_NAME)]
 }
 
-/// A name in an AdmissionReview, set by the API server. It is read as raw JSON first, so that a name of megabytes is
-/// refused without a copy.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Name<'a>(Cow<'a, str>);
-
-impl Deref for Name<'_> {
-    type Target = str;
-
-    fn deref(&self) -> &str {
-        &self.0
-    }
-}
-
-impl<'de: 'a, 'a> Deserialize<'de> for Name<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let too_long = || D::Error::custom(format_args!("a name of more than {LONGEST_NAME} bytes"));
-        let raw = <&RawValue>::deserialize(deserializer)?.get();
-        // The raw text includes the quotes, and one byte may be a six-byte escape.
-        if raw.len() > 2 + 6 * LONGEST_NAME {
-            return Err(too_long());
-        }
-        let Text(name) = serde_json::from_str(raw).map_err(D::Error::custom)?;
-        if name.len() > LONGEST_NAME {
-            return Err(too_long());
-        }
-        Ok(Self(name))
-    }
-}
-
 /// The fields of an AdmissionReview that edgeward reads.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Review<'a> {
-    #[serde(borrow, default)]
-    api_version: Name<'a>,
     #[serde(default)]
-    kind: Name<'a>,
+    api_version: &'a str,
+    #[serde(default)]
+    kind: &'a str,
     request: Option<Request<'a>>,
 }
 
-/// `AdmissionReview.request`.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+/// `AdmissionReview.request`. The API server's names contain no escapes, so all are borrowed.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 pub(crate) struct Request<'a> {
-    #[serde(borrow, default)]
-    uid: Name<'a>,
-    resource: Option<Resource<'a>>,
-    sub_resource: Option<Name<'a>>,
-    #[serde(default)]
-    operation: Name<'a>,
-    namespace: Option<Name<'a>>,
+    uid: &'a str,
+    resource: Resource<'a>,
+    sub_resource: Option<&'a str>,
+    operation: &'a str,
+    namespace: Option<&'a str>,
     dry_run: Option<bool>,
     user_info: Option<UserInfo<'a>>,
     /// The object that is created.
@@ -414,12 +369,11 @@ struct UserInfo<'a> {
     username: Option<&'a RawValue>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct Resource<'a> {
-    #[serde(borrow, default)]
-    group: Name<'a>,
-    #[serde(default)]
-    resource: Name<'a>,
+    group: &'a str,
+    resource: &'a str,
 }
 
 impl<'a> Request<'a> {
@@ -437,14 +391,17 @@ impl<'a> Request<'a> {
             Ok(review) => review,
             Err(error) => return refuse(format!("not an AdmissionReview: {}", excerpt(error, SHOWN_ERROR))),
         };
-        if &*review.api_version != API_VERSION || &*review.kind != KIND {
-            let (found, kind) = (review.api_version.0, review.kind.0);
-            return refuse(format!("expected {API_VERSION} {KIND}, found {found:?} {kind:?}"));
+        if (review.api_version, review.kind) != (API_VERSION, KIND) {
+            let found = excerpt(format_args!("{:?} {:?}", review.api_version, review.kind), SHOWN_ERROR);
+            return refuse(format!("expected {API_VERSION} {KIND}, found {found}"));
         }
-        match review.request {
-            Some(request) if !request.uid.is_empty() => Ok(request),
-            Some(_) => refuse("the AdmissionReview's request has no uid".into()),
-            None => refuse("the AdmissionReview has no request".into()),
+        let Some(request) = review.request else {
+            return refuse("the AdmissionReview has no request".into());
+        };
+        match request.uid.len().max(request.namespace().len()) {
+            _ if request.uid.is_empty() => refuse("the AdmissionReview's request has no uid".into()),
+            0..=LONGEST_NAME => Ok(request),
+            _ => refuse(format!("uid or namespace has more than {LONGEST_NAME} bytes")),
         }
     }
 
@@ -455,7 +412,7 @@ impl<'a> Request<'a> {
 
     /// The pod's namespace. The pod's own metadata may not have it yet.
     pub(crate) fn namespace(&self) -> &str {
-        self.namespace.as_deref().unwrap_or_default()
+        self.namespace.unwrap_or_default()
     }
 
     /// Whether a ServiceAccount in Liqo's namespace creates the object.
@@ -466,52 +423,38 @@ impl<'a> Request<'a> {
 
     /// Whether this creates a pod itself, not a subresource of one.
     pub(crate) fn is_pod_create(&self) -> bool {
-        let pods = |resource: &Resource<'_>| resource.group.is_empty() && &*resource.resource == "pods";
-        &*self.operation == "CREATE"
-            && self.resource.as_ref().is_some_and(pods)
-            && self.sub_resource.as_ref().is_none_or(|name| name.is_empty())
+        let Resource { group, resource } = self.resource;
+        let sub_resource = self.sub_resource.unwrap_or_default();
+        (group, resource, sub_resource, self.operation) == ("", "pods", "", "CREATE")
     }
 }
 
 /// `AdmissionReview.response`.
-#[derive(Default, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Response<'a> {
-    uid: &'a str,
-    allowed: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    status: Option<Value>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+struct Response {
+    fields: Value,
     warnings: Vec<String>,
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    audit_annotations: BTreeMap<&'static str, &'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    patch_type: Option<&'static str>,
-    /// The JSONPatch in base64. The API server refuses a patch without a type, and a type without a patch.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    patch: Option<String>,
 }
 
-impl<'a> Response<'a> {
-    fn allowed(uid: &'a str) -> Self {
+impl Response {
+    fn allowed(uid: &str) -> Self {
         Self {
-            uid,
-            allowed: true,
-            ..Self::default()
+            fields: json!({"uid": uid, "allowed": true}),
+            warnings: vec![],
         }
     }
 
     fn deny(&mut self, message: &str) {
-        self.allowed = false;
-        self.status = Some(json!({"code": 403, "message": message}));
+        self.fields["allowed"] = false.into();
+        self.fields["status"] = json!({"code": 403, "message": message});
     }
 
+    /// The API server refuses a patch without a type, and a type without a patch.
     fn patch(&mut self, operations: &[PatchOperation]) {
         if !operations.is_empty() {
             // Operations consist of strings and maps, which always serialise.
             let patch = serde_json::to_vec(operations).unwrap_or_default();
-            self.patch_type = Some("JSONPatch");
-            self.patch = Some(STANDARD.encode(patch));
+            self.fields["patchType"] = "JSONPatch".into();
+            self.fields["patch"] = STANDARD.encode(patch).into();
         }
     }
 
@@ -519,14 +462,16 @@ impl<'a> Response<'a> {
         self.warnings.push(shorten(warning));
     }
 
-    fn audit(&mut self, key: &'static str, value: &'a str) {
-        self.audit_annotations.insert(key, value);
+    fn audit(&mut self, key: &str, value: &str) {
+        self.fields["auditAnnotations"][key] = value.into();
     }
 
-    fn bytes(&self) -> Vec<u8> {
-        let review = json!({"apiVersion": API_VERSION, "kind": KIND, "response": self});
-        // Strings, booleans and maps of strings always serialise.
-        serde_json::to_vec(&review).unwrap_or_default()
+    fn bytes(mut self) -> Vec<u8> {
+        if !self.warnings.is_empty() {
+            self.fields["warnings"] = self.warnings.into();
+        }
+        let review = json!({"apiVersion": API_VERSION, "kind": KIND, "response": self.fields});
+        review.to_string().into_bytes()
     }
 }
 

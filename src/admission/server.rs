@@ -128,7 +128,7 @@ async fn finish<A: Answer>(State(endpoint): State<Arc<Endpoint<A>>>, request: Re
     if status.is_client_error() || status.is_server_error() {
         endpoint.metrics.http_errors.at([status.as_str()]).inc();
     }
-    if *endpoint.phase.borrow() == Phase::Draining {
+    if endpoint.phase.borrow().is_draining {
         response
             .headers_mut()
             .insert(CONNECTION, HeaderValue::from_static("close"));
@@ -177,8 +177,8 @@ async fn answer<A: Answer>(
     mut deadline: Pin<&mut Sleep>,
 ) -> Response {
     let no_opinion = |why| no_opinion(&*endpoint.answer, &body, why, responder);
-    let phase = *endpoint.phase.borrow();
-    if phase == Phase::NotReady {
+    let is_ready = endpoint.phase.borrow().missing.is_empty();
+    if !is_ready {
         return no_opinion(NoOpinion::NotReady);
     }
     let mut review = pin!(review(endpoint, Arc::clone(&body), Arc::clone(responder)));

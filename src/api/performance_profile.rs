@@ -5,7 +5,6 @@
 
 use edgeward_profiles::ProfileSpec;
 use kube::CustomResource;
-use kube::core::Rule;
 use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -42,10 +41,9 @@ pub struct PerformanceProfileSpec(Value);
 fn rules(schema: &mut Schema) {
     in_cel(schema);
     let what = "an equation: letters, digits, spaces and _ . , + - * / ( ) < > = ! & | ? :";
-    add(schema, "/properties/equation", matches(EQUATION, what));
+    matches(schema, "/properties/equation", EQUATION, what);
     let is_unique = "self.all(metric, self.exists_one(other, other.name == metric.name))";
-    let is_unique = Rule::new(is_unique).message("a metric is listed twice");
-    add(schema, "/properties/metrics", is_unique);
+    add(schema, "/properties/metrics", is_unique, "a metric is listed twice");
     for (rule, message) in [
         (
             "[has(self.promQL), has(self.nodeLabel), has(self.nodeAnnotation), has(self.builtIn)].exists_one(is, is)",
@@ -61,7 +59,7 @@ fn rules(schema: &mut Schema) {
         ),
         ("self.normMin < self.normMax", "normMin is not below normMax"),
     ] {
-        add(schema, "/properties/metrics/items", Rule::new(rule).message(message));
+        add(schema, "/properties/metrics/items", rule, message);
     }
 }
 

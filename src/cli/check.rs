@@ -17,7 +17,6 @@ use std::sync::Arc;
 
 use clap::Args;
 use edgeward_core::cluster::cache::NodeFault;
-use edgeward_core::guard::backstop;
 use edgeward_core::model::pod_record::GatedPod;
 use edgeward_core::model::snapshot::Snapshot;
 use jiff::Timestamp;
@@ -92,11 +91,9 @@ struct Facts {
     ours: Vec<Webhook>,
     /// The servers behind edgeward's webhooks, by the target that the API server calls.
     behind: BTreeMap<String, Behind>,
-    /// Results of the API server's calls, by webhook name.
-    calls: Option<BTreeMap<String, Calls>>,
+    /// Results of the API server's calls to edgeward's webhooks.
+    calls: Option<Calls>,
     liqo: inspect::Liqo,
-    /// Replicas that the Deployment asks for; `None` if it does not exist or cannot be read.
-    wanted: Option<i32>,
     lead: Option<Lead>,
     nodes: Option<Nodes>,
     unread: Vec<Finding>,
@@ -105,10 +102,9 @@ struct Facts {
 /// The nodes, and findings about their pods.
 #[derive(Default)]
 struct Nodes {
-    snapshot: Snapshot,
+    snapshot: Arc<Snapshot>,
     faults: Vec<NodeFault>,
     gated: Vec<Arc<GatedPod>>,
-    misplaced: Vec<backstop::Finding>,
 }
 
 type Judge = fn(&Facts) -> Vec<Finding>;
@@ -126,14 +122,12 @@ const OF_INSTALLATION: [Judge; 8] = [
 ];
 
 /// Checks that need a valid configuration.
-const OF_CLUSTER: [Judge; 7] = [
+const OF_CLUSTER: [Judge; 5] = [
     webhook::namespaces,
     liqo::judge,
     leader::gated,
     sites::judge,
     sites::probes,
-    sites::misplaced,
-    sites::missing_traits,
 ];
 
 impl Facts {
@@ -180,12 +174,11 @@ impl Check {
             name: self.user.as_deref().unwrap_or(&account),
             more_groups: &self.groups,
         };
-        let (namespaces, custom, webhooks, calls, wanted, lead) = tokio::join!(
+        let (namespaces, custom, webhooks, calls, lead) = tokio::join!(
             connection.namespaces(),
             custom_resources::ask(connection),
             connection.webhooks(),
-            connection.calls(),
-            connection.wanted_replicas(&home, "edgeward"),
+            connection.calls(undecided::is_ours),
             connection.lead(&home, LEASE),
         );
         let mut facts = Facts {
@@ -200,7 +193,6 @@ impl Check {
                 }
                 None => true,
             },
-            wanted: wanted.unwrap_or_default(),
             home,
             ..Facts::default()
         };
@@ -228,12 +220,10 @@ impl Check {
 
 async fn list(connection: &Connection, facts: &Facts) -> anyhow::Result<Nodes> {
     let config = &facts.found.config;
-    let mut listing = inspect::list_and_probe(connection, config, facts.liqo.objects.as_ref()).await?;
-    let now = connection.clock.now();
-    let snapshot = listing.cache.publish(now.moment);
+    let mut listing = inspect::list_and_probe(connection, config, facts.liqo.objects.as_ref(), None).await?;
+    let snapshot = listing.snapshot(connection.clock.now());
     Ok(Nodes {
-        faults: listing.cache.faults().cloned().collect(),
-        misplaced: listing.misplaced(&snapshot, config, now),
+        faults: listing.engine.cache().faults().cloned().collect(),
         gated: listing.gated,
         snapshot,
     })
@@ -300,7 +290,6 @@ mod testkit {
                 now: "2026-11-21T12:00:00Z".parse().unwrap(),
                 ours: vec![Webhook::example()],
                 webhooks: Some(vec![]),
-                wanted: Some(2),
                 ..Self::default()
             }
         }

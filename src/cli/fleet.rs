@@ -1,13 +1,14 @@
 //! `edgeward fleet`: shows a live cluster as edgeward sees it.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use clap::Args;
 use edgeward_core::model::liqo::ApiServerStatus;
 use edgeward_core::model::node::Node;
 use edgeward_core::model::site::SiteKind;
 use edgeward_core::model::snapshot::{Site, Snapshot};
-use edgeward_core::units::{Bytes, Micros, Millicores, Moment};
+use edgeward_core::units::{Bytes, Millicores, Moment};
 use edgeward_core::wire::fleet_file;
 
 use super::Cluster;
@@ -44,7 +45,7 @@ impl Fleet {
             .print(&fleet_file::write(&snapshot, now), |_| table(&snapshot, now))
     }
 
-    async fn look(&self, connection: &Connection) -> anyhow::Result<(Snapshot, Moment)> {
+    async fn look(&self, connection: &Connection) -> anyhow::Result<(Arc<Snapshot>, Moment)> {
         let found = self.installed.read(connection).await?;
         if let Some(assumption) = found.assumption() {
             tracing::warn!("{assumption}");
@@ -52,15 +53,15 @@ impl Fleet {
         if found.config.prometheus.is_some() {
             tracing::warn!("Prometheus is not queried here, so its measurements are missing");
         }
-        let (_, mut listing) = inspect::view(connection, found.config).await?;
-        for fault in listing.cache.faults() {
+        let (_, mut listing) = inspect::view(connection, found.config, None).await?;
+        for fault in listing.engine.cache().faults() {
             tracing::warn!("{fault}");
         }
         for error in &listing.unread {
             tracing::warn!("not taken into account: {}", sentence(error));
         }
-        let now = connection.clock.moment();
-        Ok((listing.snapshot(now), now))
+        let now = connection.clock.now();
+        Ok((listing.snapshot(now), now.moment))
     }
 }
 
@@ -92,6 +93,8 @@ fn table(snapshot: &Snapshot, now: Moment) -> String {
 fn site_row(site: &Site, now: Moment) -> [String; 9] {
     let ready = site.nodes().filter(|node| node.ready).count();
     let sum = |part: &dyn Fn(&Node) -> i64| site.nodes().map(part).fold(0, i64::saturating_add);
+    let age = site.link.map(|link| now.since(link.as_of).0 / 1_000_000);
+    let age = age.map(|seconds| format!(", {seconds} s ago"));
     [
         site.name().to_owned(),
         site.kind().as_str().to_owned(),
@@ -101,7 +104,7 @@ fn site_row(site: &Site, now: Moment) -> [String; 9] {
         memory(sum(&|node| node.used.memory.0), sum(&|node| node.allocatable.memory.0)),
         format!("{}/{}", sum(&|node| node.pods), sum(&|node| node.slots)),
         site.queues.iter().map(|group| group.waiting).sum::<u64>().to_string(),
-        wan(site, now),
+        wan(site) + &age.unwrap_or_default(),
     ]
 }
 
@@ -132,7 +135,8 @@ fn memory(used: i64, total: i64) -> String {
     format!("{}/{}", mebibytes(total.saturating_sub(used)), mebibytes(total))
 }
 
-fn wan(site: &Site, now: Moment) -> String {
+/// Describes the WAN to a site.
+pub(super) fn wan(site: &Site) -> String {
     if let Some(status) = site.api_server.filter(|status| *status != ApiServerStatus::Established) {
         return format!("unreachable (Liqo: {})", status.as_str());
     }
@@ -146,8 +150,6 @@ fn wan(site: &Site, now: Moment) -> String {
     if let Some(loss) = link.loss {
         let _ = write!(text, ", {} % lost", serde_json::Value::from(loss));
     }
-    let Micros(age) = now.since(link.as_of);
-    let _ = write!(text, ", {} s ago", age / 1_000_000);
     text
 }
 

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use clap::Args;
 use edgeward_core::config::Config;
-use edgeward_core::config::map::Notice;
 use edgeward_core::document::Fault;
 
 use crate::inspect;
@@ -61,7 +60,7 @@ pub(super) struct Found {
     /// The ConfigMap that contains it, if there is one.
     pub(super) map: Option<NamespacedName>,
     /// Notices about a valid configuration.
-    pub(super) notices: Vec<Notice>,
+    pub(super) notices: Vec<String>,
     /// Faults that make the configuration invalid.
     pub(super) faults: Vec<Fault>,
     /// Why no configuration could be read.

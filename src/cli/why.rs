@@ -12,7 +12,6 @@ use edgeward_core::placement::decide::decide;
 use edgeward_core::placement::ledger::Ledger;
 use edgeward_core::placement::policy::Policies;
 use edgeward_core::placement::room::Room;
-use edgeward_core::queue::Waitlist;
 use edgeward_core::units::Micros;
 use edgeward_core::wire::pod::Pod;
 
@@ -79,26 +78,20 @@ impl Why {
         let mut notes: Vec<_> = found.assumption().into_iter().collect();
         let policies = noted(inspect::policies(connection).await, &mut notes).flatten();
         let policies = Policies::of(policies.into_iter().flatten());
-        let (config, mut listing) = inspect::view(connection, found.config).await?;
-        notes.extend(listing.unread.iter().map(note));
         let mut pod = Pod::from_json(json.json()).with_context(|| format!("pod {namespace}/{name} cannot be read"))?;
-        let record = pod.record(&config.keys)?;
+        let record = pod.record(&found.config.keys)?;
         let record = record.with_context(|| format!("pod {namespace}/{name} has no uid"))?;
-        policies.apply(&mut pod, namespace, &config.keys);
-        let site = listing.cache.site_of(&record).map(|site| site.name.clone());
-        // The resources that the pod itself uses count as free.
-        listing.cache.delete_pod(&record.uid);
-        let now = connection.clock.now();
-        let mut snapshot = listing.snapshot(now.moment);
-        let ledger = Ledger::default();
-        let mut waitlist = Waitlist::default();
-        let all = listing.gated.len();
-        listing.gated.into_iter().for_each(|pod| waitlist.apply(pod, now));
-        let is_managed = |namespace: &str| listing.cache.is_managed(namespace);
-        waitlist.plan(&snapshot, &ledger, &config, is_managed, now);
-        snapshot.queue_claims = waitlist.claims();
         let gated_pod = record.gated_pod.as_ref();
-        let place = gated_pod.and_then(|gated| waitlist.place(&gated.uid, &snapshot, &config, now.moment));
+        // The resources that the pod itself uses count as free.
+        let without = gated_pod.is_none().then_some(&*record.uid);
+        let (config, mut listing) = inspect::view(connection, found.config, without).await?;
+        notes.extend(listing.unread.iter().map(note));
+        policies.apply(&mut pod, namespace, &config.keys);
+        let now = connection.clock.now();
+        let snapshot = listing.snapshot(now);
+        let engine = &listing.engine;
+        let site = engine.cache().site_of(&record).map(|site| site.name.clone());
+        let place = engine.waitlist().place(&record.uid, &snapshot, &config, now.moment);
 
         let mut state = SchedulingState::read(json.json(), &config.keys, site, now.wall)?;
         if state.is_silent {
@@ -111,6 +104,7 @@ impl Why {
             (None, Some(gated)) => gated.queue_key_of(&workload, &config),
             (None, None) => workload.queue_key(&config.priority_caps, None),
         };
+        let ledger = Ledger::default();
         let room = Room::new(&snapshot, &ledger, queue_key, &workload.namespace);
         let verdict = decide(&workload, &room, &config, now);
         let mut queue = None;
@@ -118,7 +112,7 @@ impl Why {
             let lead = connection.lead(&self.installed.namespace(), LEASE).await;
             queue = Some(Queue {
                 ahead: place.map(|(_, ahead)| ahead),
-                gated: all,
+                gated: listing.gated.len(),
                 limit_over: pod.limit(&config, now.wall).filter(|end| *end < now.wall),
                 leaderless: noted(lead, &mut notes).and_then(Result::err),
             });

@@ -3,82 +3,59 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::Duration;
 
-use arc_swap::ArcSwap;
-use edgeward_core::config::Config;
-use edgeward_core::engine::SharedState;
 use edgeward_core::guard::backstop::{BackstopReport, Finding};
 use edgeward_core::placement::sentences;
 use edgeward_core::units::Now;
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
-use super::events::{Events, PodEvent, PodReason};
-use super::lease::Leadership;
-use crate::instruments::metrics::Metrics;
+use super::Context;
+use super::events::{PodEvent, PodReason};
 use crate::platform::blocking::at_leisure;
-use crate::platform::clock::Clock;
 
-/// Evaluates the candidate pods each time the engine reports new ones.
-pub struct Backstop {
-    /// The latest candidates.
-    pub reports: watch::Receiver<Arc<BackstopReport>>,
-    /// Current configuration.
-    pub config: Arc<ArcSwap<Config>>,
-    /// Snapshot and ledger of the engine.
-    pub shared: Arc<SharedState>,
-    /// Recorder for the Events.
-    pub events: Events,
-    /// The process's clock.
-    pub clock: Clock,
-    /// Metrics that count the findings.
-    pub metrics: Arc<Metrics>,
+/// Evaluates the candidate pods each time the engine reports new ones, while this replica holds the Lease. Never
+/// returns.
+pub async fn run(context: Context, mut reports: watch::Receiver<Arc<BackstopReport>>) {
+    while context.leadership.during(serve(&context, &mut reports)).await.is_none() {
+        // The next leader reports the findings from now on.
+        context.metrics.backstop_finds([0; 3]);
+    }
 }
 
-impl Backstop {
-    /// Evaluates candidates while this replica holds the Lease. Never returns.
-    pub async fn run(mut self, leadership: Leadership) {
-        while leadership.during(self.serve()).await.is_none() {
-            // The next leader reports the findings from now on.
-            self.metrics.backstop_finds([0; 3]);
+async fn serve(context: &Context, reports: &mut watch::Receiver<Arc<BackstopReport>>) {
+    let mut told = HashSet::new();
+    loop {
+        let report = Arc::clone(&reports.borrow_and_update());
+        at_leisure(context.clock, evaluate(context, report, &mut told)).await;
+        if reports.changed().await.is_err() {
+            return;
         }
     }
+}
 
-    async fn serve(&mut self) {
-        let mut told = HashSet::new();
-        loop {
-            let report = Arc::clone(&self.reports.borrow_and_update());
-            at_leisure(self.clock, Duration::ZERO, self.evaluate(report, &mut told)).await;
-            if self.reports.changed().await.is_err() {
-                return;
-            }
-        }
-    }
-
-    /// Counts the findings. Writes an Event on each pod whose uid is not in `told` yet.
-    async fn evaluate(&self, report: Arc<BackstopReport>, told: &mut HashSet<Arc<str>>) {
-        let now = self.clock.now();
-        let (config, snapshot) = (self.config.load_full(), self.shared.snapshot());
-        let ledger = self.shared.ledger().clone();
-        let bound = report.bound;
-        let there: HashSet<&str> = report.candidates.iter().map(|candidate| &*candidate.pod.uid).collect();
-        told.retain(|uid| there.contains(&**uid));
-        let evaluated = spawn_blocking(move || report.evaluate(&snapshot, &ledger, &config, now)).await;
-        let findings = match evaluated {
-            Ok(findings) => findings,
-            Err(error) => return tracing::error!(%error, "pods that find no node could not be evaluated"),
-        };
-        let undecided = findings
-            .iter()
-            .filter(|finding| finding.candidate.pod.decision.is_none())
-            .count();
-        let misplaced = findings.len() - undecided;
-        self.metrics.backstop_finds([misplaced, undecided, bound]);
-        for finding in &findings {
-            if told.insert(Arc::clone(&finding.candidate.pod.uid)) {
-                self.events.record(event(finding, now));
-            }
+/// Counts the findings. Writes an Event on each pod whose uid is not in `told` yet.
+async fn evaluate(context: &Context, report: Arc<BackstopReport>, told: &mut HashSet<Arc<str>>) {
+    let now = context.clock.now();
+    let (config, snapshot) = (context.config.load_full(), context.shared.snapshot());
+    let ledger = context.shared.ledger().clone();
+    let bound = report.bound;
+    let there: HashSet<&str> = report.candidates.iter().map(|candidate| &*candidate.pod.uid).collect();
+    told.retain(|uid| there.contains(&**uid));
+    let evaluated = spawn_blocking(move || report.evaluate(&snapshot, &ledger, &config, now)).await;
+    let findings = match evaluated {
+        Ok(findings) => findings,
+        Err(error) => return tracing::error!(%error, "pods that find no node could not be evaluated"),
+    };
+    let undecided = findings
+        .iter()
+        .filter(|finding| finding.candidate.pod.decision.is_none())
+        .count();
+    let misplaced = findings.len() - undecided;
+    context.metrics.backstop_finds([misplaced, undecided, bound]);
+    for finding in &findings {
+        if told.insert(Arc::clone(&finding.candidate.pod.uid)) {
+            context.events.record(event(finding, now));
         }
     }
 }

@@ -17,18 +17,16 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kube::Api;
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::core::PartialObjectMeta;
-use kube::{Api, Client};
 use serde_json::json;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use super::lease::{Leadership, Term};
+use super::Context;
 use super::pod_patch::words;
 use crate::inspect::installation::host_port;
-use crate::instruments::metrics::Metrics;
-use crate::platform::clock::Clock;
 use crate::platform::token_bucket::TokenBucket;
 use crate::sources::watcher;
 use crate::tls::rotation::{Certificate, Der, Lives, Published, Replica, RotationState, Step, ders};
@@ -61,8 +59,8 @@ const WRITER: &str = "edgeward";
 
 /// Creates, publishes and rotates the certificates.
 pub struct Certificates {
-    /// Client of the cluster whose API servers call the webhook.
-    pub client: Client,
+    /// Its client is of the cluster whose API servers call the webhook.
+    pub context: Context,
     /// Service of the webhook. The certificates are issued for its name, and its EndpointSlices list the replicas.
     pub service: Service,
     /// Name of the Secret, in the namespace of the Service.
@@ -71,10 +69,6 @@ pub struct Certificates {
     pub webhook: String,
     /// Lifetimes of the certificates.
     pub lives: Lives,
-    /// The process's clock.
-    pub clock: Clock,
-    /// Metrics that hold the measured difference from the API server's clock.
-    pub metrics: Arc<Metrics>,
 }
 
 /// State kept between steps. A replica that becomes leader again starts without it, and so waits for the settling
@@ -102,32 +96,17 @@ impl Once {
     }
 }
 
-/// Result of a step.
-enum Outcome {
-    /// An object was written.
-    Wrote,
-    /// Something else must happen first.
-    Waits,
-    /// Nothing needs to be done.
-    Rests,
-}
-
 impl Certificates {
     /// Takes steps while this replica holds the Lease. `secret` signals a changed Secret. Returns only when its
     /// sender is gone.
-    pub async fn run(self, leadership: Leadership, mut secret: watch::Receiver<Option<Arc<Contents>>>) {
-        loop {
-            let term = leadership.acquired().await;
-            tokio::select! {
-                () = self.lead(&term, &mut secret) => return,
-                () = term.over() => {}
-            }
-        }
+    pub async fn run(self, mut secret: watch::Receiver<Option<Arc<Contents>>>) {
+        let leadership = &self.context.leadership;
+        while leadership.during(self.lead(&mut secret)).await.is_none() {}
     }
 
     /// Takes a step when the Secret or the webhook configuration changes, and once per period.
-    async fn lead(&self, term: &Term, secret: &mut watch::Receiver<Option<Arc<Contents>>>) {
-        let configurations = Api::<PartialObjectMeta<MutatingWebhookConfiguration>>::all(self.client.clone());
+    async fn lead(&self, secret: &mut watch::Receiver<Option<Arc<Contents>>>) {
+        let configurations = Api::<PartialObjectMeta<MutatingWebhookConfiguration>>::all(self.context.client.clone());
         let mut webhook = watcher::object(configurations, &self.webhook);
         let mut known = Known {
             published: Published::default(),
@@ -135,23 +114,23 @@ impl Certificates {
             faults: Once::default(),
             hindrance: Once::default(),
         };
-        let period = Duration::from_micros(self.lives.period().0);
+        let [period, settle] = [self.lives.period(), self.lives.settle()].map(|time| Duration::from_micros(time.0));
         let mut last_error = String::new();
         loop {
-            let stepped = timeout(TIMEOUT, self.step(&mut known, term)).await;
+            let stepped = timeout(TIMEOUT, self.step(&mut known)).await;
             match stepped.unwrap_or_else(|_| Err(anyhow!("no answer within {} s", TIMEOUT.as_secs()))) {
-                Ok(Outcome::Wrote) => {
-                    while !known.writes.take(self.clock.moment()) {
-                        known
-                            .hindrance
-                            .say(CONTESTED.to_owned(), |contested| tracing::warn!("{contested}"));
-                        tokio::time::sleep(PAUSE).await;
-                    }
+                Ok(true) if known.writes.take(self.context.clock.moment()) => {
                     tokio::time::sleep(PAUSE).await;
                     continue;
                 }
-                Ok(Outcome::Waits) => {}
-                Ok(Outcome::Rests) => known.hindrance = Once::default(),
+                Ok(true) => {
+                    known
+                        .hindrance
+                        .say(CONTESTED.to_owned(), |contested| tracing::warn!("{contested}"));
+                    tokio::time::sleep(settle).await;
+                    continue;
+                }
+                Ok(false) => {}
                 Err(error) => known.hindrance.say(format!("{error:#}"), |error| {
                     tracing::warn!(error, "the certificates are not as they should be; retrying");
                 }),
@@ -164,7 +143,7 @@ impl Certificates {
                     Ok(_) => last_error.clear(),
                     Err(error) => {
                         let kind = "mutatingwebhookconfigurations";
-                        watcher::count_and_log(kind, error, &mut last_error, &self.metrics);
+                        watcher::count_and_log(kind, error, &mut last_error, &self.context.metrics);
                     }
                 },
             }
@@ -172,20 +151,19 @@ impl Certificates {
     }
 
     fn configurations(&self) -> Api<MutatingWebhookConfiguration> {
-        Api::all(self.client.clone())
+        Api::all(self.context.client.clone())
     }
 
-    /// Reads all objects and performs the next step.
-    async fn step(&self, known: &mut Known, term: &Term) -> anyhow::Result<Outcome> {
+    /// Reads all objects and performs the next step. Returns whether an object was written.
+    async fn step(&self, known: &mut Known) -> anyhow::Result<bool> {
         // The reading order matters; see `RotationState::bundles`.
         let configuration = self.configurations().get_opt(&self.webhook).await;
-        let configuration = configuration
-            .map_err(|error| self.failure("get the MutatingWebhookConfiguration", &self.webhook, error))?;
-        let secrets = Api::<Secret>::namespaced(self.client.clone(), &self.service.namespace);
+        let configuration = configuration.map_err(cannot("get the MutatingWebhookConfiguration", &self.webhook))?;
+        let secrets = Api::<Secret>::namespaced(self.context.client.clone(), &self.service.namespace);
         let secret = secrets.get_opt(&self.secret).await;
-        let secret = secret.map_err(|error| self.failure("get the Secret", &self.secret, error))?;
+        let secret = secret.map_err(cannot("get the Secret", &self.secret))?;
 
-        let now = self.clock.now();
+        let now = self.context.clock.now();
         let mut contents = secret.clone().map(stored::contents).unwrap_or_default();
         let stored = Stored::read(&contents, &self.service, now.wall);
         if let Some((key, fault)) = stored.early() {
@@ -222,13 +200,16 @@ impl Certificates {
             state.replicas = Some(&replicas);
             step = state.next_step();
         }
-        if !term.is_held() {
-            return Ok(Outcome::Waits);
+        if !self.context.leadership.is_held() {
+            return Ok(false);
         }
 
         let authority = || self.authority(now);
         let (done, made) = match step {
-            Step::Wait | Step::InspectReplicas => return Ok(Outcome::Rests),
+            Step::Wait | Step::InspectReplicas => {
+                known.hindrance = Once::default();
+                return Ok(false);
+            }
             Step::Await(replicas) => {
                 known.hindrance.say(format!("{replicas:?}"), |awaited| {
                     tracing::warn!(
@@ -236,15 +217,15 @@ impl Certificates {
                         "an old CA stays in caBundle until all our replicas are seen with a certificate of the new one"
                     );
                 });
-                return Ok(Outcome::Waits);
+                return Ok(false);
             }
             Step::Bundles(wanted) => {
                 let Some(configuration) = &configuration else {
-                    return Ok(Outcome::Rests);
+                    return Ok(false);
                 };
                 self.write_bundles(configuration, &wanted).await?;
                 tracing::info!(webhook = self.webhook, cas = ?wanted.iter().map(BTreeSet::len).collect::<Vec<_>>(), "wrote caBundle");
-                return Ok(Outcome::Wrote);
+                return Ok(true);
             }
             Step::NewAuthority => ("made a CA", stored::put_authority(&mut contents, authority()?)),
             Step::NewNext => (
@@ -268,14 +249,14 @@ impl Certificates {
         }
         self.write_secret(&secrets, secret, contents).await?;
         tracing::info!(secret = self.secret, "{done}");
-        Ok(Outcome::Wrote)
+        Ok(true)
     }
 
     /// Fails if our clock differs too much from the API server's. With a wrong clock, a new certificate may not be
     /// valid for other clients. A certificate that looks expired here may also still be valid elsewhere.
     fn compare_clocks(&self) -> anyhow::Result<()> {
         // Measured from the API server's answers to the reads of this step.
-        let ahead = SignedDuration::from_secs(self.metrics.clock_difference.get());
+        let ahead = SignedDuration::from_secs(self.context.metrics.clock_difference.get());
         let side = if ahead.is_negative() { "behind" } else { "ahead of" };
         ensure!(
             ahead.abs() <= SKEW,
@@ -283,10 +264,6 @@ impl Certificates {
             ahead.abs().as_mins()
         );
         Ok(())
-    }
-
-    fn failure(&self, doing: &str, name: &str, error: kube::Error) -> anyhow::Error {
-        anyhow::anyhow!("cannot {doing} {name}: {}", words(error))
     }
 
     fn authority(&self, now: Now) -> anyhow::Result<Pem> {
@@ -308,10 +285,10 @@ impl Certificates {
         bundles: &[Vec<Certificate>],
         now: Now,
     ) -> anyhow::Result<Vec<Replica>> {
-        let slices = Api::<EndpointSlice>::namespaced(self.client.clone(), &self.service.namespace);
+        let slices = Api::<EndpointSlice>::namespaced(self.context.client.clone(), &self.service.namespace);
         let ours = ListParams::default().labels(&format!("kubernetes.io/service-name={}", self.service.name));
         let slices = slices.list(&ours).await;
-        let slices = slices.map_err(|error| self.failure("list EndpointSlices of", &self.service.name, error))?;
+        let slices = slices.map_err(cannot("list EndpointSlices of", &self.service.name))?;
         let known = bundles.iter().flatten().chain(&stored.authority).chain(&stored.next);
         let (known, name) = (Vec::from_iter(ders(known)), self.service.dns_name());
         let look = async |(address, is_ready): (String, bool)| Replica {
@@ -345,9 +322,8 @@ impl Certificates {
             .configurations()
             .patch(&self.webhook, &PatchParams::apply(WRITER), &Patch::Json::<()>(patch))
             .await;
-        patched
-            .map(drop)
-            .map_err(|error| self.failure("patch the MutatingWebhookConfiguration", &self.webhook, error))
+        patched.map_err(cannot("patch the MutatingWebhookConfiguration", &self.webhook))?;
+        Ok(())
     }
 
     /// Writes the Secret. The API server refuses this if the Secret has changed since it was read.
@@ -368,10 +344,13 @@ impl Certificates {
                 secrets.create(&params, &secret).await
             }
         };
-        written
-            .map(drop)
-            .map_err(|error| self.failure("write the Secret", &self.secret, error))
+        written.map_err(cannot("write the Secret", &self.secret))?;
+        Ok(())
     }
+}
+
+fn cannot(doing: &str, name: &str) -> impl FnOnce(kube::Error) -> anyhow::Error {
+    move |error| anyhow!("cannot {doing} {name}: {}", words(error))
 }
 
 /// The `caBundle` of each webhook entry, or an empty slice for an entry without one.
@@ -385,7 +364,7 @@ fn ca_bundles(configuration: Option<&MutatingWebhookConfiguration>) -> impl Iter
 
 /// `address:port` of every endpoint, and whether it is ready. An endpoint without a ready condition counts as ready.
 /// An endpoint may be in two slices while it moves between them.
-fn endpoints(slices: &[EndpointSlice]) -> BTreeMap<String, bool> {
+pub(crate) fn endpoints(slices: &[EndpointSlice]) -> BTreeMap<String, bool> {
     let mut endpoints = BTreeMap::new();
     for slice in slices {
         let ports = || slice.ports.iter().flatten();

@@ -28,6 +28,18 @@ const CONTROLLER: &str = "edgeward.io/edgeward";
 /// The API server's limit for an Event's note, in bytes.
 const NOTE_BYTES: usize = 1024;
 
+/// A reference to an object of group `v1`.
+fn object(kind: &str, namespace: &str, name: &str, uid: &str) -> ObjectReference {
+    ObjectReference {
+        api_version: Some("v1".to_owned()),
+        kind: Some(kind.to_owned()),
+        namespace: Some(namespace.to_owned()),
+        name: Some(name.to_owned()),
+        uid: Some(uid.to_owned()),
+        ..ObjectReference::default()
+    }
+}
+
 /// Builds an Event about an object with this type, reason and action. `what` distinguishes it from other Events about
 /// the object.
 fn event(

@@ -9,7 +9,6 @@ use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use arc_swap::ArcSwap;
 use edgeward_core::config::Config;
 use edgeward_core::engine::{DecisionContext, SharedState};
 use edgeward_core::model::decision_id::DecisionId;
@@ -23,16 +22,13 @@ use edgeward_core::wire::pod::Pod;
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
 use json_patch::PatchOperation;
-use kube::Client;
 use tokio::sync::{Semaphore, watch};
 
-use super::events::{Events, PodEvent};
-use super::lease::Leadership;
-use super::pod_patch::{Outcome, Version};
+use super::Context;
+use super::events::PodEvent;
+use super::pod_patch::{Outcome, Version, read};
 use crate::instruments::logs::LogLimit;
-use crate::instruments::metrics::Metrics;
 use crate::platform::blocking::blocking;
-use crate::platform::clock::Clock;
 use crate::sources::raw::Raw;
 
 /// The most pods that are read or patched concurrently; each may take a few MiB. Updates of pods that stay gated use
@@ -47,27 +43,17 @@ const PAUSES: [Micros; 2] = [Micros::from_secs(1), Micros::from_secs(60)];
 /// and cannot run without its placement. A pod restricted to some sites could run anywhere without it.
 const REFUSALS: u32 = 5;
 
+const NEVER: Moment = Moment(i64::MAX);
+
 /// How long the executor remembers what it did for a pod.
 const MEMORY: Micros = Micros::from_secs(600);
 
 /// Releases gated pods.
-pub struct Executor {
-    /// Client of the cluster that has the pods.
-    pub client: Client,
-    /// The latest plan.
-    pub plans: watch::Receiver<Arc<Plan>>,
-    /// Current configuration.
-    pub config: Arc<ArcSwap<Config>>,
-    /// Snapshot and ledger of the engine.
-    pub shared: Arc<SharedState>,
-    /// The process's clock.
-    pub clock: Clock,
-    /// Metrics that count releases.
-    pub metrics: Arc<Metrics>,
-    /// Recorder for Events about refusals.
-    pub events: Events,
+struct Executor {
+    context: Context,
+    plans: watch::Receiver<Arc<Plan>>,
     /// Limits the log lines about pods that stay gated.
-    pub log_limit: Arc<LogLimit>,
+    log_limit: LogLimit,
 }
 
 /// The last step taken for a version of a pod.
@@ -75,8 +61,8 @@ pub struct Executor {
 struct Done {
     version: Box<str>,
     at: Moment,
-    /// When to retry; `None` while the step is under way, and after it succeeded.
-    retry_at: Option<Moment>,
+    /// When to retry; [`NEVER`] while the step is under way, and after it succeeded.
+    retry_at: Moment,
     pause: Micros,
     refusals: u32,
 }
@@ -90,31 +76,37 @@ struct Progress {
     releases: usize,
 }
 
-impl Executor {
-    /// Carries out plans while this replica holds the Lease. Never returns.
-    pub async fn run(self, leadership: Leadership) {
-        while leadership.during(self.serve()).await.is_none() {}
-    }
+/// Carries out the newest plan while this replica holds the Lease. Never returns.
+pub async fn run(context: Context, plans: watch::Receiver<Arc<Plan>>) {
+    let log_limit = LogLimit::new(context.clock);
+    let executor = Executor {
+        context,
+        plans,
+        log_limit,
+    };
+    while executor.context.leadership.during(executor.serve()).await.is_none() {}
+}
 
+impl Executor {
     async fn serve(&self) {
         let (mut plans, mut progress) = (self.plans.clone(), Progress::default());
         let turn = Semaphore::new(1);
         let mut under_way = FuturesUnordered::new();
         loop {
             let plan = Arc::clone(&plans.borrow_and_update());
-            let (due, retry_at) = progress.begin(&plan, &self.config.load(), self.clock.moment());
+            let (due, retry_at) = progress.begin(&plan, &self.context.config.load(), self.context.clock.moment());
             under_way.extend(due.into_iter().map(|step| self.carry_out(step, &turn)));
             tokio::select! {
                 Some((step, outcome)) = under_way.next() => {
                     if let Some(Outcome::Refused(error) | Outcome::Unavailable(error)) = &outcome {
                         self.report(&step.pod, error, matches!(outcome, Some(Outcome::Refused(_))));
                     }
-                    progress.finish(&step, outcome, self.clock.moment());
+                    progress.finish(&step, outcome, self.context.clock.moment());
                 }
                 changed = plans.changed() => if changed.is_err() {
                     return;
                 },
-                () = self.clock.reach(retry_at) => {}
+                () = self.context.clock.reach(Some(retry_at)) => {}
             }
         }
     }
@@ -128,7 +120,7 @@ impl Executor {
             name: &step.pod.name,
             resource_version: &step.pod.resource_version,
         };
-        let change = match version.read(&self.client).await {
+        let change = match read(&self.context.client, version.namespace, version.name).await {
             Ok(pod) => {
                 let _turn = turn.acquire().await;
                 self.decide(step.clone(), pod).await
@@ -138,7 +130,7 @@ impl Executor {
         let (reason, outcome) = match change {
             Ok(None) => return (step, None),
             Ok(Some(change)) => {
-                let outcome = version.patch(&self.client, &change.operations).await;
+                let outcome = version.patch(&self.context.client, &change.operations).await;
                 let reason = change.reason.as_str();
                 if matches!(outcome, Outcome::Changed) {
                     self.log(&step, reason, change.site);
@@ -148,14 +140,22 @@ impl Executor {
             }
             Err(outcome) => (UNREAD, outcome),
         };
-        self.metrics.gated_pod_changes.at([reason, outcome.as_str()]).inc();
+        self.context
+            .metrics
+            .gated_pod_changes
+            .at([reason, outcome.as_str()])
+            .inc();
         (step, Some(outcome))
     }
 
     /// Computes the change to the pod. A decision passes over all nodes, so it runs on a blocking thread. Only the
     /// change is kept of the pod that was read.
     async fn decide(&self, step: Step, pod: Raw) -> Result<Option<Change>, Outcome> {
-        let (shared, config, clock) = (Arc::clone(&self.shared), self.config.load_full(), self.clock);
+        let (shared, config, clock) = (
+            Arc::clone(&self.context.shared),
+            self.context.config.load_full(),
+            self.context.clock,
+        );
         blocking(move || {
             let Ok(pod) = Pod::from_json(pod.json()) else {
                 return Ok(None);
@@ -175,7 +175,7 @@ impl Executor {
             false => Some(0),
         };
         let Some(held_back) = held_back else { return };
-        let gated_s = self.clock.moment().since(step.since).0 / 1_000_000;
+        let gated_s = self.context.clock.moment().since(step.since).0 / 1_000_000;
         let GatedPod { namespace, name, .. } = &*step.pod;
         tracing::info!(namespace, name, reason, site, gated_s, held_back, "changed a gated pod");
     }
@@ -186,9 +186,9 @@ impl Executor {
             tracing::warn!(namespace, name, error, held_back, "a gated pod could not be changed");
         }
         if is_refusal {
-            let keys = &self.config.load().keys;
-            let event = PodEvent::release_refused(pod, error, keys, self.clock.wall());
-            self.events.record(event);
+            let keys = &self.context.config.load().keys;
+            let event = PodEvent::release_refused(pod, error, keys, self.context.clock.wall());
+            self.context.events.record(event);
         }
     }
 }
@@ -196,21 +196,16 @@ impl Executor {
 impl Progress {
     /// Returns the next steps, within the limit on concurrent steps, and the moment of the next retry. Updates of
     /// pods that stay gated only get the slots that releases leave free.
-    fn begin(&mut self, plan: &Plan, config: &Config, now: Moment) -> (Vec<Step>, Option<Moment>) {
+    fn begin(&mut self, plan: &Plan, config: &Config, now: Moment) -> (Vec<Step>, Moment) {
         self.done.retain(|_, done| done.at.after(MEMORY) > now);
-        let mut retry_at: Option<Moment> = None;
-        let mut due = Vec::new();
+        let (mut due, mut retry_at) = (Vec::new(), NEVER);
         for updates in [false, true] {
             for step in plan.steps.iter().filter(|step| is_update(step) == updates) {
                 let known = self.done.get(&step.pod.uid);
                 let known = known.filter(|known| *known.version == *step.pod.resource_version);
-                match known {
-                    Some(Done { retry_at: None, .. }) => continue,
-                    Some(Done { retry_at: Some(at), .. }) if *at > now => {
-                        retry_at = Some(retry_at.map_or(*at, |earliest| earliest.min(*at)));
-                        continue;
-                    }
-                    _ => {}
+                if let Some(known) = known.filter(|known| known.retry_at > now) {
+                    retry_at = retry_at.min(known.retry_at);
+                    continue;
                 }
                 // Updates of pods that stay gated must not take the slots of releases.
                 let pods = if updates { self.under_way } else { self.releases };
@@ -222,7 +217,7 @@ impl Progress {
                 let begun = Done {
                     version: step.pod.resource_version.clone(),
                     at: now,
-                    retry_at: None,
+                    retry_at: NEVER,
                     pause: known.map_or(PAUSES[0], |known| known.pause),
                     refusals: known.map_or(0, |known| known.refusals),
                 };
@@ -254,7 +249,7 @@ impl Progress {
             // Nothing could be done now. Without back-off, a pod outside the plan's order would be read again and
             // again for nothing.
             None if step.pod.workload.is_none() => known.pause_until_retry(now),
-            None => known.retry_at = Some(now.after(PAUSES[0])),
+            None => known.retry_at = now.after(PAUSES[0]),
             Some(Outcome::Unavailable(_)) => known.pause_until_retry(now),
             Some(Outcome::Refused(_)) => {
                 known.refusals += 1;
@@ -272,7 +267,7 @@ fn is_update(step: &Step) -> bool {
 impl Done {
     /// Schedules a retry and doubles the next pause.
     fn pause_until_retry(&mut self, now: Moment) {
-        self.retry_at = Some(now.after(self.pause));
+        self.retry_at = now.after(self.pause);
         self.pause = Micros(self.pause.0.saturating_mul(2)).min(PAUSES[1]);
     }
 }

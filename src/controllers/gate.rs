@@ -11,7 +11,7 @@ use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use kube::api::{DeleteParams, ListParams};
 use kube::{Api, Resource as _};
 
-use super::pod_patch::{Outcome, Version, read, words};
+use super::pod_patch::{Outcome, Version, read};
 use crate::inspect::Connection;
 use crate::sources::raw::{Gvr, Raw};
 
@@ -160,10 +160,10 @@ impl Ungate<'_> {
         let (namespace, name) = (&*target.namespace, &*target.name);
         for _ in 0..TRIES {
             let found = match read(&self.connection.client, namespace, name).await {
-                Ok(Some(pod)) => pod,
-                Ok(None) if target.is_listed => return Freed::AlreadyFree,
-                Ok(None) => return Freed::Failed("there is no such pod".to_owned()),
-                Err(error) => return Freed::Failed(words(error)),
+                Ok(pod) => pod,
+                Err(Outcome::Refused(error) | Outcome::Unavailable(error)) => return Freed::Failed(error),
+                Err(_) if target.is_listed => return Freed::AlreadyFree,
+                Err(_) => return Freed::Failed("there is no such pod".to_owned()),
             };
             let pod = match Pod::without_long_constraints(found.json()) {
                 Ok(pod) => pod,
@@ -190,15 +190,13 @@ impl Ungate<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::convert::Infallible;
     use std::sync::{Arc, Mutex};
 
-    use http::{Method, Response, StatusCode};
-    use kube::Client;
-    use kube::client::Body;
+    use http::{Method, Uri};
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::testkit::{api_server, failure};
     use edgeward_core::config::Config;
 
     /// An API server with one pod, which changes before each of the first `changes` patches.
@@ -215,9 +213,9 @@ mod tests {
     type Shared = Arc<Mutex<Server>>;
 
     impl Server {
-        fn answer(&mut self, method: &Method, uri: &http::Uri, body: &[u8]) -> (u16, Value) {
+        fn answer(&mut self, method: &Method, uri: &Uri, patch: Value) -> (u16, Value) {
             if let Some((code, message)) = self.refusal {
-                return (code, status(code, message));
+                return failure(code, message);
             }
             match (method, uri.path()) {
                 (&Method::GET, "/api/v1/pods") => {
@@ -236,7 +234,6 @@ mod tests {
                 }
                 (&Method::GET, "/api/v1/namespaces/shop/pods/web") if !self.pod.is_null() => (200, self.pod.clone()),
                 (&Method::PATCH, "/api/v1/namespaces/shop/pods/web") if !self.pod.is_null() => {
-                    let patch: Value = serde_json::from_slice(body).unwrap();
                     self.patches.push(patch.clone());
                     if self.changes > 0 {
                         self.changes -= 1;
@@ -250,16 +247,12 @@ mod tests {
                     let operations: json_patch::Patch = serde_json::from_value(patch).unwrap();
                     match json_patch::patch(&mut self.pod, &operations) {
                         Ok(()) => (200, self.pod.clone()),
-                        Err(error) => (422, status(422, &error.to_string())),
+                        Err(error) => failure(422, &error.to_string()),
                     }
                 }
-                _ => (404, status(404, "not found")),
+                _ => failure(404, "not found"),
             }
         }
-    }
-
-    fn status(code: u16, message: &str) -> Value {
-        json!({"kind": "Status", "status": "Failure", "code": code, "message": message, "reason": ""})
     }
 
     fn pod() -> Value {
@@ -280,19 +273,9 @@ mod tests {
 
     fn connection(server: &Shared) -> Connection {
         let server = Arc::clone(server);
-        let service = tower::service_fn(move |request: http::Request<Body>| {
-            let server = Arc::clone(&server);
-            async move {
-                let (head, body) = request.into_parts();
-                let body = body.collect_bytes().await.unwrap();
-                let (code, answer) = server.lock().unwrap().answer(&head.method, &head.uri, &body);
-                let answer = Response::builder()
-                    .status(StatusCode::from_u16(code).unwrap())
-                    .body(Body::from(answer.to_string().into_bytes()));
-                Ok::<_, Infallible>(answer.unwrap())
-            }
-        });
-        Connection::to(Client::new(service, "default"), "test".to_owned())
+        let client =
+            api_server(move |method, uri, body| std::future::ready(server.lock().unwrap().answer(&method, &uri, body)));
+        Connection::to(client, "test".to_owned())
     }
 
     fn ungate<'a>(connection: &'a Connection, config: &'a Config) -> Ungate<'a> {

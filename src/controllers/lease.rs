@@ -8,9 +8,10 @@ mod candidate;
 use std::sync::Arc;
 use std::time::Duration;
 
-use edgeward_core::units::{Moment, Permille};
+use edgeward_core::units::Moment;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::PostParams;
+use kube::api::entry::CommitError;
 use kube::{Api, Client, Error};
 use tokio::sync::watch;
 use tokio::time::timeout;
@@ -19,33 +20,40 @@ use crate::instruments::metrics::Metrics;
 use crate::platform::clock::Clock;
 use crate::platform::random;
 use crate::sources::watcher;
-use candidate::{Candidate, Step};
+use candidate::Candidate;
 
-/// Timeout of one request. Two requests fit into the time for which the Lease is certainly ours.
-const REQUEST: Duration = Duration::from_secs(3);
+/// Timeout for reading and writing the Lease. Two attempts fit into the time for which the Lease is certainly ours.
+const REQUESTS: Duration = Duration::from_secs(3);
+
+/// Pause between renewals, and between reads of a Lease with another holder. Jitter is added.
+const RENEWAL: Duration = Duration::from_secs(2);
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Pause after a failed request.
+const PAUSE: Duration = Duration::from_millis(1_500);
 
 /// The most that pauses are stretched, in permille, so that replicas do not send requests at the same time.
 const JITTER: u32 = 250;
 
-/// How many requests handing over may take before the Lease is left to expire. It needs one write. If a request was
-/// under way at the time, it also needs a read and a second write.
+/// How often handing over is tried before the Lease is left to expire. A renewal that was under way may fail the first
+/// attempt.
 const RELEASES: u32 = 3;
 
 /// Whether this replica holds the Lease. Clones share the state.
 #[derive(Debug, Clone)]
 pub struct Leadership {
     held_until: watch::Receiver<Option<Moment>>,
-    terms: Arc<watch::Sender<()>>,
+    /// Each work that needs the Lease has a receiver.
+    work: Arc<watch::Sender<()>>,
     clock: Clock,
 }
 
 impl Leadership {
     pub(crate) fn new(clock: Clock) -> (watch::Sender<Option<Moment>>, Self) {
         let (sender, held_until) = watch::channel(None);
-        let terms = Arc::default();
         let leadership = Self {
             held_until,
-            terms,
+            work: Arc::default(),
             clock,
         };
         (sender, leadership)
@@ -57,31 +65,36 @@ impl Leadership {
         self.remaining().is_some()
     }
 
-    /// Waits until this replica holds the Lease. The Lease is not handed over while a [`Term`] exists, so drop the
-    /// term as soon as the work has stopped. Cancel-safe.
-    pub async fn acquired(&self) -> Term {
-        let mut held_until = self.held_until.clone();
-        loop {
-            held_until.mark_unchanged();
-            let _open = self.terms.subscribe();
-            if self.is_held() {
-                let leadership = self.clone();
-                return Term { leadership, _open };
-            }
-            drop(_open);
-            if held_until.changed().await.is_err() {
-                // The election has ended, so the process is about to exit.
-                std::future::pending::<()>().await;
-            }
+    /// Waits until this replica holds the Lease. Cancel-safe.
+    pub async fn gained(&self) {
+        let is_held = |until: &Option<Moment>| until.is_some_and(|until| until > self.clock.moment());
+        if self.held_until.clone().wait_for(is_held).await.is_err() {
+            // The election has ended, so the process is about to exit.
+            std::future::pending().await
         }
     }
 
-    /// Runs `work` once this replica holds the Lease. Returns `None` if the Lease was lost before the work ended.
-    pub async fn during(&self, work: impl Future<Output = ()>) -> Option<()> {
-        let term = self.acquired().await;
+    /// Runs `work` once this replica holds the Lease. Returns `None` if the Lease was lost before the work ended. The
+    /// Lease is not handed over before the work has stopped.
+    pub async fn during<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        self.gained().await;
+        let _at_work = self.work.subscribe();
         tokio::select! {
-            () = work => Some(()),
-            () = term.over() => None,
+            biased;
+            () = self.lost() => None,
+            done = work => Some(done),
+        }
+    }
+
+    /// Waits until the Lease is not certainly ours any more. It was lost, could not be renewed in time, or this
+    /// process is about to end.
+    async fn lost(&self) {
+        let mut held_until = self.held_until.clone();
+        while let Some(remaining) = self.remaining() {
+            tokio::select! {
+                Ok(()) = held_until.changed() => {}
+                () = tokio::time::sleep(remaining) => {}
+            }
         }
     }
 
@@ -90,42 +103,6 @@ impl Leadership {
         let until = (*self.held_until.borrow())?;
         let remaining = until.since(self.clock.moment());
         Some(Duration::from_micros(remaining.0)).filter(|remaining| !remaining.is_zero())
-    }
-}
-
-/// A period in which work that needs the Lease may go on.
-#[derive(Debug)]
-pub struct Term {
-    leadership: Leadership,
-    _open: watch::Receiver<()>,
-}
-
-impl Term {
-    /// Whether the Lease is still certainly ours; see [`Leadership::is_held`].
-    pub fn is_held(&self) -> bool {
-        self.leadership.is_held()
-    }
-
-    /// Waits until the Lease is not certainly ours any more. It was lost, could not be renewed in time, or this
-    /// process is about to end. Cancel-safe.
-    pub async fn over(&self) {
-        let mut held_until = self.leadership.held_until.clone();
-        loop {
-            held_until.mark_unchanged();
-            let Some(remaining) = self.leadership.remaining() else {
-                return;
-            };
-            // An election that has ended renews no more, and the Lease stays ours until it expires.
-            let changed = async {
-                if held_until.changed().await.is_err() {
-                    std::future::pending().await
-                }
-            };
-            tokio::select! {
-                () = changed => {}
-                () = tokio::time::sleep(remaining) => {}
-            }
-        }
     }
 }
 
@@ -150,11 +127,10 @@ impl Election {
     pub fn new(client: Client, namespace: &str, name: &str, clock: Clock, metrics: Arc<Metrics>) -> (Self, Leadership) {
         let (held_until, leadership) = Leadership::new(clock);
         let pod = std::env::var("HOSTNAME").unwrap_or_else(|_| name.to_owned());
-        let identity = format!("{pod}_{}", uuid::Uuid::new_v4());
         let election = Self {
             leases: Api::namespaced(client, namespace),
             name: name.to_owned(),
-            candidate: Candidate::new(namespace.to_owned(), name.to_owned(), identity),
+            candidate: Candidate::new(format!("{pod}_{}", uuid::Uuid::new_v4())),
             held_until,
             leadership: leadership.clone(),
             clock,
@@ -166,8 +142,8 @@ impl Election {
     }
 
     /// Runs the election from `begin` to `resign`, then hands the Lease over. For that, [`Leadership::is_held`] turns
-    /// false at once, every [`Term`] must end, and the Lease is written without a holder. If a term outlasts the
-    /// Lease, there is no handover. Ends within 20 s after `resign`.
+    /// false at once, all work [during](Leadership::during) leadership must stop, and the Lease is written without a
+    /// holder. If work outlasts the Lease, there is no handover. Ends within 20 s after `resign`.
     pub async fn run(mut self, begin: impl Future<Output = ()>, resign: impl Future<Output = ()>) {
         let mut resign = std::pin::pin!(resign);
         tokio::select! {
@@ -184,64 +160,38 @@ impl Election {
 
     async fn campaign(&mut self) {
         loop {
-            let now = self.clock.now();
-            match self.candidate.step(now) {
-                Step::Wait(until) => {
-                    let held_until = self.candidate.held_until().filter(|held| *held > now.moment);
-                    let until = held_until.map_or(until, |held| held.min(until));
-                    self.clock.reach(Some(until)).await;
+            let pause = match timeout(REQUESTS, self.claim()).await {
+                Ok(Ok(pause)) => {
+                    self.is_failing = false;
+                    pause
                 }
-                step => self.make(step).await,
-            }
+                Ok(Err(error)) => self.failed(&format!("{error:#}")),
+                Err(_) => self.failed(&format!("no answer within {} s", REQUESTS.as_secs())),
+            };
             self.publish();
+            tokio::time::sleep(pause + pause * (random() as u32 % JITTER) / 1_000).await;
         }
     }
 
-    /// Makes a request and records its result.
-    async fn make(&mut self, step: Step) {
-        let is_replacing = matches!(&step, Step::Write(lease) if lease.metadata.resource_version.is_some());
-        let params = PostParams::default();
+    /// Reads the Lease, and writes it if it is or may become ours. Returns the pause before the next time.
+    async fn claim(&mut self) -> anyhow::Result<Duration> {
+        let mut lease = self.leases.entry(&self.name).await?.or_insert(Lease::default);
+        list_again_if(self.candidate.went_back(lease.get()));
+        if !self.candidate.claim(lease.get_mut(), self.clock.now()) {
+            return Ok(RETRY);
+        }
         let sent = self.clock.moment();
-        let (candidate, jitter) = (&mut self.candidate, jitter());
-        let request = async {
-            match &step {
-                Step::Wait(_) => Ok(()),
-                Step::Read => {
-                    let lease = self.leases.get_opt(&self.name).await?;
-                    candidate.observe(lease, self.clock.moment(), jitter);
-                    Ok(())
-                }
-                Step::Write(lease) => {
-                    let lease = match is_replacing {
-                        true => self.leases.replace(&self.name, &params, lease).await?,
-                        false => self.leases.create(&params, lease).await?,
-                    };
-                    candidate.written(lease, sent, jitter);
-                    Ok(())
-                }
-            }
-        };
-        let error = match timeout(REQUEST, request).await {
-            Ok(Ok(())) => {
-                self.is_failing = false;
-                if let Some((before, now)) = self.candidate.went_back() {
-                    tracing::warn!(
-                        before,
-                        now,
-                        "the history of the API server went back; listing everything again"
-                    );
-                    watcher::list_again();
-                }
-                return;
-            }
-            Ok(Err(Error::Api(status))) if status.code == 409 || (status.code == 404 && is_replacing) => {
-                self.candidate.conflict();
-                return;
-            }
-            Ok(Err(error)) => format!("{:#}", anyhow::Error::from(error)),
-            Err(_) => format!("no answer within {} s", REQUEST.as_secs()),
-        };
-        self.candidate.failed(self.clock.moment(), jitter);
+        match lease.commit(&PostParams::default()).await {
+            Ok(()) => self.candidate.claimed(sent),
+            // Somebody else wrote or deleted the Lease in between.
+            Err(CommitError::Save(Error::Api(status))) if matches!(status.code, 404 | 409) => return Ok(RETRY),
+            Err(error) => return Err(error.into()),
+        }
+        list_again_if(self.candidate.went_back(lease.get()));
+        Ok(RENEWAL)
+    }
+
+    fn failed(&mut self, error: &str) -> Duration {
         if !std::mem::replace(&mut self.is_failing, true) {
             tracing::warn!(
                 lease = self.name,
@@ -249,6 +199,7 @@ impl Election {
                 "the Lease cannot be read or written; retrying"
             );
         }
+        PAUSE
     }
 
     fn publish(&mut self) {
@@ -265,29 +216,41 @@ impl Election {
         }
     }
 
-    async fn hand_over(&mut self) {
+    async fn hand_over(&self) {
         let lapses = self.leadership.remaining();
         self.held_until.send_replace(None);
         self.metrics.leader.set(0);
         let Some(lapses) = lapses else { return };
-        if timeout(lapses, self.leadership.terms.closed()).await.is_err() {
+        if timeout(lapses, self.leadership.work.closed()).await.is_err() {
             tracing::warn!(lease = self.name, "work goes on, so the Lease is not handed over");
             return;
         }
         for _ in 0..RELEASES {
-            let step = match self.candidate.released(self.clock.now()) {
-                Some(lease) => Step::Write(Box::new(lease)),
-                None if self.candidate.knows_nothing() => Step::Read,
-                None => break,
-            };
-            self.make(step).await;
+            if let Ok(Ok(())) = timeout(REQUESTS, self.release()).await {
+                return tracing::info!(lease = self.name, "released the Lease");
+            }
         }
-        tracing::info!(lease = self.name, "released the Lease");
+    }
+
+    async fn release(&self) -> anyhow::Result<()> {
+        let mut lease = self.leases.entry(&self.name).await?.or_insert(Lease::default);
+        if self.candidate.release(lease.get_mut(), self.clock.now()) {
+            lease.commit(&PostParams::default()).await?;
+        }
+        Ok(())
     }
 }
 
-fn jitter() -> Permille {
-    Permille(random() as u32 % JITTER)
+/// Restarts the watches if the API server was restored from a backup; see [`Candidate::went_back`].
+fn list_again_if(went_back: Option<(u64, u64)>) {
+    if let Some((before, now)) = went_back {
+        tracing::warn!(
+            before,
+            now,
+            "the history of the API server went back; listing everything again"
+        );
+        watcher::list_again();
+    }
 }
 
 #[cfg(test)]

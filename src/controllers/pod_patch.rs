@@ -12,7 +12,7 @@ use crate::sources::raw::{Gvr, Raw};
 /// Timeout for reading a pod.
 const READING: Duration = Duration::from_secs(10);
 
-/// Result of a patch.
+/// Result of reading or patching a pod.
 #[derive(Debug)]
 pub(super) enum Outcome {
     /// The pod was changed.
@@ -45,19 +45,6 @@ pub(super) struct Version<'a> {
 }
 
 impl Version<'_> {
-    /// Reads the pod, which may have a newer version by now.
-    ///
-    /// # Errors
-    /// Why there is no pod. This is never [`Outcome::Changed`].
-    pub(super) async fn read(self, client: &Client) -> Result<Raw, Outcome> {
-        let reading = tokio::time::timeout(READING, read(client, self.namespace, self.name));
-        let pod = match reading.await {
-            Ok(read) => read.map_err(not_taken)?,
-            Err(_) => return Err(Outcome::Unavailable("it cannot be read: no answer".to_owned())),
-        };
-        pod.ok_or(Outcome::Outdated)
-    }
-
     /// Sends a patch that starts with a test for this version of the pod. The watch delivers the new state of the
     /// pod.
     pub(super) async fn patch(self, client: &Client, operations: &[PatchOperation]) -> Outcome {
@@ -85,7 +72,6 @@ impl Version<'_> {
         match pods.get_metadata_opt(self.name).await {
             Ok(Some(found)) => found.metadata.resource_version.as_deref() == Some(self.resource_version),
             Ok(None) => false,
-            Err(kube::Error::Api(status)) if status.code == 404 => false,
             Err(_) => true,
         }
     }
@@ -100,16 +86,16 @@ fn not_taken(error: kube::Error) -> Outcome {
     }
 }
 
-/// Reads a pod; `None` if there is no pod of this name.
+/// Reads a pod.
 ///
 /// # Errors
-/// The API server cannot be reached, or refuses the request.
-pub(super) async fn read(client: &Client, namespace: &str, name: &str) -> kube::Result<Option<Raw>> {
+/// Why there is no pod. This is never [`Outcome::Changed`].
+pub(super) async fn read(client: &Client, namespace: &str, name: &str) -> Result<Raw, Outcome> {
     let pods = Api::namespaced_with(client.clone(), namespace, &Gvr::PODS);
-    match pods.get(name).await {
-        Ok(pod) => Ok(Some(pod)),
-        Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
-        Err(error) => Err(error),
+    match tokio::time::timeout(READING, pods.get_opt(name)).await {
+        Ok(Ok(pod)) => pod.ok_or(Outcome::Outdated),
+        Ok(Err(error)) => Err(not_taken(error)),
+        Err(_) => Err(Outcome::Unavailable("it cannot be read: no answer".to_owned())),
     }
 }
 

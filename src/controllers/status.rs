@@ -8,17 +8,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use edgeward_core::config::sites::SeenSite;
-use edgeward_core::engine::SharedState;
 use edgeward_core::model::link::{Link, LinkState};
 use edgeward_core::model::liqo::ApiServerStatus;
 use edgeward_core::model::site::SiteKind;
 use edgeward_core::model::snapshot::Site;
+use edgeward_core::placement::patch::timestamp;
 use edgeward_core::placement::policy::{MAX_POLICIES, NamespacePolicies, Policies, Seen};
 use edgeward_core::queue::Plan;
 use edgeward_core::units::{Bytes, Micros, Millicores, Moment, Now, Permille};
-use jiff::{SignedDuration, Timestamp};
 use kube::api::{Patch, PatchParams};
-use kube::{Api, Client, Error};
+use kube::{Api, Error};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
@@ -27,9 +26,9 @@ use tokio::task::block_in_place;
 
 pub use profiles::of_profiles;
 
-use super::lease::Leadership;
+use super::Context;
 use crate::api::{self, SiteStatus, SloPolicy, SloPolicyStatus};
-use crate::instruments::logs::LogLimit;
+use crate::instruments::metrics::count;
 use crate::platform::clock::Clock;
 
 /// The shortest and the longest time between two passes over the statuses.
@@ -39,18 +38,19 @@ const PERIOD: Duration = Duration::from_secs(10);
 /// Namespace and name. The namespace is empty for cluster-scoped objects.
 type Key = [String; 2];
 
-/// Writes statuses for ever. `is_due` gets the status as written, the current one, and the time since the write. The
-/// statuses are computed after each change, and at least every [`PERIOD`]. The first failure of a series is logged;
-/// writes are retried in the next pass.
-async fn keep<T: Clone, S: Serialize, K: Clone + Debug + DeserializeOwned>(
+/// Interval at which a status is written if only its times changed.
+const TIMES: Micros = Micros::from_secs(60);
+
+/// Writes statuses for ever. They are computed after each change, and at least every [`PERIOD`]. `undated` removes the
+/// times from a status. The first failure of a series is logged; writes are retried in the next pass.
+async fn keep<T: Clone, S: Serialize + PartialEq, K: Clone + Debug + DeserializeOwned>(
     mut changes: watch::Receiver<T>,
     api: impl Fn(&str) -> Api<K>,
     clock: Clock,
     mut statuses: impl FnMut(T, Now) -> BTreeMap<Key, S>,
-    is_due: impl Fn(&S, &S, Micros) -> bool,
+    undated: impl Fn(&S) -> S,
 ) {
-    let (mut written, limit) = (BTreeMap::<Key, (S, Moment)>::new(), LogLimit::new(clock));
-    // Whether the last attempt failed. This avoids a log line every few seconds.
+    let mut written = BTreeMap::<Key, (S, Moment)>::new();
     let mut fails = false;
     loop {
         let now = clock.now();
@@ -58,27 +58,30 @@ async fn keep<T: Clone, S: Serialize, K: Clone + Debug + DeserializeOwned>(
         // This passes over all nodes or policies, so it must not hold up the runtime's workers.
         let statuses = block_in_place(|| statuses(seen, now));
         written.retain(|key, _| statuses.contains_key(key));
+        let mut failure = None;
         for (key, status) in statuses {
-            let known = written.get(&key);
-            if known.is_some_and(|(known, at)| !is_due(known, &status, now.moment.since(*at))) {
+            if written
+                .get(&key)
+                .is_some_and(|written| !is_due(written, &status, now.moment, &undated))
+            {
                 continue;
             }
             let ([namespace, name], patch) = (&key, Patch::Merge(json!({ "status": status })));
             match api(namespace).patch_status(name, &PatchParams::default(), &patch).await {
-                Ok(_) => fails = false,
+                Ok(_) => {}
                 // The object was deleted meanwhile.
                 Err(Error::Api(status)) if status.code == 404 => {}
                 Err(error) => {
-                    if !std::mem::replace(&mut fails, true)
-                        && let Some(held_back) = limit.due("status")
-                    {
-                        tracing::warn!(%error, name, held_back, "a status cannot be written; retrying silently");
-                    }
+                    failure = Some((key, error));
                     continue;
                 }
             }
             written.insert(key, (status, now.moment));
         }
+        if let (false, Some(([_, name], error))) = (fails, &failure) {
+            tracing::warn!(%error, name, "a status cannot be written; retrying silently");
+        }
+        fails = failure.is_some();
         tokio::time::sleep(PAUSE).await;
         tokio::select! {
             () = tokio::time::sleep(PERIOD) => {}
@@ -87,22 +90,18 @@ async fn keep<T: Clone, S: Serialize, K: Clone + Debug + DeserializeOwned>(
     }
 }
 
+/// Whether a status must be written again. A change is written at once, and one of the times alone every [`TIMES`].
+fn is_due<S: PartialEq>((known, at): &(S, Moment), status: &S, now: Moment, undated: impl Fn(&S) -> S) -> bool {
+    undated(known) != undated(status) || (now.since(*at) >= TIMES && known != status)
+}
+
 /// Writes each changed policy status while this replica holds the Lease. Never returns. A new leader writes all
 /// statuses; a write of an unchanged status has no effect.
-pub async fn of_policies(
-    policies: watch::Receiver<Arc<Policies>>,
-    client: Client,
-    clock: Clock,
-    leadership: Leadership,
-) {
-    let api = |namespace: &str| Api::<SloPolicy>::namespaced(client.clone(), namespace);
+pub async fn of_policies(context: Context, policies: watch::Receiver<Arc<Policies>>) {
+    let api = |namespace: &str| Api::<SloPolicy>::namespaced(context.client.clone(), namespace);
     let of_all = |policies: Arc<Policies>, _| policies.by_namespace().values().flat_map(|of| statuses(of)).collect();
-    let write = || {
-        keep(policies.clone(), api, clock, of_all, |written, status, _| {
-            written != status
-        })
-    };
-    while leadership.during(write()).await.is_none() {}
+    let write = || keep(policies.clone(), api, context.clock, of_all, SloPolicyStatus::clone);
+    while context.leadership.during(write()).await.is_none() {}
 }
 
 /// The status of each of these policies.
@@ -133,24 +132,16 @@ fn status(seen: &Seen, is_beyond: bool) -> SloPolicyStatus {
     }
 }
 
-/// Interval at which a status is written if only the time of the last probe changed.
-const LAST_PROBE: SignedDuration = SignedDuration::from_secs(60);
-
-/// Inputs for the status of a Site.
-pub struct Views {
-    /// The Sites as read last.
-    pub seen: watch::Receiver<BTreeMap<String, SeenSite>>,
-    /// The engine's view of the fleet.
-    pub shared: Arc<SharedState>,
-    /// The latest release plan, which counts the gated pods.
-    pub plans: watch::Receiver<Arc<Plan>>,
-}
-
-/// Writes each changed Site status while this replica holds the Lease. Never returns.
-pub async fn of_sites(views: Views, client: Client, clock: Clock, leadership: Leadership) {
-    let api = |_: &str| Api::<api::Site>::all(client.clone());
+/// Writes each changed Site status while this replica holds the Lease. Never returns. `sites` are the Sites as read
+/// last; the release plan counts the gated pods.
+pub async fn of_sites(
+    context: Context,
+    sites: watch::Receiver<BTreeMap<String, SeenSite>>,
+    plans: watch::Receiver<Arc<Plan>>,
+) {
+    let api = |_: &str| Api::<api::Site>::all(context.client.clone());
     let of_all = |sites: BTreeMap<String, SeenSite>, now| {
-        let (snapshot, gated) = (views.shared.snapshot(), views.plans.borrow().gated);
+        let (snapshot, gated) = (context.shared.snapshot(), plans.borrow().gated);
         let status = |(name, seen): (String, SeenSite)| {
             let site = snapshot.sites.iter().find(|site| site.name() == name);
             let status = site_status(&seen, site, gated, now);
@@ -158,22 +149,15 @@ pub async fn of_sites(views: Views, client: Client, clock: Clock, leadership: Le
         };
         sites.into_iter().map(status).collect()
     };
-    let is_due = |written: &SiteStatus, status: &SiteStatus, _| has_changed(written, status);
-    let write = || keep(views.seen.clone(), api, clock, of_all, is_due);
-    while leadership.during(write()).await.is_none() {}
+    let write = || keep(sites.clone(), api, context.clock, of_all, undated);
+    while context.leadership.during(write()).await.is_none() {}
 }
 
-fn has_changed(written: &SiteStatus, status: &SiteStatus) -> bool {
-    let undated = |status: &SiteStatus| SiteStatus {
+fn undated(status: &SiteStatus) -> SiteStatus {
+    SiteStatus {
         last_probe: None,
         ..status.clone()
-    };
-    let at = |status: &SiteStatus| status.last_probe.as_ref()?.parse::<Timestamp>().ok();
-    let is_late = match (at(written), at(status)) {
-        (Some(before), Some(now)) => now.duration_since(before) >= LAST_PROBE,
-        (before, now) => before != now,
-    };
-    undated(written) != undated(status) || is_late
+    }
 }
 
 /// Builds the status of a site. Cost: one pass over its nodes.
@@ -221,33 +205,27 @@ fn site_status(seen: &SeenSite, site: Option<&Site>, gated: usize, now: Now) -> 
         },
         (None, Some(_), _) => ("Ready", String::new()),
     };
-    let whole = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
     let waiting = |site: &Site| site.queues.iter().map(|group| group.waiting).sum::<u64>();
-    let at = |link: Link| {
-        let age = SignedDuration::from_micros(i64::try_from(now.moment.since(link.as_of).0).unwrap_or(i64::MAX));
-        let at = now.wall.checked_sub(age).ok()?;
-        Some(at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
-    };
     SiteStatus {
         observed_generation: seen.generation,
         health: Some(health.to_owned()),
         reason: Some(reason).filter(|reason| !reason.is_empty()),
-        nodes: site.map(|_| whole(nodes)),
+        nodes: site.map(|_| count(nodes)),
         // Rounded to tenths of a core and to Mi, so that not every pod changes the status.
         free_cpu: site.map(|site| Millicores(site.uncharged(|amounts| amounts.cpu.0) / 100 * 100).to_string()),
         free_memory: site.map(|site| {
             let free = Bytes(site.uncharged(|amounts| amounts.memory.0));
             free.whole_mebibytes().to_string()
         }),
-        queue: site.map(|site| i64::try_from(waiting(site)).unwrap_or(i64::MAX)),
+        queue: site.map(|site| count(waiting(site))),
         full: site.map(full).filter(|full| !full.is_empty()),
         // Only the edge reports gated pods, because they belong to its cluster.
-        gated: site.filter(|site| site.kind() == SiteKind::Edge).map(|_| whole(gated)),
+        gated: site.filter(|site| site.kind() == SiteKind::Edge).map(|_| count(gated)),
         rtt_ms: link
             .and_then(|link| link.rtt)
             .map(|rtt| (rtt.as_millis_f64() * 10.0).round() / 10.0),
         loss_pct: link.and_then(|link| link.loss).map(percent),
-        last_probe: link.and_then(at),
+        last_probe: link.map(|link| timestamp(now.at(link.as_of).wall)),
     }
 }
 
@@ -391,21 +369,24 @@ mod tests {
     }
 
     #[test]
-    fn the_time_of_a_probe_alone_is_written_once_a_minute() {
+    fn time_of_a_probe_alone_is_written_once_a_minute() {
         let probed = |seconds: u32| {
             of(
                 &fleet(&json!({"rttMs": 12, "lossPct": 0, "ageSeconds": seconds}), true),
                 "cloud",
             )
         };
-        assert!(!has_changed(&probed(60), &probed(60)));
-        assert!(!has_changed(&probed(60), &probed(1)));
-        assert!(has_changed(&probed(60), &probed(0)));
+        let is_due = |status: &SiteStatus, seconds| {
+            let now = Moment(0).after(Micros::from_secs(seconds));
+            is_due(&(probed(60), Moment(0)), status, now, undated)
+        };
+        assert!(!is_due(&probed(60), 60));
+        assert!(!is_due(&probed(1), 59) && is_due(&probed(1), 60));
         let other = SiteStatus {
             queue: Some(1),
             ..probed(60)
         };
-        assert!(has_changed(&probed(60), &other));
+        assert!(is_due(&other, 0));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 
 use crate::platform::clock::Clock;
-use crate::sources::kubeconfig::{client_builder, client_config};
+use crate::sources::kubeconfig::client_config;
 use crate::sources::objects::is_installed;
 use crate::sources::raw::{Gvr, Raw};
 
@@ -40,7 +40,7 @@ impl Connection {
             Some(context) => format!("{url} (context {context})"),
             None => url,
         };
-        let client = client_builder(config).with_context(|| name.clone())?.build();
+        let client = Client::try_from(config).with_context(|| name.clone())?;
         Ok(Self::to(client, name))
     }
 

@@ -9,17 +9,16 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::admissionregistration::v1::{MutatingWebhook, MutatingWebhookConfiguration};
 use k8s_openapi::api::authorization::v1::SubjectAccessReview;
-use k8s_openapi::api::core::v1::{Namespace, Service as ServiceObject};
+use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Api;
 use kube::api::{ListParams, PostParams};
 use kube::core::{Selector, SelectorExt as _};
-use kube::{Api, Resource as _};
 use serde_json::json;
 
-use crate::api::Site;
+use crate::controllers::certificates::endpoints;
 use crate::inspect::Connection;
-use crate::sources::replicas::ready_endpoints;
 use crate::tls::Service;
 
 pub use calls::Calls;
@@ -156,20 +155,6 @@ impl Connection {
         Ok((number(&info.major), number(&info.minor), info.git_version))
     }
 
-    /// The versions of our custom resources that the API server serves. Empty if it does not know them.
-    ///
-    /// # Errors
-    /// The API server cannot be reached, or does not answer this.
-    pub async fn custom_versions(&self) -> anyhow::Result<Vec<String>> {
-        let groups = self.client.list_api_groups().await;
-        let groups = groups.map_err(|error| self.failure("cannot list API groups", error))?;
-        let ours = groups.groups.into_iter().filter(|group| group.name == Site::group(&()));
-        Ok(ours
-            .flat_map(|group| group.versions)
-            .map(|version| version.version)
-            .collect())
-    }
-
     /// Whether a user may use a verb on a resource. `resource` has kubectl's form: plural, group and subresource.
     /// Nothing is stored.
     ///
@@ -221,42 +206,20 @@ impl Connection {
     pub async fn namespaces(&self) -> anyhow::Result<BTreeMap<String, ObjectMeta>> {
         let all = Api::<Namespace>::all(self.client.clone());
         let named = |found: Namespace| Some((found.metadata.name.clone()?, found.metadata));
-        Ok(self
-            .list(&all, ListParams::default(), named)
-            .await?
-            .into_iter()
-            .collect())
+        let found = self.list(&all, ListParams::default(), named).await?;
+        Ok(found.into_iter().collect())
     }
 
-    /// Returns where a Service's port leads, as `address:port`: its ready endpoints, or the external name of the
-    /// Service. `None` if the Service does not exist.
+    /// Returns the ready endpoints of a Service as `address:port`.
     ///
     /// # Errors
-    /// The Service or its endpoints cannot be read.
-    pub async fn endpoints(&self, service: &Service, port: i32) -> anyhow::Result<Option<Vec<String>>> {
-        let Service { namespace, name } = service;
-        let Some(found) = self.get::<ServiceObject>(namespace, name).await? else {
-            return Ok(None);
-        };
-        let spec = found.spec.unwrap_or_default();
-        if let (Some("ExternalName"), Some(host)) = (spec.type_.as_deref(), spec.external_name) {
-            return Ok(Some(vec![format!("{host}:{port}")]));
-        }
-        let ports = spec.ports.into_iter().flatten();
-        let port_name = ports.filter(|found| found.port == port).find_map(|found| found.name);
-        let port_name = port_name.unwrap_or_default();
+    /// The endpoints cannot be listed.
+    pub async fn endpoints(&self, Service { namespace, name }: &Service) -> anyhow::Result<Vec<String>> {
         let slices = Api::<EndpointSlice>::namespaced(self.client.clone(), namespace);
         let of_service = ListParams::default().labels(&format!("kubernetes.io/service-name={name}"));
-        let mut endpoints = Vec::new();
-        for slice in self.list(&slices, of_service, Some).await? {
-            let mut ports = slice.ports.iter().flatten();
-            let port = ports.find(|port| port.name.as_deref().unwrap_or_default() == port_name);
-            if let Some(port) = port.and_then(|port| port.port) {
-                let ready = ready_endpoints(&slice);
-                endpoints.extend(ready.iter().map(|address| host_port(address, port)));
-            }
-        }
-        Ok(Some(endpoints))
+        let slices = self.list(&slices, of_service, Some).await?;
+        let ready = endpoints(&slices).into_iter().filter(|(_, is_ready)| *is_ready);
+        Ok(ready.map(|(address, _)| address).collect())
     }
 }
 

@@ -39,20 +39,18 @@ impl Liqo {
         self.unreadable.iter().all(|(unreadable, _)| *unreadable != kind)
     }
 
-    /// Reads all objects of a kind. Returns none if the kind cannot be read or is not installed.
+    /// Reads all objects of a kind; `None` if it is not installed. Returns none if the kind cannot be read.
     async fn read<T>(
         &mut self,
         connection: &Connection,
         kind: Gvr,
-        is_installed: &mut bool,
         read: impl Fn(&Raw) -> Option<T>,
-    ) -> Vec<T> {
-        match connection.installed(kind, read).await {
-            Ok(Some(read)) => return read,
-            Ok(None) => *is_installed = false,
-            Err(error) => self.unreadable.push((kind.plural, error)),
-        }
-        vec![]
+    ) -> Option<Vec<T>> {
+        let found = connection.installed(kind, read).await;
+        found.unwrap_or_else(|error| {
+            self.unreadable.push((kind.plural, error));
+            Some(vec![])
+        })
     }
 }
 
@@ -72,39 +70,28 @@ pub async fn liqo(connection: &Connection, config: &mut Config) -> Liqo {
 
 async fn read_liqo(connection: &Connection, is_required: bool) -> Liqo {
     let mut found = Liqo::default();
-    let (mut is_installed, mut are_connections) = (true, true);
-    let of_namespace = |object: &Raw| {
+    let cluster = |object: &Raw| liqo::foreign_cluster(object.json());
+    let node = |object: &Raw| liqo::virtual_node(object.json());
+    let offloading = |object: &Raw| {
         let namespace = object.meta().namespace.as_deref()?;
         Some((Box::from(namespace), liqo::namespace_offloading(object.json())?))
     };
-    let mut objects = LiqoObjects {
-        are_namespaces_known: false,
-        foreign_clusters: found
-            .read(connection, Gvr::FOREIGN_CLUSTERS, &mut is_installed, |object| {
-                liqo::foreign_cluster(object.json())
-            })
-            .await,
-        virtual_nodes: found
-            .read(connection, Gvr::VIRTUAL_NODES, &mut is_installed, |object| {
-                liqo::virtual_node(object.json())
-            })
-            .await,
-        offloadings: found
-            .read(connection, Gvr::OFFLOADINGS, &mut is_installed, of_namespace)
-            .await,
-        maps: found
-            .read(connection, Gvr::NAMESPACE_MAPS, &mut is_installed, |object| {
-                namespace_map(object.json())
-            })
-            .await,
-        latencies: found
-            .read(connection, Gvr::CONNECTIONS, &mut are_connections, |object| {
-                liqo::connection(object.json())
-            })
-            .await,
+    let map = |object: &Raw| namespace_map(object.json());
+    let latency = |object: &Raw| liqo::connection(object.json());
+    let clusters = found.read(connection, Gvr::FOREIGN_CLUSTERS, cluster).await;
+    let nodes = found.read(connection, Gvr::VIRTUAL_NODES, node).await;
+    let offloadings = found.read(connection, Gvr::OFFLOADINGS, offloading).await;
+    let maps = found.read(connection, Gvr::NAMESPACE_MAPS, map).await;
+    let latencies = found.read(connection, Gvr::CONNECTIONS, latency).await;
+    let is_installed = clusters.is_some() && nodes.is_some() && offloadings.is_some() && maps.is_some();
+    let objects = LiqoObjects {
+        are_namespaces_known: is_installed && found.is_known("namespaceoffloadings") && found.is_known("namespacemaps"),
+        foreign_clusters: clusters.unwrap_or_default(),
+        virtual_nodes: nodes.unwrap_or_default(),
+        offloadings: offloadings.unwrap_or_default(),
+        maps: maps.unwrap_or_default(),
+        latencies: latencies.unwrap_or_default(),
     };
-    let namespaces = ["namespaceoffloadings", "namespacemaps"];
-    objects.are_namespaces_known = is_installed && namespaces.iter().all(|kind| found.is_known(kind));
     let is_in_use = is_installed || is_required;
     found.objects = Some(objects).filter(|_| is_in_use && found.unreadable.len() < 5);
     found
@@ -171,10 +158,8 @@ pub async fn events(connection: &Connection, namespace: &str, uid: &str) -> anyh
     let told = |event| Some(event).filter(is_told);
     let mut events = connection.list(&api, of_pod, told).await?;
     let last = |event: &Event| {
-        let series = event.series.as_ref();
-        let series = series.and_then(|series| series.last_observed_time.as_ref());
-        let time = series.or(event.event_time.as_ref()).map(|time| time.0);
-        time.or(event.last_timestamp.as_ref().map(|time| time.0))
+        let time = event.event_time.as_ref().map(|time| time.0);
+        time.max(event.last_timestamp.as_ref().map(|time| time.0))
     };
     events.sort_by_key(|event| std::cmp::Reverse(last(event)));
     let said = |event: Event| {

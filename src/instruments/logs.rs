@@ -95,11 +95,7 @@ fn log_panics() {
     panic::set_hook(Box::new(move |info| {
         // A client can repeat a review that panics.
         let Some(held_back) = limit.due("panic") else { return };
-        let payload = info.payload();
-        let text = payload.downcast_ref::<String>().map(String::as_str);
-        let text = text
-            .or_else(|| payload.downcast_ref::<&str>().copied())
-            .unwrap_or("without a message");
+        let text = info.payload_as_str().unwrap_or("without a message");
         let location = info.location().map(ToString::to_string);
         tracing::error!(location, held_back, "panic: {text}");
     }));

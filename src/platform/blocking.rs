@@ -17,12 +17,12 @@ pub async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'stat
     }
 }
 
-/// Waits for `work`, then pauses for three times as long as it took, and at least for `pause`. A loop around this uses
-/// at most a quarter of a processor.
-pub async fn at_leisure<T>(clock: Clock, pause: Duration, work: impl Future<Output = T>) -> T {
+/// Waits for `work`, then pauses for three times as long as it took. A loop around this uses at most a quarter of a
+/// processor.
+pub async fn at_leisure<T>(clock: Clock, work: impl Future<Output = T>) -> T {
     let began = clock.moment();
     let done = work.await;
     let took = Duration::from_micros(clock.moment().since(began).0);
-    tokio::time::sleep(pause.max(3 * took)).await;
+    tokio::time::sleep(3 * took).await;
     done
 }

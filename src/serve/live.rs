@@ -10,17 +10,14 @@ use edgeward_core::config::Config;
 use edgeward_core::engine::{Effect, Engine, SharedState};
 use edgeward_core::placement::policy::Policies;
 
-use crate::admission::Phase;
-use crate::controllers::backstop::Backstop;
 use crate::controllers::events::Recorder;
-use crate::controllers::executor::Executor;
-use crate::controllers::lease::{Election, Leadership};
-use crate::controllers::status::{self, Views};
+use crate::controllers::lease::Election;
+use crate::controllers::{Context, backstop, executor, status};
 use crate::instruments::logs::LogLimit;
 use crate::instruments::metrics::Metrics;
 use crate::platform::clock::Clock;
 use crate::platform::threads::Threads;
-use crate::serve::{CERTIFICATE, Readiness, Requirement, Task};
+use crate::serve::{CERTIFICATE, Readiness, Task};
 use crate::sources::configuration::Versions;
 use crate::sources::{Cluster, Liqo, Observer, PerformanceProfiles, Sites, SloPolicies, probe, prometheus};
 use crate::tls::Service;
@@ -30,8 +27,8 @@ pub(super) struct View {
     pub(super) config: Arc<ArcSwap<Config>>,
     pub(super) shared: Arc<SharedState>,
     pub(super) policies: Arc<ArcSwap<Policies>>,
-    /// The watched cluster and the leadership in it; `None` with a fleet file.
-    pub(super) cluster: Option<(Cluster, Leadership)>,
+    /// What controllers of the watched cluster share; `None` with a fleet file.
+    pub(super) controllers: Option<Context>,
     pub(super) tasks: Vec<Task>,
 }
 
@@ -49,9 +46,7 @@ pub(super) async fn view(
     let metrics = || Arc::clone(metrics);
     let shared = Arc::new(SharedState::default());
     let (observer, changes) = Observer::new(clock, metrics());
-    let plans = observer.plans();
-    let cluster = Cluster::infer(changes.clone(), metrics()).await?;
-    let client = cluster.client();
+    let client = Cluster::infer(changes.clone(), metrics()).await?.client();
     let thread = Arc::new(Threads::start("view", 1).context("the view has no thread")?);
     // The watches get their own connections, because the thread that opens a connection also serves it.
     let watched = Cluster::infer(changes.clone(), metrics());
@@ -62,7 +57,7 @@ pub(super) async fn view(
     let (config, versions, sites_seen) = (sites.current(), sites.versions(), sites.seen());
     let policies = SloPolicies::default();
     let (policies_in_use, policy_versions) = (policies.current(), policies.versions());
-    let profiles = PerformanceProfiles::new(client.clone(), metrics(), clock, changes.clone());
+    let profiles = PerformanceProfiles::new(client.clone(), Arc::clone(&shared), metrics(), clock, changes.clone());
     let profiles_evaluated = profiles.evaluated();
     let (election, leadership) = Election::new(client.clone(), &service.namespace, &service.name, clock, metrics());
     let (recorder, events) = Recorder::new(client.clone(), clock, metrics());
@@ -70,20 +65,19 @@ pub(super) async fn view(
     // Requirements before the first decision, as `/readyz` lists them.
     let listed = Kind::ALL.map(|kind| (kind, readiness.require(kind.as_str())));
     let mut listed = BTreeMap::from(listed);
-    let sites_known = readiness.require("sites");
-    let liqo_known = readiness.require("liqo");
-    let policies_listed = readiness.require("policies");
-    let profiles_listed = readiness.require("profiles");
-    let classes_known = readiness.require("device classes");
-    let first_round = readiness.require("first round of WAN probes");
+    let met = |name| {
+        let requirement = readiness.require(name);
+        move || requirement.met()
+    };
     // A replica may lead once its view is complete. It cannot wait for the certificate, because the leader creates
     // it.
-    let (viewing, draining) = (readiness.all_but(CERTIFICATE), enters(readiness, Phase::Draining));
+    let viewing = readiness.reaches(|phase| phase.missing.iter().all(|missing| *missing == CERTIFICATE));
+    let draining = readiness.reaches(|phase| phase.is_draining);
 
     let (told, log_limit) = (events.clone(), LogLimit::new(clock));
     // The engine waits for this closure, so nothing in it may block.
     let carry_out = move |effect| match effect {
-        Effect::Listed(kind) => listed.remove(&kind).into_iter().for_each(Requirement::met),
+        Effect::Listed(kind) => listed.remove(&kind).into_iter().for_each(|listed| listed.met()),
         Effect::Decided(decision) => told.decided(&decision),
         Effect::NodeFault(fault) => {
             // A wrong node label can cause this again and again, so the lines are limited.
@@ -92,29 +86,16 @@ pub(super) async fn view(
             }
         }
     };
-    let executor = Executor {
+    let context = Context {
         client: client.clone(),
-        plans: plans.clone(),
-        config: Arc::clone(&config),
-        shared: Arc::clone(&shared),
-        clock,
-        metrics: metrics(),
-        events: events.clone(),
-        log_limit: Arc::new(LogLimit::new(clock)),
-    };
-    let backstop = Backstop {
-        reports: observer.backstop_reports(),
         config: Arc::clone(&config),
         shared: Arc::clone(&shared),
         events,
+        leadership: leadership.clone(),
         clock,
         metrics: metrics(),
     };
-    let views = Views {
-        seen: sites_seen,
-        shared: Arc::clone(&shared),
-        plans,
-    };
+    let (plans, reports) = (observer.plans(), observer.backstop_reports());
     let engine = {
         let (mut versions, shared) = (versions.clone(), Arc::clone(&shared));
         async move { Engine::new(versions.next().await, shared) }
@@ -122,25 +103,22 @@ pub(super) async fn view(
 
     let tasks = vec![
         // Sources send their observations.
-        Task::endless("Liqo", liqo.follow(settings, || liqo_known.met())),
+        Task::endless("Liqo", liqo.follow(settings, met("liqo"))),
         Task::endless(
             "sites",
-            sites.follow(client.clone(), metrics(), discovered, || sites_known.met()),
+            sites.follow(client.clone(), metrics(), discovered, met("sites")),
         ),
         Task::endless(
             "policies",
-            policies.follow(client.clone(), metrics(), clock, || policies_listed.met()),
+            policies.follow(client.clone(), metrics(), clock, met("policies")),
         ),
-        Task::endless(
-            "profiles",
-            profiles.follow(versions.clone(), Arc::clone(&shared), || profiles_listed.met()),
-        ),
+        Task::endless("profiles", profiles.follow(versions.clone(), met("profiles"))),
         Task::endless("settings", versions.clone().send_settings(changes.clone())),
         Task::endless("watches", watched.clone().follow(versions.clone(), metrics())).on(&thread),
         Task::endless("volumes", watched.clone().follow_volumes(versions.clone(), metrics())).on(&thread),
         Task::endless(
             "device classes",
-            watched.clone().follow_device_classes(metrics(), || classes_known.met()),
+            watched.clone().follow_device_classes(metrics(), met("device classes")),
         )
         .on(&thread),
         Task::endless(
@@ -154,49 +132,30 @@ pub(super) async fn view(
         ),
         Task::endless(
             "WAN probes",
-            probe::follow(versions, clock, metrics(), changes, || first_round.met()),
+            probe::follow(versions, clock, metrics(), changes, met("first round of WAN probes")),
         ),
         // The engine computes the view and the release plan.
         Task::endless("observer", async move { observer.run(engine.await, carry_out).await }).on(&thread),
         // Controllers write to the API server while this replica leads.
         Task::graceful("Lease", election.run(viewing, draining)),
-        Task::endless("Events on pods", recorder.run(leadership.clone())),
-        Task::endless("release of gated pods", executor.run(leadership.clone())),
-        Task::endless("backstop", backstop.run(leadership.clone())),
-        Task::endless(
-            "status of sites",
-            status::of_sites(views, client.clone(), clock, leadership.clone()),
-        ),
+        Task::endless("Events on pods", recorder.run(leadership)),
+        Task::endless("release of gated pods", executor::run(context.clone(), plans.clone())),
+        Task::endless("backstop", backstop::run(context.clone(), reports)),
+        Task::endless("status of sites", status::of_sites(context.clone(), sites_seen, plans)),
         Task::endless(
             "status of policies",
-            status::of_policies(policy_versions, client.clone(), clock, leadership.clone()),
+            status::of_policies(context.clone(), policy_versions),
         ),
         Task::endless(
             "status of profiles",
-            status::of_profiles(
-                profiles_evaluated,
-                Arc::clone(&config),
-                client,
-                clock,
-                leadership.clone(),
-            ),
+            status::of_profiles(context.clone(), profiles_evaluated),
         ),
     ];
     Ok(View {
         config,
         shared,
         policies: policies_in_use,
-        cluster: Some((cluster, leadership)),
+        controllers: Some(context),
         tasks,
     })
-}
-
-/// Waits until the server enters this phase.
-fn enters(readiness: &Readiness, phase: Phase) -> impl Future<Output = ()> + use<> {
-    let mut now = readiness.phase();
-    async move {
-        if now.wait_for(|now| *now == phase).await.is_err() {
-            std::future::pending().await
-        }
-    }
 }

@@ -1,6 +1,6 @@
 //! Readiness: named requirements that must be met before the first decision.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use tokio::sync::watch;
 
@@ -9,18 +9,12 @@ use crate::admission::Phase;
 /// Listed by `/readyz` while a server that was asked to stop still serves.
 const DRAINING: &str = "draining";
 
-/// Requirements that a server waits for before it decides. Clones share them.
+/// Requirements that a server waits for before it decides. Clones share them. Without requirements it is ready.
 ///
 /// A requirement is met once and for good. Data that goes stale later is handled by the decision, which falls back to
 /// the edge. If replicas turned unready when their data ages, all of them would do so together.
-#[derive(Debug, Clone)]
-pub struct Readiness(Arc<Shared>);
-
-#[derive(Debug)]
-struct Shared {
-    missing: Mutex<Vec<&'static str>>,
-    phase: watch::Sender<Phase>,
-}
+#[derive(Debug, Clone, Default)]
+pub struct Readiness(Arc<watch::Sender<Phase>>);
 
 /// A requirement to be met; see [`Readiness::require`].
 #[derive(Debug)]
@@ -30,20 +24,10 @@ pub struct Requirement {
     readiness: Readiness,
 }
 
-/// Starts without requirements, which means ready.
-impl Default for Readiness {
-    fn default() -> Self {
-        Self(Arc::new(Shared {
-            missing: Mutex::default(),
-            phase: watch::Sender::new(Phase::Serving),
-        }))
-    }
-}
-
 impl Readiness {
     /// Adds a requirement. `name` appears in `/readyz`, so use words that an operator knows, such as `fleet file`.
     pub fn require(&self, name: &'static str) -> Requirement {
-        self.change(|missing| missing.push(name));
+        self.0.send_modify(|phase| phase.missing.push(name));
         Requirement {
             name,
             readiness: self.clone(),
@@ -53,100 +37,62 @@ impl Readiness {
     /// Unmet requirements in the order in which they were added, and `draining` after [`Readiness::drain`]. Empty
     /// means ready.
     pub fn missing(&self) -> Vec<&'static str> {
-        let mut missing = self.lock().clone();
-        if *self.0.phase.borrow() == Phase::Draining {
-            missing.push(DRAINING);
-        }
-        missing
+        let phase = self.0.borrow();
+        let draining = phase.is_draining.then_some(DRAINING);
+        phase.missing.iter().copied().chain(draining).collect()
     }
 
     /// Marks the server as not ready because it was asked to stop. Requests are still decided.
     pub fn drain(&self) {
-        self.0.phase.send_replace(Phase::Draining);
+        self.0.send_modify(|phase| phase.is_draining = true);
     }
 
-    /// How the admission endpoint treats reviews, now and after every change. Draining takes precedence, so that a
-    /// server that never became ready closes its connections as well.
+    /// How the admission endpoint treats reviews, now and after every change.
     pub fn phase(&self) -> watch::Receiver<Phase> {
-        self.0.phase.subscribe()
+        self.0.subscribe()
     }
 
-    /// Waits until all requirements except this one are met. Cancel-safe.
-    pub fn all_but(&self, name: &'static str) -> impl Future<Output = ()> + use<> {
-        let (readiness, mut changed) = (self.clone(), self.phase());
+    /// Waits until [`Readiness::phase`] is like this. Cancel-safe.
+    pub fn reaches<F: FnMut(&Phase) -> bool>(&self, is_reached: F) -> impl Future<Output = ()> + use<F> {
+        let mut phase = self.phase();
         async move {
-            while readiness.missing().iter().any(|missing| *missing != name) {
-                if changed.changed().await.is_err() {
-                    std::future::pending::<()>().await;
-                }
+            if phase.wait_for(is_reached).await.is_err() {
+                std::future::pending().await
             }
         }
-    }
-
-    fn change(&self, change: impl FnOnce(&mut Vec<&'static str>)) {
-        let mut missing = self.lock();
-        change(&mut missing);
-        self.0.phase.send_modify(|phase| match phase {
-            Phase::Draining => {}
-            _ if missing.is_empty() => *phase = Phase::Serving,
-            _ => *phase = Phase::NotReady,
-        });
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<&'static str>> {
-        self.0.missing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Requirement {
-    /// Marks the requirement as met.
-    pub fn met(self) {
-        self.readiness.change(|missing| {
-            if let Some(index) = missing.iter().position(|name| *name == self.name) {
-                missing.remove(index);
-            }
+    /// Marks the requirement as met. Further calls have no effect.
+    pub fn met(&self) {
+        let is_first = self.readiness.0.send_if_modified(|phase| {
+            let before = phase.missing.len();
+            phase.missing.retain(|missing| *missing != self.name);
+            phase.missing.len() < before
         });
-        tracing::info!(requirement = self.name, "ready");
+        if is_first {
+            tracing::info!(requirement = self.name, "ready");
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use futures::FutureExt as _;
-
     use super::*;
 
     #[test]
-    fn what_is_missing_has_a_name_until_it_is_met() {
+    fn requirement_is_missing_until_it_is_met() {
         let readiness = Readiness::default();
-        let phase = readiness.phase();
-        assert_eq!((readiness.missing(), *phase.borrow()), (vec![], Phase::Serving));
+        assert!(readiness.missing().is_empty());
         let fleet = readiness.require("fleet file");
         let nodes = readiness.require("nodes");
-        assert_eq!(
-            (readiness.missing(), *phase.borrow()),
-            (vec!["fleet file", "nodes"], Phase::NotReady)
-        );
+        assert_eq!(readiness.missing(), ["fleet file", "nodes"]);
         fleet.met();
-        assert_eq!((readiness.missing(), *phase.borrow()), (vec!["nodes"], Phase::NotReady));
-        nodes.met();
-        assert_eq!((readiness.missing(), *phase.borrow()), (vec![], Phase::Serving));
+        assert_eq!(readiness.missing(), ["nodes"]);
         readiness.drain();
-        assert_eq!(
-            (readiness.missing(), *phase.borrow()),
-            (vec!["draining"], Phase::Draining)
-        );
-    }
-
-    #[tokio::test]
-    async fn all_but_one_may_be_waited_for() {
-        let readiness = Readiness::default();
-        let (view, certificate) = (readiness.require("view"), readiness.require("certificate"));
-        let mut waiting = std::pin::pin!(readiness.all_but("certificate"));
-        assert!(waiting.as_mut().now_or_never().is_none());
-        view.met();
-        waiting.await;
-        assert_eq!(*readiness.phase().borrow(), Phase::NotReady);
-        certificate.met();
+        assert_eq!(readiness.missing(), ["nodes", "draining"]);
+        nodes.met();
+        assert!(readiness.phase().borrow().missing.is_empty());
     }
 }

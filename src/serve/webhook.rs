@@ -14,8 +14,7 @@ use tokio::sync::watch;
 
 use crate::admission::review::Reviewer;
 use crate::controllers::certificates::Certificates;
-use crate::controllers::events;
-use crate::controllers::lease::Leadership;
+use crate::controllers::{Context, events};
 use crate::inspect::installation::SELF_MANAGED;
 use crate::instruments::logs::{self, LogFormat, LogLimit};
 use crate::instruments::metrics::Metrics;
@@ -25,7 +24,7 @@ use crate::serve::{DEFAULT_SHUTDOWN_DELAY, Readiness, ServeOptions, Task, tokio_
 use crate::sources;
 use crate::sources::configuration::{self, Configuration, Versions};
 use crate::sources::namespaced_name::NamespacedName;
-use crate::sources::{Cluster, FleetFile, secret};
+use crate::sources::{FleetFile, secret};
 use crate::tls::rotation::Lives;
 use crate::tls::{Service, Source};
 
@@ -162,7 +161,7 @@ impl Webhook {
             None => live::view(&versions, &config, service.clone(), clock, &metrics, &readiness).await?,
         };
         metrics.follow(Arc::clone(&view.shared));
-        let certificate = self.certificate.open(service, lives, view.cluster, clock, &metrics);
+        let certificate = self.certificate.open(service, lives, view.controllers);
         let (tls, certificate_tasks) = certificate?;
         let reviewer = Reviewer {
             config: view.config,
@@ -195,26 +194,21 @@ impl Webhook {
         metrics: &Arc<Metrics>,
         readiness: &Readiness,
     ) -> anyhow::Result<(Arc<ArcSwap<Config>>, Versions, Vec<Task>)> {
-        let configuration = Configuration::new(self.namespace.clone(), Arc::clone(metrics));
-        let configuration = match self.fleet {
-            // With a fleet file there is no executor to release gated pods.
-            Some(_) => configuration.without_gating(),
-            None => configuration,
-        };
-        let config = configuration.current();
-        let (versions, tasks) = match (&self.config, &self.config_map) {
-            (None, None) => (configuration.versions(), vec![]),
+        // With a fleet file there is no executor to release gated pods.
+        let may_gate = self.fleet.is_none();
+        let configuration = Configuration::new(self.namespace.clone(), may_gate, Arc::clone(metrics));
+        let (config, versions) = (configuration.current(), configuration.versions());
+        let tasks = match (&self.config, &self.config_map) {
+            (None, None) => vec![],
             (Some(path), _) => {
                 let files = configuration::Files::open(path.clone(), configuration).await?;
-                let versions = files.versions();
-                (versions, vec![Task::endless("configuration files", files.follow())])
+                vec![Task::endless("configuration files", files.follow())]
             }
             (None, Some(name)) => {
                 let name = NamespacedName::parse(name, &self.namespace);
                 let client = sources::client().await?;
                 let (refusals, refused) = watch::channel(None);
                 let map = configuration::ConfigMap::new(name, client.clone(), configuration, refusals);
-                let versions = map.versions();
                 let required = readiness.require("configuration");
                 let mut first = versions.clone();
                 let follow = async move {
@@ -224,11 +218,10 @@ impl Webhook {
                     };
                     tokio::join!(map.follow(), met);
                 };
-                let tasks = vec![
+                vec![
                     Task::endless("ConfigMap", follow),
                     Task::endless("Events", events::follow(refused, client, clock)),
-                ];
-                (versions, tasks)
+                ]
             }
         };
         Ok((config, versions, tasks))
@@ -237,14 +230,7 @@ impl Webhook {
 
 impl Certificate {
     /// The source of the server's certificate, and the tasks that maintain it.
-    fn open(
-        self,
-        service: Service,
-        lives: Lives,
-        cluster: Option<(Cluster, Leadership)>,
-        clock: Clock,
-        metrics: &Arc<Metrics>,
-    ) -> anyhow::Result<(Source, Vec<Task>)> {
+    fn open(self, service: Service, lives: Lives, controllers: Option<Context>) -> anyhow::Result<(Source, Vec<Task>)> {
         let Some(secret) = self.self_managed else {
             let source = match self.tls_cert.zip(self.tls_key) {
                 Some((cert, key)) => Source::Files { cert, key },
@@ -255,24 +241,23 @@ impl Certificate {
             };
             return Ok((source, vec![]));
         };
-        let (cluster, leadership) = cluster.context("a Secret of a live cluster")?;
-        let (client, namespace) = (cluster.client(), service.namespace.clone());
+        let context = controllers.context("a Secret of a live cluster")?;
+        let (client, metrics) = (context.client.clone(), Arc::clone(&context.metrics));
+        let namespace = service.namespace.clone();
         let (secret_sender, contents) = watch::channel(None);
         let certificates = Certificates {
-            client: client.clone(),
+            context,
             service: service.clone(),
             secret: secret.clone(),
             webhook: self.webhook,
             lives,
-            clock,
-            metrics: Arc::clone(metrics),
         };
         let tasks = vec![
             Task::endless(
                 "Secret",
-                secret::follow(client, namespace, secret, secret_sender, Arc::clone(metrics)),
+                secret::follow(client, namespace, secret, secret_sender, metrics),
             ),
-            Task::endless("certificates", certificates.run(leadership, contents.clone())),
+            Task::endless("certificates", certificates.run(contents.clone())),
         ];
         let settle = lives.settle();
         let source = Source::Secret {
@@ -290,7 +275,7 @@ async fn view_of_fleet_file(path: PathBuf, config: &Arc<ArcSwap<Config>>, clock:
         config: Arc::clone(config),
         shared: file.shared(),
         policies: Arc::default(),
-        cluster: None,
+        controllers: None,
         tasks: vec![Task::endless("fleet file", file.follow())],
     })
 }

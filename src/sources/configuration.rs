@@ -5,7 +5,6 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use edgeward_core::config::map::Notice;
 use edgeward_core::config::{Config, Gating, map};
 use edgeward_core::document::{Fault, Faults};
 use edgeward_core::engine::Change;
@@ -23,7 +22,7 @@ pub(crate) use config_map::read_config_map;
 pub use files::{Files, read};
 
 /// A configuration with notices for the operator, or all its faults.
-pub type Outcome = Result<(Config, Vec<Notice>), Faults>;
+pub type Outcome = Result<(Config, Vec<String>), Faults>;
 
 /// Receives valid versions of the configuration.
 #[derive(Debug, Clone)]
@@ -52,13 +51,13 @@ impl Versions {
     }
 
     /// Runs `work`, which belongs to version `config`, until a version arrives that `same` tells apart from it.
-    /// Returns that version, or `None` if the work ended first.
+    /// Returns that version.
     pub async fn until_other(
         &mut self,
         config: &Config,
         same: impl Fn(&Config, &Config) -> bool,
         work: impl Future<Output = ()>,
-    ) -> Option<Arc<Config>> {
+    ) -> Arc<Config> {
         let other = async {
             loop {
                 let next = self.next().await;
@@ -67,9 +66,13 @@ impl Versions {
                 }
             }
         };
+        let endless = async {
+            work.await;
+            std::future::pending().await
+        };
         tokio::select! {
-            other = other => Some(other),
-            () = work => None,
+            other = other => other,
+            other = endless => other,
         }
     }
 
@@ -99,28 +102,18 @@ pub struct Configuration {
 }
 
 impl Configuration {
-    /// Starts with the defaults. Pods of edgeward's own `namespace` pass through under every version.
-    pub fn new(namespace: String, metrics: Arc<Metrics>) -> Self {
-        let config = Arc::new(of(Config::default(), &namespace, true));
+    /// Starts with the defaults. Pods of edgeward's own `namespace` pass through under every version. Without `may_gate`,
+    /// gating is off under every version: the process cannot release pods.
+    pub fn new(namespace: String, may_gate: bool, metrics: Arc<Metrics>) -> Self {
+        let config = Arc::new(of(Config::default(), &namespace, may_gate));
         Self {
             current: Arc::new(ArcSwap::new(Arc::clone(&config))),
             versions: watch::Sender::new(Some(config)),
             namespace,
-            may_gate: true,
+            may_gate,
             metrics,
             in_use: false,
             seen: None,
-        }
-    }
-
-    /// Turns gating off under every version, for a process that cannot release pods.
-    pub fn without_gating(self) -> Self {
-        let config = Arc::new(of(Config::default(), &self.namespace, false));
-        self.current.store(Arc::clone(&config));
-        self.versions.send_replace(Some(config));
-        Self {
-            may_gate: false,
-            ..self
         }
     }
 
@@ -151,7 +144,7 @@ impl Configuration {
             Ok((config, notices)) => {
                 let config = Arc::new(of(config, &self.namespace, self.may_gate));
                 for notice in notices {
-                    tracing::warn!(key = notice.key, "configuration: {notice}");
+                    tracing::warn!("configuration: {notice}");
                 }
                 self.current.store(Arc::clone(&config));
                 self.versions.send_replace(Some(config));

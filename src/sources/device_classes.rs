@@ -14,32 +14,22 @@ use crate::sources::watch::Cluster;
 
 impl Cluster {
     /// Sends the extended resources that DeviceClasses serve. Never returns. If they may not be read, the known ones
-    /// stay. Calls `known` once the first answer is known.
-    pub async fn follow_device_classes(self, metrics: Arc<Metrics>, known: impl FnOnce()) {
+    /// stay. Calls `known` after each answer.
+    pub async fn follow_device_classes(self, metrics: Arc<Metrics>, known: impl Fn()) {
         let (seen, mut objects) = channel(Seen::default());
-        let read = |object: &Raw, _: Option<&_>| Some(served(object));
-        let client = self.client();
-        let watched = objects::follow(
-            Gvr::DEVICE_CLASSES,
-            Rights::Optional,
-            &client,
-            &metrics,
-            read,
-            |change| {
-                seen.send_if_modified(change);
-            },
-        );
+        let (client, read) = (self.client(), |object: &Raw, _: Option<&_>| Some(served(object)));
+        let kind = Gvr::DEVICE_CLASSES;
+        let watched = objects::follow(kind, Rights::Optional, &client, &metrics, read, &seen, |seen| seen);
         let told = async {
-            let mut known = Some(known);
             while objects.changed().await.is_ok() {
-                let all = |seen: &Seen<Option<Box<str>>>| Some(seen.all()?.values().flatten().cloned().collect());
-                let names = all(&objects.borrow_and_update());
+                let names = objects
+                    .borrow_and_update()
+                    .all()
+                    .map(|all| all.values().flatten().cloned().collect());
                 if let Some(names) = names {
                     self.changes.send(Change::ByClaim(names)).await;
                 }
-                if let Some(known) = known.take() {
-                    known();
-                }
+                known();
             }
         };
         tokio::join!(watched, told);

@@ -1,6 +1,6 @@
 //! Reads a fleet file and its changes into the snapshot for reviews.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,18 +41,19 @@ impl FleetFile {
     /// The file cannot be read, or is not a valid fleet file. The error names its faults.
     pub async fn open(path: PathBuf, config: Arc<ArcSwap<Config>>, clock: Clock) -> anyhow::Result<Self> {
         let (watch, contents) = Watch::open(vec![path.clone()]).await?;
-        let (document, snapshot) = parse(&path, &contents, &config.load(), clock.moment())?;
-        // Reservations have no lifetime here, because a file cannot confirm them.
-        let shared = Arc::new(SharedState::new(Arc::new(snapshot), Micros(0)));
-        Ok(Self {
+        let document = parse(&path, &contents, &config.load(), clock.moment())?;
+        let file = Self {
             path,
             watch,
             config,
             clock,
             document,
             revision: 1,
-            shared,
-        })
+            // Reservations have no lifetime here, because a file cannot confirm them.
+            shared: Arc::new(SharedState::new(Arc::default(), Micros(0))),
+        };
+        file.publish();
+        Ok(file)
     }
 
     /// The state that holds the newest snapshot.
@@ -73,16 +74,20 @@ impl FleetFile {
                 },
                 _ = refresh.tick() => {}
             }
-            if let Ok(snapshot) = fleet_file::read(&self.document, &self.config.load(), self.clock.moment()) {
-                let revision = self.revision;
-                self.shared.set_snapshot(Arc::new(Snapshot { revision, ..snapshot }));
-            }
+            self.publish();
+        }
+    }
+
+    fn publish(&self) {
+        if let Ok(snapshot) = fleet_file::read(&self.document, &self.config.load(), self.clock.moment()) {
+            let revision = self.revision;
+            self.shared.set_snapshot(Arc::new(Snapshot { revision, ..snapshot }));
         }
     }
 
     fn replace(&mut self, contents: &files::Contents) {
         match parse(&self.path, contents, &self.config.load(), self.clock.moment()) {
-            Ok((document, _)) => {
+            Ok(document) => {
                 self.document = document;
                 self.revision += 1;
                 tracing::info!(revision = self.revision, "fleet file loaded");
@@ -95,18 +100,13 @@ impl FleetFile {
     }
 }
 
-fn parse(
-    path: &std::path::Path,
-    contents: &files::Contents,
-    config: &Config,
-    now: Moment,
-) -> anyhow::Result<(Value, Snapshot)> {
+fn parse(path: &Path, contents: &files::Contents, config: &Config, now: Moment) -> anyhow::Result<Value> {
     let source = path.display().to_string();
     let bytes = contents.first().map(|file| &*file.bytes).unwrap_or_default();
     let text = std::str::from_utf8(bytes).with_context(|| source.clone())?;
     let document = yaml::parse_one(text, &source)?;
-    let snapshot = fleet_file::read(&document, config, now).map_err(|faults| yaml::faulty(&source, &faults))?;
-    Ok((document, snapshot))
+    fleet_file::read(&document, config, now).map_err(|faults| yaml::faulty(&source, &faults))?;
+    Ok(document)
 }
 
 #[cfg(test)]

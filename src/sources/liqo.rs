@@ -1,7 +1,7 @@
 //! Watches Liqo's objects while its CRDs are installed. They define where namespaces are offloaded, the state of
 //! remote clusters, and the sites for them.
 //!
-//! Without the CRDs, edgeward only asks which API groups are served.
+//! Without the CRDs, edgeward only asks for them from time to time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -63,11 +63,11 @@ impl Liqo {
     pub async fn follow(self, mut versions: Versions, known: impl FnOnce()) {
         let mut known = Some(known);
         let mut told = None;
-        let mut in_use = Some(versions.next().await);
-        while let Some(config) = in_use {
+        let mut config = versions.next().await;
+        loop {
             let same = |one: &Config, other: &Config| one.liqo == other.liqo;
             let work = self.follow_with(&config, &mut told, &mut known);
-            in_use = versions.until_other(&config, same, work).await;
+            config = versions.until_other(&config, same, work).await;
         }
     }
 
@@ -104,7 +104,7 @@ impl Liqo {
         let runtime_class = config.liqo.runtime_class.as_deref();
         let sites = objects.as_ref().map(|objects| objects.sites(runtime_class));
         let sites = Some(Arc::new(sites.unwrap_or_default()));
-        let clusters = objects.as_ref().map_or(0, LiqoObjects::clusters);
+        let clusters = objects.as_ref().map_or(0, |objects| objects.clusters().len());
         let facts = objects.map(|objects| Arc::new(objects.facts(self.clock.now())));
         match (is_on(told), &facts) {
             (false, Some(_)) => {
@@ -127,15 +127,14 @@ impl Liqo {
 
     async fn watch(&self, kinds: &watch::Sender<Kinds>) {
         tokio::join!(
-            self.watch_kind(Gvr::FOREIGN_CLUSTERS, kinds, wire::foreign_cluster, |kinds| &mut kinds
+            self.watch_kind(Gvr::FOREIGN_CLUSTERS, kinds, wire::foreign_cluster, |all| &mut all
                 .foreign_clusters),
-            self.watch_kind(Gvr::VIRTUAL_NODES, kinds, wire::virtual_node, |kinds| &mut kinds
+            self.watch_kind(Gvr::VIRTUAL_NODES, kinds, wire::virtual_node, |all| &mut all
                 .virtual_nodes),
-            self.watch_kind(Gvr::OFFLOADINGS, kinds, wire::namespace_offloading, |kinds| &mut kinds
+            self.watch_kind(Gvr::OFFLOADINGS, kinds, wire::namespace_offloading, |all| &mut all
                 .offloadings),
-            self.watch_kind(Gvr::NAMESPACE_MAPS, kinds, namespace_map, |kinds| &mut kinds.maps),
-            self.watch_kind(Gvr::CONNECTIONS, kinds, wire::connection, |kinds| &mut kinds
-                .connections),
+            self.watch_kind(Gvr::NAMESPACE_MAPS, kinds, namespace_map, |all| &mut all.maps),
+            self.watch_kind(Gvr::CONNECTIONS, kinds, wire::connection, |all| &mut all.connections),
         );
     }
 
@@ -148,10 +147,7 @@ impl Liqo {
         kind: impl Fn(&mut Kinds) -> &mut Kind<T>,
     ) {
         let read = |object: &Raw, _: Option<&_>| Some(read(object.json()));
-        objects::follow(name, Rights::Optional, &self.client, &self.metrics, read, |change| {
-            kinds.send_if_modified(|kinds| change(kind(kinds)));
-        })
-        .await;
+        objects::follow(name, Rights::Optional, &self.client, &self.metrics, read, kinds, kind).await;
     }
 }
 
@@ -170,7 +166,7 @@ type Kind<T> = Seen<Option<T>>;
 #[derive(Debug, Default)]
 struct Kinds {
     foreign_clusters: Kind<wire::ForeignCluster>,
-    virtual_nodes: Kind<wire::VirtualNode>,
+    virtual_nodes: Kind<Box<str>>,
     offloadings: Kind<wire::NamespaceOffloading>,
     maps: Kind<Arc<wire::NamespaceMap>>,
     connections: Kind<(Box<str>, Latency)>,

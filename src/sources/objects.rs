@@ -8,6 +8,7 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use kube::runtime::watcher::{Config, Event};
 use kube::{Client, Resource};
+use tokio::sync::watch;
 
 use crate::instruments::metrics::Metrics;
 use crate::sources::raw::{Gvr, Raw};
@@ -117,44 +118,43 @@ pub(super) enum Rights {
     Optional,
 }
 
-/// Follows all objects of this kind. Never returns. Calls `change` with a function that updates the known objects and
-/// returns whether they changed. `read` extracts the known part of an object, given its previously known part. A
-/// failure is logged, counted and retried after a pause.
-pub(super) async fn follow<T: PartialEq>(
+/// Follows all objects of this kind. Never returns. Keeps the known objects in this `part` of `all`. `read` extracts the
+/// known part of an object, given its previously known part. A failure is logged, counted and retried after a pause.
+pub(super) async fn follow<T: PartialEq, A>(
     kind: Gvr,
     rights: Rights,
     client: &Client,
     metrics: &Metrics,
     read: impl Fn(&Raw, Option<&T>) -> Option<T>,
-    change: impl Fn(&mut dyn FnMut(&mut Seen<T>) -> bool),
+    all: &watch::Sender<A>,
+    part: impl Fn(&mut A) -> &mut Seen<T>,
 ) {
     let mut last_error = String::new();
     loop {
-        let mut pause = PERIOD;
-        match watch(kind, rights, client, metrics, &read, &change).await {
-            Ok(standing) => {
-                last_error.clear();
-                change(&mut |seen| seen.becomes(Seen::without_objects(standing)));
-                if standing == Standing::Forbidden {
-                    pause = FORBIDDEN_PERIOD;
-                }
+        let standing = match is_installed(kind, client).await {
+            Ok(true) => {
+                let mut listed = BTreeMap::new();
+                let apply = |event| {
+                    all.send_if_modified(|all| part(all).apply(event, &mut listed, &read));
+                };
+                watch_until_impossible(kind, rights, client, metrics, apply).await
             }
+            Ok(false) => Standing::NotInstalled,
             Err(error) => {
-                let words = "cannot tell whether the custom resource is installed";
-                watcher::count_and_log_as(words, kind.plural, error, &mut last_error, metrics);
+                watcher::count_and_log(kind.plural, error, &mut last_error, metrics);
+                tokio::time::sleep(PERIOD).await;
+                continue;
             }
-        }
-        tokio::time::sleep(pause).await;
+        };
+        last_error.clear();
+        all.send_if_modified(|all| part(all).becomes(Seen::without_objects(standing)));
+        let is_forbidden = standing == Standing::Forbidden;
+        tokio::time::sleep(if is_forbidden { FORBIDDEN_PERIOD } else { PERIOD }).await;
     }
 }
 
-/// Whether the API server serves the kind. Asks for the API groups first, because every authenticated user may read
-/// them.
+/// Whether the API server serves the kind. Every authenticated user may ask this.
 pub(crate) async fn is_installed(kind: Gvr, client: &Client) -> kube::Result<bool> {
-    let served = client.list_api_groups().await?.groups;
-    if !served.iter().any(|group| group.name == kind.group) {
-        return Ok(false);
-    }
     match client.list_api_group_resources(&Raw::api_version(&kind)).await {
         Ok(list) => Ok(list.resources.iter().any(|resource| resource.name == kind.plural)),
         Err(kube::Error::Api(status)) if status.code == NOT_FOUND => Ok(false),
@@ -168,36 +168,25 @@ const NOT_FOUND: u16 = 404;
 pub(super) const FORBIDDEN: u16 = 403;
 
 /// Watches the objects until this is impossible, and returns the standing at that time.
-///
-/// # Errors
-/// It cannot be determined whether the kind is served.
-async fn watch<T: PartialEq>(
+async fn watch_until_impossible(
     kind: Gvr,
     rights: Rights,
     client: &Client,
     metrics: &Metrics,
-    read: impl Fn(&Raw, Option<&T>) -> Option<T>,
-    change: impl Fn(&mut dyn FnMut(&mut Seen<T>) -> bool),
-) -> kube::Result<Standing> {
-    if !is_installed(kind, client).await? {
-        return Ok(Standing::NotInstalled);
-    }
+    mut apply: impl FnMut(Event<Raw>),
+) -> Standing {
     let mut events = watcher::events(kind.all(client), Config::default());
-    let mut listed = BTreeMap::new();
     while let Some(event) = events.next().await {
         match event {
-            Ok(event) => {
-                let mut event = Some(event);
-                change(&mut |seen| event.take().is_some_and(|event| seen.apply(event, &mut listed, &read)));
-            }
+            Ok(event) => apply(event),
             Err(error) => match watcher::code(&error) {
-                Some(FORBIDDEN) if rights == Rights::Optional => return Ok(Standing::Forbidden),
+                Some(FORBIDDEN) if rights == Rights::Optional => return Standing::Forbidden,
                 Some(NOT_FOUND) => break,
                 _ => watcher::count_and_log(kind.plural, error, &mut String::new(), metrics),
             },
         }
     }
-    Ok(Standing::NotInstalled)
+    Standing::NotInstalled
 }
 
 fn key<K: Resource>(object: &K) -> Key {

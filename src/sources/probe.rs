@@ -7,7 +7,7 @@ use edgeward_core::cluster::wan::{Cause, LinkHealth, Links, RUN};
 use edgeward_core::config::{Config, Probing};
 use edgeward_core::engine::Change;
 use edgeward_core::model::endpoint::Endpoint;
-use edgeward_core::model::link::{Link, LinkState, OwnThresholds, Thresholds};
+use edgeward_core::model::link::{Link, LinkState, Thresholds};
 use edgeward_core::model::site::{SiteDefinition, SiteKind};
 use edgeward_core::units::Micros;
 use futures::StreamExt as _;
@@ -37,30 +37,25 @@ const FIRST_ROUND_STEP: Duration = Duration::from_millis(50);
 const FIRST_ROUND_TIMEOUT: Micros = Micros::from_millis(2_500);
 
 /// Probes every cloud site with endpoints according to the current configuration, and sends the results. Never
-/// returns. Calls `first_round` after the first round.
+/// returns. Calls `first_round` after the first round of each version.
 pub async fn follow(
     mut versions: Versions,
     clock: Clock,
     metrics: Arc<Metrics>,
     changes: Changes,
-    first_round: impl FnOnce(),
+    first_round: impl Fn(),
 ) {
-    let mut first_round = Some(first_round);
-    let mut in_use = Some(versions.next().await);
-    let (thresholds, judged_by) = watch::channel(Thresholds::from(&Config::default()));
-    let probers = Probers::new(judged_by, clock, metrics);
+    let mut config = versions.next().await;
+    let probers = Probers::new(clock, metrics);
     let mut links = probers.links();
-    while let Some(config) = in_use {
+    loop {
         // From now on, other links are probed, or the known ones with other settings.
         probers.links.send_replace(Links::new());
-        thresholds.send_replace(Thresholds::from(&*config));
         let mut sites = probers_of(&config, &probers);
         // The results of the previous version stay in force until the first round of this one ends.
         futures::future::join_all(sites.iter_mut().map(Prober::first_round)).await;
         send_links(&mut links, &config, &changes).await;
-        if let Some(first_round) = first_round.take() {
-            first_round();
-        }
+        first_round();
         let probing = async {
             let send_all = async {
                 while links.changed().await.is_ok() {
@@ -70,17 +65,16 @@ pub async fn follow(
             tokio::join!(send_all, futures::future::join_all(sites.into_iter().map(Prober::run)));
         };
         let same = |one: &Config, other: &Config| {
-            thresholds.send_replace(Thresholds::from(one));
-            (&one.sites, one.probing) == (&other.sites, other.probing)
+            let are_equal = (&one.sites, one.probing) == (&other.sites, other.probing);
+            are_equal && Thresholds::from(one) == Thresholds::from(other)
         };
-        in_use = versions.until_other(&config, same, probing).await;
+        config = versions.until_other(&config, same, probing).await;
     }
 }
 
 /// Runs the first round of probes and returns the link of each cloud site. Takes at most 3 s.
 pub async fn first_round(config: &Config, clock: Clock, metrics: &Arc<Metrics>) -> Links {
-    let (_thresholds, judged_by) = watch::channel(Thresholds::from(config));
-    let probers = Probers::new(judged_by, clock, Arc::clone(metrics));
+    let probers = Probers::new(clock, Arc::clone(metrics));
     let links = probers.links();
     let mut sites = probers_of(config, &probers);
     futures::future::join_all(sites.iter_mut().map(Prober::first_round)).await;
@@ -97,9 +91,8 @@ fn probers_of(config: &Config, probers: &Probers) -> Vec<Prober> {
                 "no probes: it counts as unreachable, and no pod is sent there"
             );
         } else {
-            let mut prober = probers.prober(&site.name, site.probes.clone(), config.probing);
-            prober.own = site.thresholds;
-            sites.push(prober);
+            let thresholds = Thresholds::from(config).with(site.thresholds);
+            sites.push(probers.prober(&site.name, site.probes.clone(), config.probing, thresholds));
         }
     }
     sites
@@ -125,18 +118,16 @@ fn clouds(config: &Config) -> impl Iterator<Item = &SiteDefinition> {
 #[derive(Clone)]
 pub struct Probers {
     icmp: Arc<Icmp>,
-    thresholds: watch::Receiver<Thresholds>,
     links: watch::Sender<Links>,
     clock: Clock,
     metrics: Arc<Metrics>,
 }
 
 impl Probers {
-    /// Starts without probers. Each outcome is judged by the thresholds in force at that moment.
-    pub fn new(thresholds: watch::Receiver<Thresholds>, clock: Clock, metrics: Arc<Metrics>) -> Self {
+    /// Starts without probers.
+    pub fn new(clock: Clock, metrics: Arc<Metrics>) -> Self {
         Self {
             icmp: Arc::default(),
-            thresholds,
             links: watch::Sender::default(),
             clock,
             metrics,
@@ -150,7 +141,7 @@ impl Probers {
 
     /// Creates a prober of this site. It sends nothing until [`Prober::first_round`] or [`Prober::run`]. It replaces
     /// the link that an earlier prober of the site has published.
-    pub fn prober(&self, site: &str, endpoints: Vec<Endpoint>, probing: Probing) -> Prober {
+    pub fn prober(&self, site: &str, endpoints: Vec<Endpoint>, probing: Probing, thresholds: Thresholds) -> Prober {
         for endpoint in &endpoints {
             let outcomes = Cause::ALL.map(Cause::as_str).into_iter().chain(["answered"]);
             outcomes.for_each(|outcome| drop(self.metrics.wan_probes.at([site, &endpoint.to_string(), outcome])));
@@ -165,7 +156,7 @@ impl Probers {
             probing,
             health,
             jobs: FuturesUnordered::new(),
-            own: OwnThresholds::default(),
+            thresholds,
             shared: self.clone(),
         };
         prober.publish();
@@ -181,8 +172,8 @@ pub struct Prober {
     health: LinkHealth,
     /// Pending probes and name lookups.
     jobs: FuturesUnordered<BoxFuture<'static, Done>>,
-    /// The thresholds of this site.
-    own: OwnThresholds,
+    /// Thresholds of the link.
+    thresholds: Thresholds,
     shared: Probers,
 }
 
@@ -258,9 +249,8 @@ impl Prober {
         let Some((endpoint, outcome)) = done else { return };
         let (was_silent, before) = (self.health.is_silent(endpoint), self.health.link());
         let rtt = outcome.as_ref().ok().copied();
-        let thresholds = self.shared.thresholds.borrow().with(self.own);
         self.health
-            .record(endpoint, rtt, self.shared.clock.moment(), thresholds);
+            .record(endpoint, rtt, self.shared.clock.moment(), self.thresholds);
         self.log(endpoint, &outcome, was_silent, before);
 
         let name = self.targets[endpoint].endpoint().to_string();

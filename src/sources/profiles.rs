@@ -1,13 +1,12 @@
 //! Watches PerformanceProfiles and evaluates them off the request path.
 //!
-//! Each profile has its own rounds. A round sends the profile's queries to the Prometheus server of the
-//! configuration. Profiles share the answer of an equal query. Once all queries have an answer or timed out, the
-//! profile is evaluated with the newest snapshot. A query without a new answer keeps its last one, which counts until
-//! it is stale.
+//! A round sends the queries of the profiles that are due to the Prometheus server of the configuration, an equal query
+//! once. Once all queries have an answer or timed out, these profiles are evaluated with the newest snapshot. A query
+//! without a new answer keeps its last one, which counts until it is stale.
 
 mod answers;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use edgeward_core::config::Config;
@@ -15,8 +14,7 @@ use edgeward_core::engine::{Change, SharedState};
 use edgeward_core::model::scores::{self, ProfileScores, Profiles, Score};
 use edgeward_core::units::{Micros, Moment, Now};
 use edgeward_profiles::{All, Evaluated, Known, Profile, Round, SeenProfile};
-use futures::StreamExt as _;
-use futures::stream::FuturesUnordered;
+use futures::{StreamExt as _, stream};
 use kube::Resource as _;
 use serde_json::Value;
 use tokio::sync::watch;
@@ -28,30 +26,42 @@ use crate::platform::clock::Clock;
 use crate::sources::Changes;
 use crate::sources::configuration::Versions;
 use crate::sources::objects::{self, Rights, Seen};
-use crate::sources::prometheus::{Connection, REOPEN};
+use crate::sources::prometheus::Connection;
 use crate::sources::raw::{Gvr, Raw};
-use answers::{Answers, Client};
+use answers::Answers;
 
 /// How many queries run concurrently.
 const MAX_ASKED: usize = 8;
 
-/// Follows PerformanceProfiles while their CRD is installed. Otherwise there are none.
+/// Follows and evaluates PerformanceProfiles while their CRD is installed. Otherwise there are none.
 pub struct PerformanceProfiles {
     client: kube::Client,
+    shared: Arc<SharedState>,
     metrics: Arc<Metrics>,
     clock: Clock,
     changes: Changes,
+    entries: BTreeMap<String, Entry>,
+    answers: Answers,
     evaluated: watch::Sender<Arc<All>>,
 }
 
 impl PerformanceProfiles {
     /// Starts without profiles.
-    pub fn new(client: kube::Client, metrics: Arc<Metrics>, clock: Clock, changes: Changes) -> Self {
+    pub fn new(
+        client: kube::Client,
+        shared: Arc<SharedState>,
+        metrics: Arc<Metrics>,
+        clock: Clock,
+        changes: Changes,
+    ) -> Self {
         Self {
             client,
+            shared,
             metrics,
             clock,
             changes,
+            entries: BTreeMap::new(),
+            answers: Answers::default(),
             evaluated: watch::Sender::default(),
         }
     }
@@ -63,79 +73,29 @@ impl PerformanceProfiles {
 
     /// Follows the profiles, evaluates them with the newest snapshot, and sends the scores. Never returns. Calls
     /// `listed` once all were listed or the CRD is known to be absent.
-    pub async fn follow(self, mut versions: Versions, shared: Arc<SharedState>, listed: impl FnOnce()) {
+    pub async fn follow(mut self, mut versions: Versions, listed: impl FnOnce()) {
         let (seen, mut objects) = watch::channel(Seen::default());
         let read = |object: &Raw, _: Option<&_>| read(object);
-        let watched = objects::follow(
-            Gvr::PROFILES,
-            Rights::Needed,
-            &self.client,
-            &self.metrics,
-            read,
-            |change| {
-                seen.send_if_modified(change);
-            },
-        );
+        let (client, metrics) = (self.client.clone(), Arc::clone(&self.metrics));
+        let watched = objects::follow(Gvr::PROFILES, Rights::Needed, &client, &metrics, read, &seen, |seen| {
+            seen
+        });
         let evaluating = async {
-            let mut evaluator = Evaluator {
-                evaluated: &self.evaluated,
-                shared,
-                clock: self.clock,
-                metrics: &self.metrics,
-                changes: self.changes.clone(),
-                entries: BTreeMap::new(),
-                answers: Answers::default(),
-            };
             // The sender lives as long as this is awaited.
             let _ = objects.wait_for(|seen| seen.all().is_some()).await;
-            evaluator.take(by_name(&mut objects)).await;
+            self.take(by_name(&mut objects)).await;
             listed();
             let mut config = versions.next().await;
             loop {
-                let is_same = |one: &Config, other: &Config| one.prometheus == other.prometheus;
-                let work = evaluator.evaluate(&config, &mut objects);
-                match versions.until_other(&config, is_same, work).await {
-                    Some(other) => config = other,
-                    None => return,
+                tokio::select! {
+                    next = versions.next() => config = next,
+                    () = self.evaluate(&config, &mut objects) => {}
                 }
             }
         };
         tokio::join!(watched, evaluating);
     }
-}
 
-/// The PerformanceProfiles as seen last.
-type Objects = watch::Receiver<Seen<SeenProfile>>;
-
-fn by_name(objects: &mut Objects) -> BTreeMap<String, SeenProfile> {
-    let seen = objects.borrow_and_update();
-    let named = seen
-        .objects
-        .iter()
-        .map(|((_, name), seen)| (name.clone(), seen.clone()));
-    named.collect()
-}
-
-/// State of a profile between its rounds.
-struct Entry {
-    evaluated: Evaluated,
-    /// When the next round starts.
-    next: Moment,
-    /// Whether a round has started and waits for answers.
-    is_waiting: bool,
-}
-
-struct Evaluator<'e> {
-    evaluated: &'e watch::Sender<Arc<All>>,
-    shared: Arc<SharedState>,
-    clock: Clock,
-    metrics: &'e Metrics,
-    changes: Changes,
-    entries: BTreeMap<String, Entry>,
-    answers: Answers,
-}
-
-impl Evaluator<'_> {
     /// Takes over the current objects. A changed profile is evaluated at once.
     async fn take(&mut self, objects: BTreeMap<String, SeenProfile>) {
         let now = self.clock.moment();
@@ -152,116 +112,78 @@ impl Evaluator<'_> {
             if let Some(error) = &evaluated.refused {
                 tracing::warn!(name, error, "a PerformanceProfile is not accepted");
             }
-            let entry = Entry {
-                evaluated,
-                next: now,
-                is_waiting: false,
-            };
-            self.entries.insert(name, entry);
+            self.entries.insert(name, Entry { evaluated, next: now });
         }
         let profiles = self
             .entries
             .values()
             .filter_map(|entry| entry.evaluated.profile.as_ref());
-        self.answers.retain(profiles.flat_map(|profile| profile.queries()));
+        self.answers
+            .retain(&profiles.flat_map(|profile| profile.queries()).collect());
         self.publish().await;
     }
 
-    /// Evaluates the profiles with this configuration and takes over changed objects. Never returns.
+    /// Evaluates the profiles that are due, and takes over changed objects. Never returns.
     async fn evaluate(&mut self, config: &Arc<Config>, objects: &mut Objects) {
+        let server = config.prometheus.as_ref().map(Connection::new);
         loop {
-            let mut server = answers::open(config.prometheus.as_ref()).await;
-            let client = server.as_ref().map(Connection::client).map_err(Clone::clone);
-            let is_broken = client.is_err() && config.prometheus.is_some();
-            let followed = async {
-                match &mut server {
-                    Ok(connection) => connection.follow().await,
-                    Err(_) => std::future::pending().await,
-                }
-            };
-            let rounds = async { tokio::join!(self.rounds(config, client, objects), followed) };
-            match is_broken {
-                true => drop(tokio::time::timeout(REOPEN, rounds).await),
-                false => drop(rounds.await),
-            }
-        }
-    }
-
-    /// Runs rounds with this client. Never returns.
-    async fn rounds(&mut self, config: &Arc<Config>, client: Client, objects: &mut Objects) {
-        let mut asked = FuturesUnordered::new();
-        self.answers.ask_again();
-        loop {
-            self.begin_rounds();
-            while asked.len() < MAX_ASKED
-                && let Some(query) = self.answers.next_to_ask()
-            {
-                asked.push(answers::ask(client.clone(), query, self.clock));
-            }
-            self.end_rounds(config).await;
-            let next = self
-                .entries
-                .values()
-                .filter(|entry| !entry.is_waiting)
-                .map(|entry| entry.next)
-                .min();
+            self.round(config, server.as_ref(), objects).await;
+            let next = self.entries.values().map(|entry| entry.next).min();
             tokio::select! {
-                Some((query, answer)) = asked.next() => self.answers.take(&query, answer, self.metrics),
                 Ok(()) = objects.changed() => self.take(by_name(objects)).await,
                 () = self.clock.reach(next) => {}
             }
         }
     }
 
-    /// Starts the rounds that are due. Their queries are sent again, unless another profile sent them a moment ago.
-    fn begin_rounds(&mut self) {
-        let now = self.clock.moment();
-        for entry in self.entries.values_mut() {
-            let Some(profile) = &entry.evaluated.profile else {
-                entry.next = Moment(i64::MAX);
-                continue;
-            };
-            if entry.is_waiting || now < entry.next {
-                continue;
-            }
-            entry.next = now.after(profile.period);
-            entry.is_waiting = true;
-            for query in profile.queries() {
-                self.answers.want(query, now, profile.period);
+    /// Sends the queries of the profiles that are due, evaluates these profiles, and publishes the results of all.
+    async fn round(&mut self, config: &Arc<Config>, server: Option<&Connection>, objects: &mut Objects) {
+        let began = self.clock.moment();
+        let mut due = Vec::new();
+        for (name, entry) in &mut self.entries {
+            match &entry.evaluated.profile {
+                Some(profile) if entry.next <= began => due.push((name.clone(), Arc::clone(profile))),
+                Some(_) => {}
+                None => entry.next = Moment(i64::MAX),
             }
         }
-    }
-
-    /// Evaluates the profiles whose queries all have an answer, and publishes the results of all profiles.
-    async fn end_rounds(&mut self, config: &Arc<Config>) {
-        let is_over = |entry: &Entry| {
-            let profile = entry.evaluated.profile.as_ref().filter(|_| entry.is_waiting)?;
-            let is_answered = profile.queries().all(|query| !self.answers.is_awaited(query));
-            is_answered.then(|| Arc::clone(profile))
-        };
-        let over = self
-            .entries
-            .iter()
-            .filter_map(|(name, entry)| Some((name.clone(), is_over(entry)?)));
-        let over: Vec<_> = over.collect();
-        if over.is_empty() {
+        if due.is_empty() {
             return;
         }
+        let queries = due.iter().flat_map(|(_, profile)| profile.queries());
+        let queries = queries.map(Arc::<str>::from).collect::<BTreeSet<_>>();
+        let clock = self.clock;
+        let asking = stream::iter(queries).map(|query| answers::ask(server, query, clock));
+        let mut asked = asking.buffer_unordered(MAX_ASKED);
+        loop {
+            tokio::select! {
+                answered = asked.next() => match answered {
+                    Some((query, answer)) => self.answers.take(query, answer, &self.metrics),
+                    None => break,
+                },
+                Ok(()) = objects.changed() => self.take(by_name(objects)).await,
+            }
+        }
+
         let (snapshot, config, now) = (self.shared.snapshot(), Arc::clone(config), self.clock.now());
         let answers = self.answers.clone();
         let rounds = blocking(move || {
             let evaluate = |(name, profile): (String, Arc<Profile>)| {
                 let evaluation =
                     edgeward_profiles::score(&profile, &snapshot, &config, |query| answers.get(query), now.moment);
-                (name, Arc::new(Round { evaluation, at: now }))
+                (name, profile, Round { evaluation, at: now })
             };
-            over.into_iter().map(evaluate).collect::<Vec<_>>()
+            due.into_iter().map(evaluate).collect::<Vec<_>>()
         })
         .await;
-        for (name, round) in rounds {
-            if let Some(entry) = self.entries.get_mut(&name) {
-                entry.evaluated.last = Some(round);
-                entry.is_waiting = false;
+        for (name, profile, round) in rounds {
+            // The profile may have changed meanwhile. It is due again then.
+            if let Some(entry) = self.entries.get_mut(&name)
+                && let Some(current) = &entry.evaluated.profile
+                && Arc::ptr_eq(current, &profile)
+            {
+                entry.next = began.after(profile.period);
+                entry.evaluated.last = Some(Arc::new(round));
             }
         }
         self.publish().await;
@@ -280,6 +202,25 @@ impl Evaluator<'_> {
         let scores: Profiles = scores.collect();
         self.changes.send(Change::Profiles(Arc::new(scores))).await;
     }
+}
+
+/// The PerformanceProfiles as seen last.
+type Objects = watch::Receiver<Seen<SeenProfile>>;
+
+fn by_name(objects: &mut Objects) -> BTreeMap<String, SeenProfile> {
+    let seen = objects.borrow_and_update();
+    let named = seen
+        .objects
+        .iter()
+        .map(|((_, name), seen)| (name.clone(), seen.clone()));
+    named.collect()
+}
+
+/// State of a profile between its rounds.
+struct Entry {
+    evaluated: Evaluated,
+    /// When it is due.
+    next: Moment,
 }
 
 /// Reads the scores of a PerformanceProfile from its status, for processes that do not evaluate it. `None` if the

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use edgeward_core::cluster::telemetry::Telemetry;
-use edgeward_core::config::{Config, Prometheus, Query};
+use edgeward_core::config::{Config, Input, Prometheus};
 use edgeward_core::engine::Change;
 use edgeward_core::units::Micros;
 use tokio::sync::watch;
@@ -25,17 +25,15 @@ use crate::sources::configuration::Versions;
 pub(super) use client::Connection;
 
 pub use outcome::{Failure, Outcome};
-use reading::Reading;
-
-/// Time after which a connection with unusable files is opened again.
-pub(super) const REOPEN: Duration = Duration::from_secs(15);
 
 /// Queries the server of the current configuration, if it names one, and sends the results. Never returns.
 pub async fn follow(mut versions: Versions, clock: Clock, metrics: Arc<Metrics>, changes: Changes) {
-    let mut in_use = Some(versions.next().await);
-    while let Some(config) = in_use {
-        let asking = ask_by(&config, clock, &metrics, &changes);
-        in_use = versions.until_other(&config, |_, _| false, asking).await;
+    let mut config = versions.next().await;
+    loop {
+        tokio::select! {
+            next = versions.next() => config = next,
+            () = ask_by(&config, clock, &metrics, &changes) => {}
+        }
     }
 }
 
@@ -45,78 +43,23 @@ async fn ask_by(config: &Arc<Config>, clock: Clock, metrics: &Arc<Metrics>, chan
         changes.send(Change::Telemetry(Box::default())).await;
         return std::future::pending().await;
     };
-    loop {
-        match Poller::open(prometheus, Arc::clone(config), clock, Arc::clone(metrics)).await {
-            Ok(poller) => {
-                tokio::join!(send_telemetry(poller.telemetry(), changes), poller.follow());
-            }
-            Err(error) => {
-                let nothing = Telemetry::new(prometheus.required_inputs());
-                changes.send(Change::Telemetry(Box::new(nothing))).await;
-                let error = format!("{error:#}");
-                tracing::error!(error, "Prometheus cannot be queried; retrying later");
-                tokio::time::sleep(REOPEN).await;
+    let poller = Poller::new(prometheus, Arc::clone(config), clock, Arc::clone(metrics));
+    let mut telemetry = poller.telemetry();
+    let sent = async {
+        loop {
+            let now = telemetry.borrow_and_update().clone();
+            changes.send(Change::Telemetry(Box::new(now))).await;
+            if telemetry.changed().await.is_err() {
+                return;
             }
         }
-    }
-}
-
-async fn send_telemetry(mut telemetry: watch::Receiver<Telemetry>, changes: &Changes) {
-    loop {
-        let now = telemetry.borrow_and_update().clone();
-        changes.send(Change::Telemetry(Box::new(now))).await;
-        if telemetry.changed().await.is_err() {
-            return;
-        }
-    }
+    };
+    tokio::join!(sent, poller.follow());
 }
 
 /// Runs the queries of the section `prometheus` and publishes the answers.
 pub struct Poller {
     connection: Connection,
-    runner: QueryRunner,
-}
-
-impl Poller {
-    /// Reads the files that `prometheus` names. Sends no query yet. `config` supplies the sites and the thresholds.
-    ///
-    /// # Errors
-    /// The address is invalid, or a file cannot be read or contains no token or certificate.
-    pub async fn open(
-        prometheus: &Prometheus,
-        config: Arc<Config>,
-        clock: Clock,
-        metrics: Arc<Metrics>,
-    ) -> anyhow::Result<Self> {
-        let connection = Connection::open(prometheus).await?;
-        let runner = QueryRunner {
-            client: connection.client(),
-            prometheus: prometheus.clone(),
-            config,
-            clock,
-            metrics,
-            telemetry: watch::Sender::new(Telemetry::new(prometheus.required_inputs())),
-        };
-        Ok(Self { connection, runner })
-    }
-
-    /// The latest values. The channel is marked as changed after every answer and every failure, so that a subscriber
-    /// notices stale values.
-    pub fn telemetry(&self) -> watch::Receiver<Telemetry> {
-        self.runner.telemetry.subscribe()
-    }
-
-    /// Runs the queries. Never returns.
-    pub async fn follow(mut self) {
-        let queries = self.runner.prometheus.queries.iter();
-        let asking = queries.map(|query| self.runner.ask_on(query));
-        tokio::join!(futures::future::join_all(asking), self.connection.follow());
-    }
-}
-
-/// State shared by all queries.
-struct QueryRunner {
-    client: Arc<client::Current>,
     prometheus: Prometheus,
     config: Arc<Config>,
     clock: Clock,
@@ -124,13 +67,38 @@ struct QueryRunner {
     telemetry: watch::Sender<Telemetry>,
 }
 
-impl QueryRunner {
-    async fn ask_on(&self, query: &Query) {
+impl Poller {
+    /// Sends no query yet. `config` supplies the sites and the thresholds.
+    pub fn new(prometheus: &Prometheus, config: Arc<Config>, clock: Clock, metrics: Arc<Metrics>) -> Self {
+        Self {
+            connection: Connection::new(prometheus),
+            prometheus: prometheus.clone(),
+            config,
+            clock,
+            metrics,
+            telemetry: watch::Sender::new(Telemetry::new(prometheus.required_inputs())),
+        }
+    }
+
+    /// The latest values. The channel is marked as changed after every answer and every failure, so that a subscriber
+    /// notices stale values.
+    pub fn telemetry(&self) -> watch::Receiver<Telemetry> {
+        self.telemetry.subscribe()
+    }
+
+    /// Runs the queries. Never returns.
+    pub async fn follow(self) {
+        let queries = self.prometheus.queries.iter();
+        let asking = queries.map(|(input, promql)| self.ask_on(*input, promql));
+        futures::future::join_all(asking).await;
+    }
+
+    async fn ask_on(&self, input: Input, promql: &str) {
         let mut before = Outcome::Ok;
         loop {
-            let asked = self.ask(query).await;
+            let asked = self.ask(input, promql).await;
             let outcome = asked.as_ref().err().map_or(Outcome::Ok, |failure| failure.outcome);
-            let name = query.input.as_str();
+            let name = input.as_str();
             self.metrics.prometheus_queries.at([name, outcome.as_str()]).inc();
             match asked {
                 _ if outcome == before => {}
@@ -149,19 +117,18 @@ impl QueryRunner {
     }
 
     /// Sends the query once and records every usable value. Fails with the first unusable one.
-    async fn ask(&self, query: &Query) -> Result<(), Failure> {
+    async fn ask(&self, input: Input, promql: &str) -> Result<(), Failure> {
         // The values were valid at some time between question and answer. The earlier time is the safe choice.
         let asked_at = self.clock.moment();
-        let client = self.client.load_full();
-        let answer = answer::ask(&client, &query.promql, self.prometheus.timeout).await;
+        let answer = answer::ask(&self.connection, promql, self.prometheus.timeout).await;
         let received = self.clock.now();
         let staleness = self.prometheus.staleness;
         let (readings, faults) = match answer {
-            Ok(series) => reading::read(query.input, staleness, &series, &self.config.sites, received.wall),
+            Ok(series) => reading::read(input, staleness, &series, &self.config.sites, received.wall),
             Err(failure) => (vec![], Err(failure)),
         };
         self.telemetry.send_modify(|telemetry| {
-            for Reading { measurement, age } in readings {
+            for (measurement, age) in readings {
                 let as_of = received.moment.before(age).min(asked_at);
                 telemetry.record(measurement, as_of, as_of.after(staleness), &self.config);
             }

@@ -7,12 +7,16 @@ use edgeward_core::engine::Change;
 use futures::StreamExt as _;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::Api;
-use kube::runtime::watcher::{Config, Event};
+use kube::runtime::watcher::Config;
 
 use crate::instruments::metrics::Metrics;
 use crate::sources::objects::Seen;
 use crate::sources::watch::Cluster;
 use crate::sources::watcher;
+
+/// What follows if our replicas are not counted.
+const UNKNOWN: &str = "our replicas cannot be counted: with more than one, what the others promise is not taken into \
+                       account, and a burst may overrun the edge";
 
 impl Cluster {
     /// Watches the EndpointSlices of a Service and sends its number of ready endpoints. Never returns. A missing
@@ -23,30 +27,17 @@ impl Cluster {
         let slices = Api::<EndpointSlice>::namespaced(self.client(), &namespace);
         let mut events = watcher::events(slices, of_service);
         let (mut known, mut listed) = (Seen::default(), BTreeMap::new());
-        let mut sent = None;
-        let mut has_failed = false;
+        let (mut sent, mut last_error) = (None, String::new());
         while let Some(event) = events.next().await {
             match event {
-                Ok(Event::Init) => listed.clear(),
                 Ok(event) => {
-                    has_failed = false;
-                    known.apply(event, &mut listed, |slice: &EndpointSlice, _| Some(slice.clone()));
+                    if known.apply(event, &mut listed, |slice: &EndpointSlice, _| Some(slice.clone())) {
+                        last_error.clear();
+                    }
                 }
                 Err(error) => {
-                    metrics.watch_failures.at(["endpointslices"]).inc();
-                    // Logged once: outside a cluster there may be no such right, and the watch retries all the time.
-                    if !std::mem::replace(&mut has_failed, true) {
-                        let error = format!("{:#}", anyhow::Error::from(error));
-                        tracing::warn!(
-                            namespace,
-                            service,
-                            error,
-                            assumed = sent.map_or(1, |ready: u32| ready.max(1)),
-                            "our replicas cannot be counted: with more than assumed, what the others promise is not \
-                             taken into account, and a burst may overrun the edge; grant list and watch of \
-                             endpointslices"
-                        );
-                    }
+                    let error = anyhow::Error::from(error).context(UNKNOWN);
+                    watcher::count_and_log("endpointslices", error, &mut last_error, &metrics);
                 }
             }
             let Some(slices) = known.all() else { continue };
@@ -54,14 +45,8 @@ impl Cluster {
             if sent.replace(ready) != Some(ready) {
                 tracing::info!(ready, "replicas");
                 if slices.is_empty() {
-                    tracing::warn!(
-                        namespace,
-                        service,
-                        assumed = 1,
-                        "no EndpointSlice is of this Service, so our replicas cannot be counted: with more than one, \
-                         what the others promise is not taken into account, and a burst may overrun the edge; \
-                         name our Service with --service and --namespace"
-                    );
+                    let error = "no EndpointSlice is of this Service; name ours with --service and --namespace";
+                    tracing::warn!(namespace, service, error, "{UNKNOWN}");
                 }
                 self.changes.send(Change::Replicas(ready)).await;
             }

@@ -33,10 +33,7 @@ pub async fn follow(
             }
         };
         contents.send_if_modified(|known| {
-            let has_changed = match known {
-                Some(known) => **known != now,
-                None => !now.is_empty(),
-            };
+            let has_changed = known.as_ref().map_or(!now.is_empty(), |known| **known != now);
             if has_changed {
                 *known = Some(Arc::new(now));
             }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use edgeward_core::config::sites::{Merged, SeenSite, refusal};
+use edgeward_core::config::sites::{SeenSite, refusal};
 use edgeward_core::config::{Config, sites};
 use edgeward_core::model::site::SiteDefinition;
 use kube::{Client, Resource as _};
@@ -31,8 +31,6 @@ pub struct Sites {
     current: Arc<ArcSwap<Config>>,
     versions: watch::Sender<Option<Arc<Config>>>,
     seen: watch::Sender<BTreeMap<String, SeenSite>>,
-    /// Clusters without a site of their own, as logged last.
-    left_out: Vec<(String, String)>,
 }
 
 impl Sites {
@@ -43,7 +41,6 @@ impl Sites {
             current: Arc::new(ArcSwap::new(config)),
             versions: watch::Sender::default(),
             seen: watch::Sender::default(),
-            left_out: vec![],
         }
     }
 
@@ -74,8 +71,8 @@ impl Sites {
         let mut known = Some(known);
         let (sender, mut objects) = watch::channel(Seen::default());
         let read = |object: &Raw, _: Option<&_>| read(object);
-        let watched = objects::follow(Gvr::SITES, Rights::Needed, &client, &metrics, read, |change| {
-            sender.send_if_modified(change);
+        let watched = objects::follow(Gvr::SITES, Rights::Needed, &client, &metrics, read, &sender, |seen| {
+            seen
         });
         let merged = async {
             let mut base = self.base.next().await;
@@ -112,7 +109,6 @@ impl Sites {
     /// Reads the current Sites. Returns false until there were valid ones.
     fn take(&self, objects: &BTreeMap<String, Object>, definitions: &mut Option<Vec<Arc<SiteDefinition>>>) -> bool {
         let specs = objects.iter().map(|(name, (_, spec))| (name.clone(), spec.clone()));
-        let was_in_use = definitions.is_some();
         let read = match objects.is_empty() {
             true => Ok(None),
             false => sites::of_objects(&specs.collect()).map(Some),
@@ -139,27 +135,17 @@ impl Sites {
             }
             self.seen.send_replace(seen);
         }
-        faults.is_none() || was_in_use || self.versions.borrow().is_some()
+        faults.is_none() || self.versions.borrow().is_some()
     }
 
     fn publish(
-        &mut self,
+        &self,
         base: &Arc<Config>,
         definitions: Option<&Vec<Arc<SiteDefinition>>>,
         discovered: &[Arc<SiteDefinition>],
     ) {
         let defined = definitions.unwrap_or(&base.sites);
-        let Merged { sites, left_out } = sites::with_discovered(defined, discovered);
-        if self.left_out != left_out {
-            for (cluster, site) in &left_out {
-                tracing::warn!(
-                    cluster,
-                    site,
-                    "a remote cluster has no site of its own: another one has its nodes or its name"
-                );
-            }
-            self.left_out = left_out;
-        }
+        let sites = sites::with_discovered(defined, discovered).sites;
         let config = match sites == base.sites {
             true => Arc::clone(base),
             false => Arc::new(Config {

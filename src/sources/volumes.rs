@@ -10,8 +10,8 @@ use kube::Resource as _;
 use crate::instruments::logs::LogLimit;
 use crate::instruments::metrics::Metrics;
 use crate::sources::configuration::Versions;
-use crate::sources::raw::Raw;
-use crate::sources::watch::{Cluster, readable};
+use crate::sources::raw::{Gvr, Raw};
+use crate::sources::watch::{Cluster, Watched, readable};
 
 impl Cluster {
     /// Watches volume claims, volumes and storage classes from the moment a cloud can have data. Never returns. The
@@ -23,17 +23,14 @@ impl Cluster {
         let claim_gone = |object: &Raw| Some(VolumeChange::Claim(namespaced(object)?, None));
         let volume_gone = |object: &Raw| Some(VolumeChange::Volume(name(object)?, None));
         let class_gone = |object: &Raw| Some(VolumeChange::Class(name(object)?, None));
+        let watch = || self.clone();
+        let claims = Watched::of_volumes(VolumeKind::Claims, Gvr::CLAIMS);
+        let volumes = Watched::of_volumes(VolumeKind::Volumes, Gvr::VOLUMES);
+        let classes = Watched::of_volumes(VolumeKind::Classes, Gvr::CLASSES);
         tokio::join!(
-            self.clone()
-                .watch_kind(VolumeKind::Claims, &metrics, |object| claim(object, limit), claim_gone),
-            self.clone().watch_kind(
-                VolumeKind::Volumes,
-                &metrics,
-                |object| volume(object, limit),
-                volume_gone
-            ),
-            self.clone()
-                .watch_kind(VolumeKind::Classes, &metrics, |object| class(object, limit), class_gone),
+            watch().watch_kind(claims, &metrics, |object| claim(object, limit), claim_gone),
+            watch().watch_kind(volumes, &metrics, |object| volume(object, limit), volume_gone),
+            watch().watch_kind(classes, &metrics, |object| class(object, limit), class_gone),
         );
     }
 }
@@ -51,12 +48,8 @@ pub(crate) fn claim(object: &Raw, limit: &LogLimit) -> Option<VolumeChange> {
 
 /// Reads a volume. The place of an unreadable volume is unknown.
 pub(crate) fn volume(object: &Raw, limit: &LogLimit) -> Option<VolumeChange> {
-    let read = readable(
-        VolumeKind::Volumes.as_str(),
-        object,
-        read_affinity(object.json()),
-        limit,
-    );
+    let affinity = read_affinity(object.json());
+    let read = readable(VolumeKind::Volumes.as_str(), object, affinity, limit);
     Some(VolumeChange::Volume(name(object)?, read.flatten()))
 }
 

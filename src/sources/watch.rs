@@ -19,7 +19,7 @@ use edgeward_core::wire::{node, pod};
 use futures::future::BoxFuture;
 use futures::{FutureExt as _, StreamExt as _};
 use http::{HeaderMap, Request, Response, Uri, header};
-use kube::client::Body;
+use kube::client::{Body, ClientBuilder};
 use kube::runtime::watcher::{Config, Event};
 use kube::{Client, Resource as _};
 use prometheus_client::metrics::gauge::Gauge;
@@ -31,7 +31,7 @@ use crate::instruments::logs::LogLimit;
 use crate::instruments::metrics::Metrics;
 use crate::sources::Changes;
 use crate::sources::configuration::Versions;
-use crate::sources::kubeconfig::{client_builder, client_config};
+use crate::sources::kubeconfig::client_config;
 use crate::sources::objects;
 use crate::sources::raw::{Gvr, Raw};
 use crate::sources::watcher;
@@ -70,7 +70,10 @@ impl Cluster {
             changes: listener.clone(),
             clock_difference: clock_difference.clone(),
         });
-        Ok(Self::of(client_builder(config)?.with_layer(&layer).build(), changes))
+        Ok(Self::of(
+            ClientBuilder::try_from(config)?.with_layer(&layer).build(),
+            changes,
+        ))
     }
 
     /// Uses this client.
@@ -109,7 +112,8 @@ impl Cluster {
             Some(node) => Some(Change::Node(Box::new(node))),
             None => gone(object),
         };
-        self.watch_kind(Kind::Nodes, metrics, read, gone).await;
+        let kind = Watched::of(Kind::Nodes, Gvr::NODES);
+        self.watch_kind(kind, metrics, read, gone).await;
     }
 
     /// Watches pods as [`Self::watch_nodes`] watches nodes. Starts once all nodes and namespaces are listed. The
@@ -139,7 +143,8 @@ impl Cluster {
             Some(Change::Pod(Box::new(pod)))
         };
         let gone = |object: &Raw| Some(Change::PodGone(object.meta().uid.as_deref()?.into()));
-        self.watch_kind(Kind::Pods, metrics, read, gone).await;
+        let kind = Watched::of(Kind::Pods, Gvr::PODS);
+        self.watch_kind(kind, metrics, read, gone).await;
     }
 
     /// Watches namespaces as [`Self::watch_nodes`] watches nodes.
@@ -150,7 +155,8 @@ impl Cluster {
             Some(Change::Namespace(name, is_managed))
         };
         let gone = |object: &Raw| Some(Change::Namespace(object.meta().name.as_deref()?.into(), false));
-        self.watch_kind(Kind::Namespaces, metrics, read, gone).await;
+        let kind = Watched::of(Kind::Namespaces, Gvr::NAMESPACES);
+        self.watch_kind(kind, metrics, read, gone).await;
     }
 
     /// Updates the resource names after a change of nodes.
@@ -168,12 +174,11 @@ impl Cluster {
     /// Sends the changes of a kind. Never returns.
     pub(super) async fn watch_kind<C: Into<Change>>(
         self,
-        kind: impl Into<Watched>,
+        kind: Watched,
         metrics: &Metrics,
         read: impl Fn(&Raw) -> Option<C>,
         gone: impl Fn(&Raw) -> Option<C>,
     ) {
-        let kind = kind.into();
         let name = kind.gvr.plural;
         let mut events = watcher::events(kind.gvr.all(&self.client), Config::default().streaming_lists());
         let mut last_error = String::new();
@@ -220,29 +225,19 @@ pub(super) struct Watched {
     awaited: Option<Kind>,
 }
 
-impl From<Kind> for Watched {
-    fn from(kind: Kind) -> Self {
+impl Watched {
+    fn of(kind: Kind, gvr: Gvr) -> Self {
         Self {
-            gvr: match kind {
-                Kind::Nodes => Gvr::NODES,
-                Kind::Pods => Gvr::PODS,
-                Kind::Namespaces => Gvr::NAMESPACES,
-            },
+            gvr,
             list_began: Change::ListBegan(kind),
             list_ended: Change::ListEnded(kind),
             awaited: Some(kind),
         }
     }
-}
 
-impl From<VolumeKind> for Watched {
-    fn from(kind: VolumeKind) -> Self {
+    pub(super) fn of_volumes(kind: VolumeKind, gvr: Gvr) -> Self {
         Self {
-            gvr: match kind {
-                VolumeKind::Claims => Gvr::CLAIMS,
-                VolumeKind::Volumes => Gvr::VOLUMES,
-                VolumeKind::Classes => Gvr::CLASSES,
-            },
+            gvr,
             list_began: VolumeChange::ListBegan(kind).into(),
             list_ended: VolumeChange::ListEnded(kind).into(),
             awaited: None,
@@ -255,7 +250,7 @@ impl From<VolumeKind> for Watched {
 /// # Errors
 /// There is no such configuration, or it cannot be used.
 pub async fn client() -> anyhow::Result<Client> {
-    Ok(client_builder(client_config(None)?.0)?.build())
+    Ok(Client::try_from(client_config(None)?.0)?)
 }
 
 /// Reads a node; `None` if it is unreadable.
@@ -501,28 +496,6 @@ mod tests {
             _ => (200, page("a", "more")),
         };
         Response::builder().status(code).body(Body::from(body.into_bytes()))
-    }
-
-    #[tokio::test]
-    async fn a_server_without_streamed_lists_is_asked_for_pages() {
-        let (changes, mut received) = changes();
-        let cluster = Cluster::of(Client::new(tower::service_fn(old_fashioned), "default"), changes);
-        let metrics = Metrics::new();
-        let listed = async {
-            let mut nodes = vec![];
-            while let Some((_, change)) = received.recv().await {
-                match change {
-                    Change::Node(node) => nodes.push(node.name.to_string()),
-                    Change::ListEnded(Kind::Nodes) => break,
-                    _ => {}
-                }
-            }
-            nodes
-        };
-        tokio::select! {
-            () = cluster.watch_nodes(&metrics) => {}
-            nodes = timeout(BOUND, listed) => assert_eq!(nodes.unwrap(), ["a", "b"]),
-        }
     }
 
     /// The second page breaks off the first time. The second time, its continue token has expired.

@@ -171,23 +171,12 @@ where
     })
 }
 
-/// Counts and logs a failure of [`events`], unless it equals the `last` logged one.
-pub(crate) fn count_and_log(kind: &'static str, error: Error, last: &mut String, metrics: &Metrics) {
-    count_and_log_as("watch failed; it is tried again", kind, error, last, metrics);
-}
-
-/// Counts a failure and logs it with this message, unless it equals the `last` logged one.
-pub(super) fn count_and_log_as(
-    words: &'static str,
-    kind: &'static str,
-    error: impl Into<anyhow::Error>,
-    last: &mut String,
-    metrics: &Metrics,
-) {
+/// Counts a failure to watch a kind, and logs it unless it equals the `last` logged one.
+pub(crate) fn count_and_log(kind: &'static str, error: impl Into<anyhow::Error>, last: &mut String, metrics: &Metrics) {
     metrics.watch_failures.at([kind]).inc();
     let error = format!("{:#}", error.into());
     if error != *last {
-        tracing::warn!(kind, error, "{words}");
+        tracing::warn!(kind, error, "watch failed; it is tried again");
         *last = error;
     }
 }
@@ -214,32 +203,6 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
-
-    #[tokio::test(start_paused = true)]
-    async fn a_watch_whose_place_is_gone_begins_with_a_list() {
-        let respond = |request: Request<Body>| async move {
-            let is_watch = request.uri().query().is_some_and(|query| query.contains("watch=true"));
-            let (code, body) = match is_watch {
-                true => (
-                    410,
-                    r#"{"kind": "Status", "status": "Failure", "reason": "Expired", "code": 410}"#,
-                ),
-                false => (
-                    200,
-                    r#"{"metadata": {"resourceVersion": "7"}, "items": [{"metadata": {"name": "a"}}]}"#,
-                ),
-            };
-            Response::builder()
-                .status(code)
-                .body(Body::from(body.as_bytes().to_vec()))
-        };
-        let client = Client::new(tower::service_fn(respond), "default");
-        let mut map = object(Api::<ConfigMap>::default_namespaced(client), "a");
-        let mut seen = 0;
-        while seen < 2 {
-            seen += usize::from(matches!(map.next().await, Some(Ok(Some(_)))));
-        }
-    }
 
     #[tokio::test(start_paused = true)]
     async fn watches_do_not_all_list_again_at_once() {

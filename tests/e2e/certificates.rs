@@ -17,7 +17,7 @@ e2e! { "certificates::bad_pairs_are_refused", Cluster, bad_pairs_are_refused }
 fn bad_pairs_are_refused(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = nodes(fixture)?;
     let authority = Authority::new()?;
-    let installed = InstalledReplicas::with_files(fixture, &nodes, Pace::Adaptive, 1, &authority)?;
+    let installed = InstalledReplicas::with_files(fixture, &nodes, Pace::Adaptive(20), 1, &authority)?;
     finds(fixture, "ok", "in Secret edgeward-system/edgeward-tls is for")?;
     let edgeward = installed.members.first().context("no replica")?;
     let reloads = |result: &str| edgeward.count("edgeward_tls_reloads_total", &[("result", result)]);
@@ -29,7 +29,7 @@ fn bad_pairs_are_refused(fixture: &Fixture<'_>) -> Result<()> {
     };
     let bad = [
         (
-            authority.expired_server(&[NAME])?,
+            authority.server_until(2001, &[NAME])?,
             "the certificate expired at 2001-01-01",
         ),
         (mismatched, "the private key does not belong to the first certificate"),

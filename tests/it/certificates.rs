@@ -4,13 +4,13 @@ use edgeward::instruments::metrics::Metrics;
 use edgeward::serve::{ServeOptions, Server};
 use edgeward::tls::{Authority, Contents, Service, Source, stored};
 use edgeward_core::units::Micros;
+use edgeward_harness::pki;
 use edgeward_harness::prelude::*;
 use jiff::{SignedDuration, Timestamp};
 use rustls::SupportedProtocolVersion;
 use rustls::version::{TLS12, TLS13};
 use tokio::sync::watch;
 
-use crate::authority;
 use crate::client::{Client, eventually, get};
 use crate::server::{options, self_signed};
 
@@ -162,13 +162,13 @@ async fn choosy(authority: &str) -> (Server, Arc<Metrics>, tempfile::TempDir) {
 
 #[tokio::test]
 async fn only_clients_of_the_authority_are_served_and_it_may_change() {
-    let (ours, other) = (authority::Authority::new(), authority::Authority::new());
-    let (server, metrics, directory) = choosy(&ours.pem()).await;
+    let [ours, other] = [(); 2].map(|()| pki::Authority::new().expect("made"));
+    let (server, metrics, directory) = choosy(&ours.certificate).await;
     let client = Client::new(server.admission(), server.ca_bundle().expect("self-signed"));
-    let as_client = |authority: &authority::Authority| {
-        let leaf = authority.leaf();
+    let as_client = |authority: &pki::Authority| {
+        let pair = authority.client("client", "none").expect("signed");
         Client {
-            identity: Some((leaf.cert, leaf.key)),
+            identity: Some((pair.certificate, pair.key)),
             ..client.clone()
         }
     };
@@ -201,7 +201,7 @@ async fn only_clients_of_the_authority_are_served_and_it_may_change() {
     let of = |result: &str| format!("edgeward_tls_reloads_total{{of=\"client_ca\",result=\"{result}\"}} 1\n");
     eventually("refused", async || metrics.encode().contains(&of("refused"))).await;
     assert!(as_client(&ours).post().await.is_ok(), "the old ones stay");
-    fs::write(&file, other.pem()).expect("written");
+    fs::write(&file, &other.certificate).expect("written");
     eventually("loaded", async || metrics.encode().contains(&of("loaded"))).await;
     assert!(as_client(&other).post().await.is_ok());
     assert!(as_client(&ours).post().await.is_err());

@@ -159,6 +159,11 @@ impl Answered {
     }
 }
 
+/// The certificate in this PEM file.
+pub(crate) fn der(pem: &str) -> Vec<u8> {
+    CertificateDer::from_pem_slice(pem.as_bytes()).expect("PEM").to_vec()
+}
+
 /// `GET` over plain HTTP.
 pub(crate) async fn get(address: SocketAddr, path: &str) -> std::io::Result<Answered> {
     let mut stream = BufReader::new(TcpStream::connect(address).await?);

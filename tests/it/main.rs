@@ -2,7 +2,6 @@
 
 // A test reports failed expectations by panicking. Clippy exempts test functions, but not their helpers.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
-mod authority;
 mod book;
 mod certificates;
 mod chart;

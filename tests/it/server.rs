@@ -13,10 +13,10 @@ use edgeward::platform::clock::Clock;
 use edgeward::serve;
 use edgeward::serve::{Readiness, ServeOptions, Server, Task};
 use edgeward::tls::{Service, Source};
+use edgeward_harness::pki::Authority;
 use edgeward_harness::volume::Volume;
 
-use crate::authority::{Authority, publish};
-use crate::client::{BOUND, Client, eventually, get};
+use crate::client::{BOUND, Client, der, eventually, get};
 
 pub(crate) struct Told;
 
@@ -58,6 +58,12 @@ pub(crate) fn self_signed() -> Source {
             namespace: "edgeward-system".into(),
         },
     }
+}
+
+/// Publishes `tls.crt` and `tls.key`.
+pub(crate) fn publish(volume: &mut Volume, cert: &str, key: &str) {
+    let files = [("tls.crt", cert), ("tls.key", key)];
+    volume.swap(&files).expect("published");
 }
 
 fn client(server: &Server) -> Client {
@@ -116,7 +122,7 @@ async fn http_1_1_is_negotiated_and_nothing_else() {
     assert!(h2_only.connect().await.is_err());
     assert!(
         Client {
-            ca_bundle: Authority::new().pem(),
+            ca_bundle: Authority::new().expect("made").certificate,
             ..client
         }
         .connect()
@@ -139,29 +145,30 @@ async fn http_1_1_is_negotiated_and_nothing_else() {
 
 #[tokio::test]
 async fn a_chain_is_served_whole() {
-    let root = Authority::new();
-    let intermediate = root.intermediate();
-    let leaf = intermediate.leaf();
+    let root = Authority::new().unwrap();
+    let intermediate = root.intermediate().unwrap();
+    let leaf = intermediate.server(&[]).unwrap();
     let mut volume = Volume::new().unwrap();
-    publish(&mut volume, &format!("{}{}", leaf.cert, intermediate.pem()), &leaf.key);
+    let chain = format!("{}{}", leaf.certificate, intermediate.certificate);
+    publish(&mut volume, &chain, &leaf.key);
     let files = Source::Files {
         cert: volume.path("tls.crt"),
         key: volume.path("tls.key"),
     };
     let server = Server::start(options(files)).await.expect("started");
     assert_eq!(server.ca_bundle(), None);
-    let connection = Client::new(server.admission(), &root.pem())
+    let connection = Client::new(server.admission(), &root.certificate)
         .connect()
         .await
         .expect("the chain leads to the root");
     assert_eq!(connection.chain().len(), 2);
-    assert_eq!(connection.chain()[0], leaf.der);
+    assert_eq!(connection.chain()[0], der(&leaf.certificate));
     server.shutdown().await.expect("stopped");
 }
 
 #[tokio::test]
 async fn a_bad_pair_at_the_start_is_an_error_that_names_the_file() {
-    let authority = Authority::new();
+    let authority = Authority::new().unwrap();
     let mut volume = Volume::new().unwrap();
     let files = || Source::Files {
         cert: volume.path("tls.crt"),
@@ -177,7 +184,8 @@ async fn a_bad_pair_at_the_start_is_an_error_that_names_the_file() {
         "{missing}"
     );
     let source = files();
-    publish(&mut volume, &authority.leaf().cert, &authority.leaf().key);
+    let [one, other] = [(); 2].map(|()| authority.server(&[]).unwrap());
+    publish(&mut volume, &one.certificate, &other.key);
     let mismatch = Server::start(options(source)).await.err().expect("refused").to_string();
     assert!(
         mismatch.contains("tls.crt") && mismatch.contains("does not belong"),

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use edgeward::admission::Phase;
 use edgeward::serve;
 use edgeward::serve::{ServeOptions, Server, Task};
 
@@ -71,7 +70,7 @@ async fn a_graceful_task_is_waited_for() {
     let has_left = Arc::new(AtomicBool::new(false));
     let left = Arc::clone(&has_left);
     options.tasks = vec![Task::graceful("Lease", async move {
-        phase.wait_for(|phase| *phase == Phase::Draining).await.expect("told");
+        phase.wait_for(|phase| phase.is_draining).await.expect("told");
         // Longer than the other steps take.
         tokio::time::sleep(std::time::Duration::from_millis(500)).await;
         left.store(true, Ordering::Relaxed);

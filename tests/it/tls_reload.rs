@@ -6,11 +6,11 @@ use std::time::Duration;
 use edgeward::instruments::metrics::Metrics;
 use edgeward::serve::Server;
 use edgeward::tls::Source;
+use edgeward_harness::pki::Authority;
 use edgeward_harness::volume::Volume;
 
-use crate::authority::{Authority, Leaf, publish};
-use crate::client::{Client, eventually};
-use crate::server::options;
+use crate::client::{Client, der, eventually};
+use crate::server::{options, publish};
 
 struct Running {
     server: Server,
@@ -20,18 +20,18 @@ struct Running {
     authority: Authority,
 }
 
-async fn start(leaf: impl FnOnce(&Authority) -> Leaf) -> Running {
-    let authority = Authority::new();
-    let leaf = leaf(&authority);
+async fn start() -> Running {
+    let authority = Authority::new().unwrap();
+    let leaf = authority.server(&[]).unwrap();
     let mut volume = Volume::new().unwrap();
-    publish(&mut volume, &leaf.cert, &leaf.key);
+    publish(&mut volume, &leaf.certificate, &leaf.key);
     let options = options(Source::Files {
         cert: volume.path("tls.crt"),
         key: volume.path("tls.key"),
     });
     let metrics = Arc::clone(&options.metrics);
     let server = Server::start(options).await.expect("started");
-    let client = Client::new(server.admission(), &authority.pem());
+    let client = Client::new(server.admission(), &authority.certificate);
     Running {
         server,
         client,
@@ -53,13 +53,13 @@ impl Running {
 
 #[tokio::test]
 async fn a_data_swap_changes_the_certificate_and_open_connections_stay() {
-    let mut running = start(Authority::leaf).await;
+    let mut running = start().await;
     let mut open = running.client.connect().await.expect("handshake");
     for year in [3001, 3002] {
-        let next = running.authority.leaf_until(year);
-        publish(&mut running.volume, &next.cert, &next.key);
+        let next = running.authority.server_until(year, &[]).unwrap();
+        publish(&mut running.volume, &next.certificate, &next.key);
         eventually("the new certificate is served", async || {
-            running.served().await == next.der
+            running.served().await == der(&next.certificate)
         })
         .await;
     }
@@ -79,14 +79,16 @@ async fn a_data_swap_changes_the_certificate_and_open_connections_stay() {
 
 #[tokio::test]
 async fn a_bad_pair_is_refused_counted_and_followed_by_a_good_one() {
-    let mut running = start(Authority::leaf).await;
+    let mut running = start().await;
     let first = running.served().await;
-    let (good, expired) = (running.authority.leaf(), running.authority.leaf_until(2001));
+    let authority = &running.authority;
+    let [good, another] = [(); 2].map(|()| authority.server(&[]).unwrap());
+    let expired = authority.server_until(2001, &[]).unwrap();
     let bad = [
         ("garbage".to_owned(), good.key.clone()),
-        (good.cert.clone(), "garbage".to_owned()),
-        (good.cert.clone(), running.authority.leaf().key),
-        (expired.cert.clone(), expired.key.clone()),
+        (good.certificate.clone(), "garbage".to_owned()),
+        (good.certificate.clone(), another.key),
+        (expired.certificate, expired.key),
         (String::new(), String::new()),
     ];
     for (index, (cert, key)) in bad.iter().enumerate() {
@@ -99,17 +101,20 @@ async fn a_bad_pair_is_refused_counted_and_followed_by_a_good_one() {
             .await;
         assert_eq!(running.served().await, first);
     }
-    publish(&mut running.volume, &good.cert, &good.key);
-    eventually("the good pair is served", async || running.served().await == good.der).await;
+    publish(&mut running.volume, &good.certificate, &good.key);
+    eventually("the good pair is served", async || {
+        running.served().await == der(&good.certificate)
+    })
+    .await;
     running.server.shutdown().await.expect("stopped");
 }
 
 #[tokio::test]
 async fn a_pair_that_is_not_valid_yet_is_served_once_it_is() {
-    let mut running = start(Authority::leaf).await;
+    let mut running = start().await;
     // Three seconds more than the allowed clock skew. The test's own client allows no skew, so it is not used.
-    let next = running.authority.leaf_in(Duration::from_secs(5 * 60 + 3));
-    publish(&mut running.volume, &next.cert, &next.key);
+    let next = running.authority.server_in(Duration::from_secs(5 * 60 + 3)).unwrap();
+    publish(&mut running.volume, &next.certificate, &next.key);
     running
         .counted("edgeward_tls_reloads_total{of=\"certificate\",result=\"loaded\"} 1\n")
         .await;
@@ -125,7 +130,7 @@ async fn a_pair_that_is_not_valid_yet_is_served_once_it_is() {
 
 #[tokio::test]
 async fn files_that_vanish_keep_the_certificate() {
-    let running = start(Authority::leaf).await;
+    let running = start().await;
     let first = running.served().await;
     std::fs::remove_file(running.volume.path("..data")).expect("removed");
     running

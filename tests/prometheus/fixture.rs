@@ -1,11 +1,11 @@
-//! One Prometheus server with its exporter, the proxy in front of it, and clients.
+//! One Prometheus server with its exporter, and clients.
 
 use anyhow::anyhow;
 use edgeward::instruments::metrics::Metrics;
 use edgeward::platform::clock::Clock;
 use edgeward::sources::prometheus::{Outcome, Poller};
 use edgeward_core::cluster::telemetry::Telemetry;
-use edgeward_core::config::{Config, Input, Prometheus, Query};
+use edgeward_core::config::{Config, Input, Prometheus};
 use edgeward_core::units::{Micros, Moment};
 use edgeward_harness::prelude::*;
 use edgeward_harness::prometheus::{Exporter, Server};
@@ -13,13 +13,8 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::proxy::Proxy;
-
-pub(crate) const LONG: Micros = Micros::from_secs(3_600);
-
 pub(crate) struct Fixture {
     pub(crate) exporter: Exporter,
-    pub(crate) proxy: Proxy,
     pub(crate) server: Server,
     runtime: Handle,
 }
@@ -29,33 +24,28 @@ impl Fixture {
         let exporter = Exporter::start(&runtime)?;
         let server = Server::start(program, &exporter)?;
         Ok(Self {
-            proxy: Proxy::start(&runtime, server.address)?,
             exporter,
             server,
             runtime,
         })
     }
 
-    /// A client that queries often through the proxy and accepts values up to `staleness` old.
-    pub(crate) fn asker(&self, questions: &[(Input, &str)], staleness: Micros) -> Result<Asker> {
-        let query = |&(input, promql): &(Input, &str)| Query {
-            input,
-            promql: promql.to_owned(),
-        };
+    /// A client that queries often, whose values do not become stale.
+    pub(crate) fn asker(&self, questions: &[(Input, &str)]) -> Result<Asker> {
+        let queries = questions.iter().map(|(input, promql)| (*input, (*promql).to_owned()));
         let settings = Prometheus {
-            url: format!("http://{}", self.proxy.address),
+            url: format!("http://{}", self.server.address),
             required: true,
             token_file: None,
             ca_file: None,
             period: Micros::from_millis(100),
             timeout: Micros::from_secs(2),
-            staleness,
-            queries: questions.iter().map(query).collect(),
+            staleness: Micros::from_secs(3_600),
+            queries: queries.collect(),
         };
         let (clock, metrics) = (Clock::start(), Arc::new(Metrics::new()));
         let config = Arc::new(Config::default());
-        let poller = Poller::open(&settings, config, clock, Arc::clone(&metrics));
-        let poller = self.runtime.block_on(poller)?;
+        let poller = Poller::new(&settings, config, clock, Arc::clone(&metrics));
         Ok(Asker {
             telemetry: poller.telemetry(),
             clock,
@@ -79,10 +69,6 @@ impl Drop for Asker {
 }
 
 impl Asker {
-    pub(crate) fn knows<T>(&self, read: impl FnOnce(&Telemetry, Moment) -> T) -> T {
-        read(&self.telemetry.borrow(), self.clock.moment())
-    }
-
     pub(crate) fn learns(&self, what: &str, holds: impl Fn(&Telemetry, Moment) -> bool) -> Result<()> {
         eventually(what, BOUND, || {
             let telemetry = self.telemetry.borrow().clone();

@@ -3,14 +3,13 @@
 use edgeward::platform::yaml;
 use edgeward::sources::prometheus::Outcome;
 use edgeward_core::cluster::telemetry::Telemetry;
-use edgeward_core::config::{Config, Input, Query};
+use edgeward_core::config::{Config, Input};
 use edgeward_core::model::link::LinkState;
 use edgeward_core::model::slo::Class;
 use edgeward_core::units::{Micros, Moment, Permille};
 use edgeward_harness::prelude::*;
 
-use crate::fixture::{Asker, Fixture, LONG};
-use crate::proxy::Way;
+use crate::fixture::{Asker, Fixture};
 
 const CPU: (Input, &str) = (Input::EdgeFreeCpu, "sum(free_cores)");
 
@@ -24,7 +23,7 @@ fn learns_cpu(asker: &Asker, millicores: Option<u64>) -> Result<()> {
     })
 }
 
-pub(crate) fn values_arrive_in_their_units(fixture: &mut Fixture) -> Result<()> {
+pub(crate) fn values_arrive_in_their_units(fixture: &Fixture) -> Result<()> {
     fixture.exporter.says(&[
         "free_cores{node=\"e1\"} 1.5",
         "free_cores{node=\"e2\"} 2.25",
@@ -38,19 +37,16 @@ pub(crate) fn values_arrive_in_their_units(fixture: &mut Fixture) -> Result<()> 
         "wan_lost{site=\"cloud\"} 1",
         "wan_sent{site=\"cloud\"} 400",
     ]);
-    let asker = fixture.asker(
-        &[
-            CPU,
-            (Input::EdgeFreeMemory, "free_bytes"),
-            (
-                Input::Processing,
-                "sum by (site, class) (work_seconds_sum) / sum by (site, class) (work_seconds_count)",
-            ),
-            (Input::WanRtt, "max by (site) (wan_rtt_seconds)"),
-            (Input::WanLoss, "sum by (site) (wan_lost) / sum by (site) (wan_sent)"),
-        ],
-        LONG,
-    )?;
+    let asker = fixture.asker(&[
+        CPU,
+        (Input::EdgeFreeMemory, "free_bytes"),
+        (
+            Input::Processing,
+            "sum by (site, class) (work_seconds_sum) / sum by (site, class) (work_seconds_count)",
+        ),
+        (Input::WanRtt, "max by (site) (wan_rtt_seconds)"),
+        (Input::WanLoss, "sum by (site) (wan_lost) / sum by (site) (wan_sent)"),
+    ])?;
     learns_cpu(&asker, Some(3_750))?;
     asker.learns("free memory", |telemetry, now| {
         telemetry
@@ -80,39 +76,8 @@ pub(crate) fn values_arrive_in_their_units(fixture: &mut Fixture) -> Result<()> 
     learns_cpu(&asker, Some(0))
 }
 
-pub(crate) fn a_wrong_exporter(fixture: &mut Fixture) -> Result<()> {
-    let gauge = (Input::EdgeFreeCpu, "free_cores");
-    fixture.exporter.says(&["free_cores 4"]);
-    let asker = fixture.asker(&[gauge], LONG)?;
-    learns_cpu(&asker, Some(4_000))?;
-    let forgetful = fixture.asker(&[gauge], Micros::from_secs(3))?;
-    learns_cpu(&forgetful, Some(4_000))?;
-
-    for (lines, expected) in [
-        (&["free_cores NaN"][..], Outcome::NotANumber),
-        (&["free_cores +Inf"][..], Outcome::NotANumber),
-        (&["free_cores -3"][..], Outcome::OutOfRange),
-        (
-            &["free_cores{node=\"a\"} 1", "free_cores{node=\"b\"} 2"][..],
-            Outcome::Ambiguous,
-        ),
-        (&["something_else 1"][..], Outcome::Empty),
-    ] {
-        fixture.exporter.says(lines);
-        asker.sees(Input::EdgeFreeCpu, expected)?;
-        ensure!(asker.knows(cpu) == Some(4_000), "{expected:?} took the value away");
-    }
-    fixture.exporter.fails();
-    asker.sees(Input::EdgeFreeCpu, Outcome::Empty)?;
-    learns_cpu(&forgetful, None)?;
-
-    fixture.exporter.says(&["free_cores 5"]);
-    learns_cpu(&asker, Some(5_000))?;
-    learns_cpu(&forgetful, Some(5_000))
-}
-
 /// The queries of every Prometheus configuration in `docs/guide/clouds.md`.
-fn documented() -> Result<Vec<Vec<Query>>> {
+fn documented() -> Result<Vec<BTreeMap<Input, String>>> {
     let page = include_str!("../../docs/guide/clouds.md");
     let blocks = page
         .split("```yaml\n")
@@ -127,7 +92,7 @@ fn documented() -> Result<Vec<Vec<Query>>> {
     blocks.map(read).collect()
 }
 
-pub(crate) fn the_documented_questions(fixture: &mut Fixture) -> Result<()> {
+pub(crate) fn the_documented_questions(fixture: &Fixture) -> Result<()> {
     let documented = documented()?;
     ensure!(documented.len() == 2);
     let said = |work_seconds: u32, work: u32| {
@@ -158,9 +123,9 @@ pub(crate) fn the_documented_questions(fixture: &mut Fixture) -> Result<()> {
             "kube_pod_status_phase{namespace=\"n\",pod=\"done\",phase=\"Succeeded\"} 1",
         ]);
     };
-    let ask = |queries: &[Query]| {
-        let questions: Vec<_> = queries.iter().map(|query| (query.input, &*query.promql)).collect();
-        fixture.asker(&questions, LONG)
+    let ask = |queries: &BTreeMap<Input, String>| {
+        let questions: Vec<_> = queries.iter().map(|(input, promql)| (*input, &**promql)).collect();
+        fixture.asker(&questions)
     };
     said(10, 5);
     let memory = |bytes: u64| {
@@ -189,14 +154,14 @@ pub(crate) fn the_documented_questions(fixture: &mut Fixture) -> Result<()> {
     requested.learns("memory not requested", memory(4_000))
 }
 
-pub(crate) fn wrong_questions(fixture: &mut Fixture) -> Result<()> {
+pub(crate) fn wrong_questions(fixture: &Fixture) -> Result<()> {
     fixture.exporter.says(&[
         "free_cores 4",
         "wan_rtt_seconds{site=\"moon\"} 0.02",
         "wan_lost_ratio 0.001",
     ]);
     // Once this query is answered, the server is up.
-    learns_cpu(&fixture.asker(&[CPU], LONG)?, Some(4_000))?;
+    learns_cpu(&fixture.asker(&[CPU])?, Some(4_000))?;
     for (input, promql, expected) in [
         (Input::EdgeFreeCpu, "sum(free_cores", Outcome::Rejected),
         (
@@ -211,65 +176,8 @@ pub(crate) fn wrong_questions(fixture: &mut Fixture) -> Result<()> {
         (Input::WanLoss, "wan_lost_ratio", Outcome::Label),
         (Input::Processing, "free_cores", Outcome::Label),
     ] {
-        let asker = fixture.asker(&[(input, promql)], LONG)?;
+        let asker = fixture.asker(&[(input, promql)])?;
         asker.sees(input, expected).map_err(|error| error.context(promql))?;
     }
     Ok(())
-}
-
-pub(crate) fn stopped_and_started_again(fixture: &mut Fixture) -> Result<()> {
-    let ttl = Micros::from_secs(60);
-    let is_stale = |telemetry: &Telemetry, now: Moment| now.since(telemetry.kubernetes_as_of(now, ttl)) > ttl;
-    fixture.exporter.says(&["free_cores 4"]);
-    let asker = fixture.asker(&[CPU], LONG)?;
-    let forgetful = fixture.asker(&[CPU], Micros::from_secs(3))?;
-    learns_cpu(&asker, Some(4_000))?;
-    learns_cpu(&forgetful, Some(4_000))?;
-
-    fixture.server.stop();
-    fixture.exporter.says(&["free_cores 6"]);
-    asker.sees(Input::EdgeFreeCpu, Outcome::Unreachable)?;
-    ensure!(
-        asker.knows(cpu) == Some(4_000),
-        "the last value stays until it is stale"
-    );
-    forgetful.learns("nothing any more, though it is required", |telemetry, now| {
-        cpu(telemetry, now).is_none() && is_stale(telemetry, now)
-    })?;
-    ensure!(!asker.knows(is_stale));
-
-    fixture.server.start_again()?;
-    learns_cpu(&asker, Some(6_000))?;
-    forgetful.learns("free CPU, and is not stale", |telemetry, now| {
-        cpu(telemetry, now) == Some(6_000) && !is_stale(telemetry, now)
-    })
-}
-
-pub(crate) fn slow_broken_and_right_again(fixture: &mut Fixture) -> Result<()> {
-    fixture.exporter.says(&["free_cores 4"]);
-    let asker = fixture.asker(&[CPU], LONG)?;
-    learns_cpu(&asker, Some(4_000))?;
-    for (way, expected) in [
-        (Way::Slow, Outcome::Timeout),
-        (
-            Way::Answers("HTTP/1.1 500 Internal Server Error\r\nContent-Length: 4\r\n\r\noops"),
-            Outcome::ServerError,
-        ),
-        (
-            Way::Answers("HTTP/1.1 200 OK\r\nContent-Length: 16\r\n\r\n<html>log in</ht"),
-            Outcome::Malformed,
-        ),
-        (
-            Way::Answers("HTTP/1.1 302 Found\r\nLocation: /login\r\nContent-Length: 0\r\n\r\n"),
-            Outcome::Rejected,
-        ),
-        (Way::Answers("SSH-2.0-no\r\n"), Outcome::Unreachable),
-    ] {
-        fixture.proxy.leads(way);
-        asker.sees(Input::EdgeFreeCpu, expected)?;
-        ensure!(asker.knows(cpu) == Some(4_000), "{expected:?} took the value away");
-    }
-    fixture.exporter.says(&["free_cores 5"]);
-    fixture.proxy.leads(Way::Open);
-    learns_cpu(&asker, Some(5_000))
 }

@@ -1,70 +1,39 @@
-//! edgeward over a WAN. Two network namespaces, edge and cloud, are joined by a link that delays, drops and breaks on command.
-//! `cargo run -p edgeward-link` runs the same link by hand.
+//! edgeward's probes over a WAN. Two network namespaces, edge and cloud, are joined by a link that delays, drops and breaks on
+//! command.
 //!
 //! Each test has its own namespaces and link, in a sandbox that ends with this process. No cleanup is needed, however the
 //! process ends. Without a sandbox the tests are skipped, and the output says what is missing. Under `CI=true` this is a
 //! failure.
 
-mod cluster;
-mod decisions;
 mod history;
 mod link;
 mod probes;
-mod program;
 
 use std::env;
 use std::process::ExitCode;
 
 use anyhow::Result;
 use edgeward_harness::checkout::is_ci;
-use edgeward_harness::process::Ended;
 use edgeward_harness::timing::timed;
 use edgeward_harness::wan::lateness::{Lateness, TOO_LATE};
-use edgeward_harness::wan::{self, Wan, icmp, sandbox, tcp};
+use edgeward_harness::wan::{Wan, icmp, sandbox, tcp};
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
-type Script = fn(&mut Wan) -> Result<()>;
+type Script = fn(&Wan) -> Result<()>;
 
 const SCRIPTS: &[(&str, Script)] = &[
     ("link::rtt_is_seen_by_tcp_and_icmp", link::rtt_is_seen_by_tcp_and_icmp),
-    ("link::loses_what_its_schedule_says", link::loses_what_its_schedule_says),
-    ("link::keeps_the_order", link::keeps_the_order),
     ("link::cut_and_healed", link::cut_and_healed),
-    ("link::flaps", link::flaps),
-    (
-        "link::refuses_what_it_does_not_know",
-        link::refuses_what_it_does_not_know,
-    ),
     ("probes::icmp_slow", |wan| probes::slow(wan, &icmp(wan)?)),
     ("probes::tcp_slow", |wan| probes::slow(wan, &tcp(wan)?)),
     ("probes::icmp_lossy", |wan| probes::lossy(wan, &icmp(wan)?)),
     ("probes::tcp_lossy", |wan| probes::lossy(wan, &tcp(wan)?)),
     ("probes::icmp_cut", |wan| probes::cut(wan, &icmp(wan)?)),
     ("probes::tcp_cut", |wan| probes::cut(wan, &tcp(wan)?)),
-    ("probes::icmp_flapping", |wan| probes::flapping(wan, &icmp(wan)?)),
-    ("probes::tcp_flapping", |wan| probes::flapping(wan, &tcp(wan)?)),
-    ("decisions::icmp_slow", |wan| decisions::slow(wan, &icmp(wan)?)),
-    ("decisions::tcp_slow", |wan| decisions::slow(wan, &tcp(wan)?)),
-    ("decisions::icmp_lossy", |wan| decisions::lossy(wan, &icmp(wan)?)),
-    ("decisions::tcp_lossy", |wan| decisions::lossy(wan, &tcp(wan)?)),
-    ("decisions::icmp_cut", |wan| decisions::cut(wan, &icmp(wan)?)),
-    ("decisions::tcp_cut", |wan| decisions::cut(wan, &tcp(wan)?)),
-    ("decisions::icmp_flapping", |wan| decisions::flapping(wan, &icmp(wan)?)),
-    ("decisions::tcp_flapping", |wan| decisions::flapping(wan, &tcp(wan)?)),
-    ("program::lives_at_the_edge", program::lives_at_the_edge),
 ];
 
 fn main() -> ExitCode {
     let mut args: Vec<String> = env::args().collect();
-    if args.get(1).is_some_and(|first| first == wan::AS_LINK) {
-        return match edgeward_link::run(&args[2..]) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                eprintln!("{error:#}");
-                ExitCode::FAILURE
-            }
-        };
-    }
     let inside = args.get(1).is_some_and(|first| first == sandbox::INSIDE);
     if inside {
         args.remove(1);
@@ -106,13 +75,13 @@ fn test(name: &'static str, script: Script, inside: bool) -> Trial {
         }
         let tried = || -> Result<(), Untold> {
             let failed = |error: anyhow::Error| Untold::Failed(Failed::from(format!("{error:#}")));
-            let mut wan = Wan::open().map_err(failed)?;
+            let wan = Wan::open().map_err(failed)?;
             let lateness = Lateness::measure();
-            let ended = timed(name, || script(&mut wan));
+            let ended = timed(name, || script(&wan));
             let late = lateness.most();
             ended.map_err(|error| {
-                let words = format!("{error:#}\n{}", wan.log());
-                match late >= TOO_LATE && !error.is::<Ended>() {
+                let words = format!("{error:#}");
+                match late >= TOO_LATE {
                     true => Untold::Late(format!("programs ran up to {late:.0?} late; {words}")),
                     false => Untold::Failed(Failed::from(words)),
                 }

@@ -11,7 +11,7 @@ use edgeward_core::model::endpoint::Endpoint;
 use edgeward_core::model::link::{Link, LinkState, Thresholds};
 use edgeward_core::units::{Micros, Permille};
 use edgeward_harness::prelude::*;
-use edgeward_harness::wan::Wan;
+use edgeward_harness::wan::{Conditions, Wan};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
@@ -34,21 +34,20 @@ struct Observed {
     /// Its threads were started in the edge's namespace.
     _runtime: Runtime,
     links: watch::Receiver<Links>,
-    states: History<LinkState>,
+    states: History,
 }
 
 impl Observed {
     fn start(wan: &Wan, endpoint: &str, probing: Probing) -> Result<Self> {
         let runtime = wan.edge_runtime()?;
-        let thresholds = watch::Sender::new(THRESHOLDS).subscribe();
-        let probers = Probers::new(thresholds, Clock::start(), Arc::new(Metrics::new()));
+        let probers = Probers::new(Clock::start(), Arc::new(Metrics::new()));
         let links = probers.links();
-        let mut prober = probers.prober("cloud", vec![Endpoint::parse(endpoint)?], probing);
+        let mut prober = probers.prober("cloud", vec![Endpoint::parse(endpoint)?], probing, THRESHOLDS);
         runtime.spawn(async move {
             prober.first_round().await;
             prober.run().await;
         });
-        let states = History::new();
+        let states = History::default();
         let (mut seen, told) = (links.clone(), states.clone());
         runtime.spawn(async move {
             while seen.changed().await.is_ok() {
@@ -69,7 +68,7 @@ impl Observed {
     }
 
     fn until(&self, state: LinkState, bound: Duration) -> Result<Link> {
-        self.states.until(&state, bound)?;
+        self.states.until(state, bound)?;
         self.link()
     }
 }
@@ -79,18 +78,18 @@ fn of_cloud(links: &Links) -> Option<Link> {
 }
 
 /// 20 ms is healthy and 150 ms is degraded. A link changes between them only after the dwell time.
-pub(crate) fn slow(wan: &mut Wan, endpoint: &str) -> Result<()> {
-    wan.tell("rtt 20ms")?;
+pub(crate) fn slow(wan: &Wan, endpoint: &str) -> Result<()> {
+    wan.set(Conditions::rtt(20));
     let observed = Observed::start(wan, endpoint, FAST)?;
     observed.until(LinkState::Healthy, BOUND)?;
     rtt_settles(&observed, 20..60)?;
 
-    wan.tell("rtt 150ms")?;
+    wan.set(Conditions::rtt(150));
     let slow = observed.until(LinkState::Degraded, DWELL + BOUND)?;
     ensure!(slow.rtt >= Some(Micros::from_millis(150)), "{slow:?}");
     rtt_settles(&observed, 150..190)?;
 
-    wan.tell("rtt 20ms")?;
+    wan.set(Conditions::rtt(20));
     observed.until(LinkState::Healthy, DWELL + BOUND)?;
     observed
         .states
@@ -98,8 +97,11 @@ pub(crate) fn slow(wan: &mut Wan, endpoint: &str) -> Result<()> {
 }
 
 /// Losing one packet in twenty is too much. The prober reports no more loss than that.
-pub(crate) fn lossy(wan: &mut Wan, endpoint: &str) -> Result<()> {
-    wan.tell("rtt 20ms loss 5%")?;
+pub(crate) fn lossy(wan: &Wan, endpoint: &str) -> Result<()> {
+    wan.set(Conditions {
+        loss: 0.05,
+        ..Conditions::rtt(20)
+    });
     let observed = Observed::start(wan, endpoint, FAST)?;
     let lossy = observed.until(LinkState::Degraded, DWELL + BOUND)?;
     ensure!(lossy.loss >= Some(THRESHOLDS.loss), "{lossy:?}");
@@ -108,7 +110,7 @@ pub(crate) fn lossy(wan: &mut Wan, endpoint: &str) -> Result<()> {
         "lost packets are no late ones: {lossy:?}"
     );
 
-    wan.tell("loss 0%")?;
+    wan.set(Conditions::rtt(20));
     let whole = observed.until(LinkState::Healthy, DWELL + BOUND)?;
     ensure!(whole.loss < Some(Permille(THRESHOLDS.loss.0 / 2)), "{whole:?}");
     observed
@@ -117,16 +119,19 @@ pub(crate) fn lossy(wan: &mut Wan, endpoint: &str) -> Result<()> {
 }
 
 /// A cut link is detected, and its end too, without the dwell time. The last RTT and loss stay visible.
-pub(crate) fn cut(wan: &mut Wan, endpoint: &str) -> Result<()> {
-    wan.tell("rtt 20ms")?;
+pub(crate) fn cut(wan: &Wan, endpoint: &str) -> Result<()> {
+    wan.set(Conditions::rtt(20));
     let observed = Observed::start(wan, endpoint, FAST)?;
     observed.until(LinkState::Healthy, BOUND)?;
 
-    wan.tell("cut")?;
+    wan.set(Conditions {
+        is_cut: true,
+        ..Conditions::rtt(20)
+    });
     let dead = observed.until(LinkState::Unreachable, BOUND)?;
     ensure!(dead.rtt >= Some(Micros::from_millis(20)), "{dead:?}");
 
-    wan.tell("heal")?;
+    wan.set(Conditions::rtt(20));
     let whole = observed.until(LinkState::Healthy, BOUND)?;
     ensure!(whole.loss == Some(Permille(0)), "the losses are forgotten: {whole:?}");
 
@@ -134,30 +139,6 @@ pub(crate) fn cut(wan: &mut Wan, endpoint: &str) -> Result<()> {
     observed
         .states
         .expect_at_once(&[healthy, LinkState::Unreachable, healthy])
-}
-
-/// The link is cut for 3 s, whole for 3 s, and so on, with a probe each second. Half of the probes are lost, but never five in
-/// a row. Once there are enough outcomes, the link is degraded and stays so.
-pub(crate) fn flapping(wan: &mut Wan, endpoint: &str) -> Result<()> {
-    const EVERY_SECOND: Probing = Probing {
-        probes: 10,
-        period: Micros::from_secs(10),
-        timeout: Micros::from_millis(900),
-    };
-    const ALL_OUTAGES: Duration = Duration::from_secs(100);
-    wan.tell("rtt 20ms")?;
-    let observed = Observed::start(wan, endpoint, EVERY_SECOND)?;
-    observed.until(LinkState::Healthy, BOUND)?;
-    let begun = Instant::now();
-    wan.tell("flap 3s")?;
-    observed.until(LinkState::Degraded, ALL_OUTAGES)?;
-    eventually("the link has flapped for long", ALL_OUTAGES, || {
-        ensure!(begun.elapsed() >= ALL_OUTAGES, "{:?}", begun.elapsed());
-        Ok(())
-    })?;
-    let loss = observed.link()?.loss;
-    ensure!(loss.is_some_and(|loss| (300..=700).contains(&loss.0)), "{loss:?}");
-    observed.states.expect(&[LinkState::Healthy, LinkState::Degraded])
 }
 
 /// Waits until the decision's RTT lies in this range, in ms.

@@ -13,7 +13,7 @@ pub mod sites;
 pub use gating::{Gating, OnNoCapacity};
 pub use liqo::{Enabled, LiqoSettings};
 pub use probing::Probing;
-pub use prometheus::{Input, Prometheus, Query};
+pub use prometheus::{Input, Prometheus};
 
 use std::sync::Arc;
 
@@ -304,10 +304,8 @@ mod tests {
 
     #[test]
     fn everything_can_be_set() {
-        let config = Config::read(&json!({
+        let document = json!({
             "domain": "acme.dev",
-            "excludedNamespaces": ["infra"],
-            "sites": [{"name": "here", "kind": "edge"}],
             "liqo": {"enabled": true, "runtimeClassName": "liqo"},
             "probing": {"probes": 3, "period": "1m30s", "timeout": "500ms"},
             "enableOffload": false,
@@ -315,6 +313,7 @@ mod tests {
             "onNoCapacity": "edge",
             "holdLimits": {"batch": "10m", "latency": "0s"},
             "waitForTerminating": {"latency": "1s"},
+            "headroomBelow": -5,
             "maxPriority": {"guests": 3, "*": 8},
             "sitePolicy": "ordered",
             "explain": "full",
@@ -323,55 +322,33 @@ mod tests {
             "telemetryCacheTTL": "2m",
             "reservationTTL": "0s",
             "models": {"batch": {"alpha": 0.25, "beta": 7}},
-        }))
-        .unwrap();
-        assert_eq!(config.keys.decision_id, "scheduling.acme.dev/decision-id");
+            "prometheus": {
+                "url": "https://prometheus.monitoring.svc:9090/k8s",
+                "required": true,
+                "tokenFile": "/token",
+                "caFile": "/ca.crt",
+                "period": "30s",
+                "timeout": "500ms",
+                "staleness": "2m",
+                "queries": {"edgeFreeCpuCores": "free", "processingSeconds": "seconds", "wanLossRatio": "loss"},
+            },
+        });
+        let config = Config::read(&document).unwrap();
+        let mut expected = json!(Config::default());
+        json_patch::merge(&mut expected, &document);
+        assert_eq!(json!(config), expected);
+        assert_eq!(config.models[Class::Batch].beta, Micros(7_000));
+        let inputs = config.prometheus.unwrap().required_inputs();
+        assert_eq!(inputs, [Input::EdgeFreeCpu, Input::WanLoss]);
+
+        let document = json!({
+            "excludedNamespaces": ["infra"],
+            "sites": [{"name": "here", "kind": "edge"}],
+            "waitForTerminating": 0,
+        });
+        let config = Config::read(&document).unwrap();
         assert_eq!(config.excluded_namespaces, ["kube-system", "edgeward-system", "infra"]);
         assert_eq!(config.sites[0].name, "here");
-        assert_eq!(
-            config.probing,
-            Probing {
-                probes: 3,
-                period: Micros::from_secs(90),
-                timeout: Micros::from_millis(500)
-            }
-        );
-        assert_eq!(config.liqo.enabled, Enabled::Always);
-        assert_eq!(config.liqo.runtime_class, Some("liqo".to_owned()));
-        assert!(!config.enable_offload);
-        assert_eq!(config.invalid_slo, InvalidSlo::Deny);
-        assert_eq!(
-            config.gating,
-            Gating {
-                on_no_capacity: OnNoCapacity::Edge,
-                limits: PerClass([0, 120, 600].map(Micros::from_secs)),
-                wait_for_terminating: PerClass([1, 30, 30].map(Micros::from_secs)),
-                can_release: true,
-            }
-        );
-        assert_eq!(config.priority_caps, PriorityCaps::from([("guests", 3), ("*", 8)]));
-        assert_eq!(config.site_policy, SitePolicy::Ordered);
-        assert_eq!(config.explain, Explain::Full);
-        assert_eq!(config.rtt_threshold, Micros(80_500));
-        assert_eq!(config.loss_threshold, Permille(15));
-        assert_eq!(config.telemetry_ttl, Micros::from_secs(120));
-        assert_eq!(config.reservation_ttl, Micros(0));
-        assert_eq!(
-            config.models[Class::Batch],
-            LinearModel {
-                alpha_us: 250,
-                beta: Micros(7_000)
-            }
-        );
-        assert_eq!(
-            config.models[Class::Latency],
-            LinearModel {
-                alpha_us: 500,
-                beta: Micros(20_000)
-            }
-        );
-
-        let config = Config::read(&json!({"waitForTerminating": 0})).unwrap();
         assert_eq!(config.gating.wait_for_terminating, PerClass::default());
     }
 

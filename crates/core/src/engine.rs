@@ -96,6 +96,11 @@ impl Engine {
         &self.cache
     }
 
+    /// The gated pods.
+    pub fn waitlist(&self) -> &Waitlist {
+        &self.waitlist
+    }
+
     /// The known claims, volumes and classes.
     pub fn volumes(&self) -> &VolumeCache {
         &self.volumes
@@ -112,7 +117,6 @@ impl Engine {
 
     /// Applies a change that was seen at this time. Cost: proportional to what it changes.
     pub fn apply(&mut self, change: &Change, at: Now) {
-        let reserved_node = self.update_ledger(change);
         if let Some(kind) = change.kind() {
             self.cache.record_event(kind, at.moment);
         }
@@ -120,10 +124,12 @@ impl Engine {
             Change::Node(node) => self.cache.apply_node((**node).clone()),
             Change::NodeGone(name) => self.cache.delete_node(name),
             Change::Pod(pod) => {
+                let reserved_node = self.confirm(&mut self.shared.ledger(), pod);
                 self.apply_pod(pod, at);
                 self.cache.apply_pod(pod, reserved_node, at);
             }
             Change::PodGone(uid) => {
+                self.shared.ledger().forget_release(uid);
                 self.waitlist.delete(uid);
                 self.backstop.delete(uid);
                 self.cache.observe_gone(uid, at.moment);
@@ -141,6 +147,7 @@ impl Engine {
             Change::Telemetry(telemetry) => self.cache.set_telemetry((**telemetry).clone()),
             Change::Settings(config) => {
                 self.config = Arc::clone(config);
+                self.shared.ledger().set_ttl(config.reservation_ttl);
                 self.waitlist.reset();
                 self.cache.configure(config);
             }
@@ -153,26 +160,9 @@ impl Engine {
                 self.waitlist.retain(is_there);
                 self.backstop.retain(is_there);
             }
-            Change::Replicas(_) | Change::WatchAlive(_) | Change::WatchLost(_) => {}
+            Change::Replicas(ready) => self.shared.ledger().set_replicas(*ready),
+            Change::WatchAlive(_) | Change::WatchLost(_) => {}
         }
-    }
-
-    /// Applies a change to the reservations in one step, so no decision falls in between. Returns the node of the
-    /// reservation that a pod confirms.
-    fn update_ledger(&mut self, change: &Change) -> Option<NodeId> {
-        let is_about_pods = matches!(change, Change::Pod(_) | Change::PodGone(_));
-        if !is_about_pods && !matches!(change, Change::Settings(_) | Change::Replicas(_)) {
-            return None;
-        }
-        let mut ledger = self.shared.ledger();
-        match change {
-            Change::Pod(pod) => return self.confirm(&mut ledger, pod),
-            Change::PodGone(uid) => ledger.forget_release(uid),
-            Change::Settings(config) => ledger.set_ttl(config.reservation_ttl),
-            Change::Replicas(ready) => ledger.set_replicas(*ready),
-            _ => {}
-        }
-        None
     }
 
     fn apply_pod(&mut self, pod: &PodRecord, at: Now) {

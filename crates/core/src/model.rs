@@ -6,7 +6,6 @@ pub mod endpoint;
 pub mod link;
 pub mod liqo;
 pub mod node;
-pub mod owner;
 pub mod pod_affinity;
 pub mod pod_record;
 pub mod priority_caps;

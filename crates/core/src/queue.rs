@@ -243,7 +243,8 @@ impl Waitlist {
             return;
         }
         let is_stale = snapshot.is_stale(config.telemetry_ttl, now);
-        self.changed |= is_stale != self.stale || !gained.is_empty() || lost.iter().any(|id| self.claims.is_on(*id));
+        self.changed |=
+            is_stale != self.stale || !gained.is_empty() || lost.iter().any(|id| self.claims.on(*id).next().is_some());
         if !gained.is_empty() {
             Arc::make_mut(&mut self.claims).close_gained(gained);
         }

@@ -54,9 +54,9 @@ impl<K: Ord + Clone, V, const SECONDS: u64, const MOST: usize> Recent<K, V, SECO
         self.by_age.first().map(|(since, _)| Self::end(*since))
     }
 
-    /// Keys of all values that have not been removed.
-    pub(crate) fn keys(&self) -> impl Iterator<Item = &K> {
-        self.values.keys()
+    /// All keys and values that have not been removed.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
+        self.values.iter().map(|(key, (_, value))| (key, value))
     }
 
     /// Moves the values to other keys. Drops a value if `name` returns `None` for its key.
@@ -105,7 +105,7 @@ mod tests {
         }
         assert_eq!(recent.insert("c", 0, Moment(3)), Some("b"));
         recent.rename(|key| (key == "c").then_some("d"));
-        assert_eq!(recent.keys().collect::<Vec<_>>(), [&"d"]);
+        assert_eq!(recent.iter().collect::<Vec<_>>(), [(&"d", &0)]);
         assert_eq!((recent.remove(&"d"), recent.next_end()), (Some(0), None));
     }
 }

@@ -331,28 +331,6 @@ mod tests {
     }
 
     #[test]
-    fn amounts_keep_what_the_scheduler_compares() {
-        let amounts = list(&[
-            ("cpu", "100.5m"),
-            ("memory", "1.5"),
-            ("pods", "3"),
-            ("ephemeral-storage", "1Ki"),
-            ("example.com/gpu", "2"),
-            ("hugepages-2Mi", "4Mi"),
-            ("requests.example.com/x", "1"),
-            ("frobs", "1"),
-        ])
-        .amounts();
-        assert_eq!(amounts.cpu, Millicores(101));
-        assert_eq!(amounts.memory, Bytes(2));
-        assert_eq!(amounts.ephemeral_storage, Bytes(1024));
-        assert_eq!(
-            amounts.scalars,
-            [("example.com/gpu".into(), 2), ("hugepages-2Mi".into(), 4 << 20)]
-        );
-    }
-
-    #[test]
     fn each_resource_has_its_own_notation() {
         let amounts = list(&[
             ("cpu", "5"),
@@ -372,12 +350,6 @@ mod tests {
                 "hugepages-2Mi 4Mi"
             ]
         );
-    }
-
-    #[test]
-    fn a_negative_amount_is_none() {
-        let amounts = list(&[("cpu", "-1"), ("memory", "-1Gi"), ("example.com/gpu", "-2")]).amounts();
-        assert_eq!(amounts.named().count(), 0);
     }
 
     #[test]
@@ -418,25 +390,6 @@ mod tests {
         assert_eq!(known(&names), gpu, "until the list is complete");
         names.list_ended();
         assert!(known(&names).is_empty());
-    }
-
-    #[test]
-    fn only_what_is_asked_for_is_compared() {
-        let total = list(&[("cpu", "1"), ("memory", "1Gi")]).amounts();
-        let overcommitted = list(&[("cpu", "2")]).amounts();
-        assert!(Amounts::default().fits(&total, &overcommitted));
-        assert!(list(&[("memory", "1Gi")]).amounts().fits(&total, &overcommitted));
-        assert!(!list(&[("cpu", "1m")]).amounts().fits(&total, &overcommitted));
-        assert!(
-            !list(&[("example.com/gpu", "1")])
-                .amounts()
-                .fits(&total, &Amounts::default())
-        );
-        assert!(
-            list(&[("example.com/gpu", "0")])
-                .amounts()
-                .fits(&total, &Amounts::default())
-        );
     }
 
     #[test]

@@ -14,6 +14,11 @@ use crate::model::workload::Workload;
 use crate::units::{Micros, Moment, Now};
 use crate::wire::fleet_file;
 use crate::wire::pod::Pod;
+#[cfg(test)]
+use crate::{
+    model::decision_id::DecisionId, model::node::NodeId, placement::ledger::Reservation, resources::Amounts,
+    units::Millicores,
+};
 
 #[cfg(test)]
 pub(crate) use generated::{fleet, huge_pod, pod};
@@ -52,6 +57,31 @@ pub fn link(state: LinkState, rtt_ms: u64, as_of: Moment) -> Link {
         rtt: Some(Micros::from_millis(rtt_ms)),
         loss: None,
         as_of,
+    }
+}
+
+/// A reservation on this node of the edge, for a pod of namespace `shop` that is being created.
+#[cfg(test)]
+pub(crate) fn reservation(id: u128, node: u32, millicores: i64) -> Reservation {
+    Reservation {
+        id: DecisionId(id),
+        namespace: "shop".into(),
+        controller: None,
+        site: "edge".into(),
+        node: NodeId(node),
+        amount: cpu(millicores),
+        labels: "".into(),
+        priority: 0,
+        releases: None,
+    }
+}
+
+/// A request of CPU alone.
+#[cfg(test)]
+pub(crate) fn cpu(millicores: i64) -> Amounts {
+    Amounts {
+        cpu: Millicores(millicores),
+        ..Amounts::default()
     }
 }
 

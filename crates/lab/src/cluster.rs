@@ -6,7 +6,7 @@ use edgeward_core::units::Micros;
 
 pub(crate) type PodNumber = usize;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Work {
     Task(usize),
     Replica {
@@ -16,12 +16,14 @@ pub(crate) enum Work {
         first_of: Option<usize>,
     },
     /// A pod that runs from the start of the scenario and does not end.
+    #[default]
     Initial,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Phase {
     Gated,
+    #[default]
     Unbound,
     /// Bound to a node, but not running yet.
     Starting,
@@ -30,7 +32,7 @@ pub(crate) enum Phase {
     Gone,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Pod {
     pub(crate) workload: usize,
     pub(crate) work: Work,
@@ -60,24 +62,9 @@ impl Pod {
         Self {
             workload,
             work,
-            job: 0,
             created,
-            phase: Phase::Unbound,
-            site: None,
-            node: None,
-            nominated: None,
-            bound: None,
-            started: None,
-            ends: Micros(0),
-            deleted: None,
-            finished: false,
-            gated: Micros(0),
-            reason: "",
-            refused: None,
-            attempts: 0,
-            queued: 0,
-            decision: None,
             version: 1,
+            ..Self::default()
         }
     }
 
@@ -90,7 +77,7 @@ impl Pod {
     }
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct NodeState {
     pub(crate) node: Node,
     pub(crate) site: usize,
@@ -105,10 +92,7 @@ impl NodeState {
         Self {
             node,
             site,
-            used: Amounts::default(),
-            pods: vec![],
-            nominated: vec![],
-            failed: false,
+            ..Self::default()
         }
     }
 

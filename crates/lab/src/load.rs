@@ -108,10 +108,16 @@ fn times(arrivals: &Arrivals, stream: &mut Stream, end: Micros) -> Vec<(Micros, 
         Arrivals::Poisson(rate) => {
             let bursts = bursts(rate, stream, end);
             let most = match rate {
-                Rate::Constant(rate) => *rate,
-                Rate::Bursty(between, within, ..) => between.max(*within),
-                Rate::Diurnal(mean, amplitude, ..) => mean * (1.0 + amplitude),
-                Rate::Steps(steps) => steps.iter().map(|(_, rate)| *rate).fold(0.0, f64::max),
+                Rate::PerSecond(rate) => *rate,
+                Rate::Bursty {
+                    per_second,
+                    burst_per_second,
+                    ..
+                } => per_second.max(*burst_per_second),
+                Rate::Diurnal {
+                    per_second, amplitude, ..
+                } => per_second * (1.0 + amplitude),
+                Rate::Steps(steps) => steps.iter().map(|step| step.per_second).fold(0.0, f64::max),
             };
             let mut found = vec![];
             if most <= 0.0 {
@@ -134,14 +140,19 @@ fn times(arrivals: &Arrivals, stream: &mut Stream, end: Micros) -> Vec<(Micros, 
 }
 
 fn bursts(rate: &Rate, stream: &mut Stream, end: Micros) -> Vec<(Micros, Micros)> {
-    let Rate::Bursty(.., every, lasting) = rate else {
+    let Rate::Bursty {
+        every_seconds,
+        lasting_seconds,
+        ..
+    } = rate
+    else {
         return vec![];
     };
     let mut found = vec![];
     let mut at = 0.0;
     while at < end.0 as f64 {
-        let from = at + stream.exponential(every.0 as f64);
-        let to = from + stream.exponential(lasting.0 as f64);
+        let from = at + stream.exponential(every_seconds.0 as f64);
+        let to = from + stream.exponential(lasting_seconds.0 as f64);
         found.push((Micros(from as u64), Micros(to as u64)));
         at = to;
     }
@@ -150,19 +161,29 @@ fn bursts(rate: &Rate, stream: &mut Stream, end: Micros) -> Vec<(Micros, Micros)
 
 fn at_time(rate: &Rate, bursts: &[(Micros, Micros)], at: Micros) -> f64 {
     match rate {
-        Rate::Constant(rate) => *rate,
-        Rate::Bursty(between, within, ..) => {
+        Rate::PerSecond(rate) => *rate,
+        Rate::Bursty {
+            per_second,
+            burst_per_second,
+            ..
+        } => {
             let next = bursts.partition_point(|(_, to)| *to <= at);
             let is_burst = bursts.get(next).is_some_and(|(from, _)| *from <= at);
-            if is_burst { *within } else { *between }
+            if is_burst { *burst_per_second } else { *per_second }
         }
-        Rate::Diurnal(mean, amplitude, period, peak) => {
-            let phase = (at.0 as f64 - peak.0 as f64) / period.0 as f64 * std::f64::consts::TAU;
-            mean * (1.0 + amplitude * phase.cos())
+        Rate::Diurnal {
+            per_second,
+            amplitude,
+            period_seconds,
+            peak_at_seconds,
+        } => {
+            let since_peak = at.0 as f64 - peak_at_seconds.0 as f64;
+            let phase = since_peak / period_seconds.0 as f64 * std::f64::consts::TAU;
+            per_second * (1.0 + amplitude * phase.cos())
         }
         Rate::Steps(steps) => {
-            let after = steps.partition_point(|(from, _)| *from <= at);
-            after.checked_sub(1).map_or(0.0, |step| steps[step].1)
+            let after = steps.partition_point(|step| step.at_seconds <= at);
+            after.checked_sub(1).map_or(0.0, |step| steps[step].per_second)
         }
     }
 }
@@ -171,9 +192,9 @@ fn changes(replicas: &Replicas, seed: u64, workload: usize, end: Micros) -> Vec<
     let Scaling {
         demand,
         per_replica,
-        least,
-        most,
-        stabilisation,
+        min,
+        max,
+        stabilisation_seconds,
     } = match replicas {
         Replicas::Fixed(count) => return vec![(Micros(0), *count)],
         Replicas::Scaled(scaling) => scaling,
@@ -189,9 +210,9 @@ fn changes(replicas: &Replicas, seed: u64, workload: usize, end: Micros) -> Vec<
         let is_near = now.is_some_and(|now| (asked / f64::from(now.max(1)) - 1.0).abs() <= AUTOSCALER_TOLERANCE);
         let wanted = match now {
             Some(now) if is_near => now,
-            _ => (asked.ceil() as u32).clamp(*least, *most),
+            _ => (asked.ceil() as u32).clamp(*min, *max),
         };
-        recommended.retain(|(then, _)| *then + *stabilisation > at);
+        recommended.retain(|(then, _)| *then + *stabilisation_seconds > at);
         recommended.push((at, wanted));
         // Like an autoscaler, it scales down no further than the highest recommendation in the stabilisation window.
         let next = recommended.iter().map(|(_, count)| *count).max().unwrap_or(wanted);
@@ -226,6 +247,8 @@ fn slots(replicas: &[(Micros, u32)], end: Micros) -> Vec<Slot> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn count(rate: Rate, seconds: u64) -> Vec<Micros> {
@@ -234,29 +257,26 @@ mod tests {
         times.into_iter().map(|(at, _)| at).collect()
     }
 
+    fn rate(stated: serde_json::Value) -> Rate {
+        serde_json::from_value(stated).unwrap()
+    }
+
     #[test]
     fn rates_are_kept() {
-        let day = Micros::from_secs(1_000);
-        for (rate, expected) in [
-            (Rate::Constant(2.0), 20_000),
-            (Rate::Diurnal(2.0, 1.0, day, Micros(0)), 20_000),
-            (
-                Rate::Bursty(1.0, 11.0, Micros::from_secs(90), Micros::from_secs(10)),
-                20_000,
-            ),
-            (
-                Rate::Steps(vec![(Micros(0), 1.0), (Micros::from_secs(5_000), 3.0)]),
-                20_000,
-            ),
+        for stated in [
+            json!({"perSecond": 2}),
+            json!({"diurnal": {"perSecond": 2, "amplitude": 1, "periodSeconds": 1_000}}),
+            json!({"bursty": {"perSecond": 1, "burstPerSecond": 11, "everySeconds": 90, "lastingSeconds": 10}}),
+            json!({"steps": [{"atSeconds": 0, "perSecond": 1}, {"atSeconds": 5_000, "perSecond": 3}]}),
         ] {
-            let found = count(rate.clone(), 10_000).len();
-            assert!(found.abs_diff(expected) < 1_500, "{rate:?}: {found}");
+            let found = count(rate(stated.clone()), 10_000).len();
+            assert!(found.abs_diff(20_000) < 1_500, "{stated}: {found}");
         }
     }
 
     #[test]
     fn poisson_gaps_are_exponential() {
-        let times = count(Rate::Constant(1.0), 100_000);
+        let times = count(Rate::PerSecond(1.0), 100_000);
         let gaps: Vec<f64> = times
             .windows(2)
             .map(|pair| (pair[1] - pair[0]).0 as f64 / 1e6)
@@ -269,17 +289,9 @@ mod tests {
 
     #[test]
     fn an_autoscaler_follows_up_at_once_and_down_late() {
-        let scaling = Scaling {
-            demand: Rate::Steps(vec![
-                (Micros(0), 10.0),
-                (Micros::from_secs(60), 40.0),
-                (Micros::from_secs(120), 10.0),
-            ]),
-            per_replica: 10.0,
-            least: 1,
-            most: 3,
-            stabilisation: Micros::from_secs(300),
-        };
+        let steps = [(0, 10), (60, 40), (120, 10)].map(|(at, rate)| json!({"atSeconds": at, "perSecond": rate}));
+        let scaling = json!({"demand": {"steps": steps}, "perReplica": 10, "max": 3});
+        let scaling = serde_json::from_value(scaling).unwrap();
         let found = changes(&Replicas::Scaled(scaling), 1, 0, Micros::from_secs(1_000));
         let seconds = found.iter().map(|(at, count)| (at.0 / 1_000_000, *count));
         assert_eq!(seconds.collect::<Vec<_>>(), [(0, 1), (60, 3), (405, 1)]);

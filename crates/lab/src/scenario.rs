@@ -20,7 +20,7 @@ use serde_json::Value;
 use crate::random::Distribution;
 
 pub use profile::SimulatedProfile;
-use read::numbers::number;
+use read::numbers::{MOST, a_day, count, five_minutes, number, one, percent, rate, rate_steps, seconds};
 pub use read::{Fleet, read, read_on};
 
 #[derive(Debug, Clone)]
@@ -103,22 +103,97 @@ pub struct WanModel {
     /// RTT in milliseconds, drawn for each second.
     pub rtt: Distribution,
     pub loss: f64,
-    /// Daily variation of the RTT: milliseconds added at the peak, period, time of the first peak.
-    pub diurnal: Option<(f64, Micros, Micros)>,
-    pub flapping: Option<(Micros, Micros)>,
-    /// Congestion: mean time between two spells, mean duration, added RTT, loss.
-    pub congestion: Option<(Micros, Micros, f64, f64)>,
-    pub outages: Vec<(Micros, Micros)>,
+    pub diurnal: Option<DiurnalRtt>,
+    pub flapping: Option<Flapping>,
+    pub congestion: Option<Congestion>,
+    pub outages: Vec<Outage>,
+}
+
+/// Daily variation of the RTT.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct DiurnalRtt {
+    /// Milliseconds added at the peak.
+    #[serde(deserialize_with = "number::<_, 0, 60_000_000>")]
+    pub added_ms: f64,
+    #[serde(default = "a_day", deserialize_with = "seconds::<_, 1>")]
+    pub period_seconds: Micros,
+    #[serde(default, deserialize_with = "seconds::<_, 0>")]
+    pub peak_at_seconds: Micros,
+}
+
+/// Mean times between and within spells in which nothing passes.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Flapping {
+    #[serde(deserialize_with = "seconds::<_, 1>")]
+    pub every_seconds: Micros,
+    #[serde(deserialize_with = "seconds::<_, 1>")]
+    pub down_seconds: Micros,
+}
+
+/// Mean times between and within spells of congestion, with their added RTT and loss.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Congestion {
+    #[serde(deserialize_with = "seconds::<_, 1>")]
+    pub every_seconds: Micros,
+    #[serde(deserialize_with = "seconds::<_, 1>")]
+    pub lasting_seconds: Micros,
+    #[serde(default, deserialize_with = "number::<_, 0, 60_000_000>")]
+    pub added_ms: f64,
+    #[serde(default, deserialize_with = "percent")]
+    pub loss_pct: f64,
+}
+
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Outage {
+    #[serde(deserialize_with = "seconds::<_, 0>")]
+    pub at_seconds: Micros,
+    #[serde(deserialize_with = "seconds::<_, 1>")]
+    pub lasting_seconds: Micros,
 }
 
 /// A rate over time: pods per second, or the demand on a service.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase", deny_unknown_fields)]
 pub enum Rate {
-    Constant(f64),
-    /// Rate between bursts, rate in bursts, mean time between two bursts, mean duration of a burst.
-    Bursty(f64, f64, Micros, Micros),
-    Diurnal(f64, f64, Micros, Micros),
-    Steps(Vec<(Micros, f64)>),
+    PerSecond(#[serde(deserialize_with = "rate")] f64),
+    Bursty {
+        /// The rate between bursts.
+        #[serde(deserialize_with = "rate")]
+        per_second: f64,
+        #[serde(deserialize_with = "rate")]
+        burst_per_second: f64,
+        /// Mean time between two bursts.
+        #[serde(deserialize_with = "seconds::<_, 1>")]
+        every_seconds: Micros,
+        /// Mean duration of a burst.
+        #[serde(deserialize_with = "seconds::<_, 1>")]
+        lasting_seconds: Micros,
+    },
+    Diurnal {
+        #[serde(deserialize_with = "rate")]
+        per_second: f64,
+        #[serde(deserialize_with = "number::<_, 0, 1_000>")]
+        amplitude: f64,
+        #[serde(default = "a_day", deserialize_with = "seconds::<_, 1>")]
+        period_seconds: Micros,
+        #[serde(default, deserialize_with = "seconds::<_, 0>")]
+        peak_at_seconds: Micros,
+    },
+    /// Ordered by time.
+    Steps(#[serde(deserialize_with = "rate_steps")] Vec<RateStep>),
+}
+
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct RateStep {
+    #[serde(deserialize_with = "seconds::<_, 0>")]
+    pub at_seconds: Micros,
+    #[serde(deserialize_with = "rate")]
+    pub per_second: f64,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -150,6 +225,26 @@ pub struct Workload {
     pub kind: WorkloadKind,
 }
 
+impl Workload {
+    /// A workload without an SLO. Its pods have priority 0, may preempt and take a second to terminate.
+    fn new(name: &str, manifest: Value, service: Distribution, kind: WorkloadKind) -> Self {
+        Self {
+            name: name.to_owned(),
+            slo: None,
+            request: Amounts::default(),
+            manifest,
+            priority: 0,
+            may_preempt: true,
+            is_unscheduled: false,
+            is_quota_blocked: false,
+            service,
+            correlation: 0.0,
+            termination: Distribution::Constant(1_000.0),
+            kind,
+        }
+    }
+}
+
 #[derive(Debug, Clone)]
 pub enum WorkloadKind {
     Jobs {
@@ -177,14 +272,19 @@ pub enum Replicas {
     Scaled(Scaling),
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Scaling {
     pub demand: Rate,
+    #[serde(deserialize_with = "number::<_, 1, MOST>")]
     pub per_replica: f64,
-    pub least: u32,
-    pub most: u32,
+    #[serde(default = "one", deserialize_with = "count::<_, 1>")]
+    pub min: u32,
+    #[serde(deserialize_with = "count::<_, 1>")]
+    pub max: u32,
     /// How long a lower number of replicas must have sufficed before the autoscaler scales down.
-    pub stabilisation: Micros,
+    #[serde(default = "five_minutes", deserialize_with = "seconds::<_, 0>")]
+    pub stabilisation_seconds: Micros,
 }
 
 #[derive(Debug, Clone, Copy)]

@@ -138,31 +138,38 @@ fn described(model: &WanModel, seed: u64, site: usize, seconds: usize) -> (Vec<O
     let mut stream = Stream::new(seed, Purpose::Wan, site, 0);
     let mut added = vec![0.0; seconds];
     let mut loss = vec![model.loss; seconds];
-    if let Some((peak, period, first)) = model.diurnal {
+    if let Some(diurnal) = &model.diurnal {
         for (second, added) in added.iter_mut().enumerate() {
-            let phase = (second as f64 * 1e6 - first.0 as f64) / period.0 as f64 * std::f64::consts::TAU;
-            *added += peak * (1.0 + phase.cos()) / 2.0;
+            let since_peak = second as f64 * 1e6 - diurnal.peak_at_seconds.0 as f64;
+            let phase = since_peak / diurnal.period_seconds.0 as f64 * std::f64::consts::TAU;
+            *added += diurnal.added_ms * (1.0 + phase.cos()) / 2.0;
         }
     }
-    if let Some((every, lasting, more, lost)) = model.congestion {
+    if let Some(congestion) = &model.congestion {
         let mut times = Stream::new(seed, Purpose::Wan, site, 1);
+        let (every, lasting) = (congestion.every_seconds, congestion.lasting_seconds);
         for (from, to) in spells(&mut times, every, lasting, seconds) {
-            added[from..to].iter_mut().for_each(|added| *added += more);
-            loss[from..to].iter_mut().for_each(|loss| *loss = lost.max(*loss));
+            added[from..to]
+                .iter_mut()
+                .for_each(|added| *added += congestion.added_ms);
+            loss[from..to]
+                .iter_mut()
+                .for_each(|loss| *loss = congestion.loss_pct.max(*loss));
         }
     }
     let mut rtt: Vec<_> = added
         .iter()
         .map(|added| Some(micros(model.rtt.draw(&mut stream) + added)))
         .collect();
-    if let Some((every, lasting)) = model.flapping {
+    if let Some(flapping) = &model.flapping {
         let mut times = Stream::new(seed, Purpose::Wan, site, 2);
-        for (from, to) in spells(&mut times, every, lasting, seconds) {
+        for (from, to) in spells(&mut times, flapping.every_seconds, flapping.down_seconds, seconds) {
             rtt[from..to].fill(None);
         }
     }
-    for (at, lasts) in &model.outages {
-        set(&mut rtt, *at, *at + *lasts, None);
+    for outage in &model.outages {
+        let from = outage.at_seconds;
+        set(&mut rtt, from, from + outage.lasting_seconds, None);
     }
     (rtt, loss)
 }
@@ -185,6 +192,7 @@ fn spells(times: &mut Stream, every: Micros, lasting: Micros, seconds: usize) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scenario::Flapping;
 
     fn path(rows: &[(u64, Option<f64>, f64)]) -> Path {
         let rows = rows.iter().map(|(at, rtt, loss)| (Micros::from_secs(*at), *rtt, *loss));
@@ -226,7 +234,10 @@ mod tests {
             rtt: crate::random::Distribution::Constant(20.0),
             loss: 0.0,
             diurnal: None,
-            flapping: Some((Micros::from_secs(90), Micros::from_secs(10))),
+            flapping: Some(Flapping {
+                every_seconds: Micros::from_secs(90),
+                down_seconds: Micros::from_secs(10),
+            }),
             congestion: None,
             outages: vec![],
         };

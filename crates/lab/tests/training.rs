@@ -116,12 +116,8 @@ fn a_wrong_argument_is_named_with_its_value() {
         ("--algo deepsets-ppo --unmasked-targets", "applies only to deepsets-dqn"),
         ("--algo sarsa", "'sarsa' for '--algo <ALGORITHM>'"),
     ] {
-        let args: Vec<_> = format!("train --out out {args}")
-            .split(' ')
-            .map(str::to_owned)
-            .collect();
-        let args: Vec<_> = args.iter().map(String::as_str).collect();
-        let output = lab(&args, folder.path(), None);
+        let args = format!("train --out out {args}");
+        let output = lab(&args.split(' ').collect::<Vec<_>>(), folder.path(), None);
         assert!(
             !output.status.success() && said(&output).contains(expected),
             "{}",

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, LazyLock};
 
-use cel::common::ast::{Expr, LiteralValue, operators};
+use cel::common::ast::{Expr, LiteralValue};
 use cel::common::types::{CelDouble, DOUBLE_TYPE};
 use cel::common::value::CowVal;
 use cel::{Context, Env, ExecutionError, IdedExpr, Value, extensions};
@@ -21,49 +21,27 @@ pub const PREFIX: &str = "cm_normalized_";
 /// Description of the allowed parts of an equation, apart from metrics, numbers and parentheses.
 const ALLOWED: &str = "+ - * /, comparisons, && || !, ? :, math.greatest, math.least and exp";
 
-/// Allowed operators and functions by their CEL names, with their number of arguments.
-const FUNCTIONS: [(&str, usize); 18] = [
-    (operators::ADD, 2),
-    (operators::SUBSTRACT, 2),
-    (operators::MULTIPLY, 2),
-    (operators::DIVIDE, 2),
-    (operators::NEGATE, 1),
-    (operators::LESS, 2),
-    (operators::LESS_EQUALS, 2),
-    (operators::GREATER, 2),
-    (operators::GREATER_EQUALS, 2),
-    (operators::EQUALS, 2),
-    (operators::NOT_EQUALS, 2),
-    (operators::LOGICAL_AND, 2),
-    (operators::LOGICAL_OR, 2),
-    (operators::LOGICAL_NOT, 1),
-    (operators::CONDITIONAL, 3),
-    (GREATEST, 2),
-    (LEAST, 2),
-    (EXP, 1),
-];
+/// Names of the allowed operators and functions in CEL, separated by spaces.
+const FUNCTIONS: &str = "_+_ _-_ _*_ _/_ -_ _<_ _<=_ _>_ _>=_ _==_ _!=_ _&&_ _||_ !_ _?_:_ math.@max math.@min exp";
 
-const GREATEST: &str = "math.@max";
-const LEAST: &str = "math.@min";
 const EXP: &str = "exp";
 
 /// CEL environment with operators, `math` and `exp` only: no strings, lists, maps or looping macros.
-static ENVIRONMENT: LazyLock<Option<Arc<Env>>> = LazyLock::new(|| {
+static ENVIRONMENT: LazyLock<Arc<Env>> = LazyLock::new(|| {
     let mut environment = Env::default();
-    environment.add_extension(extensions::math).ok()?;
-    let exp = environment.add_overload(EXP, "exp_double", vec![DOUBLE_TYPE], |arguments| {
+    // Both names are new, so adding them succeeds. An equation with a missing one would not be accepted.
+    let _ = environment.add_extension(extensions::math);
+    let _ = environment.add_overload(EXP, "exp_double", vec![DOUBLE_TYPE], |arguments| {
         let number = arguments.first().and_then(|number| number.downcast_ref::<CelDouble>());
         let number = number.ok_or_else(|| ExecutionError::no_such_overload(EXP, vec![]))?;
         Ok(CowVal::owned(CelDouble::from(number.inner().exp())))
     });
-    exp.ok()?;
-    Some(Arc::new(environment))
+    Arc::new(environment)
 });
 
 /// An equation that can be evaluated.
 #[derive(Debug)]
 pub struct Equation {
-    text: String,
     expression: IdedExpr,
     /// Names of the metrics, with the prefix, in the order of their declaration.
     names: Vec<String>,
@@ -85,8 +63,7 @@ impl Equation {
         if text.contains('^') {
             return Err("`^` is no operator: write x * x for a square".to_owned());
         }
-        let environment = ENVIRONMENT.as_ref().ok_or("cannot be read")?;
-        let parser = environment.parser().max_recursion_depth(MAX_DEPTH);
+        let parser = ENVIRONMENT.parser().max_recursion_depth(MAX_DEPTH);
         let expression = parser.parse(text).map_err(|errors| {
             let errors = errors.to_string();
             if errors.contains("Recursion limit") {
@@ -95,30 +72,21 @@ impl Equation {
             format!("is not CEL: {}", errors.lines().next().unwrap_or_default())
         })?;
         let names: Vec<String> = metrics.iter().map(|metric| format!("{PREFIX}{metric}")).collect();
-        let mut used = vec![false; names.len()];
-        check(&expression, &names, &mut used)?;
-        if !used.contains(&true) {
+        check(&expression, &names)?;
+        let used = expression.references();
+        if !names.iter().any(|name| used.has_variable(name)) {
             return Err(format!("names no metric; there are {}", names.join(", ")));
         }
-        let equation = Self {
-            text: text.to_owned(),
-            expression,
-            names,
-        };
-        equation.try_out(&used)?;
+        let equation = Self { expression, names };
+        equation.try_out()?;
         Ok(equation)
-    }
-
-    /// Text of the equation.
-    pub fn text(&self) -> &str {
-        &self.text
     }
 
     /// Evaluates the equation for each row of `values`. A row has one number per metric, in the order of the metrics. A
     /// result that is not a finite number is `None`. Cost: less than a microsecond per row, and some to begin with.
     pub fn evaluate<'v>(&self, values: impl IntoIterator<Item = &'v [f64]>) -> Vec<Option<f64>> {
-        let mut context = ENVIRONMENT.as_ref().map(|all| Context::with_env(Arc::clone(all)));
-        let finite = |values| match self.outcome(context.as_mut()?, values) {
+        let mut context = Context::with_env(Arc::clone(&ENVIRONMENT));
+        let finite = |values| match self.outcome(&mut context, values) {
             Ok(Value::Float(number)) if number.is_finite() => Some(number),
             _ => None,
         };
@@ -132,19 +100,16 @@ impl Equation {
         Value::resolve(&self.expression, context)
     }
 
-    /// Evaluates the equation with all metrics at 0, at 0.5 and at 1. Then evaluates it with each used metric at 0 and
-    /// at 1, and the others at 0.5. Only evaluation finds type errors, in the branches that these values reach.
-    fn try_out(&self, used: &[bool]) -> Result<(), String> {
+    /// Evaluates the equation with all metrics at 0, at 0.5 and at 1. Then evaluates it with each metric at 0 and at 1,
+    /// and the others at 0.5. Only evaluation finds type errors, in the branches that these values reach.
+    fn try_out(&self) -> Result<(), String> {
         let mut points: Vec<Vec<f64>> = [0.0, 0.5, 1.0].map(|all| vec![all; self.names.len()]).into();
-        for at in (0..used.len()).filter(|at| used[*at]) {
-            for extreme in [0.0, 1.0] {
-                let mut point = vec![0.5; self.names.len()];
-                point[at] = extreme;
-                points.push(point);
-            }
+        for (at, extreme) in (0..self.names.len()).flat_map(|at| [(at, 0.0), (at, 1.0)]) {
+            let mut point = vec![0.5; self.names.len()];
+            point[at] = extreme;
+            points.push(point);
         }
-        let environment = ENVIRONMENT.as_ref().ok_or("cannot be read")?;
-        let mut context = Context::with_env(Arc::clone(environment));
+        let mut context = Context::with_env(Arc::clone(&ENVIRONMENT));
         let mut is_finite = false;
         for point in &points {
             match self.outcome(&mut context, point) {
@@ -159,25 +124,18 @@ impl Equation {
     }
 }
 
-impl PartialEq for Equation {
-    fn eq(&self, other: &Self) -> bool {
-        self.text == other.text && self.names == other.names
-    }
+fn is_allowed(function: &str) -> bool {
+    FUNCTIONS.split(' ').any(|allowed| allowed == function)
 }
 
 /// Checks that the whole expression consists of allowed parts, including branches that no trial evaluates.
-fn check(expression: &IdedExpr, names: &[String], used: &mut [bool]) -> Result<(), String> {
+fn check(expression: &IdedExpr, names: &[String]) -> Result<(), String> {
     match &expression.expr {
-        Expr::Ident(name) => match names.iter().position(|known| known == name) {
-            Some(at) => {
-                used[at] = true;
-                Ok(())
-            }
-            None if names.iter().any(|known| known.strip_prefix(PREFIX) == Some(name)) => {
-                Err(format!("{name} is not declared: write {PREFIX}{name}"))
-            }
-            None => Err(format!("{name} is not declared; there are {}", names.join(", "))),
-        },
+        Expr::Ident(name) if names.contains(name) => Ok(()),
+        Expr::Ident(name) if names.contains(&format!("{PREFIX}{name}")) => {
+            Err(format!("{name} is not declared: write {PREFIX}{name}"))
+        }
+        Expr::Ident(name) => Err(format!("{name} is not declared; there are {}", names.join(", "))),
         Expr::Literal(LiteralValue::Double(_) | LiteralValue::Boolean(_)) => Ok(()),
         Expr::Literal(LiteralValue::Int(number)) => {
             let number = number.inner();
@@ -185,22 +143,21 @@ fn check(expression: &IdedExpr, names: &[String], used: &mut [bool]) -> Result<(
                 "{number} is a whole number, which CEL does not mix with others: write {number}.0"
             ))
         }
+        Expr::Call(call) if call.target.is_some() || !is_allowed(&call.func_name) => {
+            Err(format!("{} is not allowed; there are {ALLOWED}", call.func_name))
+        }
+        Expr::Call(call) if call.func_name == EXP && call.args.len() != 1 => Err(format!("{EXP} takes 1 argument")),
         Expr::Call(call) => {
-            let function = FUNCTIONS.iter().find(|(name, _)| *name == call.func_name);
-            let is_extreme = [GREATEST, LEAST].contains(&&*call.func_name);
-            // The call has a list as its argument if there are more than two numbers.
-            let list = call.args.first().and_then(|first| match &first.expr {
-                Expr::List(list) if is_extreme && call.args.len() == 1 => Some(&list.elements),
-                _ => None,
-            });
-            let arguments = list.unwrap_or(&call.args);
-            match function {
-                Some((_, count)) if call.target.is_none() && (is_extreme || *count == call.args.len()) => {
-                    arguments.iter().try_for_each(|argument| check(argument, names, used))
-                }
-                Some((name, count)) if call.target.is_none() => Err(format!("{name} takes {count} argument")),
-                _ => Err(format!("{} is not allowed; there are {ALLOWED}", call.func_name)),
-            }
+            // `math.greatest` and `math.least` of more than two numbers have a list as their argument.
+            let arguments = match &call.args[..] {
+                [
+                    IdedExpr {
+                        expr: Expr::List(list), ..
+                    },
+                ] if call.func_name.starts_with("math.") => &list.elements,
+                arguments => arguments,
+            };
+            arguments.iter().try_for_each(|argument| check(argument, names))
         }
         _ => Err(format!("is made of more than numbers; there are {ALLOWED}")),
     }

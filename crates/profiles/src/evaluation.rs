@@ -63,73 +63,18 @@ pub fn score<'p>(
     answers: impl Fn(&str) -> Option<Answer<'p>>,
     now: Moment,
 ) -> Evaluation {
-    let columns: Vec<_> = profile
-        .metrics
-        .iter()
-        .map(|metric| Column::of(metric, snapshot, &answers))
-        .collect();
-    let is_of_nodes = profile.metrics.iter().any(|metric| metric.source.is_of_nodes());
-    let asks_for_missing = |metric: &Metric| metric.source == Source::BuiltIn(BuiltIn::MissingOptionalTraits);
-    let missing: Vec<usize> = (0..columns.len())
-        .filter(|at| asks_for_missing(columns[*at].metric))
-        .collect();
-    let variants = if missing.is_empty() { 1 } else { MAX_MISSING + 1 };
+    let columns = profile.metrics.iter();
     let reader = Reader {
         profile,
-        columns: &columns,
+        columns: columns.map(|metric| Column::of(metric, snapshot, &answers)).collect(),
         config,
         now,
     };
     let mut evaluation = Evaluation::default();
-    // Rows of numbers for the equation: by site, then by number of missing traits, then by node.
-    let (mut rows, mut sites) = (Vec::<Vec<f64>>::new(), vec![]);
     for site in &snapshot.sites {
-        let places: Vec<Option<&Node>> = match is_of_nodes {
-            true => site.usable_nodes().map(Some).collect(),
-            false => vec![None],
-        };
-        let read: Result<Vec<_>, String> = places.iter().map(|node| reader.row(site, *node)).collect();
-        match read {
-            Ok(read) if read.is_empty() => {
-                evaluation
-                    .unscored
-                    .insert(site.name().into(), "it has no usable node".to_owned());
-            }
-            Err(fault) => {
-                evaluation.unscored.insert(site.name().into(), fault);
-            }
-            Ok(read) => {
-                let as_of = read.iter().map(|(_, as_of)| *as_of).min().unwrap_or(now);
-                for variant in 0..variants {
-                    rows.extend(read.iter().map(|(row, _)| {
-                        let mut row = row.clone();
-                        missing
-                            .iter()
-                            .for_each(|at| row[*at] = columns[*at].normalised(variant as f64));
-                        row
-                    }));
-                }
-                sites.push((site.name(), read.len(), as_of));
-            }
-        }
-    }
-    let results = profile.equation.evaluate(rows.iter().map(Vec::as_slice));
-    let mut results = results.into_iter();
-    for (name, nodes, as_of) in sites {
-        let of_variant = |_| {
-            let of_nodes: Vec<Option<f64>> = results.by_ref().take(nodes).collect();
-            let of_nodes: Option<Vec<f64>> = of_nodes.into_iter().collect();
-            Score::of(aggregated(&of_nodes?, profile.aggregate))
-        };
-        // Collects all scores first, so that each site takes exactly its own results.
-        let scores: Vec<Option<Score>> = (0..variants).map(of_variant).collect();
-        match scores.into_iter().collect::<Option<Arc<[Score]>>>() {
-            Some(by_missing) => drop(evaluation.scores.insert(name.into(), SiteScore { by_missing, as_of })),
-            None => drop(
-                evaluation
-                    .unscored
-                    .insert(name.into(), "the equation gives no finite number".to_owned()),
-            ),
+        match reader.score(site) {
+            Ok(score) => drop(evaluation.scores.insert(site.name().into(), score)),
+            Err(cause) => drop(evaluation.unscored.insert(site.name().into(), cause)),
         }
     }
     evaluation
@@ -195,18 +140,59 @@ impl<'p> Column<'p> {
 
 struct Reader<'r, 'p> {
     profile: &'p Profile,
-    columns: &'r [Column<'p>],
+    columns: Vec<Column<'p>>,
     config: &'r Config,
     now: Moment,
 }
 
 impl Reader<'_, '_> {
+    /// Returns the score of this site, or why it has none.
+    fn score(&self, site: &Site) -> Result<SiteScore, String> {
+        let is_of_nodes = self.columns.iter().any(|column| column.metric.source.is_of_nodes());
+        let places: Vec<Option<&Node>> = match is_of_nodes {
+            true => site.usable_nodes().map(Some).collect(),
+            false => vec![None],
+        };
+        if places.is_empty() {
+            return Err("it has no usable node".to_owned());
+        }
+        let (mut rows, mut as_of) = (Vec::with_capacity(places.len()), self.now);
+        for place in places {
+            let (row, at) = self.row(site, place)?;
+            as_of = as_of.min(at);
+            rows.push(row);
+        }
+        let asks_for_missing =
+            |column: &Column<'_>| column.metric.source == Source::BuiltIn(BuiltIn::MissingOptionalTraits);
+        let variants = match self.columns.iter().any(asks_for_missing) {
+            true => MAX_MISSING + 1,
+            false => 1,
+        };
+        let of_variant = |missing: usize| {
+            for (at, column) in self
+                .columns
+                .iter()
+                .enumerate()
+                .filter(|(_, column)| asks_for_missing(column))
+            {
+                let value = column.normalised(missing as f64);
+                rows.iter_mut().for_each(|row| row[at] = value);
+            }
+            let of_nodes = self.profile.equation.evaluate(rows.iter().map(Vec::as_slice));
+            let of_nodes: Option<Vec<f64>> = of_nodes.into_iter().collect();
+            Score::of(aggregated(&of_nodes?, self.profile.aggregate))
+        };
+        let by_missing = (0..variants).map(of_variant).collect::<Option<Arc<[Score]>>>();
+        let by_missing = by_missing.ok_or("the equation gives no finite number")?;
+        Ok(SiteScore { by_missing, as_of })
+    }
+
     /// Returns the normalised value of each metric at this node of the site, or at the site, and the time of the oldest
     /// value. The error tells why a value is not known.
     fn row(&self, site: &Site, node: Option<&Node>) -> Result<(Vec<f64>, Moment), String> {
         let mut as_of = self.now;
         let mut row = Vec::with_capacity(self.columns.len());
-        for column in self.columns {
+        for column in &self.columns {
             let name = &column.metric.name;
             let at_node = node.filter(|_| column.metric.source.is_of_nodes());
             let place = match at_node {

@@ -1,7 +1,11 @@
 //! Imports profiles in CODECO's form (arXiv 2601.13351, figure 7) as PerformanceProfiles, and reports their faults.
 
+use std::sync::LazyLock;
+
+use heck::ToKebabCase as _;
 use promql_parser::label::Labels;
 use promql_parser::parser::{self, Expr, LabelModifier};
+use regex::{Captures, Regex};
 use serde_json::{Value, json};
 
 use crate::equation::PREFIX;
@@ -12,6 +16,12 @@ const BOUNDED: [(&str, f64); 2] = [("kube_node_status_condition", 1.0), ("node_c
 
 /// A bound counts as an error if it normalises the largest value to less than this.
 const LEAST_NORMALISED: f64 = 1e-4;
+
+/// A range that follows a call, not the series in it. A range with a colon is a subquery, which is valid there.
+static RANGE_AFTER_CALL: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    let pattern = r"(?<function>[A-Za-z0-9_]+)\((?<inside>[^()]*)\)(?<range>\[[^\]:]*\])";
+    Regex::new(pattern).ok()
+});
 
 /// An imported profile, and the faults of its text.
 #[derive(Debug, Clone, PartialEq)]
@@ -102,29 +112,18 @@ fn imported(profile: &Value, metrics: &[Value], fix: bool) -> Result<Imported, S
 
 /// Whether the equation uses this name.
 fn is_used(equation: &str, name: &str) -> bool {
-    let is_part = |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'_');
-    let bytes = equation.as_bytes();
-    equation.match_indices(name).any(|(at, _)| {
-        let before = at.checked_sub(1).and_then(|before| bytes.get(before));
-        !is_part(before) && !is_part(bytes.get(at + name.len()))
-    })
+    let is_part = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+    equation.split(|letter| !is_part(letter)).any(|word| word == name)
 }
 
 /// Turns a name into lower-case words, as object names are: `UserDefined` becomes `user-defined`.
 fn object_name(name: &str) -> String {
-    let mut words = String::new();
-    for letter in name.chars() {
-        let begins = letter.is_ascii_uppercase()
-            && words.ends_with(|last: char| last.is_ascii_lowercase() || last.is_ascii_digit());
-        if (begins || !letter.is_ascii_alphanumeric()) && !words.is_empty() && !words.ends_with('-') {
-            words.push('-');
-        }
-        if letter.is_ascii_alphanumeric() {
-            words.push(letter.to_ascii_lowercase());
-        }
+    let ascii: String = name.chars().filter(char::is_ascii).collect();
+    let words: String = ascii.to_kebab_case().chars().take(63).collect();
+    match words.trim_end_matches('-') {
+        "" => "profile".to_owned(),
+        words => words.to_owned(),
     }
-    let words: String = words.trim_end_matches('-').chars().take(63).collect();
-    if words.is_empty() { "profile".to_owned() } else { words }
 }
 
 /// A query, its faults and its corrected form.
@@ -146,11 +145,15 @@ fn judge(promql: &str, by: By) -> Judged {
     if promql.len() > MAX_PROMQL {
         return judged;
     }
-    while let Some((range, wrong, right)) = range_after_call(&judged.corrected) {
-        let function = right.split('(').next().unwrap_or_default();
+    let correct = |call: &Captures<'_>| {
+        let (function, range) = (&call["function"], &call["range"]);
+        let right = format!("{function}({}{range})", &call["inside"]);
         let finding = format!("range {range} stands after {function}(…): write {right}");
         judged.findings.push(finding);
-        judged.corrected = judged.corrected.replacen(&wrong, &right, 1);
+        right
+    };
+    if let Some(range_after_call) = &*RANGE_AFTER_CALL {
+        judged.corrected = range_after_call.replace_all(promql, correct).into_owned();
     }
     match parser::parse(&judged.corrected) {
         Ok(expression) => match place_of(&expression) {
@@ -184,37 +187,6 @@ pub fn doubts(profile: &Profile) -> Vec<String> {
         Some(format!("spec.metrics[{index}].promQL: {}", doubt?))
     };
     profile.metrics.iter().enumerate().filter_map(of).collect()
-}
-
-/// Finds the first range that follows a closing parenthesis. Returns the range, the text from the call to the range,
-/// and that text with the range inside the call. A range with a colon is a subquery, which is valid there.
-fn range_after_call(promql: &str) -> Option<(String, String, String)> {
-    let close = promql.find(")[")?;
-    let end = close + 1 + promql[close + 1..].find(']')?;
-    let range = &promql[close + 1..=end];
-    if range.contains(':') {
-        return None;
-    }
-    let mut depth = 0_usize;
-    let open = promql[..=close].char_indices().rev().find(|(_, letter)| {
-        match letter {
-            ')' => depth += 1,
-            '(' => depth -= 1,
-            _ => {}
-        }
-        depth == 0
-    });
-    let (open, _) = open?;
-    let is_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
-    let begin = promql[..open]
-        .rfind(|letter| !is_name(letter))
-        .map_or(0, |before| before + 1);
-    let (call, inside) = (&promql[begin..open], &promql[open + 1..close]);
-    Some((
-        range.to_owned(),
-        promql[begin..=end].to_owned(),
-        format!("{call}({inside}{range})"),
-    ))
 }
 
 /// How the series of an expression name their place.

@@ -30,7 +30,7 @@ const PERIOD: Micros = Micros::from_secs(30);
 const STALENESS: Micros = Micros::from_secs(120);
 
 /// A preference among the feasible sites: an equation over metrics that gives each site a score.
-#[derive(Debug, PartialEq)]
+#[derive(Debug)]
 pub struct Profile {
     /// Which of two scores is better.
     pub better: Better,

@@ -44,7 +44,7 @@ fn harness(behaviour: impl Fn(&Responder) + Send + Sync + 'static) -> Harness {
 
 fn harness_of(answer: impl Answer) -> Harness {
     let metrics = Arc::new(Metrics::new());
-    let (phase, receiver) = watch::channel(Phase::Serving);
+    let (phase, receiver) = watch::channel(Phase::default());
     Harness {
         router: router(Arc::new(answer), Arc::clone(&metrics), receiver, Clock::start()).expect("threads"),
         metrics,
@@ -316,7 +316,7 @@ async fn a_panic_is_answered_without_an_opinion() {
 #[tokio::test]
 async fn nothing_is_decided_before_everything_is_there() {
     let harness = harness(|_| panic!("must not be asked"));
-    harness.phase.send_replace(Phase::NotReady);
+    harness.phase.send_modify(|phase| phase.missing.push("nodes"));
     let (status, headers, body) = harness.post("{}").await;
     assert_eq!((status, body.as_str()), (StatusCode::OK, "no opinion: NotReady"));
     assert!(!headers.contains_key(CONNECTION));
@@ -325,7 +325,7 @@ async fn nothing_is_decided_before_everything_is_there() {
 #[tokio::test]
 async fn a_draining_server_decides_and_closes_its_connections() {
     let harness = harness(|_| {});
-    harness.phase.send_replace(Phase::Draining);
+    harness.phase.send_modify(|phase| phase.is_draining = true);
     for request in [
         review("/mutate", "{}"),
         review("/mutate", "[]"),

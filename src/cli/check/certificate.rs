@@ -4,16 +4,16 @@
 use std::cmp::min;
 
 use futures::stream::{self, StreamExt as _};
-use jiff::SignedDuration;
-use rustls::pki_types::CertificateDer;
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::Service as ServiceObject;
 
 use super::Facts;
 use super::finding::Finding;
-use super::leader;
+use super::leader::see_replicas;
 use super::webhook::{host, replace};
 use crate::inspect::Connection;
 use crate::inspect::installation::{PairSecret, Webhook};
-use crate::tls::{self, Bundle, Chain, Contents, Pair, Service, VerificationError, shown};
+use crate::tls::{Bundle, Chain, Contents, Pair, Service, VerificationError, shown};
 
 const AREA: &str = "certificate";
 
@@ -29,17 +29,110 @@ const AT_ONCE: usize = 32;
 pub(super) struct Behind {
     /// The name that the certificate must have.
     pub(super) name: String,
-    /// The certificate chain that each address presents, or the error.
-    pub(super) shown: Vec<(String, Result<Chain, String>)>,
-    /// The Secrets that replicas serve from, and their contents; `None` if the Secret does not exist.
-    pub(super) stored: Vec<(PairSecret, Option<Contents>)>,
+    /// The certificates that replicas serve, and those in the Secrets that they serve from.
+    pub(super) found: Vec<Found>,
+    /// The Secret that edgeward manages itself, if there is one.
+    pub(super) self_managed: Option<PairSecret>,
 }
 
-impl Behind {
-    /// Returns the Secret that edgeward manages itself, if there is one.
-    pub(super) fn self_managed(&self) -> Option<&PairSecret> {
-        let mut secrets = self.stored.iter().map(|(secret, _)| secret);
-        secrets.find(|secret| secret.is_self_managed)
+/// A certificate that was found.
+#[derive(Clone)]
+pub(super) struct Found {
+    /// Where it was found.
+    at: String,
+    /// Who presents it.
+    server: String,
+    /// The chain, or the finding why there is none.
+    chain: Result<Chain, Finding>,
+    /// The command that replaces it by hand.
+    renew: String,
+}
+
+impl Found {
+    /// The certificate that a server presents.
+    fn shown(address: String, name: &str, shown: Result<Chain, String>) -> Self {
+        // The API server may get another answer.
+        let unknown = |words| {
+            let text =
+                format!("{address} cannot be looked at from here, so nothing is known of what it serves: {words}");
+            Finding::warning(AREA, text).fix("edgeward review --live -n NAMESPACE -f POD.yaml")
+        };
+        Self {
+            chain: shown.map_err(unknown),
+            at: format!("at {address}"),
+            renew: format!("renew what --tls-cert and --tls-key name, for {name}; serve reads them again by itself"),
+            server: address,
+        }
+    }
+
+    /// The certificate that replicas serve once they have read the Secret. A replica that refused it keeps its current
+    /// one.
+    fn stored(PairSecret { namespace, name, .. }: &PairSecret, contents: Option<Contents>, now: Timestamp) -> Self {
+        let place = format!("Secret {namespace}/{name}");
+        let pair = match &contents {
+            None => Err(format!("{place} does not exist: replicas have nothing to serve")),
+            Some(contents) => {
+                let pem = |key: &str| contents.get(key).map_or(&[][..], |pem| pem);
+                Pair::from_pem(pem("tls.crt"), pem("tls.key"), now).map_err(|words| {
+                    format!(
+                        "{place} cannot be used, so replicas keep the certificate they have, and none starts: {words}"
+                    )
+                })
+            }
+        };
+        Self {
+            at: format!("in {place}"),
+            server: format!("a replica that serves from {place}"),
+            chain: pair
+                .map(|pair| pair.key.cert.clone())
+                .map_err(|text| Finding::fault(AREA, text)),
+            // The command does nothing if the files are missing.
+            renew: format!(
+                "kubectl -n {namespace} create secret tls {name} --cert=tls.crt --key=tls.key --dry-run=client -o yaml | \
+                 kubectl -n {namespace} apply -f -"
+            ),
+        }
+    }
+
+    /// Checks whether the API server trusts this certificate for `name`. The fixes are to add its authority to
+    /// `caBundle`, and to renew it.
+    fn judge(
+        &self,
+        entry: &str,
+        name: &str,
+        bundle: &Bundle,
+        now: Timestamp,
+        [add_authority, renew]: [&String; 2],
+    ) -> Finding {
+        let Self { at, server, .. } = self;
+        let chain = match &self.chain {
+            Ok(chain) => chain,
+            Err(finding) if finding.fix.is_some() => return finding.clone(),
+            Err(finding) => return finding.clone().fix(renew),
+        };
+        let serving = match bundle.vouches(chain, name) {
+            Ok(serving) => serving,
+            Err(error) => {
+                let text =
+                    format!("{entry}: the API server does not believe {server} to be {name}: its certificate {error}");
+                // If the authority is in the bundle, another bundle does not help.
+                return Finding::fault(AREA, text).fix(match error {
+                    VerificationError::Certificate(_) => renew,
+                    VerificationError::Authority => add_authority,
+                });
+            }
+        };
+        let end = min(serving.not_after, serving.authority_not_after);
+        if end.duration_since(now) < min(LATE, serving.life / 4) {
+            // If the authority ends first, a new leaf certificate does not help.
+            let (what, fix) = match end < serving.not_after {
+                true => ("is of an authority in caBundle that ends before it,", add_authority),
+                false => ("ends", renew),
+            };
+            return Finding::warning(AREA, format!("{entry}: that {at} {what} at {end}")).fix(fix);
+        }
+        let text = format!("{entry}: that {at} is for {name}, of an authority in caBundle, until {end}");
+        Finding::ok(AREA, text)
     }
 }
 
@@ -70,10 +163,11 @@ async fn of_url(webhook: &Webhook, url: &str) -> Result<Behind, Finding> {
     };
     let name = host.trim_start_matches('[').trim_end_matches(']').to_owned();
     let address = format!("{host}:{port}");
+    let shown = shown(&address, &name).await;
     Ok(Behind {
-        shown: vec![(address.clone(), shown(&address, &name).await)],
+        found: vec![Found::shown(address, &name, shown)],
         name,
-        stored: vec![],
+        self_managed: None,
     })
 }
 
@@ -85,29 +179,51 @@ async fn of_service(
     facts: &mut Facts,
 ) -> Result<Behind, Finding> {
     let unknown = |error| Finding::unknown(AREA, &error);
-    let Some(addresses) = connection.endpoints(service, port).await.map_err(unknown)? else {
-        let (entry, Service { namespace, name }) = (&webhook.entry.name, service);
+    let Service { namespace, name } = service;
+    let found = connection
+        .get::<ServiceObject>(namespace, name)
+        .await
+        .map_err(unknown)?;
+    let Some(spec) = found.map(|found| found.spec.unwrap_or_default()) else {
+        let entry = &webhook.entry.name;
         let text = format!("{entry} calls the Service {namespace}/{name}, which does not exist");
         let fix =
             format!("kubectl -n {namespace} expose deployment edgeward --name={name} --port={port} --target-port=8443");
         return Err(Finding::fault(AREA, text).fix(fix));
     };
+    let addresses = match &spec.external_name {
+        Some(host) => vec![format!("{host}:{port}")],
+        None => connection.endpoints(service).await.map_err(unknown)?,
+    };
+    if addresses.is_empty() {
+        let text = format!("no replica answers: the Service {namespace}/{name} has no ready endpoint");
+        facts
+            .unread
+            .push(Finding::fault(AREA, text).fix(see_replicas(namespace)));
+    }
     let server = &service.dns_name();
     let shown = stream::iter(addresses).map(async |address| {
         let shown = shown(&address, server).await;
-        (address, shown)
+        Found::shown(address, server, shown)
     });
     let mut behind = Behind {
         name: server.clone(),
-        shown: shown.buffered(AT_ONCE).collect().await,
-        stored: vec![],
+        found: shown.buffered(AT_ONCE).collect().await,
+        self_managed: None,
     };
-    let secrets = connection.pair_secrets(service).await;
+    let selector = spec.selector.unwrap_or_default();
+    let secrets = connection.pair_secrets(namespace, &selector).await;
     for secret in facts.read(AREA, secrets).unwrap_or_default() {
         let contents = connection.contents(&secret).await;
-        behind
-            .stored
-            .extend(facts.read(AREA, contents).map(|contents| (secret, contents)));
+        // Keys with other names are not understood.
+        let is_pair = |contents: &Contents| ["tls.crt", "tls.key"].iter().any(|key| contents.contains_key(*key));
+        let contents = facts.read(AREA, contents);
+        if let Some(contents) = contents.filter(|contents| contents.as_ref().is_none_or(is_pair)) {
+            behind.found.push(Found::stored(&secret, contents, facts.now));
+        }
+        behind.self_managed = Some(secret)
+            .filter(|secret| secret.is_self_managed)
+            .or(behind.self_managed);
     }
     Ok(behind)
 }
@@ -118,7 +234,7 @@ pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
     let mut findings = Vec::new();
     for webhook in &facts.ours {
         for found in judge_entry(webhook, facts) {
-            // Most findings are the same for all webhooks.
+            // A certificate that cannot be read is a finding of every webhook.
             if !findings.contains(&found) {
                 findings.push(found);
             }
@@ -132,10 +248,9 @@ fn judge_entry(webhook: &Webhook, facts: &Facts) -> Vec<Finding> {
     let behind = facts.behind.get(&webhook.target());
     let of_keeper = of_keeper(webhook, behind);
     let fix = of_keeper.clone().unwrap_or_else(|| add_authority(webhook));
-    let service = webhook.service();
     if webhook.ca_bundle().is_empty() {
         let text = format!("{entry} has no caBundle: the API server trusts its own authorities only");
-        let finding = match service {
+        let finding = match webhook.service() {
             // A public CA does not sign for the name of a Service.
             Some(_) => Finding::fault(AREA, text),
             None => Finding::warning(AREA, format!("{text}, which are not known here")),
@@ -149,137 +264,14 @@ fn judge_entry(webhook: &Webhook, facts: &Facts) -> Vec<Finding> {
             return vec![Finding::fault(AREA, text).fix(fix)];
         }
     };
-    let Some(behind) = behind else {
+    let Some(Behind { name, found, .. }) = behind else {
         return vec![];
     };
-    let judge = Judge {
-        bundle,
-        of_keeper,
-        webhook,
-        behind,
-        facts,
+    let judge = |found: &Found| {
+        let renew = of_keeper.as_ref().unwrap_or(&found.renew);
+        found.judge(entry, name, &bundle, facts.now, [&fix, renew])
     };
-    let mut findings: Vec<_> = behind.shown.iter().map(|shown| judge.answer(shown)).collect();
-    if let Some((service, _)) = service {
-        if findings.is_empty() {
-            let text = format!("no replica answers {entry}: its Service has no ready endpoint");
-            let wanted = facts.wanted.filter(|_| service.namespace == facts.home);
-            findings.push(Finding::fault(AREA, text).fix(leader::start(&service.namespace, wanted)));
-        }
-        let stored = behind.stored.iter();
-        findings.extend(stored.flat_map(|(secret, contents)| judge.stored(secret, contents.as_ref(), &service)));
-    }
-    findings
-}
-
-/// The inputs of the checks of one webhook.
-struct Judge<'f> {
-    bundle: Bundle,
-    of_keeper: Option<String>,
-    webhook: &'f Webhook,
-    behind: &'f Behind,
-    facts: &'f Facts,
-}
-
-impl Judge<'_> {
-    fn fix(&self, by_hand: impl FnOnce() -> String) -> String {
-        self.of_keeper.clone().unwrap_or_else(by_hand)
-    }
-
-    fn answer(&self, (address, shown): &(String, Result<Chain, String>)) -> Finding {
-        match shown {
-            Ok(chain) => self.chain(chain, [&format!("at {address}"), address], || {
-                let name = &self.behind.name;
-                format!("renew what --tls-cert and --tls-key name, for {name}; serve reads them again by itself")
-            }),
-            // The API server may get another answer.
-            Err(words) => Finding::warning(
-                AREA,
-                format!("{address} cannot be looked at from here, so nothing is known of what it serves: {words}"),
-            )
-            .fix("edgeward review --live -n NAMESPACE -f POD.yaml"),
-        }
-    }
-
-    /// Checks the certificate that replicas serve once they have read the Secret. A replica that refused it keeps its
-    /// current one.
-    fn stored(&self, secret: &PairSecret, contents: Option<&Contents>, service: &Service) -> Vec<Finding> {
-        let PairSecret { namespace, name, .. } = secret;
-        let place = format!("Secret {namespace}/{name}");
-        // The command does nothing if the files are missing.
-        let put = || {
-            format!(
-                "kubectl -n {namespace} create secret tls {name} --cert=tls.crt --key=tls.key --dry-run=client -o yaml | \
-                 kubectl -n {namespace} apply -f -"
-            )
-        };
-        let fault = |text: String| Finding::fault(AREA, text).fix(self.fix(put));
-        let Some(contents) = contents else {
-            return vec![fault(format!("{place} does not exist: replicas have nothing to serve"))];
-        };
-        let mut findings = Vec::new();
-        if secret.is_self_managed {
-            let faults = tls::Stored::read(contents, service, self.facts.now).faults;
-            // The serving certificate is checked below.
-            let of_authorities = faults.into_iter().filter(|(key, _)| *key != secret.cert);
-            findings.extend(of_authorities.map(|(key, words)| {
-                fault(format!(
-                    "{place}: {key} cannot be used, and the leader has to make another: {words}"
-                ))
-            }));
-        }
-        let pem = |key: &String| contents.get(key).map_or(&[][..], |pem| pem);
-        findings.push(
-            match Pair::from_pem(pem(&secret.cert), pem(&secret.key), self.facts.now) {
-                Ok(pair) => {
-                    let (at, server) = (format!("in {place}"), format!("a replica that serves from {place}"));
-                    self.chain(&pair.key.cert, [&at, &server], put)
-                }
-                Err(words) => fault(format!(
-                    "{place} cannot be used, so replicas keep the certificate they have, and none starts: {words}"
-                )),
-            },
-        );
-        findings
-    }
-
-    /// Checks whether the API server trusts a chain. `at` says where it was found, and `server` who presents it.
-    /// `renew` returns the command that replaces it by hand.
-    fn chain(
-        &self,
-        chain: &[CertificateDer<'static>],
-        [at, server]: [&str; 2],
-        renew: impl FnOnce() -> String,
-    ) -> Finding {
-        let (entry, name) = (&self.webhook.entry.name, &self.behind.name);
-        let another_authority = || self.fix(|| add_authority(self.webhook));
-        let serving = match self.bundle.vouches(chain, name) {
-            Ok(serving) => serving,
-            Err(error) => {
-                let text =
-                    format!("{entry}: the API server does not believe {server} to be {name}: its certificate {error}");
-                // If the authority is in the bundle, another bundle does not help.
-                return Finding::fault(AREA, text).fix(match error {
-                    VerificationError::Certificate(_) => self.fix(renew),
-                    VerificationError::Authority => another_authority(),
-                });
-            }
-        };
-        let end = min(serving.not_after, serving.authority_not_after);
-        if end.duration_since(self.facts.now) < min(LATE, serving.life / 4) {
-            // If the authority ends first, a new leaf certificate does not help.
-            let (what, fix) = match end < serving.not_after {
-                true => (
-                    "is of an authority in caBundle that ends before it,",
-                    another_authority(),
-                ),
-                false => ("ends", self.fix(renew)),
-            };
-            return Finding::warning(AREA, format!("{entry}: that {at} {what} at {end}")).fix(fix);
-        }
-        let text = format!("{entry}: that {at} is for {name}, of an authority in caBundle, until {end}");
-        Finding::ok(AREA, text)
-    }
+    found.iter().map(judge).collect()
 }
 
 /// Returns the command that adds the authority in `ca.crt` to a webhook's `caBundle`. It keeps the other authorities,
@@ -306,7 +298,7 @@ fn of_keeper(webhook: &Webhook, behind: Option<&Behind>) -> Option<String> {
              its controller and cainjector must run; `cmctl renew` has a certificate issued again"
         ));
     }
-    let PairSecret { namespace, name, .. } = behind?.self_managed()?;
+    let PairSecret { namespace, name, .. } = behind?.self_managed.as_ref()?;
     Some(format!(
         "kubectl -n {namespace} logs -l app.kubernetes.io/name=edgeward --prefix --tail=-1 | grep -E 'certificate|caBundle'   \
          # the leader keeps the Secret {name} and caBundle by itself: its log says what hinders it; its rights are those \

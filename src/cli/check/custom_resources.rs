@@ -17,15 +17,9 @@ use crate::inspect::installation::Labels;
 
 const AREA: &str = "resources";
 
-const VERSION: &str = "v1alpha1";
-
-const INSTALL: &str = "edgeward crds | kubectl apply --server-side -f -";
-
 /// The custom resources of a cluster.
 #[derive(Default)]
 pub(super) struct CustomResources {
-    /// The API versions that are served.
-    pub(super) versions: Vec<String>,
     /// The `spec` of each Site; `None` if the definition is not installed.
     pub(super) sites: Option<BTreeMap<String, Value>>,
     /// The policies; `None` if the definition is not installed.
@@ -35,14 +29,12 @@ pub(super) struct CustomResources {
 }
 
 pub(super) async fn ask(connection: &Connection) -> anyhow::Result<CustomResources> {
-    let (versions, sites, policies, profiles) = tokio::try_join!(
-        connection.custom_versions(),
+    let (sites, policies, profiles) = tokio::try_join!(
         inspect::site_specs(connection),
         inspect::policies(connection),
         inspect::profile_faults(connection)
     )?;
     Ok(CustomResources {
-        versions,
         sites,
         policies,
         profiles,
@@ -53,10 +45,6 @@ impl CustomResources {
     /// Whether at least one definition is installed.
     pub(super) fn are_installed(&self) -> bool {
         self.sites.is_some() || self.policies.is_some() || self.profiles.is_some()
-    }
-
-    pub(super) fn policies(&self) -> impl Iterator<Item = &Seen> {
-        self.policies.iter().flatten().map(|policy| &**policy)
     }
 
     /// Returns the sites that the Sites define; `None` if there are none.
@@ -83,14 +71,9 @@ pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
         }
     }
     let mut unlabelled = BTreeMap::<&str, u32>::new();
-    for Seen {
-        namespace,
-        name,
-        policy,
-        ..
-    } in custom.policies()
-    {
-        let faults = policy.as_ref().err().map(|refused| &refused.faults().0);
+    for seen in custom.policies.iter().flatten() {
+        let (namespace, name) = (&seen.namespace, &seen.name);
+        let faults = seen.policy.as_ref().err().map(|refused| &refused.faults().0);
         for fault in faults.into_iter().flatten() {
             let text = format!("SloPolicy {namespace}/{name} is not in force as it is: {fault}");
             let fix = format!("kubectl -n {namespace} edit slopolicy {name}");
@@ -127,31 +110,18 @@ fn installed(custom: &CustomResources) -> Finding {
         ("SloPolicy", custom.policies.as_ref().map(Vec::len)),
         ("PerformanceProfile", custom.profiles.as_ref().map(BTreeMap::len)),
     ];
-    let (mut found, mut missing) = (vec![], vec![]);
-    for (kind, count) in kinds {
-        match count {
-            Some(count) => found.push(format!("{kind}: {count}")),
-            None => missing.push(kind),
-        }
-    }
-    match (&*found.join(", "), &*missing.join(", ")) {
-        ("", _) if !custom.versions.is_empty() => {
-            let served = custom.versions.join(", ");
-            let text = format!("edgeward.io is served as {served}, and not as {VERSION}, which this edgeward reads");
-            Finding::fault(AREA, text).fix(INSTALL)
-        }
-        ("", missing) => {
-            let text = format!("not installed: {missing}; sites come from the configuration, SLOs from annotations");
-            Finding::ok(AREA, text)
-        }
-        (found, "") => {
-            let text = format!("served as {VERSION}: {found}; without Sites, those of the configuration are in use");
-            Finding::ok(AREA, text)
-        }
-        (_, missing) => {
-            let text = format!("not installed, while others are: {missing}");
-            Finding::warning(AREA, text).fix(INSTALL)
-        }
+    let texts = kinds.map(|(kind, count)| match count {
+        Some(count) => format!("{kind}: {count}"),
+        None => format!("{kind}: not installed"),
+    });
+    let text = texts.join(", ");
+    match kinds.iter().filter(|(_, count)| count.is_some()).count() {
+        0 => Finding::ok(
+            AREA,
+            text + "; sites come from the configuration, SLOs from annotations",
+        ),
+        3 => Finding::ok(AREA, text + "; without Sites, those of the configuration are in use"),
+        _ => Finding::warning(AREA, text).fix("edgeward crds | kubectl apply --server-side -f -"),
     }
 }
 
@@ -165,7 +135,6 @@ mod tests {
 
     fn none() -> CustomResources {
         CustomResources {
-            versions: vec![VERSION.to_owned()],
             sites: Some(BTreeMap::new()),
             policies: Some(vec![]),
             profiles: Some(BTreeMap::new()),
@@ -202,11 +171,6 @@ mod tests {
             ..none()
         };
         assert_eq!(levels(one), Level::Warning);
-        let other_version = CustomResources {
-            versions: vec!["v2".into()],
-            ..CustomResources::default()
-        };
-        assert_eq!(levels(other_version), Level::Fault);
         assert_eq!(levels(CustomResources::default()), Level::Ok);
     }
 

@@ -3,7 +3,7 @@
 use super::finding::Finding;
 use super::finding::Level::{self, Fault, Warning};
 use super::webhook::{apply, opted_in, shown};
-use super::{Behind, CustomResources, Facts};
+use super::{CustomResources, Facts};
 use crate::cli::installed::LEASE;
 use crate::cli::sentence;
 use crate::inspect::Connection;
@@ -12,35 +12,9 @@ use crate::sources::volumes::can_have_data;
 
 const AREA: &str = "rights";
 
-/// Rights that are needed together.
-#[derive(Debug, Clone, Copy)]
-struct Need<'i> {
-    /// Severity of a missing right. `Warning` if edgeward works without it.
-    level: Level,
-    /// Resources as kubectl names them, separated by single blanks.
-    resources: &'static str,
-    /// Verbs, separated by single blanks.
-    verbs: &'static str,
-    place: installation::Place<'i>,
-    /// The effect if a right is missing.
-    purpose: &'static str,
-}
-
-const fn need<'i>(
-    level: Level,
-    resources: &'static str,
-    verbs: &'static str,
-    place: installation::Place<'i>,
-    purpose: &'static str,
-) -> Need<'i> {
-    Need {
-        level,
-        resources,
-        verbs,
-        place,
-        purpose,
-    }
-}
+/// Rights that are needed together: the severity of a missing one (`Warning` if edgeward works without it), resources as
+/// kubectl names them and verbs, both separated by single blanks, the place, and the effect if a right is missing.
+type Need<'i> = (Level, &'static str, &'static str, installation::Place<'i>, &'static str);
 
 const VIEW: &str = "list watch";
 
@@ -57,12 +31,12 @@ const NO_EVENT: &str = "no Event reports a decision";
 const NO_COUNT: &str = "its replicas cannot count each other";
 const NO_CONFIGURATION: &str = "`serve --config-map` is never ready";
 const NO_DATA: &str = "pods with volume claims stay at the edge";
+const NO_CLASSES: &str = "no node offers what DeviceClasses describe";
 const NO_LEADER: &str = "no replica leads, and gated pods are never released";
 const NO_RELEASE: &str = "gated pods are never released";
 const NO_STATUS: &str = "they show no status, and no profile prefers a site";
 const NO_CERTIFICATE: &str = "`serve --self-managed` serves no certificate, or does not renew it";
 const NO_TRUST: &str = "API servers do not learn of the CA of `serve --self-managed`";
-const NO_CLASSES: &str = "no node offers what DeviceClasses describe";
 const NO_LIQO: &str = "no pod goes to a virtual node, or pods go where their namespace is not offloaded";
 
 /// Returns the rights of docs/guide/operate.md and docs/guide/clouds.md that this installation needs, except the right
@@ -71,33 +45,34 @@ fn needs(facts: &Facts) -> Vec<Need<'_>> {
     let (everywhere, home) = ((None, None), (Some(&*facts.home), None));
     let (lease, registration) = ((Some(&*facts.home), Some(LEASE)), (None, Some(&*facts.webhook)));
     let mut needs = vec![
-        need(Fault, "nodes pods namespaces", VIEW, everywhere, NO_DECISION),
-        need(Fault, "events.events.k8s.io", "create", everywhere, NO_EVENT),
-        need(Fault, "endpointslices.discovery.k8s.io", VIEW, home, NO_COUNT),
-        need(Fault, LEASES, "get update", lease, NO_LEADER),
-        need(Fault, LEASES, "create", home, NO_LEADER),
-        need(Warning, "deviceclasses.resource.k8s.io", VIEW, everywhere, NO_CLASSES),
+        (Fault, "nodes pods namespaces", VIEW, everywhere, NO_DECISION),
+        (Fault, "events.events.k8s.io", "create", everywhere, NO_EVENT),
+        (Fault, "endpointslices.discovery.k8s.io", VIEW, home, NO_COUNT),
+        (Fault, LEASES, "get update", lease, NO_LEADER),
+        (Fault, LEASES, "create", home, NO_LEADER),
+        (Warning, "deviceclasses.resource.k8s.io", VIEW, everywhere, NO_CLASSES),
     ];
     if let Some(map) = &facts.found.map {
         let map = (Some(&*map.namespace), Some(&*map.name));
-        needs.push(need(Fault, "configmaps", VIEW, map, NO_CONFIGURATION));
+        needs.push((Fault, "configmaps", VIEW, map, NO_CONFIGURATION));
     }
     if facts.custom.as_ref().is_some_and(CustomResources::are_installed) {
-        needs.push(need(Fault, RESOURCES, VIEW, everywhere, "it is never ready"));
-        needs.push(need(Fault, STATUSES, "patch", everywhere, NO_STATUS));
+        needs.push((Fault, RESOURCES, VIEW, everywhere, "it is never ready"));
+        needs.push((Fault, STATUSES, "patch", everywhere, NO_STATUS));
     }
     if can_have_data(&facts.found.config) {
-        needs.push(need(Warning, DATA, VIEW, everywhere, NO_DATA));
+        needs.push((Warning, DATA, VIEW, everywhere, NO_DATA));
     }
     if facts.liqo.objects.is_some() || !facts.liqo.unreadable.is_empty() {
-        needs.push(need(Warning, LIQO, VIEW, everywhere, NO_LIQO));
+        needs.push((Warning, LIQO, VIEW, everywhere, NO_LIQO));
     }
-    if let Some(PairSecret { namespace, name, .. }) = facts.behind.values().find_map(Behind::self_managed) {
+    let mut secrets = facts.behind.values().filter_map(|behind| behind.self_managed.as_ref());
+    if let Some(PairSecret { namespace, name, .. }) = secrets.next() {
         let (there, secret) = ((Some(&**namespace), None), (Some(&**namespace), Some(&**name)));
-        needs.push(need(Fault, "secrets", "get list watch update", secret, NO_CERTIFICATE));
+        needs.push((Fault, "secrets", "get list watch update", secret, NO_CERTIFICATE));
         // A right to create cannot name the Secret, which does not exist yet.
-        needs.push(need(Fault, "secrets", "create", there, NO_CERTIFICATE));
-        needs.push(need(Fault, WEBHOOKS, "get list watch patch", registration, NO_TRUST));
+        needs.push((Fault, "secrets", "create", there, NO_CERTIFICATE));
+        needs.push((Fault, WEBHOOKS, "get list watch patch", registration, NO_TRUST));
     }
     needs
 }
@@ -132,13 +107,11 @@ async fn judge(connection: &Connection, user: User<'_>, facts: &Facts) -> anyhow
     // yet.
     let config = &facts.found.config;
     let opted_in = facts.namespaces.iter().flat_map(|all| opted_in(all, &config.keys));
-    let opted_in = opted_in
-        .map(|(name, _)| name)
-        .filter(|name| !config.excluded_namespaces.contains(name));
-    let mut opted_in: Vec<_> = opted_in.collect();
+    let mut opted_in: Vec<_> = opted_in.map(|(name, _)| name).collect();
+    opted_in.retain(|name| !config.excluded_namespaces.contains(name));
     let is_in_use = facts.namespaces.is_none() || !opted_in.is_empty();
     let level = if is_in_use { Fault } else { Warning };
-    let pods = |place| need(level, "pods", "get patch", place, NO_RELEASE);
+    let pods = |place| (level, "pods", "get patch", place, NO_RELEASE);
     let everywhere = lacking(connection, user, pods((None, None))).await?;
     if everywhere.is_empty() {
         opted_in.clear();
@@ -163,11 +136,12 @@ async fn judge(connection: &Connection, user: User<'_>, facts: &Facts) -> anyhow
 
 /// Returns a finding for each resource on which the user lacks a right.
 async fn lacking(connection: &Connection, user: User<'_>, need: Need<'_>) -> anyhow::Result<Vec<Finding>> {
+    let (_, resources, verbs, place, _) = need;
     let mut findings = Vec::new();
-    for resource in need.resources.split(' ') {
+    for resource in resources.split(' ') {
         let mut refused = Vec::new();
-        for verb in need.verbs.split(' ') {
-            if !connection.may(user, verb, resource, need.place).await? {
+        for verb in verbs.split(' ') {
+            if !connection.may(user, verb, resource, place).await? {
                 refused.push(verb);
             }
         }
@@ -178,10 +152,7 @@ async fn lacking(connection: &Connection, user: User<'_>, need: Need<'_>) -> any
     Ok(findings)
 }
 
-fn lacks(resource: &str, need: Need<'_>, verbs: &[&str], user: User<'_>) -> Finding {
-    let Need {
-        level, place, purpose, ..
-    } = need;
+fn lacks(resource: &str, (level, _, _, place, purpose): Need<'_>, verbs: &[&str], user: User<'_>) -> Finding {
     let mut what = format!("{} {resource}", verbs.join(", "));
     if let Some(name) = place.1 {
         what += &format!(" {name}");
@@ -226,6 +197,7 @@ mod tests {
     use edgeward_core::config::Config;
     use serde_json::{Value, json};
 
+    use super::super::Behind;
     use super::*;
     use crate::sources::namespaced_name::NamespacedName;
 
@@ -269,12 +241,10 @@ mod tests {
         let secret = PairSecret {
             namespace: "edge".into(),
             name: "certificates".into(),
-            cert: "tls.crt".into(),
-            key: "tls.key".into(),
             is_self_managed: true,
         };
         let behind = Behind {
-            stored: vec![(secret, None)],
+            self_managed: Some(secret),
             ..Behind::default()
         };
         let custom = CustomResources {
@@ -292,7 +262,7 @@ mod tests {
         ]});
         facts.found.config.sites = Config::read(&sites).unwrap().sites;
         let mut reviewed = BTreeSet::from([["pods", "get"], ["pods", "patch"]].map(|right| right.map(str::to_owned)));
-        for Need { resources, verbs, .. } in needs(&facts) {
+        for (_, resources, verbs, ..) in needs(&facts) {
             for resource in resources.split(' ') {
                 reviewed.extend(verbs.split(' ').map(|verb| [resource, verb].map(str::to_owned)));
             }
@@ -302,7 +272,7 @@ mod tests {
 
     #[test]
     fn the_fix_grants_what_is_missing_to_whom_it_is() {
-        let lacked = |place| need(Fault, "", "", place, "it decides nothing");
+        let lacked = |place| (Fault, "", "", place, "it decides nothing");
         let user = |name| User { name, more_groups: &[] };
         let found = lacks(
             "pods",

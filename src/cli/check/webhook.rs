@@ -1,6 +1,6 @@
 //! Checks the way from the API server to edgeward: the registration, and the pods that it covers.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use edgeward_core::keys::Keys;
@@ -12,7 +12,7 @@ use super::Facts;
 use super::finding::Finding;
 use crate::cli::installed::DOMAIN;
 use crate::cli::undecided::{OF_PLACED, WEBHOOKS, asks_as_pods_arrive};
-use crate::inspect::installation::{Labels, Webhook};
+use crate::inspect::installation::{Calls, Labels, Webhook};
 
 const AREA: &str = "webhook";
 
@@ -39,16 +39,13 @@ pub(super) fn registration(facts: &Facts) -> Vec<Finding> {
         return vec![Finding::fault(AREA, text).fix(apply(&keys.domain) + how)];
     }
     let mut findings: Vec<_> = ours.iter().flat_map(judge_entry).collect();
-    match ours.iter().find(|webhook| webhook.entry.name == OF_PLACED) {
-        Some(of_placed) => findings.extend(judge_order(of_placed, ours)),
-        None => {
-            let text = format!(
-                "there is no entry {OF_PLACED}: a pod that brings the label {} along, as a copy of a placed one does, is not decided",
-                keys.placed
-            );
-            let how = "   # as it was installed; a patch of yours may leave it out";
-            findings.push(Finding::warning(AREA, text).fix(apply(&keys.domain) + how));
-        }
+    if ours.iter().all(|webhook| webhook.entry.name != OF_PLACED) {
+        let text = format!(
+            "there is no entry {OF_PLACED}: a pod that brings the label {} along, as a copy of a placed one does, is not decided",
+            keys.placed
+        );
+        let how = "   # as it was installed; a patch of yours may leave it out";
+        findings.push(Finding::warning(AREA, text).fix(apply(&keys.domain) + how));
     }
     findings
 }
@@ -76,31 +73,11 @@ fn judge_entry(webhook: &Webhook) -> Vec<Finding> {
     findings
 }
 
-/// Checks that the webhook for placed pods comes first. Otherwise the API server calls it again for each pod that an
-/// earlier webhook placed.
-fn judge_order(of_placed: &Webhook, ours: &[Webhook]) -> Option<Finding> {
-    let first = ours.iter().min_by_key(|webhook| webhook.position)?;
-    let (from, to) = (of_placed.position, first.position);
-    if to >= from {
-        return None;
-    }
-    let text = format!(
-        "{OF_PLACED} comes after {}: the API server calls edgeward twice for each pod that is placed",
-        first.entry.name
-    );
-    let operation = format!("\"op\": \"move\", \"from\": \"/webhooks/{from}\", \"path\": \"/webhooks/{to}\"");
-    Some(Finding::warning(AREA, text).fix(patch(of_placed, &operation)))
-}
-
 /// Checks that edgeward answers the API server, by the API server's own counters.
 pub(super) fn calls(facts: &Facts) -> Vec<Finding> {
-    let Some(counted) = facts.calls.as_ref().filter(|_| !facts.ours.is_empty()) else {
+    let Some(Calls { made, failed }) = facts.calls.filter(|_| !facts.ours.is_empty()) else {
         return vec![];
     };
-    let names: BTreeSet<_> = facts.ours.iter().map(|webhook| &webhook.entry.name).collect();
-    let calls = || names.iter().filter_map(|name| counted.get(*name));
-    let made: u64 = calls().map(|calls| calls.made).sum();
-    let failed: u64 = calls().map(|calls| calls.failed).sum();
     let answered = made.saturating_sub(failed);
     if failed == 0 || answered > 0 {
         let text = format!("the API server's calls: {answered} answered since it started, {failed} not");
@@ -145,14 +122,12 @@ fn select(facts: &Facts, ours: &[&Webhook], namespace: &str) -> String {
 
 /// Returns the command that sets one field of a webhook.
 pub(super) fn replace(webhook: &Webhook, field: &str, value: &str) -> String {
-    let path = format!("/webhooks/{}/{field}", webhook.position);
-    let operation = format!("\"op\": \"add\", \"path\": \"{path}\", \"value\": {value}");
-    patch(webhook, &operation)
-}
-
-fn patch(webhook: &Webhook, operation: &str) -> String {
-    let name = webhook.configuration();
-    format!("kubectl patch mutatingwebhookconfiguration {name} --type=json -p '[{{{operation}}}]'")
+    let (name, position) = (webhook.configuration(), webhook.position);
+    let path = format!("/webhooks/{position}/{field}");
+    format!(
+        "kubectl patch mutatingwebhookconfiguration {name} --type=json -p '[{{\"op\": \"add\", \"path\": \"{path}\", \
+         \"value\": {value}}}]'"
+    )
 }
 
 /// Returns host and port of a URL as the API server calls it.

@@ -59,21 +59,8 @@ fn assumptions(subject: &Subject, pod: &Pod<'_>, workload: &Workload<'_>, manage
     if subject.arrived {
         return vec![];
     }
-    let unresolved = pod.unresolved();
     let mut assumptions = vec![format!("namespace {} is labelled {managed}=true", workload.namespace)];
-    if pod.lacks_requests() {
-        assumptions.push("no LimitRange fills in the requests that containers leave out".to_owned());
-    }
-    if unresolved.runtime_class_overhead {
-        assumptions.push("its RuntimeClass adds no overhead".to_owned());
-    }
-    if unresolved.priority {
-        let priority = match unresolved.priority_class {
-            true => "its PriorityClass is not known here",
-            false => "the cluster has no default PriorityClass",
-        };
-        assumptions.push(format!("spec.priority is 0; {priority}"));
-    }
+    assumptions.extend(pod.assumptions().map(str::to_owned));
     if subject.others > 0 {
         let others = subject.others;
         assumptions.push(format!(

@@ -60,22 +60,16 @@ pub(super) struct Queue {
 impl Queue {
     /// Says what is wrong and what to do, if the pod is not merely waiting.
     fn stuck(&self, subject: &Subject<'_>, config: &Config) -> Option<String> {
-        let nobody = match &self.leaderless {
-            None => {
-                let end = self.limit_over?;
-                return Some(format!(
-                    "its limit ended at {end:.0}, and it is still gated; its Events and the log of the leader say why"
-                ));
-            }
-            Some(Leaderless { since: Some(since), .. }) => format!("no replica of edgeward has led since {since:.0}"),
-            Some(Leaderless { lease, since: None }) => format!(
-                "no replica of edgeward leads: there is no Lease {lease} (--deployment NAMESPACE/NAME names another one)"
-            ),
+        let Some(leaderless) = &self.leaderless else {
+            let end = self.limit_over?;
+            return Some(format!(
+                "its limit ended at {end:.0}, and it is still gated; its Events and the log of the leader say why"
+            ));
         };
         let Subject { namespace, name, .. } = subject;
         let domain = domain_option(&config.keys.domain);
         Some(format!(
-            "it is not being released: {nobody}; start a replica, or remove its gate: edgeward release {name} -n {namespace}{domain}"
+            "it is not being released: {leaderless}; start a replica, or remove its gate: edgeward release {name} -n {namespace}{domain}"
         ))
     }
 }

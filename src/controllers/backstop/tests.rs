@@ -4,46 +4,30 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use edgeward_core::cluster::cache::Contribution;
 use edgeward_core::config::Config;
+use edgeward_core::engine::SharedState;
 use edgeward_core::guard::backstop::Candidate;
 use edgeward_core::keys::Keys;
 use edgeward_core::model::pod_record::StuckPod;
 use edgeward_core::testkit;
 use edgeward_core::units::{Micros, Moment};
 use edgeward_core::wire::pod::Pod;
-use http::{Request, Response};
-use http_body_util::BodyExt as _;
-use kube::Client;
-use kube::client::Body;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::*;
 use crate::controllers::events::Recorder;
+use crate::controllers::lease::Leadership;
+use crate::instruments::metrics::Metrics;
+use crate::platform::clock::Clock;
+use crate::testkit::api_server;
 
 /// Generous enough for a busy machine.
 const BOUND: Duration = Duration::from_secs(30);
 
-/// An API server that keeps the Events it receives.
-#[derive(Clone, Default)]
-struct Server {
-    notes: Arc<Mutex<Vec<String>>>,
-}
-
-impl Server {
-    async fn answer(self, request: Request<Body>) -> anyhow::Result<Response<Body>> {
-        let body = request.into_body().collect().await?.to_bytes();
-        let event: Value = serde_json::from_slice(&body)?;
-        let text = |field: &str| event[field].as_str().unwrap_or_default();
-        let name = event["regarding"]["name"].as_str().unwrap_or_default();
-        let note = format!("{name}: {}: {}", text("reason"), text("note"));
-        self.notes.lock().unwrap().push(note);
-        Ok(Response::builder().status(201).body(Body::from(body.to_vec()))?)
-    }
-}
-
 /// A replica with a full edge and a cloud that has room.
 struct Replica {
-    server: Server,
+    /// The Events as the API server received them.
+    notes: Arc<Mutex<Vec<String>>>,
     reports: watch::Sender<Arc<BackstopReport>>,
     leads: watch::Sender<Option<Moment>>,
     metrics: Arc<Metrics>,
@@ -51,13 +35,18 @@ struct Replica {
 
 impl Replica {
     fn start() -> Self {
-        let server = Server::default();
-        let answering = server.clone();
-        let service = tower::service_fn(move |request| Box::pin(answering.clone().answer(request)));
-        let client = Client::new(service, "default");
+        let notes = Arc::<Mutex<Vec<String>>>::default();
+        let client = api_server({
+            let notes = Arc::clone(&notes);
+            move |_, _, event| {
+                let text = |pointer: &str| event.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+                let note = [text("/regarding/name"), text("/reason"), text("/note")].join(": ");
+                notes.lock().unwrap().push(note);
+                std::future::ready((201, event))
+            }
+        });
         let (clock, metrics) = (Clock::start(), Arc::<Metrics>::default());
-        let config = Arc::new(ArcSwap::from_pointee(Config::default()));
-        let (recorder, events) = Recorder::new(client, clock, Arc::clone(&metrics));
+        let (recorder, events) = Recorder::new(client.clone(), clock, Arc::clone(&metrics));
         let fleet = json!({
             "sites": [
                 {"name": "edge", "kind": "edge"},
@@ -69,19 +58,20 @@ impl Replica {
             ],
         });
         let (reports, newest) = watch::channel(Arc::default());
-        let backstop = Backstop {
-            reports: newest,
-            config,
+        let (leads, leadership) = Leadership::new(clock);
+        let context = Context {
+            client,
+            config: Arc::new(ArcSwap::from_pointee(Config::default())),
             shared: Arc::new(SharedState::new(Arc::new(testkit::snapshot(&fleet)), Micros(0))),
             events,
+            leadership: leadership.clone(),
             clock,
             metrics: Arc::clone(&metrics),
         };
-        let (leads, leadership) = Leadership::new(clock);
-        tokio::spawn(recorder.run(leadership.clone()));
-        tokio::spawn(backstop.run(leadership));
+        tokio::spawn(recorder.run(leadership));
+        tokio::spawn(run(context, newest));
         Self {
-            server,
+            notes,
             reports,
             leads,
             metrics,
@@ -150,7 +140,7 @@ async fn each_finding_is_counted_and_reported_once() {
     replica.shows("edgeward_backstop_pods{finding=\"bound\"} 3").await;
     let written = "edgeward_events_total{reason=\"Unschedulable\",result=\"written\"} 3";
     replica.shows(written).await;
-    let notes = || replica.server.notes.lock().unwrap().clone();
+    let notes = || replica.notes.lock().unwrap().clone();
     assert!(
         notes()[0].starts_with("a: Unschedulable: created without a decision, and kube-scheduler finds no node for it")
             && notes()[0].ends_with("it would be sent to site cloud, where it fits 1 node (cloud_edge_no_capacity)"),

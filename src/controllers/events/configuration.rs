@@ -4,12 +4,11 @@ use std::time::Duration;
 
 use edgeward_core::config::map::Refused;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::events::v1::Event;
 use kube::Client;
 use tokio::sync::watch;
 
-use super::{create, cut};
+use super::{create, cut, object};
 use crate::instruments::logs::LogLimit;
 use crate::platform::clock::Clock;
 
@@ -26,34 +25,20 @@ pub async fn follow(mut refused: watch::Receiver<Option<Refused>>, client: Clien
             .borrow_and_update()
             .as_ref()
             .map(|refused| event(refused, clock.wall()));
-        let told = async {
-            if let Some(event) = event {
-                while create(&client, &event, &limit).await.is_none() {
-                    tokio::time::sleep(PAUSE).await;
-                }
-            }
-            std::future::pending().await
-        };
-        tokio::select! {
-            () = told => {}
+        if let Some(event) = event {
             // A newer refused version replaces this one.
-            changed = refused.changed() => if changed.is_err() {
-                return;
-            },
+            while !refused.has_changed().unwrap_or(true) && create(&client, &event, &limit).await.is_none() {
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+        if refused.changed().await.is_err() {
+            return;
         }
     }
 }
 
 fn event(refused: &Refused, now: Timestamp) -> Event {
-    let regarding = ObjectReference {
-        api_version: Some("v1".to_owned()),
-        kind: Some("ConfigMap".to_owned()),
-        namespace: Some(refused.namespace.clone()),
-        name: Some(refused.name.clone()),
-        uid: Some(refused.uid.clone()),
-        resource_version: Some(refused.resource_version.clone()),
-        ..ObjectReference::default()
-    };
+    let regarding = object("ConfigMap", &refused.namespace, &refused.name, &refused.uid);
     let end = format!("…\n(cut off; the log names all {})", refused.faults.0.len());
     // The note has one line per fault, up to the size limit.
     let note = cut(refused.faults.to_string(), &end);
@@ -96,11 +81,6 @@ mod tests {
         let (first, second) = (refused("1", 1), refused("2", 1));
         assert_eq!(name(&first, 0), name(&first, 1));
         assert_ne!(name(&first, 0), name(&second, 0));
-        let long = Refused {
-            name: "x".repeat(253),
-            ..first
-        };
-        assert_eq!(name(&long, 0).map(|name| name.len()), Some(253));
     }
 
     #[test]

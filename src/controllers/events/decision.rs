@@ -10,11 +10,10 @@ use edgeward_core::model::slo::Slo;
 use edgeward_core::placement::{explain, sentences};
 use edgeward_core::wire::pod::ObservedDecision;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::events::v1::Event;
 use serde_json::{Map, Number, Value};
 
-use super::cut;
+use super::{cut, object};
 
 edgeward_core::words! {
     /// Reason of an Event on a pod.
@@ -90,15 +89,7 @@ impl PodEvent {
 
     /// Converts this into an Event of the Kubernetes API.
     pub(super) fn event(&self) -> Event {
-        let text = |text: &str| Some(text.to_owned());
-        let regarding = ObjectReference {
-            api_version: text("v1"),
-            kind: text("Pod"),
-            namespace: text(&self.namespace),
-            name: text(&self.name),
-            uid: text(&self.uid),
-            ..ObjectReference::default()
-        };
+        let regarding = object("Pod", &self.namespace, &self.name, &self.uid);
         let [kind, action] = self.reason.type_and_action();
         let reason = self.reason.as_str();
         let what = (&self.uid, reason, self.decision.map(|id| id.0));

@@ -119,15 +119,13 @@ impl Recorder {
     /// Writes Events while this replica holds the Lease, and keeps them otherwise. Returns when all senders are gone.
     pub async fn run(mut self, leadership: Leadership) {
         loop {
-            let term = tokio::select! {
-                term = leadership.acquired() => term,
-                () = self.keep() => return,
-            };
-            self.forget(self.clock.moment());
             tokio::select! {
-                biased;
-                () = term.over() => {}
-                () = self.write() => return,
+                () = leadership.gained() => {}
+                () = self.keep() => return,
+            }
+            self.forget(self.clock.moment());
+            if leadership.during(self.write()).await.is_some() {
+                return;
             }
         }
     }

@@ -4,15 +4,17 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use edgeward_core::testkit;
-use http::{Method, Request, Response};
-use http_body_util::BodyExt as _;
-use kube::client::Body;
+use http::Method;
 use serde_json::{Value, json};
 
 use super::*;
 use crate::controllers::events::Recorder;
-use crate::testkit::gate_ledger;
+use crate::controllers::lease::Leadership;
+use crate::instruments::metrics::Metrics;
+use crate::platform::clock::Clock;
+use crate::testkit::{api_server, failure, gate_ledger};
 
 /// A request about a pod: the second in which it came, and its patch, or `null` for a read.
 type Asked = (u64, Value);
@@ -67,22 +69,19 @@ impl Server {
         let clock = Clock::start();
         let asked = Arc::<Mutex<Vec<Asked>>>::default();
         let (reading, read_at_once) = (Arc::new(AtomicUsize::new(0)), Arc::<AtomicUsize>::default());
-        let service = tower::service_fn({
+        let client = api_server({
             let (asked, most) = (Arc::clone(&asked), Arc::clone(&read_at_once));
-            move |request: Request<Body>| {
+            move |method, uri, body| {
                 let (answers, asked) = (answers.clone(), Arc::clone(&asked));
                 let (reading, most) = (Arc::clone(&reading), Arc::clone(&most));
-                Box::pin(async move {
-                    let (head, body) = request.into_parts();
-                    let name = head.uri.path().rsplit('/').next().unwrap_or_default();
-                    let body = body.collect().await?.to_bytes();
+                async move {
+                    let name = uri.path().rsplit('/').next().unwrap_or_default();
                     let second = clock.monotonic_us() / 1_000_000;
-                    let code = match head.method {
+                    match method {
                         Method::PATCH => {
-                            let patch = serde_json::from_slice(&body)?;
-                            asked.lock().unwrap().push((second, patch));
+                            asked.lock().unwrap().push((second, body));
                             match answers.patch {
-                                Some(code) => code,
+                                Some(code) => failure(code, "no"),
                                 None => std::future::pending().await,
                             }
                         }
@@ -91,27 +90,18 @@ impl Server {
                             most.fetch_max(reading.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
                             tokio::time::sleep((answers.latency)(name)).await;
                             reading.fetch_sub(1, Ordering::Relaxed);
-                            answers.read
-                        }
-                        _ => 201,
-                    };
-                    let refusal =
-                        json!({"kind": "Status", "status": "Failure", "message": "no", "reason": "", "code": code});
-                    let answer = match head.method {
-                        Method::GET if code == 200 => {
+                            if answers.read != 200 {
+                                return failure(answers.read, "no");
+                            }
                             let mut pod = pod(name, answers.version);
                             (answers.differs)(&mut pod);
-                            pod.to_string().into_bytes()
+                            (200, pod)
                         }
-                        Method::GET | Method::PATCH => refusal.to_string().into_bytes(),
-                        _ => body.to_vec(),
-                    };
-                    anyhow::Ok(Response::builder().status(code).body(Body::from(answer))?)
-                })
+                        _ => (201, body),
+                    }
+                }
             }
         });
-        let client = Client::new(service, "default");
-        let config = Arc::new(ArcSwap::from_pointee(Config::default()));
         let metrics = Arc::<Metrics>::default();
         let (recorder, events) = Recorder::new(client.clone(), clock, Arc::clone(&metrics));
         let fleet = json!({
@@ -121,20 +111,19 @@ impl Server {
         let shared = SharedState::new(Arc::new(testkit::snapshot(&fleet)), Micros::from_secs(86_400));
         let shared = Arc::new(shared);
         let (plan, plans) = watch::channel(Arc::default());
-        let executor = Executor {
+        let (leads, leadership) = Leadership::new(clock);
+        let context = Context {
             client,
-            plans,
-            config,
+            config: Arc::new(ArcSwap::from_pointee(Config::default())),
             shared: Arc::clone(&shared),
+            events,
+            leadership: leadership.clone(),
             clock,
             metrics: Arc::clone(&metrics),
-            events,
-            log_limit: Arc::new(LogLimit::new(clock)),
         };
-        let (leads, leadership) = Leadership::new(clock);
         leads.send_replace(Some(Moment(i64::MAX)));
-        tokio::spawn(recorder.run(leadership.clone()));
-        tokio::spawn(executor.run(leadership));
+        tokio::spawn(recorder.run(leadership));
+        tokio::spawn(run(context, plans));
         let server = Self {
             asked,
             read_at_once,
@@ -207,27 +196,21 @@ fn is_placement((_, patch): &Asked) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refused_release_is_tried_again_after_longer_pauses_and_without_a_placement_at_last() {
-    let server = Server::with_step(403, PlanAction::Release);
-    let patches = server.patched_within(250).await;
-    assert_eq!(seconds(&patches), [0, 1, 3, 7, 15, 31, 63, 123, 183, 243]);
-    // After five refusals and the limit of its class, the pod loses the gate.
-    let placements: Vec<bool> = patches.iter().map(is_placement).collect();
-    assert_eq!(placements, [vec![true; 5], vec![false; 5]].concat());
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_api_server_that_is_away_refuses_nothing() {
-    let server = Server::with_step(503, PlanAction::Release);
-    let patches = server.patched_within(100).await;
-    assert_eq!(seconds(&patches), [0, 1, 3, 7, 15, 31, 63]);
-    assert!(patches.iter().all(is_placement));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_version_of_a_pod_that_was_changed_is_left_alone() {
-    let server = Server::with_step(200, PlanAction::Release);
-    assert_eq!(seconds(&server.patched_within(3_600).await), [0]);
+async fn failed_release_is_tried_again_after_longer_pauses() {
+    for (code, within, expected, placements) in [
+        // After five refusals and the limit of its class, the pod loses the gate without a placement.
+        (403, 250, &[0, 1, 3, 7, 15, 31, 63, 123, 183, 243][..], 5),
+        // An API server that is away refuses nothing.
+        (503, 100, &[0, 1, 3, 7, 15, 31, 63], 7),
+        // A version that was changed is left alone.
+        (200, 3_600, &[0], 1),
+    ] {
+        let server = Server::with_step(code, PlanAction::Release);
+        let patches = server.patched_within(within).await;
+        assert_eq!(seconds(&patches), expected, "{code}");
+        let is_placed = patches.iter().map(is_placement);
+        assert!(is_placed.eq((0..expected.len()).map(|at| at < placements)), "{code}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

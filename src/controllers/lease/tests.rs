@@ -1,12 +1,12 @@
 use std::sync::Mutex;
 
-use http::{Method, Request, Response, StatusCode};
-use http_body_util::BodyExt as _;
-use kube::client::Body;
+use futures::FutureExt as _;
+use http::Method;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
 use super::*;
+use crate::testkit::{api_server, failure};
 
 /// Generous enough for a busy machine.
 const BOUND: Duration = Duration::from_secs(30);
@@ -16,44 +16,22 @@ const BOUND: Duration = Duration::from_secs(30);
 struct Server(Arc<Mutex<Option<Value>>>);
 
 impl Server {
-    async fn answer(self, request: Request<Body>) -> anyhow::Result<Response<Body>> {
-        let (head, body) = request.into_parts();
-        let body = body.collect().await?.to_bytes();
+    fn answer(&self, method: &Method, mut written: Value) -> (u16, Value) {
         let mut lease = self.0.lock().unwrap();
-        let code = match (&head.method, &*lease) {
-            (&Method::GET, Some(_)) => StatusCode::OK,
-            (&Method::GET, None) => StatusCode::NOT_FOUND,
-            _ => {
-                let mut written: Value = serde_json::from_slice(&body)?;
-                let version = lease.as_ref().map(|lease| lease["metadata"]["resourceVersion"].clone());
-                if version.unwrap_or_default() == written["metadata"]["resourceVersion"] {
-                    written["metadata"]["resourceVersion"] = json!(uuid::Uuid::new_v4().to_string());
-                    *lease = Some(written);
-                    StatusCode::OK
-                } else {
-                    StatusCode::CONFLICT
-                }
-            }
-        };
-        let body = match (code, &*lease) {
-            (StatusCode::OK, Some(lease)) => lease.to_string(),
-            _ => {
-                let reason = if code == StatusCode::CONFLICT {
-                    "Conflict"
-                } else {
-                    "NotFound"
-                };
-                let status = json!({"kind": "Status", "status": "Failure", "reason": reason, "code": code.as_u16()});
-                status.to_string()
-            }
-        };
-        Ok(Response::builder().status(code).body(Body::from(body.into_bytes()))?)
+        if method == Method::GET {
+            return lease.clone().map_or_else(|| failure(404, ""), |lease| (200, lease));
+        }
+        let version = lease.as_ref().map(|lease| lease["metadata"]["resourceVersion"].clone());
+        if version.unwrap_or_default() != written["metadata"]["resourceVersion"] {
+            return failure(409, "");
+        }
+        written["metadata"]["resourceVersion"] = json!(uuid::Uuid::new_v4().to_string());
+        (200, lease.insert(written).clone())
     }
 
     fn election(&self) -> (Election, Leadership) {
         let server = self.clone();
-        let service = tower::service_fn(move |request| Box::pin(server.clone().answer(request)));
-        let client = Client::new(service, "default");
+        let client = api_server(move |method, _, body| std::future::ready(server.answer(&method, body)));
         Election::new(client, "ours", "edgeward", Clock::start(), Arc::default())
     }
 
@@ -64,34 +42,35 @@ impl Server {
 }
 
 #[tokio::test]
-async fn it_is_handed_over_when_the_work_has_stopped() {
+async fn lease_is_handed_over_when_the_work_has_stopped() {
     let server = Server::default();
     let (election, leadership) = server.election();
     let metrics = Arc::clone(&election.metrics);
     let (resign, resigned) = oneshot::channel::<()>();
     let running = tokio::spawn(election.run(async {}, async { drop(resigned.await) }));
-    let term = timeout(BOUND, leadership.acquired()).await.unwrap();
-    assert!(leadership.is_held() && term.is_held());
+    timeout(BOUND, leadership.gained()).await.unwrap();
+    let mut work = Box::pin(leadership.during(std::future::pending::<()>()));
+    assert!(work.as_mut().now_or_never().is_none());
     let holder = server.holder();
-    assert!(holder.is_some());
+    assert!(leadership.is_held() && holder.is_some());
 
     resign.send(()).unwrap();
-    timeout(BOUND, term.over()).await.unwrap();
+    timeout(BOUND, leadership.lost()).await.unwrap();
     assert!(!leadership.is_held());
     assert!(metrics.encode().contains("edgeward_leader 0"));
-    assert_eq!(server.holder(), holder, "the term goes on");
-    drop(term);
+    assert_eq!(server.holder(), holder, "the work goes on");
+    assert_eq!(timeout(BOUND, work).await.unwrap(), None);
     timeout(BOUND, running).await.unwrap().unwrap();
     assert_eq!(server.holder(), None);
 
     let (election, leadership) = server.election();
     let _running = tokio::spawn(election.run(async {}, std::future::pending()));
-    timeout(BOUND, leadership.acquired()).await.unwrap();
+    timeout(BOUND, leadership.gained()).await.unwrap();
     assert!(server.holder().is_some());
 }
 
 #[tokio::test]
-async fn who_never_began_leaves_the_lease_alone() {
+async fn election_that_never_began_leaves_the_lease_alone() {
     let server = Server::default();
     let (election, leadership) = server.election();
     timeout(BOUND, election.run(std::future::pending(), async {}))
@@ -100,13 +79,13 @@ async fn who_never_began_leaves_the_lease_alone() {
     assert!(!leadership.is_held() && server.holder().is_none());
 }
 
-#[tokio::test]
-async fn what_is_not_renewed_is_over_by_itself() {
+#[tokio::test(start_paused = true)]
+async fn leadership_that_is_not_renewed_ends_by_itself() {
     let clock = Clock::start();
     let (held_until, leadership) = Leadership::new(clock);
     let soon = clock.moment().after(edgeward_core::units::Micros::from_secs(1));
     held_until.send_replace(Some(soon));
-    let term = timeout(BOUND, leadership.acquired()).await.unwrap();
-    timeout(BOUND, term.over()).await.unwrap();
+    let ended = leadership.during(std::future::pending::<()>());
+    assert_eq!(timeout(BOUND, ended).await.unwrap(), None);
     assert!(!leadership.is_held() && clock.moment() >= soon);
 }

@@ -3,38 +3,24 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use arc_swap::ArcSwap;
-use edgeward_core::config::Config;
 use edgeward_core::model::scores::Score;
 use edgeward_core::model::site::SiteKind;
-use edgeward_core::units::{Micros, Moment, Now};
+use edgeward_core::placement::patch::timestamp;
+use edgeward_core::units::{Moment, Now};
 use edgeward_profiles::{All, Evaluated, Evaluation, Preference, Round};
-use jiff::{SignedDuration, Timestamp};
-use kube::{Api, Client};
+use jiff::Timestamp;
+use kube::Api;
 use tokio::sync::watch;
 
 use super::keep;
 use crate::api::{Condition, PerformanceProfile, PerformanceProfileStatus, SiteScore};
-use crate::controllers::lease::Leadership;
-use crate::platform::clock::Clock;
-
-/// The shortest time between two writes if only scores changed.
-const SCORES: Micros = Micros::from_secs(10);
-
-/// Interval at which a status is written if only its time changed.
-const EVALUATED: Micros = Micros::from_secs(60);
+use crate::controllers::Context;
 
 /// Writes each changed profile status, including its preferred site, while this replica holds the Lease. Never
 /// returns.
-pub async fn of_profiles(
-    profiles: watch::Receiver<Arc<All>>,
-    config: Arc<ArcSwap<Config>>,
-    client: Client,
-    clock: Clock,
-    leadership: Leadership,
-) {
-    let api = |_: &str| Api::<PerformanceProfile>::all(client.clone());
-    let config = &config;
+pub async fn of_profiles(context: Context, profiles: watch::Receiver<Arc<All>>) {
+    let api = |_: &str| Api::<PerformanceProfile>::all(context.client.clone());
+    let config = &context.config;
     let write = || {
         let mut kept = BTreeMap::<String, Kept>::new();
         let of_all = move |all: Arc<All>, now| {
@@ -48,9 +34,9 @@ pub async fn of_profiles(
             };
             all.iter().map(status).collect()
         };
-        keep(profiles.clone(), api, clock, of_all, is_due)
+        keep(profiles.clone(), api, context.clock, of_all, undated)
     };
-    while leadership.during(write()).await.is_none() {}
+    while context.leadership.during(write()).await.is_none() {}
 }
 
 /// State that the leader keeps for a profile.
@@ -101,7 +87,7 @@ impl Kept {
         let is_accepted = evaluated.refused.is_none();
         let since = match &self.accepted {
             Some((before, since)) if *before == is_accepted => since.clone(),
-            _ => second(now.wall),
+            _ => timestamp(now.wall),
         };
         self.accepted = Some((is_accepted, since.clone()));
         let refusal = evaluated.refused.as_ref();
@@ -122,47 +108,25 @@ impl Kept {
             observed_generation: generation,
             conditions: vec![condition],
             preferred: self.preference.site().map(str::to_owned),
-            preferred_since: self.preferred_since.map(second),
+            preferred_since: self.preferred_since.map(timestamp),
             summary: Some(summary.join(" ")).filter(|summary| !summary.is_empty()),
             scores,
             fault: refusal.cloned().or(unscored),
-            evaluated: round.map(|round| second(round.at.wall)),
+            evaluated: round.map(|round| timestamp(round.at.wall)),
         }
     }
 }
 
-/// Whether the status must be written now. A changed preference, condition or set of scored sites is written at once.
-/// Changed scores are written every [`SCORES`], and a changed time every [`EVALUATED`].
-fn is_due(written: &PerformanceProfileStatus, status: &PerformanceProfileStatus, age: Micros) -> bool {
-    let decides = |status: &PerformanceProfileStatus| {
-        let has_score = |site: &SiteScore| (site.site.clone(), site.score.is_some());
-        let has_scores: Vec<_> = status.scores.iter().map(has_score).collect();
-        let (conditions, preferred) = (status.conditions.clone(), status.preferred.clone());
-        (status.observed_generation, conditions, preferred, has_scores)
-    };
-    let undated = |status: &PerformanceProfileStatus| {
-        let mut status = status.clone();
-        status.evaluated = None;
-        status.scores.iter_mut().for_each(|site| site.as_of = None);
-        status
-    };
-    decides(written) != decides(status)
-        || (age >= SCORES && undated(written) != undated(status))
-        || (age >= EVALUATED && written != status)
+fn undated(status: &PerformanceProfileStatus) -> PerformanceProfileStatus {
+    let mut status = status.clone();
+    status.evaluated = None;
+    status.scores.iter_mut().for_each(|site| site.as_of = None);
+    status
 }
 
 /// The scores of a round, sorted by site name.
 fn scores(round: &Round) -> Vec<SiteScore> {
     let Evaluation { scores, unscored } = &round.evaluation;
-    let as_of = |at: Moment| {
-        let age = i64::try_from(round.at.moment.since(at).0).unwrap_or(i64::MAX);
-        round
-            .at
-            .wall
-            .checked_sub(SignedDuration::from_micros(age))
-            .ok()
-            .map(second)
-    };
     let scored = scores.iter().map(|(site, score)| SiteScore {
         site: site.to_string(),
         score: score.by_missing.first().map(|score| score.as_f64()),
@@ -170,7 +134,7 @@ fn scores(round: &Round) -> Vec<SiteScore> {
             [_] => vec![],
             all => all.iter().map(|score| score.as_f64()).collect(),
         },
-        as_of: as_of(score.as_of),
+        as_of: Some(timestamp(round.at.at(score.as_of).wall)),
         fault: None,
     });
     let unscored = unscored.iter().map(|(site, fault)| SiteScore {
@@ -190,13 +154,10 @@ fn summary(site: &SiteScore) -> String {
     format!("{}={score}", site.site)
 }
 
-fn second(at: Timestamp) -> String {
-    at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
-}
-
 #[cfg(test)]
 mod tests {
     use edgeward_profiles::{Known, SeenProfile};
+    use jiff::SignedDuration;
     use serde_json::{Value, json};
 
     use super::*;
@@ -322,27 +283,14 @@ mod tests {
     }
 
     #[test]
-    fn what_decides_is_written_at_once_and_the_time_alone_seldom() {
+    fn only_times_change_while_scores_stay() {
         let mut kept = Kept::of(&evaluated(spec("cm_normalized_a"), 1, Known::default(), &DIRTY, 0));
-        let mut written: Option<(_, Moment)> = None;
-        let mut status = |scores: &[(&str, i64)], second| {
-            let status = kept.status(
-                &evaluated(spec("cm_normalized_a"), 1, Known::default(), scores, second),
-                "edge",
-                at(second),
-            );
-            let is_due = written
-                .as_ref()
-                .is_none_or(|(known, since)| is_due(known, &status, at(second).moment.since(*since)));
-            if is_due {
-                written = Some((status, at(second).moment));
-            }
-            is_due
+        let mut undated = |scores: &[(&str, i64)], second| {
+            let evaluated = evaluated(spec("cm_normalized_a"), 1, Known::default(), scores, second);
+            undated(&kept.status(&evaluated, "edge", at(second)))
         };
-        assert!(status(&DIRTY, 0));
-        assert!(!status(&DIRTY, 30) && status(&DIRTY, 60));
-        let other = [("edge", 900_000), ("cloud", 100_001)];
-        assert!(!status(&other, 69) && status(&other, 70));
-        assert!(status(&DIRTY[..1], 71));
+        let first = undated(&DIRTY, 0);
+        assert_eq!(undated(&DIRTY, 30), first);
+        assert_ne!(undated(&[("edge", 900_000), ("cloud", 100_001)], 40), first);
     }
 }

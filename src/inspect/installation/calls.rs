@@ -1,13 +1,8 @@
 //! Reads from an API server's metrics how its webhook calls ended.
 
-use std::collections::BTreeMap;
-use std::pin::pin;
-
-use futures::{AsyncBufRead, AsyncBufReadExt as _, TryStreamExt as _};
-
 use crate::inspect::Connection;
 
-/// Calls that one API server has made to the webhooks of one name since it started.
+/// Calls that one API server has made to webhooks since it started.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Calls {
     /// All calls.
@@ -17,43 +12,34 @@ pub struct Calls {
 }
 
 impl Connection {
-    /// Counts webhook calls by the name of the webhook. With several API servers, only the calls of the server that
+    /// Counts the calls to webhooks whose name `is_ours`. With several API servers, only the calls of the server that
     /// answers are counted.
     ///
     /// # Errors
     /// The API server's metrics cannot be read.
-    pub async fn calls(&self) -> anyhow::Result<BTreeMap<String, Calls>> {
-        let failure = |error| self.failure("cannot read its metrics", error);
+    pub async fn calls(&self, is_ours: impl Fn(&str) -> bool) -> anyhow::Result<Calls> {
         let request = http::Request::get("/metrics").body(vec![])?;
-        let metrics = self.client.request_stream(request).await.map_err(failure)?;
-        let read = read(metrics).await;
-        read.map_err(|error| failure(kube::Error::ReadEvents(error)))
+        let metrics = self.client.request_text(request).await;
+        let metrics = metrics.map_err(|error| self.failure("cannot read its metrics", error))?;
+        Ok(count(&metrics, is_ours))
     }
 }
 
-/// Reads the metrics line by line, because they include megabytes of unrelated series.
-async fn read(metrics: impl AsyncBufRead) -> std::io::Result<BTreeMap<String, Calls>> {
-    let mut calls = BTreeMap::<String, Calls>::new();
-    let mut lines = pin!(metrics.lines());
-    while let Some(line) = lines.try_next().await? {
-        let Some((metric, labels, count)) = series(&line) else {
+fn count(metrics: &str, is_ours: impl Fn(&str) -> bool) -> Calls {
+    let mut calls = Calls::default();
+    for (metric, labels, count) in metrics.lines().filter_map(series) {
+        if !label(labels, "name").is_some_and(&is_ours) {
             continue;
-        };
-        let (made, failed) = match metric {
-            "admission_duration_seconds_count" => (count, 0),
-            "fail_open_count" => (0, count),
+        }
+        match metric {
+            "admission_duration_seconds_count" => calls.made += count,
+            "fail_open_count" => calls.failed += count,
             // Counts failures under `failurePolicy: Fail`. This metric also counts answers that refuse a pod.
-            "rejection_count" if label(labels, "error_type") == Some("calling_webhook_error") => (0, count),
-            _ => continue,
-        };
-        let Some(name) = label(labels, "name") else {
-            continue;
-        };
-        let calls = calls.entry(name.to_owned()).or_default();
-        calls.made += made;
-        calls.failed += failed;
+            "rejection_count" if label(labels, "error_type") == Some("calling_webhook_error") => calls.failed += count,
+            _ => {}
+        }
     }
-    Ok(calls)
+    calls
 }
 
 /// Splits a series about webhooks into name, labels and value.
@@ -75,8 +61,8 @@ fn label<'l>(labels: &'l str, name: &str) -> Option<&'l str> {
 mod tests {
     use super::*;
 
-    #[tokio::test]
-    async fn calls_are_counted_by_the_name_of_the_webhook() {
+    #[test]
+    fn calls_are_counted_by_the_name_of_the_webhook() {
         // Metrics in the format of Kubernetes 1.36.
         let metrics = r#"
 # TYPE apiserver_admission_webhook_admission_duration_seconds histogram
@@ -90,17 +76,12 @@ apiserver_admission_webhook_rejection_count{error_type="calling_webhook_error",n
 apiserver_admission_webhook_rejection_count{error_type="no_error",name="pods.edgeward.io",operation="CREATE",rejection_code="422",type="admit"} 2
 apiserver_request_total{code="200",name="pods.edgeward.io"} 7
 "#;
-        let calls = read(metrics.as_bytes()).await.unwrap();
-        let expected = [
-            (
-                "other.example.com".to_owned(),
-                Calls {
-                    made: 1_000_000,
-                    failed: 0,
-                },
-            ),
-            ("pods.edgeward.io".to_owned(), Calls { made: 8, failed: 5 }),
-        ];
-        assert_eq!(calls, BTreeMap::from(expected));
+        let of = |name: &'static str| count(metrics, |found| found == name);
+        assert_eq!(of("pods.edgeward.io"), Calls { made: 8, failed: 5 });
+        let other = Calls {
+            made: 1_000_000,
+            failed: 0,
+        };
+        assert_eq!(of("other.example.com"), other);
     }
 }

@@ -1,32 +1,29 @@
 //! Reads the Deployment of edgeward, the ConfigMap that its replicas use, and the Secret with their certificate.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::{Container, PodSpec, Secret, Service as ServiceObject};
+use k8s_openapi::api::core::v1::{Container, PodSpec, Secret};
 use kube::Api;
 use kube::api::ListParams;
 
 use crate::inspect::Connection;
 use crate::sources::namespaced_name::NamespacedName;
+use crate::tls::Contents;
 use crate::tls::stored::contents;
-use crate::tls::{Contents, Service};
 
 /// Default Secret of `--self-managed`.
 pub const SELF_MANAGED: &str = "edgeward-certificates";
 
-/// The Secret mounted at the paths of `--tls-cert` and `--tls-key`, or the Secret of `--self-managed`.
+/// The Secret that is mounted for `--tls-cert`, or the Secret of `--self-managed`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PairSecret {
     /// Namespace of the Secret.
     pub namespace: String,
     /// Name of the Secret.
     pub name: String,
-    /// Key of the certificate in the Secret.
-    pub cert: String,
-    /// Key of the private key in the Secret.
-    pub key: String,
     /// Whether edgeward maintains the Secret and the CA in `caBundle`.
     pub is_self_managed: bool,
 }
@@ -40,48 +37,31 @@ impl Connection {
         let found = self.get::<Deployment>(&deployment.namespace, &deployment.name).await?;
         let found = found.with_context(|| format!("Deployment {deployment} does not exist"))?;
         let pod = found.spec.and_then(|spec| spec.template.spec);
-        let map = pod.as_ref().and_then(config_map);
+        let map = pod.as_ref().and_then(|pod| option(pod, "--config-map")?);
         let map = map.with_context(|| format!("Deployment {deployment} names no ConfigMap"))?;
         Ok(NamespacedName::parse(map, &deployment.namespace))
     }
-    /// Returns the configured number of replicas of a Deployment; `None` if it does not exist.
+
+    /// Returns the Secrets with the serving certificates of all Deployments whose pods have these labels.
     ///
     /// # Errors
     /// Deployments cannot be listed.
-    pub async fn wanted_replicas(&self, namespace: &str, name: &str) -> anyhow::Result<Option<i32>> {
-        // `helm test` has the right to list, but not to get.
-        let of_name = ListParams::default().fields(&format!("metadata.name={name}"));
-        let found = self.deployments(namespace, of_name).await?.pop();
-        Ok(found.map(|found| found.spec.and_then(|spec| spec.replicas).unwrap_or(1)))
-    }
-
-    async fn deployments(&self, namespace: &str, which: ListParams) -> anyhow::Result<Vec<Deployment>> {
-        let api = Api::namespaced(self.client.clone(), namespace);
-        self.list(&api, which, Some).await
-    }
-
-    /// Returns the Secrets of the serving certificates of all Deployments whose pods are behind a Service.
-    /// Deployments with `--self-signed` have none.
-    ///
-    /// # Errors
-    /// The Service cannot be read, Deployments cannot be listed, or a certificate comes from an unsupported place.
-    pub async fn pair_secrets(&self, service: &Service) -> anyhow::Result<Vec<PairSecret>> {
-        let namespace = &service.namespace;
-        let found: Option<ServiceObject> = self.get(namespace, &service.name).await?;
-        let selector = found.and_then(|found| found.spec?.selector).unwrap_or_default();
-        let mut secrets = Vec::new();
-        if selector.is_empty() {
-            return Ok(secrets);
-        }
-        for deployment in self.deployments(namespace, ListParams::default()).await? {
-            let template = deployment.spec.unwrap_or_default().template;
-            let labels = template.metadata.unwrap_or_default().labels.unwrap_or_default();
+    pub async fn pair_secrets(
+        &self,
+        namespace: &str,
+        selector: &BTreeMap<String, String>,
+    ) -> anyhow::Result<Vec<PairSecret>> {
+        let deployments = Api::<Deployment>::namespaced(self.client.clone(), namespace);
+        let pod = |deployment: Deployment| {
+            let template = deployment.spec?.template;
+            let labels = template.metadata?.labels?;
             let is_behind = selector.iter().all(|(key, value)| labels.get(key) == Some(value));
-            if let (Some(pod), true) = (template.spec, is_behind) {
-                let name = deployment.metadata.name.unwrap_or_default();
-                let found = find(namespace, &pod).with_context(|| format!("deployment {namespace}/{name}"))?;
-                secrets.extend(found.filter(|found| !secrets.contains(found)));
-            }
+            template.spec.filter(|_| is_behind && !selector.is_empty())
+        };
+        let mut secrets = Vec::new();
+        for pod in self.list(&deployments, ListParams::default(), pod).await? {
+            let found = secret_of(namespace, &pod);
+            secrets.extend(found.filter(|found| !secrets.contains(found)));
         }
         Ok(secrets)
     }
@@ -96,63 +76,39 @@ impl Connection {
     }
 }
 
-/// Returns `[NAMESPACE/]NAME` of the ConfigMap that a pod's `serve` reads.
-fn config_map(pod: &PodSpec) -> Option<&str> {
-    pod.containers
-        .iter()
-        .find_map(|container| option(container, "--config-map")?)
+/// Finds an option on the command lines of a pod's containers. Its value follows a `=` or is the next word.
+fn option<'p>(pod: &'p PodSpec, name: &str) -> Option<Option<&'p str>> {
+    let of_container = |container: &'p Container| {
+        let mut words = [&container.command, &container.args].into_iter().flatten().flatten();
+        let inline = words.find_map(|word| {
+            let rest = word.strip_prefix(name)?;
+            let inline = rest.strip_prefix('=');
+            (rest.is_empty() || inline.is_some()).then_some(inline)
+        })?;
+        Some(inline.or_else(|| words.next().map(String::as_str)))
+    };
+    pod.containers.iter().find_map(of_container)
 }
 
-/// Finds an option on a container's command line. Its value follows a `=` or is the next word.
-fn option<'c>(container: &'c Container, name: &str) -> Option<Option<&'c str>> {
-    let mut words = [&container.command, &container.args].into_iter().flatten().flatten();
-    let inline = words.find_map(|word| {
-        let rest = word.strip_prefix(name)?;
-        let inline = rest.strip_prefix('=');
-        (rest.is_empty() || inline.is_some()).then_some(inline)
-    })?;
-    Some(inline.or_else(|| words.next().map(String::as_str)))
-}
-
-/// Finds the Secret that a pod's `serve` reads certificate and key from.
-fn find(namespace: &str, pod: &PodSpec) -> anyhow::Result<Option<PairSecret>> {
-    let secret = |name: &str, cert: &str, key: &str, is_self_managed| PairSecret {
+/// Returns the Secret that a pod's `serve` reads `tls.crt` and `tls.key` from, if it is one.
+fn secret_of(namespace: &str, pod: &PodSpec) -> Option<PairSecret> {
+    let secret = |name: &str, is_self_managed| PairSecret {
         namespace: namespace.to_owned(),
         name: name.to_owned(),
-        cert: cert.to_owned(),
-        key: key.to_owned(),
         is_self_managed,
     };
-    for container in &pod.containers {
-        let value = |name| option(container, name).map(Option::unwrap_or_default);
-        if let Some(name) = value("--self-managed") {
-            let is_named = !name.is_empty() && !name.starts_with('-');
-            let name = if is_named { name } else { SELF_MANAGED };
-            return Ok(Some(secret(name, "tls.crt", "tls.key", true)));
-        }
-        if value("--self-signed").is_some() {
-            return Ok(None);
-        }
-        if let Some(cert) = value("--tls-cert") {
-            let key = value("--tls-key").unwrap_or_default();
-            let (name, cert) = mounted(container, pod, cert).context("--tls-cert is in no Secret that is mounted")?;
-            let (_, key) = mounted(container, pod, key).context("--tls-key is in no Secret that is mounted")?;
-            return Ok(Some(secret(name, cert, key, false)));
-        }
+    if let Some(name) = option(pod, "--self-managed") {
+        let name = name.filter(|name| !name.starts_with('-'));
+        return Some(secret(name.unwrap_or(SELF_MANAGED), true));
     }
-    bail!("no container has --tls-cert, --self-managed or --self-signed among its arguments")
-}
-
-/// Returns Secret and key of a file, if a whole Secret is mounted at its directory.
-fn mounted<'p>(container: &'p Container, pod: &'p PodSpec, file: &'p str) -> Option<(&'p str, &'p str)> {
-    let (directory, file) = (Path::new(file).parent()?, Path::new(file).file_name()?.to_str()?);
-    let mut mounts = container.volume_mounts.iter().flatten();
-    let mount = mounts.find(|mount| Path::new(&mount.mount_path) == directory && mount.sub_path.is_none())?;
+    let file = Path::new(option(pod, "--tls-cert")??);
+    let mut mounts = pod
+        .containers
+        .iter()
+        .flat_map(|container| container.volume_mounts.iter().flatten());
+    let mount = mounts.find(|mount| file.starts_with(&mount.mount_path))?;
     let volume = pod.volumes.iter().flatten().find(|volume| volume.name == mount.name)?;
-    let secret = volume.secret.as_ref()?;
-    // Keys may be mounted under other file names.
-    let renamed = secret.items.iter().flatten().find(|item| item.path == file);
-    Some((secret.secret_name.as_deref()?, renamed.map_or(file, |item| &item.key)))
+    Some(secret(volume.secret.as_ref()?.secret_name.as_deref()?, false))
 }
 
 #[cfg(test)]
@@ -161,93 +117,45 @@ mod tests {
 
     use super::*;
 
-    fn named(args: &Value) -> Option<String> {
-        let containers = json!([{"name": "proxy", "args": ["--config=x"]}, {"name": "edgeward", "args": args}]);
-        let pod: PodSpec = serde_json::from_value(json!({"containers": containers})).unwrap();
-        config_map(&pod).map(str::to_owned)
+    fn pod(args: &Value) -> PodSpec {
+        let mounts = json!([{"name": "config", "mountPath": "/etc"}, {"name": "tls", "mountPath": "/tls/"}]);
+        let pod = json!({
+            "containers": [
+                {"name": "proxy", "args": ["--config=x"]},
+                {"name": "edgeward", "args": args, "volumeMounts": mounts},
+            ],
+            "volumes": [{"name": "config"}, {"name": "tls", "secret": {"secretName": "edgeward-tls"}}],
+        });
+        serde_json::from_value(pod).unwrap()
     }
 
     #[test]
-    fn the_config_map_is_named_in_both_forms() {
-        assert_eq!(named(&json!(["serve", "--config-map", "a-1"])).as_deref(), Some("a-1"));
-        assert_eq!(named(&json!(["serve", "--config-map=b/a-1"])).as_deref(), Some("b/a-1"));
-        assert_eq!(named(&json!(["serve", "--config=/etc/edgeward"])), None);
-    }
-
-    fn found(pod: Value) -> Result<Option<PairSecret>, String> {
-        let found = find("edgeward-system", &serde_json::from_value(pod).unwrap());
-        found.map_err(|error| error.to_string())
-    }
-
-    fn secret(cert: &str, key: &str) -> Result<Option<PairSecret>, String> {
-        Ok(Some(PairSecret {
-            namespace: "edgeward-system".into(),
-            name: "edgeward-tls".into(),
-            cert: cert.into(),
-            key: key.into(),
-            is_self_managed: false,
-        }))
-    }
-
-    #[test]
-    fn options_take_both_forms_and_keys_other_names() {
-        let pod = |args: Value, items: Value| {
-            json!({
-                "containers": [
-                    {"name": "proxy", "args": ["--verbose"]},
-                    {"name": "edgeward", "args": args, "volumeMounts": [{"name": "tls", "mountPath": "/tls/"}]},
-                ],
-                "volumes": [{"name": "tls", "secret": {"secretName": "edgeward-tls", "items": items}}],
-            })
-        };
-        let args = json!(["serve", "--tls-cert", "/tls/a.pem", "--tls-key=/tls/b.pem"]);
-        let items = json!([{"key": "chain", "path": "a.pem"}, {"key": "private", "path": "b.pem"}]);
-        assert_eq!(found(pod(args.clone(), items)), secret("chain", "private"));
-        assert_eq!(found(pod(args, json!([]))), secret("a.pem", "b.pem"));
-        let found = |args: Value| found(pod(args, json!([])));
+    fn options_are_read_in_both_forms() {
+        for (args, map) in [
+            (json!(["serve", "--config-map", "a-1"]), Some("a-1")),
+            (json!(["serve", "--config-map=b/a-1"]), Some("b/a-1")),
+            (json!(["serve", "--config=/etc/edgeward"]), None),
+        ] {
+            assert_eq!(option(&pod(&args), "--config-map").flatten(), map);
+        }
         for (args, name) in [
             (json!(["serve", "--self-managed", "--listen=[::]:8443"]), SELF_MANAGED),
+            (json!(["serve", "--self-managed"]), SELF_MANAGED),
             (json!(["serve", "--self-managed=mine"]), "mine"),
+            (json!(["serve", "--tls-cert=/tls/tls.crt"]), "edgeward-tls"),
         ] {
-            let secret = found(args).unwrap().unwrap();
-            assert!(secret.name == name && secret.is_self_managed, "{secret:?}");
+            let expected = PairSecret {
+                namespace: "edgeward-system".into(),
+                name: name.into(),
+                is_self_managed: name != "edgeward-tls",
+            };
+            assert_eq!(secret_of("edgeward-system", &pod(&args)), Some(expected));
         }
-        assert_eq!(found(json!(["serve", "--self-signed=/tmp"])), Ok(None));
-    }
-
-    #[test]
-    fn what_is_not_understood_is_said() {
-        let found = |args: Value, mount: Value| {
-            found(json!({
-                "containers": [{"name": "edgeward", "args": args, "volumeMounts": [mount]}],
-                "volumes": [
-                    {"name": "tls", "secret": {"secretName": "edgeward-tls"}},
-                    {"name": "projected", "projected": {"sources": [{"secret": {"name": "edgeward-tls"}}]}},
-                ],
-            }))
-        };
-        let args = json!(["serve", "--tls-cert=/tls/a.pem", "--tls-key=/tls/b.pem"]);
-        assert!(found(args.clone(), json!({"name": "tls", "mountPath": "/tls"})).is_ok());
-        for mount in [
-            json!({"name": "tls", "mountPath": "/"}),
-            json!({"name": "tls", "mountPath": "/tls/a.pem", "subPath": "a.pem"}),
-            json!({"name": "tls", "mountPath": "/tls", "subPath": "dir"}),
-            json!({"name": "projected", "mountPath": "/tls"}),
+        for args in [
+            json!(["serve", "--tls-cert=/etc/a"]),
+            json!(["serve", "--self-signed=/tls"]),
         ] {
-            let why = found(args.clone(), mount.clone()).unwrap_err();
-            assert!(why.starts_with("--tls-cert is in no Secret"), "{mount}: {why}");
+            assert_eq!(secret_of("edgeward-system", &pod(&args)), None);
         }
-        let mount = json!({"name": "tls", "mountPath": "/tls"});
-        let elsewhere = json!(["serve", "--tls-cert=/tls/a.pem", "--tls-key=/etc/b.pem"]);
-        assert!(
-            found(elsewhere, mount.clone())
-                .unwrap_err()
-                .starts_with("--tls-key is in no")
-        );
-        assert!(
-            found(json!(["serve"]), mount)
-                .unwrap_err()
-                .starts_with("no container has")
-        );
     }
 }

@@ -1,5 +1,6 @@
 //! Finds the leader by the Lease that the replicas of edgeward compete for.
 
+use std::fmt;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
@@ -25,6 +26,15 @@ pub struct Leaderless {
     pub lease: String,
     /// When the Lease was last renewed or released; `None` if it does not exist.
     pub since: Option<Timestamp>,
+}
+
+impl fmt::Display for Leaderless {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.since {
+            Some(since) => write!(f, "no replica leads by the Lease {}, since {since:.0}", self.lease),
+            None => write!(f, "no replica leads: there is no Lease {}", self.lease),
+        }
+    }
 }
 
 impl Connection {

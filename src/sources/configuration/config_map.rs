@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1;
 use kube::{Api, Client};
 use tokio::sync::watch;
 
-use crate::sources::configuration::{Configuration, Outcome, Versions, of, read_keys, version};
+use crate::sources::configuration::{Configuration, Outcome, of, read_keys, version};
 use crate::sources::namespaced_name::NamespacedName;
 use crate::sources::watcher;
 
@@ -37,11 +37,6 @@ impl ConfigMap {
             configuration,
             refused,
         }
-    }
-
-    /// The version in use and later ones.
-    pub fn versions(&self) -> Versions {
-        self.configuration.versions()
     }
 
     /// Accepts every valid version. Never returns. A refused version, a deleted ConfigMap and an API server that does

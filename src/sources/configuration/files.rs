@@ -7,7 +7,7 @@ use edgeward_core::config::Config;
 
 use crate::platform::files::{Content, Watch};
 use crate::platform::{files, yaml};
-use crate::sources::configuration::{Configuration, Outcome, Versions, read_document, read_keys, version};
+use crate::sources::configuration::{Configuration, Outcome, read_document, read_keys, version};
 
 /// A file or directory. Every change of it is a new version of the configuration.
 #[derive(Debug)]
@@ -31,11 +31,6 @@ impl Files {
             watch,
             configuration,
         })
-    }
-
-    /// The version in use and later ones.
-    pub fn versions(&self) -> Versions {
-        self.configuration.versions()
     }
 
     /// Accepts every valid version. Never returns. A refused version leaves the current one in use; its faults are

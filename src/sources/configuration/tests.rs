@@ -12,7 +12,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 
 fn new() -> (Configuration, Arc<Metrics>) {
     let metrics = Arc::new(Metrics::new());
-    (Configuration::new("ours".into(), Arc::clone(&metrics)), metrics)
+    (Configuration::new("ours".into(), true, Arc::clone(&metrics)), metrics)
 }
 
 async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
@@ -147,7 +147,7 @@ async fn a_directory_holds_the_keys_of_a_config_map() {
     key("config.yaml", "explain: [");
     let error = read(directory.path()).unwrap_err().to_string();
     assert!(
-        error.contains("\n  unknown field `moon`, expected one of `rttThresholdMs`"),
+        error.contains("\n  moon: is not a key here; there are rttThresholdMs"),
         "{error}"
     );
 }

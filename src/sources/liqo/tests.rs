@@ -59,12 +59,7 @@ fn what_cannot_be_listed_is_not_waited_for_for_ever() {
 
 #[test]
 fn object_that_cannot_be_read_says_nothing() {
-    let node = |name: &str, cluster: Option<&str>| {
-        let read = cluster.map(|cluster| wire::VirtualNode {
-            cluster: cluster.into(),
-        });
-        ((String::new(), name.to_owned()), read)
-    };
+    let node = |name: &str, cluster: Option<&str>| ((String::new(), name.to_owned()), cluster.map(Box::from));
     let mut kinds = kinds(Standing::Listed);
     kinds.virtual_nodes.objects = [node("a", Some("far")), node("b", None)].into();
     let objects = kinds.objects(Enabled::Auto, false, false).unwrap().unwrap();
@@ -97,14 +92,6 @@ impl Server {
             tokio::time::sleep(Duration::from_secs(20)).await;
         }
         let is_installed = self.is_installed.load(Ordering::Relaxed);
-        let groups: &[&str] = match is_installed {
-            true => &["apps", "core.liqo.io", "offloading.liqo.io", "networking.liqo.io"],
-            false => &["apps"],
-        };
-        let groups: Vec<_> = groups
-            .iter()
-            .map(|name| json!({"name": name, "versions": []}))
-            .collect();
         let resource =
             |name: &str| json!({"name": name, "singularName": "", "namespaced": true, "kind": "", "verbs": []});
         let resources = |names: &[&str]| {
@@ -112,7 +99,6 @@ impl Server {
             json!({"groupVersion": "", "resources": resources})
         };
         let answer = match path {
-            "/apis" => json!({"groups": groups}),
             _ if !is_installed => {
                 json!({"kind": "Status", "status": "Failure", "message": "no", "reason": "NotFound", "code": 404})
             }
@@ -139,7 +125,7 @@ impl Server {
 }
 
 #[tokio::test(start_paused = true)]
-async fn while_it_is_not_installed_only_the_list_of_groups_is_asked_for() {
+async fn while_it_is_not_installed_no_objects_are_asked_for() {
     let server = Arc::<Server>::default();
     let clock = Clock::start();
     let (_observer, changes) = crate::sources::Observer::new(clock, Arc::default());
@@ -155,9 +141,10 @@ async fn while_it_is_not_installed_only_the_list_of_groups_is_asked_for() {
         server.asked()
     };
     let in_virtual_time = async {
-        let groups_alone = BTreeSet::from(["/apis".to_owned()]);
+        let versions = ["core", "offloading", "networking"].map(|group| format!("/apis/{group}.liqo.io/v1beta1"));
+        let versions = BTreeSet::from(versions);
         for _ in 0..2 {
-            assert_eq!(becomes(false).await, groups_alone);
+            assert_eq!(becomes(false).await, versions);
             server.is_installed.store(true, Ordering::Relaxed);
             let kinds = becomes(true).await;
             assert!(
@@ -166,7 +153,7 @@ async fn while_it_is_not_installed_only_the_list_of_groups_is_asked_for() {
             );
             server.is_installed.store(false, Ordering::Relaxed);
         }
-        assert_eq!(becomes(false).await, groups_alone);
+        assert_eq!(becomes(false).await, versions);
     };
     tokio::select! {
         () = liqo.watch(&kinds) => unreachable!("it goes on for ever"),

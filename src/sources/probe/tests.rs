@@ -13,7 +13,7 @@ const FAST: Probing = Probing {
 
 struct Bench {
     probers: Probers,
-    thresholds: watch::Sender<Thresholds>,
+    thresholds: Thresholds,
     metrics: Arc<Metrics>,
     clock: Clock,
 }
@@ -21,13 +21,12 @@ struct Bench {
 impl Bench {
     fn new() -> Self {
         let (metrics, clock) = (Arc::new(Metrics::new()), Clock::start());
-        let thresholds = watch::Sender::new(Thresholds {
-            rtt: Micros::from_secs(60),
-            loss: Permille(1_000),
-        });
         Self {
-            probers: Probers::new(thresholds.subscribe(), clock, Arc::clone(&metrics)),
-            thresholds,
+            probers: Probers::new(clock, Arc::clone(&metrics)),
+            thresholds: Thresholds {
+                rtt: Micros::from_secs(60),
+                loss: Permille(1_000),
+            },
             metrics,
             clock,
         }
@@ -35,7 +34,8 @@ impl Bench {
 
     fn prober(&self, endpoints: &[&str], probing: Probing) -> Prober {
         let endpoints = endpoints.iter().map(|text| Endpoint::parse(text).unwrap());
-        self.probers.prober("cloud", endpoints.collect(), probing)
+        self.probers
+            .prober("cloud", endpoints.collect(), probing, self.thresholds)
     }
 
     fn link(&self) -> Option<Link> {
@@ -116,12 +116,11 @@ async fn a_link_that_is_cut_and_healed() {
 }
 
 #[tokio::test]
-async fn the_thresholds_of_the_moment_count() {
+async fn a_link_above_its_thresholds_is_degraded() {
     let (_listener, endpoint) = listener("127.0.9.6", 0).await;
-    let bench = Bench::new();
-    let mut prober = bench.prober(&[&endpoint], FAST);
-    bench.thresholds.send_modify(|thresholds| thresholds.rtt = Micros(0));
-    prober.first_round().await;
+    let mut bench = Bench::new();
+    bench.thresholds.rtt = Micros(0);
+    bench.prober(&[&endpoint], FAST).first_round().await;
     assert_eq!(bench.link().unwrap().state, LinkState::Degraded);
 }
 

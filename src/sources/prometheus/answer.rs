@@ -7,13 +7,11 @@ use http::StatusCode;
 use prometheus_http_query::Client;
 use prometheus_http_query::response::{Data, InstantVector};
 
+use crate::sources::prometheus::client::Connection;
 use crate::sources::prometheus::outcome::{Failure, Outcome};
 
 /// The most bytes of an answer that are read. A series takes about 100.
 const MAX_ANSWER: usize = 1 << 20;
-
-/// The most series of an answer. This exceeds the number of nodes of a cluster.
-const MAX_SERIES: usize = 10_000;
 
 /// Answer format of Prometheus. Source: <https://prometheus.io/docs/prometheus/latest/querying/api/#format-overview>.
 #[derive(serde::Deserialize)]
@@ -33,12 +31,13 @@ enum Answer {
 /// Sends a query once and returns the series of the answer. Uses GET, which needs the fewest rights in most clusters.
 /// The request contains our timeout, so that the server does not continue after it.
 pub(in crate::sources) async fn ask(
-    client: &Client,
+    connection: &Connection,
     promql: &str,
     patience: Micros,
 ) -> Result<Vec<InstantVector>, Failure> {
+    let client = connection.client().await?;
     let timeout = Duration::from_micros(patience.0);
-    let exchange = tokio::time::timeout(timeout, exchange(client, promql, timeout.as_millis()));
+    let exchange = tokio::time::timeout(timeout, exchange(&client, promql, timeout.as_millis()));
     let late = |_| Failure::new(Outcome::Timeout, format_args!("no answer in {patience} ms"));
     let (status, body) = exchange.await.map_err(late)??;
     interpret(status, &body)
@@ -64,45 +63,31 @@ async fn exchange(client: &Client, promql: &str, timeout_ms: u128) -> Result<(St
 fn interpret(status: StatusCode, body: &[u8]) -> Result<Vec<InstantVector>, Failure> {
     let answer = serde_json::from_slice(body);
     if !status.is_success() {
-        let (is_timeout, message) = match answer {
-            Ok(Answer::Error { kind, message }) => (kind == "timeout", format!("{status}, {kind}: {message}")),
-            _ => (false, status.to_string()),
+        let outcome = match status.is_server_error() {
+            true => Outcome::ServerError,
+            false => Outcome::Rejected,
         };
-        let outcome = match (status.is_server_error(), is_timeout) {
-            (_, true) => Outcome::Timeout,
-            (true, false) => Outcome::ServerError,
-            (false, false) => Outcome::Rejected,
+        let Ok(Answer::Error { kind, message }) = answer else {
+            return Err(Failure::new(outcome, status));
         };
-        return Err(Failure::new(outcome, message));
+        let outcome = if kind == "timeout" { Outcome::Timeout } else { outcome };
+        return Err(Failure::new(outcome, format_args!("{status}, {kind}: {message}")));
     }
     match answer {
         Ok(Answer::Success {
             data: Data::Vector(series),
-        }) => match series.len() {
-            ..=MAX_SERIES => Ok(series),
-            count => {
-                let detail = format_args!("{count} series, more than {MAX_SERIES}");
-                Err(Failure::new(Outcome::TooLarge, detail))
-            }
-        },
+        }) => Ok(series),
         Ok(Answer::Success { data }) => {
             let kind = if data.is_scalar() { "scalar" } else { "range" };
             let detail = format_args!("a {kind} and not an instant vector");
             Err(Failure::new(Outcome::NotAVector, detail))
         }
-        Ok(Answer::Error { kind, message }) => Err(Failure::new(
-            Outcome::Malformed,
-            format_args!("{status}, yet {kind}: {message}"),
-        )),
-        Err(_) if is_string(body) => Err(Failure::new(Outcome::NotAVector, "a string and not an instant vector")),
+        Ok(Answer::Error { kind, message }) => {
+            let detail = format_args!("{status}, yet {kind}: {message}");
+            Err(Failure::new(Outcome::Malformed, detail))
+        }
         Err(error) => Err(Failure::new(Outcome::Malformed, error)),
     }
-}
-
-/// Whether the answer is a string. The client library cannot parse this valid result type.
-fn is_string(body: &[u8]) -> bool {
-    let answer: Option<serde_json::Value> = serde_json::from_slice(body).ok();
-    answer.is_some_and(|answer| answer["status"] == "success" && answer["data"]["resultType"] == "string")
 }
 
 #[cfg(test)]
@@ -130,13 +115,6 @@ mod tests {
         for (expected, detail, status, body) in [
             (Outcome::Ok, "1", 200, data("vector", json!([series]))),
             (Outcome::Ok, "0", 200, data("vector", json!([]))),
-            (Outcome::Ok, "10000", 200, data("vector", json!(vec![&series; 10_000]))),
-            (
-                Outcome::TooLarge,
-                "10001 series, more than 10000",
-                200,
-                data("vector", json!(vec![&series; 10_001])),
-            ),
             (Outcome::NotAVector, "scalar", 200, data("scalar", json!([1, "1"]))),
             (
                 Outcome::NotAVector,
@@ -144,7 +122,7 @@ mod tests {
                 200,
                 data("matrix", json!([{"metric": {}, "values": [[1, "1"]]}])),
             ),
-            (Outcome::NotAVector, "string", 200, data("string", json!([1, "x"]))),
+            (Outcome::Malformed, "string", 200, data("string", json!([1, "x"]))),
             (
                 Outcome::Malformed,
                 "",

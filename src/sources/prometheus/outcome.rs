@@ -19,7 +19,7 @@ words! {
         Ambiguous = "ambiguous",
         /// A series names no site, or an unknown site or class.
         Label = "label",
-        /// The result is a scalar, a string or a range.
+        /// The result is a scalar or a range.
         NotAVector = "not_a_vector",
         /// A sample is older than the staleness limit.
         Stale = "stale",
@@ -31,7 +31,7 @@ words! {
         Timeout = "timeout",
         /// There was no connection, or it ended early.
         Unreachable = "unreachable",
-        /// The answer has too many bytes or series.
+        /// The answer has too many bytes.
         TooLarge = "too_large",
         /// The answer does not have Prometheus's format.
         Malformed = "malformed",

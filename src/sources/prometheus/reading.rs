@@ -1,6 +1,6 @@
 //! Converts the series of an answer to measurements.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use edgeward_core::cluster::telemetry::Measurement;
@@ -13,21 +13,11 @@ use prometheus_http_query::response::InstantVector;
 
 use crate::sources::prometheus::outcome::{Failure, Outcome};
 
-/// A measurement, and its age on arrival.
-#[derive(Debug, PartialEq)]
-pub(super) struct Reading {
-    /// The measurement.
-    pub(super) measurement: Measurement,
-    /// Age of the measurement on arrival.
-    pub(super) age: Micros,
-}
+/// The site and class that a series describes; no name and no class for a query with a single number.
+type Place<'s> = (&'s str, Option<Class>);
 
-/// The site and class that a series describes. Both are empty for a query with a single number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Place<'s> {
-    site: Option<&'s str>,
-    class: Option<Class>,
-}
+/// A measurement, and its age on arrival.
+type Reading = (Measurement, Micros);
 
 /// Reads the usable series of an answer that arrived at `received`, and returns the first fault of the others. Ages
 /// are differences of both machines' wall clocks. A sample from the future has age zero.
@@ -67,29 +57,21 @@ pub(super) fn read(
 fn place<'s>(input: Input, series: &InstantVector, sites: &'s [Arc<SiteDefinition>]) -> Result<Place<'s>, Failure> {
     let label = |name: &str| series.metric().get(name).map(String::as_str);
     let missing = |what: &str| Failure::new(Outcome::Label, format_args!("{what} by {}", labels(series)));
-    let site = |is_meant: fn(SiteKind) -> bool| {
-        let mut sites = sites.iter().filter(|site| is_meant(site.kind));
-        let site = sites.find(|site| label("site") == Some(&site.name));
-        site.map(|site| Some(&*site.name))
-    };
-    Ok(match input {
-        Input::EdgeFreeCpu | Input::EdgeFreeMemory => Place {
-            site: None,
-            class: None,
-        },
-        Input::Processing => Place {
-            site: site(|_| true).ok_or_else(|| missing("no site is named"))?,
-            class: Some(
-                label("class")
-                    .and_then(Class::of_word)
-                    .ok_or_else(|| missing("no class is named"))?,
-            ),
-        },
-        Input::WanRtt | Input::WanLoss => Place {
-            site: site(|kind| kind == SiteKind::Cloud).ok_or_else(|| missing("no cloud site is named"))?,
-            class: None,
-        },
-    })
+    let site = sites.iter().find(|site| label("site") == Some(&site.name));
+    match input {
+        Input::EdgeFreeCpu | Input::EdgeFreeMemory => Ok(("", None)),
+        Input::Processing => {
+            let site = site.ok_or_else(|| missing("no site is named"))?;
+            let class = label("class").and_then(Class::of_word);
+            let class = class.ok_or_else(|| missing("no class is named"))?;
+            Ok((&site.name, Some(class)))
+        }
+        Input::WanRtt | Input::WanLoss => {
+            let cloud = site.filter(|site| site.kind == SiteKind::Cloud);
+            let cloud = cloud.ok_or_else(|| missing("no cloud site is named"))?;
+            Ok((&cloud.name, None))
+        }
+    }
 }
 
 fn reading(
@@ -116,11 +98,11 @@ fn reading(
             format_args!("{age} ms old, more than {staleness} ms: {}", labels(series)),
         ));
     }
-    Ok(Reading { measurement, age })
+    Ok((measurement, age))
 }
 
 /// Converts a number and rounds it to the unfavourable side. `None` for a number outside the input's range.
-fn measurement(input: Input, place: Place<'_>, number: f64) -> Option<Measurement> {
+fn measurement(input: Input, (site, class): Place<'_>, number: f64) -> Option<Measurement> {
     // Decimal fractions leave errors below a thousandth of the unit in binary: 0.029 · 1000 is slightly more than 29.
     const DUST: f64 = 1e-3;
     let up = |number: f64| (number - DUST).ceil() as u64;
@@ -132,19 +114,12 @@ fn measurement(input: Input, place: Place<'_>, number: f64) -> Option<Measuremen
         Input::WanRtt => (0.0..=60.0, up(number * 1e6)),
         Input::WanLoss => (0.0..=1.0, up(number * 1e3)),
     };
-    let site = place.site.unwrap_or_default();
     let is_possible = range.contains(&number);
-    is_possible.then(|| Measurement::new(input, site, place.class, value))
+    is_possible.then(|| Measurement::new(input, site, class, value))
 }
 
 fn labels(series: &InstantVector) -> String {
-    let mut labels: Vec<_> = series
-        .metric()
-        .iter()
-        .map(|(name, value)| format!("{name}={value:?}"))
-        .collect();
-    labels.sort();
-    format!("{{{}}}", labels.join(", "))
+    format!("{:?}", series.metric().iter().collect::<BTreeMap<_, _>>())
 }
 
 #[cfg(test)]
@@ -161,7 +136,7 @@ mod tests {
         let (readings, fault) = read(input, Micros::from_secs(60), &series, &Config::default().sites, AT);
         let outcome = fault.map_or_else(|failure| failure.outcome, |()| Outcome::Ok);
         (
-            readings.into_iter().map(|reading| reading.measurement).collect(),
+            readings.into_iter().map(|(measurement, _)| measurement).collect(),
             outcome,
         )
     }
@@ -257,7 +232,7 @@ mod tests {
             let series = json!([{"metric": {}, "value": [1_700_000_000.0 - seconds, "1"]}]);
             let series: Vec<InstantVector> = serde_json::from_value(series).unwrap();
             let (readings, fault) = read(Input::EdgeFreeCpu, Micros::from_secs(60), &series, &[], AT);
-            fault.map(|()| readings[0].age).map_err(|failure| failure.outcome)
+            fault.map(|()| readings[0].1).map_err(|failure| failure.outcome)
         };
         assert_eq!(at(1.5), Ok(Micros(1_500_000)));
         assert_eq!(at(60.0), Ok(Micros::from_secs(60)));

@@ -215,7 +215,7 @@ fn without_anybody(fixture: &Fixture<'_>, asking: &Asking<'_, '_>, gated: &str) 
     let first = eventually("nobody leads", BOUND, || {
         let text = asking.why(namespace, gated)?;
         let first = text.lines().next().context("an answer")?;
-        let expected = ": it is not being released: no replica of edgeward has led since 2";
+        let expected = ": it is not being released: no replica leads by the Lease ";
         ensure!(first.contains(expected), "{text}");
         Ok(first.to_owned())
     })?;

@@ -1,12 +1,12 @@
 //! The ValidatingAdmissionPolicies of `webhook/` judge a manifest as edgeward's own parser does.
 
-use edgeward::platform::yaml;
 use edgeward_core::keys::Keys;
 use edgeward_core::model::slo::parse;
 use edgeward_harness::clients;
 use edgeward_harness::fixture::POLICIES;
 use edgeward_harness::folder::copy;
 use edgeward_harness::prelude::*;
+use edgeward_harness::registration::{Registration, only_in};
 use http::header::{CONTENT_TYPE, WARNING};
 use http::{HeaderValue, Request};
 use kube::Client;
@@ -95,6 +95,7 @@ impl Row {
 struct Policies {
     namespace: String,
     kubectl: Kubectl,
+    _registrations: Vec<Registration>,
 }
 
 impl Policies {
@@ -106,32 +107,31 @@ impl Policies {
         let mine = fixture.dir.join("mine");
         fs::create_dir(&mine)?;
         fs::write(mine.join("kustomization.yaml"), kustomization.to_string())?;
-        let folder = mine.display().to_string();
-        let rendered = fixture.kubectl.run(&["kustomize", &folder], "")?.stdout;
-        let policies = Self {
-            namespace: fixture.namespace.clone(),
-            kubectl: fixture.kubectl.clone(),
-        };
-        let mut created = 0;
-        for mut object in yaml::parse_all(&rendered, &folder)? {
+        let named = |name: &str| format!("{name}-{}", fixture.namespace);
+        let mut registrations = Vec::new();
+        for mut object in fixture.kubectl.render(&mine)? {
             let kind = object["kind"].as_str().unwrap_or_default().to_owned();
-            let name = object["metadata"]["name"].as_str().unwrap_or_default();
-            object["metadata"]["name"] = json!(policies.named(name));
+            let name = named(object["metadata"]["name"].as_str().unwrap_or_default());
+            object["metadata"]["name"] = json!(name);
             if kind == "ValidatingAdmissionPolicyBinding" {
                 let policy = object["spec"]["policyName"].as_str().unwrap_or_default();
-                object["spec"]["policyName"] = json!(policies.named(policy));
-                let selector = &mut object["spec"]["matchResources"]["namespaceSelector"];
-                let own =
-                    json!({"key": "kubernetes.io/metadata.name", "operator": "In", "values": [fixture.namespace]});
-                let expressions = selector["matchExpressions"].as_array_mut();
-                expressions.context("the binding selects namespaces")?.push(own);
+                object["spec"]["policyName"] = json!(named(policy));
+                only_in(&mut object["spec"]["matchResources"], &[&fixture.namespace])?;
             } else if kind != "ValidatingAdmissionPolicy" {
                 continue;
             }
-            fixture.kubectl.create(&object)?;
-            created += 1;
+            registrations.push(Registration::create(name, &fixture.kubectl, &object)?);
         }
-        ensure!(created == 4, "{created} objects for two policies and their bindings");
+        ensure!(
+            registrations.len() == 4,
+            "{} objects for two policies and their bindings",
+            registrations.len()
+        );
+        let policies = Self {
+            namespace: fixture.namespace.clone(),
+            kubectl: fixture.kubectl.clone(),
+            _registrations: registrations,
+        };
 
         let api = Api::open(fixture)?;
         let bad = Row {
@@ -168,18 +168,6 @@ impl Policies {
             ensure!(status["typeChecking"] == json!({}), "{name}: {status:#}");
         }
         Ok(())
-    }
-}
-
-impl Drop for Policies {
-    fn drop(&mut self) {
-        for kind in ["validatingadmissionpolicybinding", "validatingadmissionpolicy"] {
-            let (faults, hints) = (self.named(FAULTS), self.named(HINTS));
-            let args = ["delete", "--ignore-not-found", kind, &faults, &hints];
-            if let Err(error) = self.kubectl.run(&args, "") {
-                eprintln!("{error:#}");
-            }
-        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Pods that are restricted to some sites.
 
 use edgeward_harness::prelude::*;
+use edgeward_harness::registration::{Registration, only_in};
 
 use super::{fill, goes, is_gated_for, pod};
 use crate::leader::events;
@@ -13,48 +14,21 @@ fn of_sites(fixture: &Fixture<'_>, name: &str, sites: &str) -> Value {
     pod
 }
 
-/// The policy of webhook/strict-sites for the test's namespace and domain. Dropping the value removes it.
-struct StrictSites {
-    name: String,
-    kubectl: Kubectl,
-}
-
-impl StrictSites {
-    fn install(fixture: &Fixture<'_>) -> Result<Self> {
-        let strict = Self {
-            name: format!("edgeward-strict-sites-{}", fixture.namespace),
-            kubectl: fixture.kubectl.clone(),
-        };
-        let objects = fixture.kubectl.render(&workspace().join("webhook/strict-sites"))?;
-        ensure!(objects.len() == 2, "{objects:?}");
-        for object in objects {
-            let mut object = fixture.in_its_domain(object);
-            object["metadata"]["name"] = json!(strict.name);
-            if object["kind"] == "ValidatingAdmissionPolicyBinding" {
-                object["spec"]["policyName"] = json!(strict.name);
-                let own =
-                    json!({"key": "kubernetes.io/metadata.name", "operator": "In", "values": [fixture.namespace]});
-                let selector = &mut object["spec"]["matchResources"]["namespaceSelector"];
-                let expressions = selector["matchExpressions"].as_array_mut();
-                expressions.context("the binding selects namespaces")?.push(own);
-            }
-            fixture.kubectl.create(&object)?;
+/// Installs the policy of webhook/strict-sites for the test's namespace and domain.
+fn install_strict_sites(fixture: &Fixture<'_>) -> Result<Vec<Registration>> {
+    let name = format!("edgeward-strict-sites-{}", fixture.namespace);
+    let objects = fixture.kubectl.render(&workspace().join("webhook/strict-sites"))?;
+    ensure!(objects.len() == 2, "{objects:?}");
+    let register = |object| {
+        let mut object = fixture.in_its_domain(object);
+        object["metadata"]["name"] = json!(name);
+        if object["kind"] == "ValidatingAdmissionPolicyBinding" {
+            object["spec"]["policyName"] = json!(name);
+            only_in(&mut object["spec"]["matchResources"], &[&fixture.namespace])?;
         }
-        Ok(strict)
-    }
-}
-
-impl Drop for StrictSites {
-    fn drop(&mut self) {
-        for kind in ["validatingadmissionpolicybinding", "validatingadmissionpolicy"] {
-            if let Err(error) = self
-                .kubectl
-                .run(&["delete", "--ignore-not-found", kind, &self.name], "")
-            {
-                eprintln!("{error:#}");
-            }
-        }
-    }
+        Registration::create(name.clone(), &fixture.kubectl, &object)
+    };
+    objects.into_iter().map(register).collect()
 }
 
 e2e! { "sites::never_left", Domain, never_left }
@@ -106,7 +80,7 @@ fn never_left(fixture: &Fixture<'_>) -> Result<()> {
 
     // With edgeward killed, the policy must act alone.
     edgeward.kill()?;
-    let _strict = StrictSites::install(fixture)?;
+    let _strict = install_strict_sites(fixture)?;
     let is_refused = |pod: &Value| -> Result<()> {
         let said = fixture
             .kubectl

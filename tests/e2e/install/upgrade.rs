@@ -5,7 +5,7 @@ use edgeward_harness::documentation::{documented, documented_under};
 use edgeward_harness::earlier::Earlier;
 use edgeward_harness::helm::Helm;
 use edgeward_harness::installation::{Installation, Replica};
-use edgeward_harness::installed_replicas::endpoint_slice;
+use edgeward_harness::installed_replicas::{endpoint_slice, remove_endpoint};
 use edgeward_harness::load::restarts::gone;
 use edgeward_harness::load::{Load, Pace, under_load};
 use edgeward_harness::prelude::*;
@@ -87,7 +87,7 @@ fn upgraded_and_rolled_back(fixture: &Fixture<'_>) -> Result<()> {
 
     // Each replica ends with the objects that name it.
     let (mut upgraded, mut rolled_back) = (None, None);
-    let report = under_load(fixture, &ground.nodes, Pace::Adaptive, |load| {
+    let report = under_load(fixture, &ground.nodes, Pace::Adaptive(20), |load| {
         fixture.shell(documented_under("## Upgrade", "sh", "annotate configmap")?)?;
         fs::remove_dir_all(fixture.dir.join("edgeward/deploy"))?;
         fs::remove_dir_all(fixture.dir.join("edgeward/webhook"))?;
@@ -210,10 +210,7 @@ impl<'run: 'p, 'p> Replicas<'_, 'run, 'p> {
             let mut old = self.members.remove(0).edgeward;
             old.terminate()?;
             gone(&mut old)?;
-            let slice = endpoint_slice(old.admission().port());
-            let name = slice["metadata"]["name"].as_str().context("a name")?;
-            let kubectl = self.fixture.kubectl_in(NAMESPACE);
-            kubectl.run(&["delete", "endpointslice", name], "")?;
+            remove_endpoint(self.fixture, &old)?;
         }
         load.lasts(Duration::from_secs(1))
     }

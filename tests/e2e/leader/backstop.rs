@@ -3,7 +3,6 @@
 use edgeward_harness::prelude::*;
 use jiff::Timestamp;
 
-use crate::commands::fleet_command;
 use crate::leader::events::ours;
 
 /// Owners that create two pods each while the webhook is away, and pods without an owner.
@@ -153,13 +152,6 @@ fn finds_stuck_pods(fixture: &Fixture<'_>) -> Result<()> {
     for part in ["created without a decision", "site cloud", "cloud_edge_no_capacity"] {
         ensure!(note.contains(part), "no {part}: {note}");
     }
-    let report = fleet_command::edgeward(fixture, &config, &["check"])?.stdout;
-    let all = format!(
-        "another site would take now: {}, {}/sent-",
-        STUCK + 1,
-        fixture.namespace
-    );
-    ensure!(report.contains(&all), "{report}");
     let after = fixture.kubectl.list("pods", "")?;
     ensure!(uids(&after) == uids(&before), "something was deleted");
 

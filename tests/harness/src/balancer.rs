@@ -34,6 +34,8 @@ struct Endpoints(Arc<Mutex<Known>>);
 #[derive(Default)]
 struct Known {
     endpoints: Vec<SocketAddr>,
+    /// Replicas that get no more connections, although they may be ready.
+    removed: Vec<SocketAddr>,
     turn: usize,
     opened: HashMap<SocketAddr, u64>,
 }
@@ -103,6 +105,13 @@ impl<'run> Balancer<'run> {
         })
     }
 
+    /// Gives a replica no new connections from now on.
+    pub(crate) fn remove(&self, replica: &Edgeward<'_>) {
+        let known = &mut *self.endpoints.lock();
+        known.removed.push(replica.admission());
+        known.endpoints.retain(|endpoint| *endpoint != replica.admission());
+    }
+
     /// Waits until a replica that is not ready gets no new connections.
     pub fn drops(&self, replica: &Edgeward<'_>) -> Result<()> {
         eventually("the replica gets no more connections", BOUND, || {
@@ -127,9 +136,9 @@ impl Endpoints {
     }
 
     fn add(&self, endpoint: SocketAddr) {
-        let known = &mut self.lock().endpoints;
-        if !known.contains(&endpoint) {
-            known.push(endpoint);
+        let known = &mut *self.lock();
+        if !known.endpoints.contains(&endpoint) && !known.removed.contains(&endpoint) {
+            known.endpoints.push(endpoint);
         }
     }
 

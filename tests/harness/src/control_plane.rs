@@ -5,17 +5,15 @@ use std::env;
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read as _, Seek as _, SeekFrom};
 use std::net::SocketAddr;
-use std::process::Command;
 
-use rustix::process::Signal;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 use crate::checkout::xtask;
+use crate::folder::copy;
 use crate::prelude::*;
 use crate::process::free_addresses;
 use crate::rights::{self, Rights};
-use crate::supervised::Supervised;
 use crate::webhook_credentials::WebhookCredentials;
 
 /// Nodes of the cluster, run by kwok. Their labels and taints follow edgeward's documentation for operators.
@@ -44,7 +42,17 @@ const SCHEDULER: &str = "kube-scheduler";
 /// Log messages for which kube-scheduler is restarted. The first one appears when it has missed the deletion of a pod whose
 /// name was reused (`cache.UpdatePod` of Kubernetes 1.36). A pause of the machine that closes its watch is enough for that. The
 /// second one appears when another connection briefly uses its port.
-const CURABLE: &[&str] = &["Scheduler cache is corrupted", "bind: address already in use"];
+const CURABLE: &str = "Scheduler cache is corrupted|bind: address already in use";
+
+/// Runs a program, and again when its log has a message that is curable. Arguments: the log of a run, the messages, and the
+/// program with its arguments. Each log is printed when its run has ended.
+const UNTIL_INCURABLE: &str = r#"
+    log=$1 curable=$2 setpriv=$(command -v setpriv); shift 2
+    while :; do
+        ${setpriv:+setpriv --pdeathsig KILL --} "$@" >"$log" 2>&1
+        cat "$log"
+        grep -qE "$curable" "$log" || exit 1
+    done"#;
 
 const KUBECONFIG: &str = "kubeconfig";
 const EDGEWARD_KUBECONFIG: &str = "edgeward.kubeconfig";
@@ -94,9 +102,6 @@ pub(crate) struct ControlPlane {
     pub(crate) authority: Authority,
     pub(crate) url: String,
     pub(crate) etcd: String,
-    /// kube-scheduler, restarted when it ends because of its own fault ([`CURABLE`]). In measured clusters it is one of
-    /// `processes` instead.
-    scheduler: Option<Supervised>,
     processes: Vec<Process>,
     binaries: PathBuf,
     files: Files,
@@ -131,7 +136,6 @@ impl ControlPlane {
             url: format!("https://{}", ports.api),
             etcd: format!("http://{}", ports.etcd),
             processes: Vec::new(),
-            scheduler: None,
             binaries: binaries.to_owned(),
             files,
             dir,
@@ -163,13 +167,15 @@ impl ControlPlane {
             controller_manager_args(&dir, files, ports, shape),
         )?);
         let args = component_args(&dir, files, ports.scheduler, shape);
-        match shape.is_measured {
-            true => self.processes.push(start(SCHEDULER, args)?),
+        self.processes.push(match shape.is_measured {
+            true => start(SCHEDULER, args)?,
             false => {
-                let program = binaries.join(SCHEDULER);
-                self.scheduler = Some(Supervised::start(SCHEDULER, &program, &args, &dir, CURABLE)?);
+                let log = dir.join("kube-scheduler-running.log").display().to_string();
+                let program = binaries.join(SCHEDULER).display().to_string();
+                let shell = ["-c", UNTIL_INCURABLE, "sh", &log, CURABLE, &program].map(str::to_owned);
+                Process::start(SCHEDULER, Path::new("sh"), &[&shell[..], &args].concat(), &dir)?
             }
-        }
+        });
         self.processes
             .push(start("kwok", kwok_args(binaries, files, ports, shape)?)?);
         self.grant()?;
@@ -180,21 +186,12 @@ impl ControlPlane {
         let timeout = format!("--timeout={}s", BOUND.as_secs());
         self.kubectl
             .run(&["wait", "--for=condition=Ready", "node", "--all", &timeout], "")?;
-        self.scheduler.iter().try_for_each(Supervised::ensure_running)?;
         self.processes.iter_mut().try_for_each(Process::ensure_running)
     }
 
     pub(crate) fn back_up(&self, to: &Path) -> Result<()> {
-        let etcd = self.process("etcd")?;
-        etcd.signal(Signal::STOP)?;
-        let copied = Command::new("cp")
-            .arg("-r")
-            .arg(self.dir.path().join("etcd"))
-            .arg(to)
-            .status();
-        etcd.signal(Signal::CONT)?;
-        ensure!(copied?.success(), "etcd's files cannot be copied");
-        Ok(())
+        let _paused = self.process("etcd")?.pause()?;
+        copy(&self.dir.path().join("etcd"), to)
     }
 
     /// Starts an API server on the backup in `dir/etcd`.
@@ -243,11 +240,6 @@ impl ControlPlane {
     /// The kubeconfig of edgeward's ServiceAccount, which has exactly the manifests' rights.
     pub(crate) fn edgeward_kubeconfig(&self) -> PathBuf {
         self.dir.path().join(EDGEWARD_KUBECONFIG)
-    }
-
-    /// Sends SIGSTOP or SIGCONT to the API server.
-    pub(crate) fn signal_api_server(&self, signal: Signal) -> Result<()> {
-        self.process("kube-apiserver")?.signal(signal)
     }
 
     pub(crate) fn process(&self, name: &str) -> Result<&Process> {
@@ -309,11 +301,7 @@ impl ControlPlane {
     }
 
     fn tails(&self) -> String {
-        let tails = self.processes.iter().map(Process::tail);
-        tails
-            .chain(self.scheduler.iter().map(Supervised::tail))
-            .collect::<Vec<_>>()
-            .join("\n")
+        self.processes.iter().map(Process::tail).collect::<Vec<_>>().join("\n")
     }
 }
 
@@ -387,15 +375,10 @@ impl Files {
             .client("service-accounts", "none")?
             .write(dir, "service-accounts")?;
 
-        let named = |kind: &str, body: Value| json!([{ "name": "e2e", kind: body }]);
-        let config = json!({
-            "apiVersion": "v1",
-            "kind": "Config",
-            "current-context": "e2e",
-            "contexts": named("context", json!({"cluster": "e2e", "user": "e2e"})),
-            "clusters": named("cluster", json!({"server": format!("https://{api}"), "certificate-authority": ca})),
-            "users": named("user", json!({"client-certificate": admin.0, "client-key": admin.1})),
-        });
+        let config = kubeconfig_of(
+            json!({"server": format!("https://{api}"), "certificate-authority": ca}),
+            json!({"client-certificate": admin.0, "client-key": admin.1}),
+        );
         let kubeconfig = dir.join(KUBECONFIG);
         fs::write(&kubeconfig, config.to_string())?;
 
@@ -430,6 +413,19 @@ impl Files {
             audit_log: dir.join(AUDIT_LOG),
         })
     }
+}
+
+/// A kubeconfig with one cluster and one user.
+pub(crate) fn kubeconfig_of(cluster: Value, user: Value) -> Value {
+    let named = |kind: &str, body: Value| json!([{ "name": "e2e", kind: body }]);
+    json!({
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "e2e",
+        "contexts": named("context", json!({"cluster": "e2e", "user": "e2e"})),
+        "clusters": named("cluster", cluster),
+        "users": named("user", user),
+    })
 }
 
 fn flag(name: &str, value: impl AsRef<Path>) -> String {

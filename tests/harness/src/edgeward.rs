@@ -29,7 +29,6 @@ pub struct Edgeward<'run> {
     program: Program<'run>,
     client: reqwest::Client,
     serving: Serving,
-    fleet: PathBuf,
     pub url: String,
     /// The CA for a registration's `caBundle`, in PEM.
     pub ca: String,
@@ -134,7 +133,6 @@ impl<'run> Edgeward<'run> {
             program,
             client,
             serving,
-            fleet: dir.join("fleet.yaml"),
             url: format!("https://{}/mutate", serving.admission),
             ca,
         })
@@ -200,7 +198,7 @@ impl<'run> Edgeward<'run> {
     }
 
     pub fn set_fleet(&self, fleet: &Value) -> Result<()> {
-        replace(&self.fleet, fleet)
+        view(&self.launch.dir, fleet).map(drop)
     }
 
     /// Replaces the configuration file at once. Needs an edgeward that was started with one.

@@ -2,7 +2,6 @@
 
 mod custom_resources;
 mod liqo;
-mod programs;
 
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
@@ -18,8 +17,9 @@ use crate::edgeward::Program;
 use crate::helm::NoHelm;
 use crate::peering::Peering;
 use crate::prelude::*;
-use crate::process::{on_loopback, tail};
+use crate::process::{Paused, on_loopback, tail};
 use crate::proxy::Proxy;
+use crate::registration::only_in;
 pub use crate::registration::{ENTRIES, ENTRY_OF_PODS, Registration};
 use crate::rights::{self, Granted, Narrowed};
 use crate::test_webhook::{self, TestWebhook};
@@ -329,6 +329,20 @@ impl<'run> Fixture<'run> {
         self.plane.restore(&self.dir)
     }
 
+    /// The process id of one of the control plane's programs, such as `kube-apiserver`.
+    pub fn process_of(&self, program: &str) -> Result<u32> {
+        Ok(self.plane.process(program)?.id())
+    }
+
+    /// Pauses one of the control plane's programs until the returned value is dropped.
+    pub fn pause(&self, program: &str) -> Result<Paused<'run>> {
+        self.plane.process(program)?.pause()
+    }
+
+    pub fn etcd(&self) -> &str {
+        &self.plane.etcd
+    }
+
     pub fn kubeconfig(&self) -> PathBuf {
         self.plane.kubeconfig()
     }
@@ -399,10 +413,7 @@ impl<'run> Fixture<'run> {
         manifest["metadata"]["name"] = json!(name);
         for webhook in manifest["webhooks"].as_array_mut().into_iter().flatten() {
             webhook["clientConfig"] = json!({"url": url, "caBundle": STANDARD.encode(ca)});
-            webhook["namespaceSelector"]["matchExpressions"]
-                .as_array_mut()
-                .context("the manifest selects namespaces by expressions")?
-                .push(json!({"key": "kubernetes.io/metadata.name", "operator": "In", "values": namespaces}));
+            only_in(webhook, namespaces)?;
         }
 
         let registration = Registration::create(name, &self.plane.kubectl, &manifest)?;

@@ -2,6 +2,12 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use reqwest::tls::TlsInfo;
+use rustls::RootCertStore;
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::ServerCertVerifier as _;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 
 use crate::balancer::Balancer;
 use crate::fixture::Revoked;
@@ -11,7 +17,6 @@ use crate::mount::Mount;
 use crate::pki::Pair;
 use crate::prelude::*;
 use crate::registration::ENTRIES;
-use crate::served::{Chain, shown, vouch};
 use crate::webhook_credentials::NAME;
 
 pub struct InstalledReplicas<'s, 'run> {
@@ -123,6 +128,19 @@ impl<'s, 'run> InstalledReplicas<'s, 'run> {
         Ok(installed)
     }
 
+    /// Takes the leader out of the Service, as its controller does when a replica ends. It gets no more connections.
+    pub fn take_leader(&mut self) -> Result<Edgeward<'run>> {
+        let leader = eventually("one leads", BOUND, || {
+            let leads = |member: &Edgeward<'_>| member.leads().is_ok();
+            self.members.iter().position(leads).context("none does")
+        })?;
+        let leader = self.members.remove(leader);
+        remove_endpoint(self.fixture, &leader)?;
+        self.balancer.remove(&leader);
+        self.fixture.runtime.block_on(self.balancer.connections().cut());
+        Ok(leader)
+    }
+
     /// Makes the EndpointSlices of the Service name the replicas, as their controller would.
     fn name_endpoints(&self) -> Result<()> {
         let slice = |member: &Edgeward<'_>| endpoint_slice(member.admission().port());
@@ -158,12 +176,23 @@ impl<'s, 'run> InstalledReplicas<'s, 'run> {
         decode(first)
     }
 
-    pub fn shown(&self) -> Result<Vec<Chain>> {
-        let shown = |member: &Edgeward<'_>| self.fixture.runtime.block_on(shown(member.admission(), NAME));
+    /// The certificate that each replica serves, trusted or not.
+    pub fn shown(&self) -> Result<Vec<Vec<u8>>> {
+        // Without open connections, each request shows what is served now.
+        let client = reqwest::Client::builder().no_proxy().timeout(BOUND).tls_info(true);
+        let client = client.pool_max_idle_per_host(0).tls_danger_accept_invalid_certs(true);
+        let client = client.build()?;
+        let shown = |member: &Edgeward<'_>| -> Result<Vec<u8>> {
+            let asked = client.get(format!("https://{}", member.admission())).send();
+            let answer = self.fixture.runtime.block_on(asked)?;
+            let info = answer.extensions().get::<TlsInfo>();
+            let certificate = info.and_then(TlsInfo::peer_certificate);
+            Ok(certificate.context("no certificate")?.to_vec())
+        };
         self.members.iter().map(shown).collect()
     }
 
-    pub fn is_renewed(&self, before: &[Chain]) -> Result<()> {
+    pub fn is_renewed(&self, before: &[Vec<u8>]) -> Result<()> {
         eventually("each replica serves another certificate", 2 * BOUND, || {
             let shown = self.shown()?;
             ensure!(shown.iter().zip(before).all(|(now, before)| now != before), "not yet");
@@ -175,7 +204,7 @@ impl<'s, 'run> InstalledReplicas<'s, 'run> {
     pub fn is_of(&self, authorities: &str) -> Result<()> {
         eventually("each replica serves what is trusted", 2 * BOUND, || {
             let shown = self.shown()?;
-            shown.iter().try_for_each(|chain| vouch(authorities, chain, NAME))
+            shown.iter().try_for_each(|certificate| vouch(authorities, certificate))
         })
     }
 
@@ -224,6 +253,25 @@ pub fn finds(fixture: &Fixture<'_>, level: &str, words: &str) -> Result<String> 
 pub fn decode(text: &Value) -> Result<String> {
     let text = text.as_str().context("nothing is there")?;
     Ok(String::from_utf8(STANDARD.decode(text)?)?)
+}
+
+/// Fails unless one of these CAs (PEM) validates the certificate for the Service.
+fn vouch(authorities: &str, certificate: &[u8]) -> Result<()> {
+    let mut roots = RootCertStore::empty();
+    for authority in CertificateDer::pem_slice_iter(authorities.as_bytes()) {
+        roots.add(authority?)?;
+    }
+    let verifier = WebPkiServerVerifier::builder(Arc::new(roots)).build()?;
+    let certificate = CertificateDer::from(certificate);
+    verifier.verify_server_cert(&certificate, &[], &ServerName::try_from(NAME)?, &[], UnixTime::now())?;
+    Ok(())
+}
+
+/// Removes the EndpointSlice that names this replica.
+pub fn remove_endpoint(fixture: &Fixture<'_>, replica: &Edgeward<'_>) -> Result<()> {
+    let name = format!("edgeward-{}", replica.admission().port());
+    let kubectl = fixture.kubectl_in(NAMESPACE);
+    kubectl.run(&["delete", "endpointslice", &name], "").map(drop)
 }
 
 /// An EndpointSlice of edgeward's Service that names one local replica.

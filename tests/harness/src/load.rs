@@ -21,9 +21,6 @@ use crate::{clients, test_webhook};
 
 const RATES: [u32; 9] = [20, 30, 40, 60, 80, 100, 125, 150, 200];
 
-/// The highest adaptive rate, in pods per second.
-const ADAPTIVE: u32 = 20;
-
 /// Number of pods created at the same time, as a ReplicaSet does. The API server then needs as many connections.
 const GROUP: u32 = 5;
 
@@ -41,9 +38,9 @@ const TRIED: Duration = Duration::from_secs(4);
 /// How fast pods are created, and how long the API server waits for an answer.
 #[derive(Debug, Clone, Copy)]
 pub enum Pace {
-    /// At most 20 pods a second, and no faster than the machine allows: a group starts when the previous one was answered. The
-    /// timeout is the longest possible, so that only edgeward can cause an undecided pod.
-    Adaptive,
+    /// At most this many pods a second, and no faster than the machine allows: a group starts when the previous one was
+    /// answered. The timeout is the longest possible, so that only edgeward can cause an undecided pod.
+    Adaptive(u32),
     /// This many pods a second, independent of earlier pods, with the manifest's timeout.
     Steady(u32),
 }
@@ -182,13 +179,12 @@ impl Pace {
     /// Largest number of pods per second.
     fn rate(self) -> u32 {
         match self {
-            Self::Adaptive => ADAPTIVE,
-            Self::Steady(rate) => rate,
+            Self::Adaptive(rate) | Self::Steady(rate) => rate,
         }
     }
 
     pub(crate) fn has_long_timeout(self) -> bool {
-        matches!(self, Self::Adaptive)
+        matches!(self, Self::Adaptive(_))
     }
 }
 
@@ -294,7 +290,7 @@ impl Pods {
         let pods = Arc::new(self);
         let mut ticks = tokio::time::interval(Duration::from_secs(GROUP.into()) / pace.rate());
         ticks.set_missed_tick_behavior(match pace {
-            Pace::Adaptive => MissedTickBehavior::Delay,
+            Pace::Adaptive(_) => MissedTickBehavior::Delay,
             Pace::Steady(_) => MissedTickBehavior::Burst,
         });
         let mut creations = JoinSet::new();

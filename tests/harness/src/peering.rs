@@ -12,16 +12,15 @@ use std::thread;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use reqwest::Client;
-use rustix::process::Signal;
 use tokio::runtime::Runtime;
 
 use self::objects::{CONSUMER, LIQO, TEMPLATE, webhooks};
 pub use self::objects::{REMOTE, Strategy};
 use crate::checkout::xtask;
-use crate::control_plane::{ControlPlane, FailureDetection, Shape, VIRTUAL_NODE, node};
+use crate::control_plane::{ControlPlane, FailureDetection, Shape, VIRTUAL_NODE, kubeconfig_of, node};
 use crate::decision::has_condition;
 use crate::prelude::*;
-use crate::process::free_addresses;
+use crate::process::{Paused, free_addresses};
 
 #[derive(Debug)]
 pub struct Layout {
@@ -55,16 +54,6 @@ pub struct Provider {
     /// The id of its [`Cloud`].
     pub id: &'static str,
     plane: ControlPlane,
-}
-
-pub struct Frozen<'p>(&'p ControlPlane);
-
-impl Drop for Frozen<'_> {
-    fn drop(&mut self) {
-        if let Err(error) = self.0.signal_api_server(Signal::CONT) {
-            eprintln!("{error:#}");
-        }
-    }
 }
 
 struct Kit<'k> {
@@ -187,15 +176,13 @@ impl Provider {
     }
 
     /// Stops the API server with SIGSTOP until the returned value is dropped. It neither answers nor closes connections.
-    pub fn freeze(&self) -> Result<Frozen<'_>> {
-        self.plane.signal_api_server(Signal::STOP)?;
-        Ok(Frozen(&self.plane))
+    pub fn freeze(&self) -> Result<Paused<'_>> {
+        self.plane.process("kube-apiserver")?.pause()
     }
 
     /// A kubeconfig with the rights that Liqo gives the other cluster's control plane here.
     fn identity(&self) -> Result<String> {
         let pair = self.plane.authority.client(objects::CONTROL_PLANE, CONSUMER)?;
-        let named = |kind: &str, body: Value| json!([{ "name": "peer", kind: body }]);
         let encoded = |text: &str| STANDARD.encode(text);
         let user = json!({
             "client-certificate-data": encoded(&pair.certificate),
@@ -205,15 +192,7 @@ impl Provider {
             "server": self.plane.url,
             "certificate-authority-data": encoded(&self.plane.authority.certificate),
         });
-        let config = json!({
-            "apiVersion": "v1",
-            "kind": "Config",
-            "current-context": "peer",
-            "contexts": named("context", json!({"cluster": "peer", "user": "peer"})),
-            "clusters": named("cluster", cluster),
-            "users": named("user", user),
-        });
-        Ok(config.to_string())
+        Ok(kubeconfig_of(cluster, user).to_string())
     }
 }
 

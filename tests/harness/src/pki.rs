@@ -1,5 +1,7 @@
 //! A certificate authority that lives as long as the run.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose, date_time_ymd,
@@ -23,17 +25,24 @@ pub struct Pair {
 
 impl Authority {
     pub fn new() -> Result<Self> {
-        let mut params = CertificateParams::default();
-        params.distinguished_name = subject("edgeward e2e", None);
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
-        let key = KeyPair::generate()?;
+        let (params, key) = (of_authority("edgeward e2e"), KeyPair::generate()?);
         let certificate = params.self_signed(&key)?.pem();
-        Ok(Self {
+        Ok(Self::of(certificate, params, key))
+    }
+
+    /// A CA whose certificate this one has signed.
+    pub fn intermediate(&self) -> Result<Self> {
+        let (params, key) = (of_authority("edgeward e2e, intermediate"), KeyPair::generate()?);
+        let certificate = params.signed_by(&key, &self.issuer)?.pem();
+        Ok(Self::of(certificate, params, key))
+    }
+
+    fn of(certificate: String, params: CertificateParams, key: KeyPair) -> Self {
+        Self {
             certificate,
             key: key.serialize_pem(),
             issuer: Issuer::new(params, key),
-        })
+        }
     }
 
     /// A server certificate for loopback and for `names`.
@@ -41,10 +50,17 @@ impl Authority {
         self.sign(of_server(names)?, ExtendedKeyUsagePurpose::ServerAuth)
     }
 
-    /// A server certificate for loopback and for `names` that expired at the start of 2001.
-    pub fn expired_server(&self, names: &[&str]) -> Result<Pair> {
+    /// A server certificate for loopback and for `names` that expires at the start of `year`.
+    pub fn server_until(&self, year: i32, names: &[&str]) -> Result<Pair> {
         let mut params = of_server(names)?;
-        params.not_after = date_time_ymd(2001, 1, 1);
+        params.not_after = date_time_ymd(year, 1, 1);
+        self.sign(params, ExtendedKeyUsagePurpose::ServerAuth)
+    }
+
+    /// A server certificate for loopback that is valid after this time.
+    pub fn server_in(&self, wait: Duration) -> Result<Pair> {
+        let mut params = of_server(&[])?;
+        params.not_before = date_time_ymd(1970, 1, 1) + SystemTime::now().duration_since(UNIX_EPOCH)? + wait;
         self.sign(params, ExtendedKeyUsagePurpose::ServerAuth)
     }
 
@@ -73,6 +89,14 @@ impl Pair {
         fs::write(&key, &self.key)?;
         Ok((certificate, key))
     }
+}
+
+fn of_authority(name: &str) -> CertificateParams {
+    let mut params = CertificateParams::default();
+    params.distinguished_name = subject(name, None);
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
+    params
 }
 
 fn of_server(names: &[&str]) -> Result<CertificateParams> {

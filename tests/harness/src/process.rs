@@ -91,6 +91,12 @@ impl Process {
         kill_process(self.pid()?, signal).with_context(|| format!("cannot send {signal:?} to {}", self.name))
     }
 
+    /// Pauses the process until the returned value is dropped.
+    pub(crate) fn pause(&self) -> Result<Paused<'_>> {
+        self.signal(Signal::STOP)?;
+        Ok(Paused(self))
+    }
+
     /// The fields of the first event in its JSON log with this message, if there is one.
     pub fn said(&self, message: &str) -> Option<Value> {
         self.all_said(message).into_iter().next()
@@ -100,10 +106,6 @@ impl Process {
         let log = fs::read_to_string(&self.log).unwrap_or_default();
         let events = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
         events.filter(|event| event["message"] == message).collect()
-    }
-
-    pub(crate) fn has_logged(&self, text: &str) -> bool {
-        fs::read_to_string(&self.log).is_ok_and(|log| log.contains(text))
     }
 
     pub fn tail(&self) -> String {
@@ -128,6 +130,16 @@ impl Process {
             .ok()
             .and_then(Pid::from_raw)
             .context("a child has a pid")
+    }
+}
+
+pub struct Paused<'p>(&'p Process);
+
+impl Drop for Paused<'_> {
+    fn drop(&mut self) {
+        if let Err(error) = self.0.signal(Signal::CONT) {
+            eprintln!("{error:#}");
+        }
     }
 }
 

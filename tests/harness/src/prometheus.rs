@@ -1,11 +1,10 @@
 //! A real Prometheus server, and an exporter that supplies numbers as node-exporter and kube-state-metrics do.
 
 use std::net::SocketAddr;
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 
 use axum::Router;
 use axum::extract::State;
-use axum::http::StatusCode;
 use axum::routing::get;
 use tempfile::TempDir;
 use tokio::runtime::Handle;
@@ -13,8 +12,7 @@ use tokio::runtime::Handle;
 use crate::prelude::*;
 use crate::process::{free_addresses, tail};
 
-/// The exporter's page; `None` for an error.
-type Page = Arc<Mutex<Option<String>>>;
+type Page = Arc<Mutex<String>>;
 
 pub struct Exporter {
     pub address: SocketAddr,
@@ -22,11 +20,10 @@ pub struct Exporter {
 }
 
 impl Exporter {
-    /// Starts a server. Its exporter fails until it has a page.
+    /// Starts an exporter with an empty page.
     pub fn start(runtime: &Handle) -> Result<Self> {
-        async fn metrics(State(page): State<Page>) -> Result<String, StatusCode> {
-            let page = page.lock().ok().and_then(|page| page.clone());
-            page.ok_or(StatusCode::INTERNAL_SERVER_ERROR)
+        async fn metrics(State(page): State<Page>) -> String {
+            page.lock().unwrap_or_else(PoisonError::into_inner).clone()
         }
         let page = Page::default();
         let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0"))?;
@@ -39,17 +36,8 @@ impl Exporter {
     }
 
     pub fn says(&self, lines: &[&str]) {
-        self.replace(Some(lines.iter().map(|line| format!("{line}\n")).collect()));
-    }
-
-    pub fn fails(&self) {
-        self.replace(None);
-    }
-
-    fn replace(&self, page: Option<String>) {
-        if let Ok(mut said) = self.page.lock() {
-            *said = page;
-        }
+        let page = lines.iter().map(|line| format!("{line}\n")).collect();
+        *self.page.lock().unwrap_or_else(PoisonError::into_inner) = page;
     }
 }
 

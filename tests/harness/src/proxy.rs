@@ -20,6 +20,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use crate::control_plane::kubeconfig_of;
 use crate::prelude::*;
 
 const WATCHED: [&str; 3] = ["/api/v1/nodes", "/api/v1/pods", "/api/v1/namespaces"];
@@ -75,17 +76,9 @@ impl<'run> Proxy<'run> {
 
     /// A kubeconfig for the proxy. Its clients need no credentials.
     pub fn kubeconfig(&self) -> Value {
-        let named = |kind: &str, body: Value| json!([{ "name": "proxy", kind: body }]);
         let ca = STANDARD.encode(&self.ca);
         let server = format!("https://{}", self.address);
-        json!({
-            "apiVersion": "v1",
-            "kind": "Config",
-            "current-context": "proxy",
-            "contexts": named("context", json!({"cluster": "proxy", "user": "proxy"})),
-            "clusters": named("cluster", json!({"server": server, "certificate-authority-data": ca})),
-            "users": named("user", json!({})),
-        })
+        kubeconfig_of(json!({"server": server, "certificate-authority-data": ca}), json!({}))
     }
 
     pub fn cut(&self) -> Result<()> {

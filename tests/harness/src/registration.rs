@@ -30,6 +30,16 @@ impl Registration {
     }
 }
 
+/// Restricts the namespaces that a webhook or a policy's binding selects to these.
+pub fn only_in(selecting: &mut Value, namespaces: &[&str]) -> Result<()> {
+    let expressions = selecting["namespaceSelector"]["matchExpressions"].as_array_mut();
+    let only = json!({"key": "kubernetes.io/metadata.name", "operator": "In", "values": namespaces});
+    expressions
+        .context("it selects no namespaces by expressions")?
+        .push(only);
+    Ok(())
+}
+
 impl Drop for Registration {
     fn drop(&mut self) {
         if let Err(error) = self.kubectl.run(&["delete", &self.kind, &self.name], "") {

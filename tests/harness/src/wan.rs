@@ -1,78 +1,92 @@
-//! The WAN of a test: a namespace for the edge, one for the cloud, and the link between them.
+//! The WAN of a test: a network namespace for the edge, one for the cloud, and a link between them that delays and drops
+//! packets. It has one TUN device in each namespace.
+//!
+//! ```text
+//! namespace "edge"                                         namespace "cloud"
+//!   wan 198.51.100.1 ──TUN──►  loss, delay, cut  ──TUN──►  wan 198.51.100.2
+//!                    ◄──TUN──        delay, cut  ◄──TUN──
+//! ```
 
 pub mod lateness;
 pub mod sandbox;
 
-use std::env;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::fs::File;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::fd::AsFd as _;
+use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 
-use edgeward_link::link::Counts;
-use edgeward_link::namespace::Namespace;
-use edgeward_link::relay::{CLOUD, EDGE};
+use anyhow::anyhow;
+use fastrand::Rng;
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use tokio::runtime::{Builder, Runtime};
+use tokio::sync::{mpsc, watch};
+use tokio_tun::Tun;
 
 use crate::prelude::*;
 
-pub const AS_LINK: &str = "--as-link";
+/// Addresses of the two ends, from a block reserved for documentation.
+const EDGE: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
+pub const CLOUD: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 2);
 
-/// A link that starts up and perfect, with seed 0.
+const NETMASK: Ipv4Addr = Ipv4Addr::new(255, 255, 255, 252);
+const MTU: usize = 1500;
+
+/// The behaviour of the link. All values describe a round trip, because that is what a probe measures.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Conditions {
+    /// Least round-trip time from a request to its answer, half in each direction.
+    pub rtt: Duration,
+    /// Probability (0 to 1) that a packet is lost on the way to the cloud. Answers are never lost.
+    pub loss: f64,
+    /// Nothing passes, including packets in flight.
+    pub is_cut: bool,
+}
+
+impl Conditions {
+    /// A link that only delays.
+    pub fn rtt(millis: u64) -> Self {
+        Self {
+            rtt: Duration::from_millis(millis),
+            ..Self::default()
+        }
+    }
+}
+
 pub struct Wan {
+    // The first field, so that the devices are gone before their namespaces.
+    _runtime: Runtime,
+    conditions: watch::Sender<Conditions>,
     pub edge: Namespace,
-    pub cloud: Namespace,
-    link: Child,
-    /// `None` after the link was told to end.
-    commands: Option<ChildStdin>,
-    answers: BufReader<ChildStdout>,
-    told: Vec<String>,
+    cloud: Namespace,
 }
 
 impl Wan {
+    /// Opens a link that passes everything at once.
     pub fn open() -> Result<Self> {
         static TESTS: AtomicU32 = AtomicU32::new(0);
         let test = TESTS.fetch_add(1, Ordering::Relaxed);
-        let edge = namespace(&format!("edge-{test}"))?;
-        let cloud = namespace(&format!("cloud-{test}"))?;
-
-        let mut link = Command::new(env::current_exe()?)
-            .args([AS_LINK, edge.name(), cloud.name()])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .context("cannot start the link")?;
-        let commands = link.stdin.take();
-        let answers = BufReader::new(link.stdout.take().context("its stdout is a pipe")?);
-        let mut wan = Self {
+        let edge = Namespace::create(format!("edge-{test}"))?;
+        let cloud = Namespace::create(format!("cloud-{test}"))?;
+        let runtime = runtime()?;
+        let at_edge = Arc::new(edge.device(&runtime, EDGE)?);
+        let at_cloud = Arc::new(cloud.device(&runtime, CLOUD)?);
+        let conditions = watch::Sender::default();
+        for (from, to, is_lossy) in [(&at_edge, &at_cloud, true), (&at_cloud, &at_edge, false)] {
+            let carrying = carry(Arc::clone(from), Arc::clone(to), conditions.subscribe(), is_lossy);
+            runtime.spawn(carrying);
+        }
+        Ok(Self {
+            _runtime: runtime,
+            conditions,
             edge,
             cloud,
-            link,
-            commands,
-            answers,
-            told: Vec::new(),
-        };
-        wan.answer().context("the link does not come up")?;
-        Ok(wan)
+        })
     }
 
-    /// Sends the link a command line (see [`edgeward_link::conditions::Command`]), which is in force when this returns. Fails
-    /// if the link refuses it.
-    pub fn tell(&mut self, line: &str) -> Result<()> {
-        self.told.push(line.to_owned());
-        self.ask(line).map(drop)
-    }
-
-    pub fn counts(&mut self) -> Result<[Counts; 2]> {
-        let counts = self.ask("counts")?;
-        serde_json::from_str(&counts).context(counts)
-    }
-
-    /// The commands and actions of the link, for the report of a failure.
-    pub fn log(&mut self) -> String {
-        format!("link: {} → {:?}", self.told.join(", "), self.counts())
+    pub fn set(&self, conditions: Conditions) {
+        self.conditions.send_replace(conditions);
     }
 
     /// Listens in the cloud, and accepts and closes every connection. Ends with the process.
@@ -83,57 +97,86 @@ impl Wan {
         Ok(address)
     }
 
-    /// A socket at the edge and one in the cloud, connected to each other.
-    pub fn datagrams(&self) -> Result<[UdpSocket; 2]> {
-        let bound = |namespace: &Namespace, address: Ipv4Addr| {
-            let socket = namespace.enter(|| Ok(UdpSocket::bind((address, 0))?))?;
-            socket.set_read_timeout(Some(BOUND))?;
-            anyhow::Ok(socket)
-        };
-        let (edge, cloud) = (bound(&self.edge, EDGE)?, bound(&self.cloud, CLOUD)?);
-        edge.connect(cloud.local_addr()?)?;
-        cloud.connect(edge.local_addr()?)?;
-        Ok([edge, cloud])
-    }
-
     pub fn edge_runtime(&self) -> Result<Runtime> {
-        self.edge
-            .enter(|| Ok(Builder::new_multi_thread().worker_threads(1).enable_all().build()?))
-    }
-
-    fn ask(&mut self, line: &str) -> Result<String> {
-        let commands = self.commands.as_mut().context("the link has been told to end")?;
-        // A link that has ended reports the cause on stderr. The broken pipe says nothing useful.
-        let _ = writeln!(commands, "{line}");
-        self.answer().with_context(|| format!("told `{line}`"))
-    }
-
-    fn answer(&mut self) -> Result<String> {
-        let mut answer = String::new();
-        if self.answers.read_line(&mut answer)? == 0 {
-            let mut said = String::new();
-            let stderr = self.link.stderr.as_mut().context("its stderr is a pipe")?;
-            stderr.read_to_string(&mut said)?;
-            anyhow::bail!("the link has ended: {}", said.trim_end());
-        }
-        let answer = answer.trim_end();
-        let told = answer.strip_prefix("ok");
-        ensure!(told.is_some(), "the link says {answer}");
-        Ok(told.unwrap_or_default().trim_start().to_owned())
+        self.edge.enter(runtime)
     }
 }
 
-impl Drop for Wan {
-    fn drop(&mut self) {
-        // The link ends with its stdin, even when this process is killed.
-        self.commands = None;
-        if let Err(error) = self.link.wait() {
-            eprintln!("the link does not end: {error}");
-        }
-        for namespace in [&self.edge, &self.cloud] {
-            if let Err(error) = ip(&["netns", "del", namespace.name()]) {
-                eprintln!("cannot remove a namespace: {error:#}");
+fn runtime() -> Result<Runtime> {
+    Ok(Builder::new_multi_thread().worker_threads(1).enable_all().build()?)
+}
+
+/// Passes packets on in one direction, in their order, until a device breaks.
+async fn carry(from: Arc<Tun>, to: Arc<Tun>, conditions: watch::Receiver<Conditions>, is_lossy: bool) -> Result<()> {
+    let (sender, mut on_the_way) = mpsc::unbounded_channel::<(tokio::time::Instant, Vec<u8>)>();
+    let now = conditions.clone();
+    tokio::spawn(async move {
+        while let Some((due, packet)) = on_the_way.recv().await {
+            tokio::time::sleep_until(due).await;
+            if !now.borrow().is_cut {
+                to.send(&packet).await?;
             }
+        }
+        anyhow::Ok(())
+    });
+    let (mut random, mut packet) = (Rng::with_seed(7), [0; MTU]);
+    loop {
+        let length = from.recv(&mut packet).await?;
+        let Conditions { rtt, loss, is_cut } = *conditions.borrow();
+        let is_lost = is_lossy && random.f64() < loss;
+        if !is_cut && !is_lost {
+            sender.send((tokio::time::Instant::now() + rtt / 2, packet[..length].to_vec()))?;
+        }
+    }
+}
+
+/// A network namespace of `ip netns`. Dropping it removes the namespace.
+pub struct Namespace {
+    name: String,
+    file: File,
+}
+
+impl Namespace {
+    /// Creates a namespace with a loopback interface that is up, in which every user may send ICMP echo requests.
+    fn create(name: String) -> Result<Self> {
+        ip(&["netns", "add", &name])?;
+        ip(&["-n", &name, "link", "set", "lo", "up"])?;
+        let file = File::open(Path::new("/run/netns").join(&name))?;
+        let namespace = Self { name, file };
+        namespace.enter(|| fs::write("/proc/sys/net/ipv4/ping_group_range", "0 0").context("ping_group_range"))?;
+        Ok(namespace)
+    }
+
+    /// Runs `inside` on a thread of its own in the namespace and waits for it.
+    ///
+    /// A socket stays in the namespace where it was created, even if other threads use it later. Threads that `inside` starts
+    /// inherit the namespace.
+    pub fn enter<T: Send>(&self, inside: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+        let body = || {
+            move_into_link_name_space(self.file.as_fd(), Some(LinkNameSpaceType::Network))
+                .with_context(|| format!("cannot enter the network namespace {}", self.name))?;
+            inside()
+        };
+        thread::scope(|scope| scope.spawn(body).join())
+            .unwrap_or_else(|_| Err(anyhow!("a thread panicked in the network namespace {}", self.name)))
+    }
+
+    /// Creates a TUN device in the namespace, up and with its address.
+    fn device(&self, runtime: &Runtime, address: Ipv4Addr) -> Result<Tun> {
+        self.enter(|| {
+            let _registering = runtime.enter();
+            let builder = Tun::builder().name("wan").mtu(MTU as i32);
+            let devices = builder.address(address).netmask(NETMASK).up().build();
+            let made = devices.context("cannot make a TUN device")?;
+            made.into_iter().next().context("a device of one queue")
+        })
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        if let Err(error) = ip(&["netns", "del", &self.name]) {
+            eprintln!("cannot remove a namespace: {error:#}");
         }
     }
 }
@@ -145,15 +188,6 @@ pub fn icmp(_: &Wan) -> Result<String> {
 
 pub fn tcp(wan: &Wan) -> Result<String> {
     Ok(format!("tcp://{}", wan.cloud_listener()?))
-}
-
-/// Creates a namespace with a loopback interface that is up, in which every user may send ICMP echo requests.
-fn namespace(name: &str) -> Result<Namespace> {
-    ip(&["netns", "add", name])?;
-    ip(&["-n", name, "link", "set", "lo", "up"])?;
-    let namespace = Namespace::named(name)?;
-    namespace.enter(|| fs::write("/proc/sys/net/ipv4/ping_group_range", "0 0").context("ping_group_range"))?;
-    Ok(namespace)
 }
 
 fn ip(args: &[&str]) -> Result<()> {

@@ -2,11 +2,11 @@
 //! reconnect every half second, so the served certificate and the trusted CA must match all the time.
 
 use edgeward_harness::cert_manager::{CA, CertManager, LEAF, all_is_well};
-use edgeward_harness::installed_replicas::{InstalledReplicas, decode, finds, render};
+use edgeward_harness::installed_replicas::{InstalledReplicas, finds, render};
 use edgeward_harness::load::highest_steady;
 use edgeward_harness::load::replicas::{REPLICAS, nodes};
 use edgeward_harness::prelude::*;
-use edgeward_harness::rotation::{CA_BUNDLE_DELAY, files_rotated, is_clean, tabulate};
+use edgeward_harness::rotation::{CA_BUNDLE_DELAY, files_rotated, is_clean, self_managed_rotated, tabulate};
 
 e2e! { "load::rotation_files_at_a_steady_rate", Machine, rotation_files_at_a_steady_rate }
 fn rotation_files_at_a_steady_rate(fixture: &Fixture<'_>) -> Result<()> {
@@ -14,46 +14,10 @@ fn rotation_files_at_a_steady_rate(fixture: &Fixture<'_>) -> Result<()> {
     files_rotated(fixture, &nodes, highest_steady(fixture, &nodes)?)
 }
 
-/// Lifetimes of a CA and a certificate. Certificates are renewed every 20 s, and the next CA is due at 64 s.
-const LIVES: [&str; 2] = ["--ca-life=96s", "--certificate-life=30s"];
-
 e2e! { "load::rotation_self_managed", Machine, rotation_self_managed }
-/// The leader replaces a certificate, then the CA together with another certificate.
 fn rotation_self_managed(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = nodes(fixture)?;
-    let pace = highest_steady(fixture, &nodes)?;
-    let objects = render(fixture, &["deploy/overlays/self-managed"])?;
-    let installed = InstalledReplicas::open(fixture, &nodes, pace, REPLICAS, objects, &LIVES)?;
-    let authority = || -> Result<String> {
-        let kubectl = fixture.kubectl_in(NAMESPACE);
-        decode(&kubectl.get("secret", "edgeward-certificates")?["data"]["ca.crt"])
-    };
-    let report = installed.under_load(|load| {
-        let (old, before) = (authority()?, installed.shown()?);
-        installed.is_renewed(&before)?;
-        installed.is_of(&old)?;
-        installed.is_used(load, "a certificate of the same CA")?;
-
-        let new = eventually("another CA signs", 4 * BOUND, || {
-            let new = authority()?;
-            ensure!(new != old, "not yet");
-            Ok(new)
-        })?;
-        installed.is_of(&new)?;
-        installed.is_used(load, "a certificate of the new CA")?;
-        eventually("the old CA is not trusted any more", BOUND, || {
-            let bundle = installed.ca_bundle()?;
-            ensure!(bundle.contains(&new) && !bundle.contains(&old), "{bundle}");
-            Ok(())
-        })?;
-        load.lasts(CA_BUNDLE_DELAY)?;
-        installed.is_used(load, "the old CA is not trusted any more")
-    })?;
-    is_clean(
-        "self-managed: certificates, then the CA with another, by the leader",
-        &report,
-        &installed,
-    )
+    self_managed_rotated(fixture, &nodes, highest_steady(fixture, &nodes)?).map(drop)
 }
 
 /// How often cert-manager renews the certificate by itself.

@@ -24,7 +24,7 @@ use crate::model::link::LinkState;
 use crate::model::liqo::VIRTUAL_NODE;
 use crate::model::node::{Node, NodeId};
 use crate::model::priority_caps::PriorityCaps;
-use crate::model::site::{SiteDefinition, SiteKind, are_same_places};
+use crate::model::site::{SiteDefinition, SiteKind};
 use crate::model::snapshot::{Site, Snapshot};
 use crate::units::Moment;
 use crate::words;
@@ -143,7 +143,9 @@ impl Cache {
         self.queues.counts_pods = config.site_policy == SitePolicy::Spread;
         self.queues.outdated = true;
         self.delta.sites = true;
-        if !are_same_places(self.sites.iter().map(|entry| &entry.site.definition), &config.sites) {
+        let mut both = self.sites.iter().zip(&config.sites);
+        let are_same = both.all(|(entry, new)| entry.site.definition.is_same_place(new));
+        if !are_same || self.sites.len() != config.sites.len() {
             self.set_sites(&config.sites);
         }
     }
@@ -378,12 +380,13 @@ impl Cache {
             .into_iter()
             .for_each(|(at, gained, lost)| self.site_changed(at, gained, lost));
         let as_of = |kind| self.last_event(kind).unwrap_or(Moment(i64::MIN));
+        let (seen, measured) = (as_of(Kind::Nodes).min(as_of(Kind::Pods)), &self.measured);
         Snapshot {
             revision: self.revision,
-            kubernetes_as_of: self.kubernetes_as_of(as_of(Kind::Nodes).min(as_of(Kind::Pods))),
+            kubernetes_as_of: measured.telemetry.kubernetes_as_of(seen, measured.telemetry_ttl),
             sites: self.sites.iter().map(|entry| entry.site.clone()).collect(),
             has_placeholders: self.sites.iter().any(|entry| entry.has_placeholders),
-            offloadings: self.liqo().map(|liqo| Arc::clone(&liqo.offloadings)),
+            offloadings: measured.liqo.as_ref().map(|liqo| Arc::clone(&liqo.offloadings)),
             ..Snapshot::default()
         }
     }

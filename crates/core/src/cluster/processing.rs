@@ -6,8 +6,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::model::slo::{Class, PerClass};
-use crate::model::snapshot::{ByNamespace, JobTimes};
+use crate::model::slo::Class;
+use crate::model::snapshot::JobTimes;
+use crate::recent::Recent;
 use crate::units::{Micros, Moment};
 
 /// The weight of a new observation in a mean is one divided by this (alpha = 0.2). The first observations are averaged
@@ -21,12 +22,9 @@ pub const RESOLUTION: Micros = Micros::from_secs(1);
 /// The number of observations from which a mean replaces the model.
 const ENOUGH: u32 = 5;
 
-/// How long a mean counts after its last observation.
-const MEMORY: Micros = Micros::from_secs(3_600);
-
-/// The most controllers that are remembered at a site. Beyond that, the controller with the oldest observation is
-/// forgotten.
-pub const MAX_CONTROLLERS: usize = 4_096;
+/// Means by key. A mean counts for an hour after its last observation. Beyond 4,096 keys, the one with the oldest
+/// observation is forgotten.
+type Means<K> = Recent<K, Mean, 3_600, 4_096>;
 
 /// Observed processing times at all sites.
 #[derive(Debug, Default)]
@@ -34,29 +32,22 @@ pub struct Processing(BTreeMap<Box<str>, Site>);
 
 #[derive(Debug, Default)]
 struct Site {
-    /// Means by namespace.
-    classes: BTreeMap<Box<str>, PerClass<Mean>>,
-    controllers: ByNamespace<Mean>,
-    /// The last result of [`Processing::times`], and until when it holds; `None` once it is outdated.
-    answer: Option<(Arc<JobTimes>, Moment)>,
+    /// Means by namespace and class.
+    classes: Means<(Arc<str>, Class)>,
+    /// Means by namespace and uid of the controller.
+    controllers: Means<[Arc<str>; 2]>,
 }
 
-/// An exponentially weighted mean, its number of observations, and the time of the last one.
+/// An exponentially weighted mean, and its number of observations.
 #[derive(Debug, Clone, Copy, Default)]
 struct Mean {
     value: Micros,
     count: u32,
-    last: Moment,
 }
 
 impl Mean {
-    /// Adds an observation. The mean stays between the smallest and the largest observation. It restarts after a time
-    /// without observations.
-    fn observe(&mut self, time: Micros, now: Moment) {
-        if self.is_old(now) {
-            *self = Self::default();
-        }
-        self.last = now;
+    /// Adds an observation. The mean stays between the smallest and the largest observation.
+    fn observe(&mut self, time: Micros) {
         self.count = self.count.saturating_add(1);
         let weight = u64::from(self.count).min(WEIGHT);
         let step = Micros(time.0.abs_diff(self.value.0) / weight);
@@ -67,19 +58,15 @@ impl Mean {
         };
     }
 
-    /// The mean, if it has enough observations, the last one is recent, and it is at least [`RESOLUTION`].
-    fn known(self, now: Moment) -> Option<Micros> {
-        (self.count >= ENOUGH && self.value >= RESOLUTION && !self.is_old(now)).then_some(self.value)
-    }
-
-    fn is_old(&self, now: Moment) -> bool {
-        now.since(self.last) > MEMORY
+    /// The mean, if it has enough observations and is at least [`RESOLUTION`].
+    fn known(self) -> Option<Micros> {
+        (self.count >= ENOUGH && self.value >= RESOLUTION).then_some(self.value)
     }
 }
 
 impl Processing {
     /// Adds a pod that finished at `site` after `duration`. `controller` is the uid of its controller in `namespace`. Cost:
-    /// a few searches; for a new controller, a pass over the site's controllers.
+    /// a few searches.
     pub fn observe(
         &mut self,
         site: &str,
@@ -90,63 +77,47 @@ impl Processing {
         now: Moment,
     ) {
         let site = self.0.entry(site.into()).or_default();
-        site.answer = None;
-        let classes = site.classes.entry(namespace.into()).or_default();
-        classes[class].observe(duration, now);
+        let namespace = Arc::<str>::from(namespace);
+        observe(&mut site.classes, (Arc::clone(&namespace), class), duration, now);
         if let Some(uid) = controller {
-            site.make_room(namespace, uid);
-            let mean = site.controllers.entry(namespace, uid).or_default();
-            mean.observe(duration, now);
+            observe(&mut site.controllers, [namespace, uid.into()], duration, now);
         }
     }
 
-    /// The site's means with enough observations, a recent last one, and a value of at least [`RESOLUTION`]. Cost: nothing
-    /// until a mean changes or ends. Then a pass over the site's means, which also forgets old ones.
-    pub fn times(&mut self, site: &str, now: Moment) -> Arc<JobTimes> {
-        let Some(site) = self.0.get_mut(site) else {
-            return Arc::default();
-        };
-        if let Some((times, end)) = &site.answer
-            && now <= *end
-        {
-            return Arc::clone(times);
-        }
+    /// The site's means with enough observations, a recent last one, and a value of at least [`RESOLUTION`]. Forgets old
+    /// means. Cost: a pass over the site's means.
+    pub fn times(&mut self, site: &str, now: Moment) -> JobTimes {
         let mut times = JobTimes::default();
-        site.classes
-            .retain(|_, means| means.0.iter().any(|mean| !mean.is_old(now)));
-        for (namespace, means) in &site.classes {
-            let known = means.map(|mean| mean.known(now));
-            if known != PerClass::default() {
-                times.classes.insert(namespace.clone(), known);
+        let Some(site) = self.0.get_mut(site) else {
+            return times;
+        };
+        while site.classes.take_ended(now).is_some() {}
+        while site.controllers.take_ended(now).is_some() {}
+        for ((namespace, class), mean) in site.classes.iter() {
+            if let Some(known) = mean.known() {
+                times.classes.entry((&**namespace).into()).or_default()[*class] = Some(known);
             }
         }
-        site.controllers.retain(|mean| !mean.is_old(now));
-        times.controllers = site.controllers.filter_map(|mean| mean.known(now));
-        let classes = site.classes.values().flat_map(|means| &means.0);
-        let means = classes.chain(site.controllers.iter().map(|(.., mean)| mean));
-        let oldest = means.filter(|mean| !mean.is_old(now)).map(|mean| mean.last).min();
-        let times = Arc::new(times);
-        site.answer = oldest.map(|oldest| (Arc::clone(&times), oldest.after(MEMORY)));
+        for ([namespace, uid], mean) in site.controllers.iter() {
+            if let Some(known) = mean.known() {
+                times.controllers.entry(namespace, uid).insert_entry(known);
+            }
+        }
         times
     }
 }
 
-impl Site {
-    /// Makes room for this controller if it is new and the limit is reached.
-    fn make_room(&mut self, namespace: &str, uid: &str) {
-        if self.controllers.get(namespace, uid).is_some() || self.controllers.iter().count() < MAX_CONTROLLERS {
-            return;
-        }
-        let oldest = self.controllers.iter().min_by_key(|(.., mean)| mean.last);
-        if let Some((namespace, uid)) = oldest.map(|(namespace, uid, _)| (namespace.to_owned(), uid.to_owned())) {
-            self.controllers.remove(&namespace, &uid);
-        }
-    }
+/// Adds an observation to the mean of this key, which begins again after an hour without any.
+fn observe<K: Ord + Clone>(means: &mut Means<K>, key: K, time: Micros, now: Moment) {
+    let mut mean = means.get(&key, now).copied().unwrap_or_default();
+    mean.observe(time);
+    means.insert(key, mean, now);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::slo::PerClass;
     use proptest::collection::vec;
     use proptest::prelude::*;
 
@@ -169,13 +140,13 @@ mod tests {
     #[test]
     fn means_are_used_from_enough_observations_on() {
         let mut processing = observed(&[S(10), S(20), S(30), S(20)]);
-        assert_eq!(*processing.times("edge", NOW), JobTimes::default());
+        assert_eq!(processing.times("edge", NOW), JobTimes::default());
         processing.observe("edge", Class::Batch, "shop", Some("job"), S(20), NOW);
         let times = processing.times("edge", NOW);
         let of_class = PerClass([None, None, Some(S(20))]);
         assert_eq!(times.classes, BTreeMap::from([("shop".into(), of_class)]));
         assert_eq!(times.controllers.iter().collect::<Vec<_>>(), [("shop", "job", &S(20))]);
-        assert_eq!(*processing.times("cloud", NOW), JobTimes::default());
+        assert_eq!(processing.times("cloud", NOW), JobTimes::default());
 
         // The first five samples have equal weight. Each later one has a weight of one fifth.
         assert_eq!(
@@ -195,22 +166,6 @@ mod tests {
     }
 
     #[test]
-    fn times_are_shared_until_one_is_observed_or_too_old() {
-        let mut processing = observed(&[S(10); 5]);
-        let first = processing.times("edge", NOW);
-        let end = NOW.after(MEMORY);
-        assert!(Arc::ptr_eq(&first, &processing.times("edge", end)));
-        assert_eq!(*processing.times("edge", end.after(Micros(1))), JobTimes::default());
-        let mut processing = observed(&[S(10); 5]);
-        processing.times("edge", NOW);
-        processing.observe("edge", Class::Batch, "shop", Some("job"), S(20), NOW);
-        assert_eq!(
-            processing.times("edge", NOW).controllers.get("shop", "job"),
-            Some(&S(12))
-        );
-    }
-
-    #[test]
     fn a_mean_finer_than_the_clock_of_kubernetes_is_none() {
         assert_eq!(mean(observed(&[S(0), S(1), S(1), S(1), S(1)])), None);
         assert_eq!(mean(observed(&[S(1); 5])), Some(S(1)));
@@ -218,20 +173,19 @@ mod tests {
 
     #[test]
     fn a_mean_not_observed_for_an_hour_is_none_and_begins_again() {
-        let (end, late) = (NOW.after(MEMORY), NOW.after(MEMORY + Micros(1)));
+        let late = NOW.after(Micros::from_secs(3_600));
+        let end = late.before(Micros(1));
         let mut processing = observed(&[S(600); 5]);
         let at_end = processing.times("edge", end);
         assert!(!at_end.classes.is_empty() && !at_end.controllers.is_empty());
         // The namespace's other class keeps its own mean.
         processing.observe("edge", Class::Latency, "shop", None, S(1), late);
-        assert_eq!(*processing.times("edge", late), JobTimes::default());
+        assert_eq!(processing.times("edge", late), JobTimes::default());
         processing.observe("edge", Class::Batch, "shop", Some("job"), S(1), late);
-        assert_eq!(*processing.times("edge", late), JobTimes::default(), "one of five");
-        processing.times("edge", late.after(MEMORY + Micros(1)));
-        let Site {
-            classes, controllers, ..
-        } = &processing.0["edge"];
-        assert!(classes.is_empty() && controllers.is_empty(), "nothing is kept of them");
+        assert_eq!(processing.times("edge", late), JobTimes::default(), "one of five");
+        processing.times("edge", late.after(Micros::from_secs(3_600)));
+        let Site { classes, controllers } = &processing.0["edge"];
+        assert!(classes.iter().next().is_none() && controllers.iter().next().is_none());
     }
 
     #[test]
@@ -242,14 +196,14 @@ mod tests {
             now = now.after(Micros(1));
             processing.observe("edge", Class::Batch, "shop", Some(uid), S(5), now);
         };
-        for i in 0..MAX_CONTROLLERS {
+        for i in 0..4_096 {
             (0..ENOUGH).for_each(|_| observe(&i.to_string()));
         }
         observe("0");
         (0..ENOUGH).for_each(|_| observe("new"));
         let times = processing.times("edge", NOW);
         let means = &times.controllers;
-        assert_eq!(means.iter().count(), MAX_CONTROLLERS);
+        assert_eq!(means.iter().count(), 4_096);
         assert!(means.get("shop", "1").is_none());
         assert!(means.get("shop", "0").is_some() && means.get("shop", "new").is_some());
     }

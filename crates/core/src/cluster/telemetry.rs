@@ -69,19 +69,14 @@ impl Telemetry {
     /// `config` has for the site, with the margins of the probes. A value is over from the threshold on, until it is below
     /// 90 % of the RTT threshold or half of the loss threshold.
     pub fn record(&mut self, measurement: Measurement, as_of: Moment, until: Moment, config: &Config) {
-        let Measurement {
-            input,
-            site,
-            class,
-            value,
-        } = measurement;
-        let thresholds = config.thresholds(&site);
-        let (threshold, margin) = match input {
+        let value = measurement.value;
+        let thresholds = config.thresholds(&measurement.site);
+        let (threshold, margin) = match measurement.input {
             Input::WanRtt => (thresholds.rtt.0, 90),
             Input::WanLoss => (thresholds.loss.0.into(), 50),
             Input::EdgeFreeCpu | Input::EdgeFreeMemory | Input::Processing => (u64::MAX, 100),
         };
-        let key = (input, site, class);
+        let key = (measurement.input, measurement.site, measurement.class);
         let was_over = self.samples.get(&key).is_some_and(|before| before.is_over);
         let percent = if was_over { margin } else { 100 };
         let is_over = u128::from(value) * 100 >= u128::from(threshold) * percent;

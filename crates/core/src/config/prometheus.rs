@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 
 use crate::document::texts::PromQl;
 use crate::document::{Checks, DAY, Fault, SECOND, Span};
@@ -40,10 +40,8 @@ pub struct Prometheus {
     #[schemars(with = "Span<SECOND, DAY>")]
     pub staleness: Micros,
     /// What it is asked, beside the metrics of [performance profiles](crds.md)
-    // Each input once.
-    #[serde(skip_serializing, deserialize_with = "queries")]
     #[schemars(schema_with = "Input::queries")]
-    pub queries: Vec<Query>,
+    pub queries: BTreeMap<Input, String>,
 }
 
 impl Default for Prometheus {
@@ -56,7 +54,7 @@ impl Default for Prometheus {
             period: Micros::from_secs(15),
             timeout: Micros::from_secs(5),
             staleness: Micros::from_secs(60),
-            queries: vec![],
+            queries: BTreeMap::new(),
         }
     }
 }
@@ -64,20 +62,11 @@ impl Default for Prometheus {
 impl Prometheus {
     /// The inputs without which the view of the cluster counts as stale.
     pub fn required_inputs(&self) -> Vec<Input> {
-        let inputs = self.queries.iter().map(|query| query.input);
+        let inputs = self.queries.keys().copied();
         inputs
             .filter(|input| self.required && input.can_be_required())
             .collect()
     }
-}
-
-/// One question, asked again and again.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Query {
-    /// What the answer is.
-    pub input: Input,
-    /// The question.
-    pub promql: String,
 }
 
 words! {
@@ -124,12 +113,6 @@ impl Input {
     }
 }
 
-/// Each input with its question, in the order of the inputs.
-fn queries<'de, D: Deserializer<'de>>(stated: D) -> Result<Vec<Query>, D::Error> {
-    let queries = BTreeMap::<Input, String>::deserialize(stated)?.into_iter();
-    Ok(queries.map(|(input, promql)| Query { input, promql }).collect())
-}
-
 impl Prometheus {
     /// What does not go together.
     pub(super) fn check(&self, faults: &mut Vec<Fault>) {
@@ -165,50 +148,8 @@ impl Prometheus {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::config::Config;
     use serde_json::json;
-
-    #[test]
-    fn everything_can_be_set() {
-        let config = Config::read(&json!({"prometheus": {
-            "url": "https://prometheus.monitoring.svc:9090/k8s",
-            "required": true,
-            "tokenFile": "/token",
-            "caFile": "/ca.crt",
-            "period": "30s",
-            "timeout": "500ms",
-            "staleness": "2m",
-            "queries": {
-                "wanLossRatio": "avg by (site) (loss)",
-                "edgeFreeCpuCores": "free",
-                "processingSeconds": "avg by (site, class) (seconds)",
-            },
-        }}));
-        let query = |input, promql: &str| Query {
-            input,
-            promql: promql.into(),
-        };
-        let prometheus = config.unwrap().prometheus.unwrap();
-        assert_eq!(prometheus.required_inputs(), [Input::EdgeFreeCpu, Input::WanLoss]);
-        assert_eq!(
-            prometheus,
-            Prometheus {
-                url: "https://prometheus.monitoring.svc:9090/k8s".into(),
-                required: true,
-                token_file: Some("/token".into()),
-                ca_file: Some("/ca.crt".into()),
-                period: Micros::from_secs(30),
-                timeout: Micros::from_millis(500),
-                staleness: Micros::from_secs(120),
-                queries: vec![
-                    query(Input::EdgeFreeCpu, "free"),
-                    query(Input::Processing, "avg by (site, class) (seconds)"),
-                    query(Input::WanLoss, "avg by (site) (loss)"),
-                ],
-            }
-        );
-    }
 
     #[test]
     fn an_address_is_a_scheme_a_host_and_perhaps_a_path() {

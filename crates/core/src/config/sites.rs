@@ -17,12 +17,7 @@ pub(super) fn of_list(list: &Value, faults: &mut Vec<Fault>) -> Vec<Arc<SiteDefi
     }
     let sites = list.as_array().into_iter().flatten().enumerate();
     let sites = sites.map(|(i, site)| (format!("sites[{i}]"), site));
-    let mut clouds = 0;
-    let next_order = |site: &SiteDefinition| {
-        clouds += u32::from(site.kind == SiteKind::Cloud);
-        clouds
-    };
-    together("sites", sites, next_order, faults)
+    together("sites", sites, true, faults)
 }
 
 /// Reads `spec` of Sites, by their names, as a list of sites.
@@ -43,7 +38,7 @@ pub fn of_objects(objects: &BTreeMap<String, Value>) -> Result<Vec<Arc<SiteDefin
     let mut faults = vec![];
     let named = named.iter().map(|(place, spec)| (place.clone(), spec));
     // By their names, for nothing else orders objects.
-    let mut sites = together("Sites", named, |_| 0, &mut faults);
+    let mut sites = together("Sites", named, false, &mut faults);
     if !faults.is_empty() {
         return Err(Faults(faults));
     }
@@ -141,18 +136,19 @@ pub fn refusal(name: &str, faults: &Faults) -> String {
     }
 }
 
-/// Reads these sites, each by its path. A cloud that does not say its order has what `next_order` gave for the site before it.
+/// Reads these sites, each by its path. If the list orders them, a cloud that does not state its order has its place.
 fn together<'v>(
     list: &str,
     written: impl Iterator<Item = (String, &'v Value)>,
-    mut next_order: impl FnMut(&SiteDefinition) -> u32,
+    are_ordered: bool,
     faults: &mut Vec<Fault>,
 ) -> Vec<Arc<SiteDefinition>> {
-    let mut order = 0;
+    let mut clouds = 0;
     let mut sites = vec![];
     for (at, site) in written {
+        let order = if are_ordered { clouds } else { 0 };
         if let Some(site) = site_definition::read(site, order, &at, faults) {
-            order = next_order(&site);
+            clouds += u32::from(site.kind == SiteKind::Cloud);
             sites.push((at, site));
         }
     }
@@ -198,69 +194,34 @@ mod tests {
     }
 
     #[test]
-    fn sites_are_sorted_as_snapshots_are() {
+    fn sites_are_sorted_and_have_settings_of_their_own() {
         let config = read(json!([
-            {"name": "west", "kind": "cloud", "nodeSelector": {"region": "west"}, "probes": ["tcp://west:6443", "icmp://west"]},
-            {"name": "liqo", "kind": "liqo", "speedFactor": 2, "supports": ["hostPort"]},
-            {"name": "factory", "kind": "edge", "nodeSelector": {"here": "yes"}},
+            {"name": "b", "kind": "cloud", "nodeSelector": {"b": "x"}, "probes": ["tcp://b:6443", "icmp://b"],
+             "rttThresholdMs": 250.5, "costPerHour": 0.041_666, "order": 7, "runtimeClassName": "kata.b"},
+            {"name": "e", "kind": "edge", "labels": {"region": "eu", "tier": ""}, "costPerHour": 2},
+            {"name": "a", "kind": "liqo", "lossThresholdPct": 0.5},
         ]))
         .unwrap();
-        let names: Vec<_> = config.sites.iter().map(|site| &*site.name).collect();
-        assert_eq!(names, ["factory", "liqo", "west"]);
-        let probes: Vec<_> = config.sites[2].probes.iter().map(ToString::to_string).collect();
-        assert_eq!(probes, ["tcp://west:6443", "icmp://west"]);
-        assert_eq!(
-            config.sites[1].selector,
-            [("liqo.io/type".into(), "virtual-node".into())]
-        );
-    }
-
-    #[test]
-    fn a_site_may_have_thresholds_and_a_runtime_class_of_its_own() {
-        let config = read(json!([
-            {"name": "edge", "kind": "edge", "runtimeClassName": "runc"},
-            {"name": "far", "kind": "cloud", "nodeSelector": {"far": "yes"}, "rttThresholdMs": 250.5},
-            {"name": "near", "kind": "cloud", "lossThresholdPct": 0.5, "runtimeClassName": "kata.near"},
-        ]))
-        .unwrap();
-        let of = |site: &str| {
-            let thresholds = config.thresholds(site);
-            (thresholds.rtt.0, thresholds.loss.0)
+        let shown = |site: &Arc<SiteDefinition>| {
+            let thresholds = config.thresholds(&site.name);
+            let probes: Vec<_> = site.probes.iter().map(ToString::to_string).collect();
+            let selector: Vec<_> = site.selector().map(|(key, _)| key).collect();
+            let (own, labels) = (site.runtime_class.as_deref().unwrap_or("none"), site.labels.len());
+            let cost = site.cost.map_or(0, |cost| cost.0);
+            let (rtt, loss) = (thresholds.rtt, thresholds.loss.0);
+            let seen = format!("{} {labels} {cost} {} {rtt} {loss} {own}", site.name, site.order);
+            format!("{seen} {selector:?} {probes:?}")
         };
-        assert_eq!(of("far"), (250_500, 20));
-        assert_eq!(of("near"), (100_000, 5));
-        assert_eq!(of("of nobody"), (100_000, 20));
-        let classes: Vec<_> = config.sites.iter().map(|site| site.runtime_class.as_deref()).collect();
-        assert_eq!(classes, [Some("runc"), None, Some("kata.near")]);
-    }
-
-    #[test]
-    fn sites_have_labels_a_price_and_an_order() {
-        let shown = |sites: &[std::sync::Arc<crate::model::site::SiteDefinition>]| {
-            let of = |site: &std::sync::Arc<crate::model::site::SiteDefinition>| {
-                (
-                    site.name.clone(),
-                    site.cost.map(|cost| cost.0),
-                    site.order,
-                    site.labels.len(),
-                )
-            };
-            sites.iter().map(of).collect::<Vec<_>>()
-        };
-        let sites = json!([
-            {"name": "b", "kind": "cloud", "nodeSelector": {"b": "b"}, "costPerHour": 0.041_666, "order": 7},
-            {"name": "e", "kind": "edge", "labels": {"region": "eu", "example.com/tier": ""}, "costPerHour": 2},
-            {"name": "a", "kind": "cloud"},
-        ]);
+        let shown: Vec<_> = config.sites.iter().map(shown).collect();
         // Without a policy, sites rank in the order of the list.
-        assert_eq!(
-            shown(&read(sites).unwrap().sites),
-            [
-                ("e".to_owned(), Some(2_000_000), 0, 2),
-                ("a".to_owned(), None, 1, 0),
-                ("b".to_owned(), Some(41_666), 7, 0),
-            ]
-        );
+        let expected = [
+            r#"e 2 2000000 0 100 20 none ["node.role/edge"] []"#,
+            r#"a 0 0 1 100 5 none ["liqo.io/type"] []"#,
+            r#"b 0 41666 7 250.5 20 kata.b ["b"] ["tcp://b:6443", "icmp://b"]"#,
+        ];
+        assert_eq!(shown, expected);
+        assert_eq!(config.thresholds("unknown").rtt.0, 100_000);
+
         let objects = json!({"e": {"kind": "edge"}, "z": {"kind": "cloud", "order": 1}, "c": {"kind": "liqo"}});
         let objects = super::of_objects(&serde_json::from_value(objects).unwrap()).unwrap();
         let orders: Vec<_> = objects.iter().map(|site| (site.name.as_str(), site.order)).collect();

@@ -117,7 +117,7 @@ impl SharedState {
         let snapshot = self.read_into(read);
         // The plan claimed room for the pod at this place, so the place holds even if the pod is late by now.
         let queue_key = match snapshot.queue_claims.of(&gated.uid) {
-            Some((_, claim)) => claim.queue_key,
+            Some(claim) => claim.queue_key,
             None => {
                 let is_late = is_late(&workload, snapshot, config, waited);
                 gated.queue_key_of(&workload, config).late(is_late)
@@ -172,8 +172,7 @@ fn reserve_again(
         return;
     }
     let queue_key = arriving_key(workload, snapshot, config);
-    let room = Room::new(snapshot, ledger, queue_key, &workload.namespace);
-    let room = room.with_headroom(workload, config);
+    let room = Room::new(snapshot, ledger, queue_key, &workload.namespace).with_headroom(workload, config);
     let Some(site) = snapshot.sites.iter().find(|site| site.name() == stated.site) else {
         return;
     };

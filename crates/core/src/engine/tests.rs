@@ -4,14 +4,13 @@ mod data;
 mod liqo;
 mod minutes;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
 use crate::model::link::{Link, LinkState};
-use crate::model::node::Node;
-use crate::resources::Amounts;
 use crate::testkit::{self, NOW};
-use crate::units::{Micros, Millicores};
+use crate::units::Micros;
+use crate::wire::node;
 
 const TTL: Micros = Micros::from_secs(3);
 
@@ -24,19 +23,14 @@ fn sites(edge: &str) -> Arc<Config> {
     Arc::new(Config::read(&json!({ "sites": sites })).unwrap())
 }
 
-fn node(name: &str) -> Change {
-    let labels = [("node", name)];
-    Change::Node(Box::new(Node {
-        name: name.into(),
-        labels: labels.into_iter().collect(),
-        ready: true,
-        slots: 9,
-        allocatable: Amounts {
-            cpu: Millicores(1_000),
-            ..Amounts::default()
-        },
-        ..Node::default()
-    }))
+/// The change that a watch reports for a node that is Ready.
+fn node(name: &str, labels: Value, cpu: &str) -> Change {
+    let node = json!({
+        "metadata": {"name": name, "labels": labels},
+        "status": {"allocatable": {"cpu": cpu, "memory": "1Gi", "pods": "9"},
+                   "conditions": [{"type": "Ready", "status": "True"}]},
+    });
+    Change::Node(Box::new(node::from_json(&node.to_string()).unwrap()))
 }
 
 #[test]
@@ -70,8 +64,8 @@ fn other_sites_are_in_use_at_once() {
     let link_of = |name: &str| Change::Link(name.into(), Some(link));
     let all = [
         link_of("cloud"),
-        node("a"),
-        node("b"),
+        node("a", json!({"node": "a"}), "1"),
+        node("b", json!({"node": "b"}), "1"),
         to("a", "1"),
         to("b", "2"),
         to("b", "3"),
@@ -101,7 +95,7 @@ fn a_gated_pod_is_no_older_for_having_been_folded_late() {
 }
 
 /// The change that a watch reports for a pod.
-fn record(pod: &serde_json::Value) -> Change {
+fn record(pod: &Value) -> Change {
     Change::Pod(Box::new(testkit::record(pod, &Config::default().keys)))
 }
 
@@ -110,7 +104,7 @@ fn each_decision_is_reported_once_and_only_where_it_is_new() {
     let mut engine = Engine::new(Arc::default(), Arc::default());
     let ago = |seconds| NOW.wall - jiff::SignedDuration::from_secs(seconds);
     let pod = |uid: &str, decided: jiff::Timestamp, id: u32, selector: &str| {
-        let pod = serde_json::json!({
+        let pod = json!({
             "metadata": {"name": uid, "namespace": "shop", "uid": uid, "creationTimestamp": ago(1).to_string(), "annotations": {
                 "scheduling.example.io/decision-id": format!("00000000-0000-4000-8000-{id:012}"),
                 "scheduling.example.io/reason": "cloud_best_effort",
@@ -166,8 +160,8 @@ fn each_decision_is_reported_once_and_only_where_it_is_new() {
 
 #[test]
 fn what_was_decided_in_a_namespace_is_forgotten_when_it_opts_out() {
-    let pod = |name: &str, second: u32, annotations: serde_json::Value| {
-        let pod = serde_json::json!({
+    let pod = |name: &str, second: u32, annotations: Value| {
+        let pod = json!({
             "metadata": {
                 "name": name, "namespace": "shop", "uid": name, "annotations": annotations,
                 "creationTimestamp": format!("2026-01-01T00:00:{second:02}Z"),
@@ -178,11 +172,11 @@ fn what_was_decided_in_a_namespace_is_forgotten_when_it_opts_out() {
     };
     let bound_after = |between: &[Change]| {
         let mut engine = Engine::new(Arc::default(), Arc::default());
-        let decided = serde_json::json!({"scheduling.example.io/decision-id": "00000000-0000-4000-8000-000000000001"});
+        let decided = json!({"scheduling.example.io/decision-id": "00000000-0000-4000-8000-000000000001"});
         let mut changes = vec![
             Change::Namespace("shop".into(), true),
             pod("decided", 0, decided),
-            pod("missed", 10, serde_json::json!({"slo.example.io/class": "batch"})),
+            pod("missed", 10, json!({"slo.example.io/class": "batch"})),
         ];
         changes.extend_from_slice(between);
         changes.extend(Kind::ALL.map(Change::ListEnded));

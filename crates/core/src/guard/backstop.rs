@@ -9,7 +9,6 @@ use crate::model::decision_id::DecisionId;
 use crate::model::pod_record::{Phase, PodRecord, StuckPod};
 use crate::model::site::SiteKind;
 use crate::model::snapshot::Snapshot;
-use crate::model::workload::Workload;
 use crate::placement::decide::decide;
 use crate::placement::ledger::Ledger;
 use crate::placement::room::Room;
@@ -212,7 +211,15 @@ impl Candidate {
         now: Now,
     ) -> Option<(String, Reason, usize)> {
         let snapshot = self.contribution.removed_from(snapshot, &self.pod.workload);
-        let workload = self.pod_without_placement(&snapshot);
+        // The pod as its owner would create it, without the placement.
+        let of_site = |name: &str| snapshot.sites.iter().find(|site| site.name() == name);
+        let site = self.contribution.site.as_deref().and_then(of_site);
+        let decided = self
+            .pod
+            .decision
+            .map(|_| self.pod.reason.as_deref().unwrap_or_default());
+        let workload = self.pod.workload();
+        let workload = workload.without_placement(decided, site.map(|site| &*site.definition));
         let queue_key = workload.queue_key(&config.priority_caps, None);
         let room = Room::new(&snapshot, ledger, queue_key, &workload.namespace);
         let verdict = decide(&workload, &room, config, now);
@@ -222,15 +229,6 @@ impl Candidate {
         let chosen = verdict.chosen().filter(|chosen| chosen.standing() <= Standing::Late)?;
         let moves = !self.is_at(site.name(), site.kind());
         moves.then(|| (site.name().to_owned(), verdict.reason, chosen.fitting.len()))
-    }
-
-    /// The pod as its owner would create it, without the placement.
-    fn pod_without_placement(&self, snapshot: &Snapshot) -> Workload<'static> {
-        let of_site = |name: &str| snapshot.sites.iter().find(|site| site.name() == name);
-        let site = self.contribution.site.as_deref().and_then(of_site);
-        let reason = self.pod.reason.as_deref().unwrap_or_default();
-        let workload = self.pod.workload();
-        workload.without_placement(self.pod.decision.map(|_| reason), site.map(|site| &*site.definition))
     }
 }
 

@@ -94,19 +94,14 @@ impl NodeConstraints<'_> {
 
     /// Whether the constraints allow a node with this name and these labels. Cost: a label search per requirement.
     pub fn allow(&self, name: &str, labels: &Labels) -> bool {
-        self.allow_by_pod(name, labels) && self.allow_by_volumes(name, labels)
+        let is_usable = |volume: &VolumeAffinity| volume.iter().any(|term| term.matches(name, labels));
+        self.allow_by_pod(name, labels) && self.volumes.iter().all(is_usable)
     }
 
     /// Whether the pod's own nodeSelector and affinity allow the node.
     pub fn allow_by_pod(&self, name: &str, labels: &Labels) -> bool {
         let is_matched = |terms: &Vec<Term<'_>>| terms.iter().any(|term| term.matches(name, labels));
         labels.contain(self.selector.iter().map(|(k, v)| (&**k, &**v))) && self.affinity.as_ref().is_none_or(is_matched)
-    }
-
-    /// Whether every volume that holds the pod's data can be used on the node.
-    fn allow_by_volumes(&self, name: &str, labels: &Labels) -> bool {
-        let is_matched = |terms: &VolumeAffinity| terms.iter().any(|term| term.matches(name, labels));
-        self.volumes.iter().all(is_matched)
     }
 }
 
@@ -125,35 +120,9 @@ pub struct Term<'a> {
 /// The label that identifies a node: each node has its own value.
 pub const HOSTNAME: &str = "kubernetes.io/hostname";
 
-/// Strings that occur in the constraints of most pods. They are borrowed, not copied.
-const WORDS: [&str; 20] = [
-    "",
-    "Equal",
-    "Exists",
-    "DoesNotExist",
-    "In",
-    "NotIn",
-    "NoSchedule",
-    "NoExecute",
-    "true",
-    "linux",
-    "amd64",
-    "arm64",
-    "kubernetes.io/arch",
-    HOSTNAME,
-    "kubernetes.io/os",
-    "metadata.name",
-    "node.kubernetes.io/not-ready",
-    "node.kubernetes.io/unreachable",
-    "topology.kubernetes.io/region",
-    "topology.kubernetes.io/zone",
-];
-
-fn owned(text: Cow<'_, str>) -> Cow<'static, str> {
-    match WORDS.iter().find(|word| ***word == *text) {
-        Some(word) => Cow::Borrowed(word),
-        None => Cow::Owned(text.into_owned()),
-    }
+/// Copies the text unless it is owned already.
+pub(crate) fn owned(text: Cow<'_, str>) -> Cow<'static, str> {
+    Cow::Owned(text.into_owned())
 }
 
 impl Term<'_> {
@@ -180,11 +149,9 @@ pub struct Requirement<'a> {
     key: Cow<'a, str>,
     operator: Operator,
     values: Vec<Cow<'a, str>>,
-    text: OperatorText<'a>,
+    /// The operator as the pod spells it, for messages.
+    text: Cow<'a, str>,
 }
-
-/// The operator as the pod spells it, for messages.
-type OperatorText<'a> = Cow<'a, str>;
 
 /// The test that a requirement applies. `Never` stands for a requirement that kube-scheduler's parser refuses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -323,7 +290,6 @@ pub fn is_label_value(value: &str) -> bool {
 
 /// A taint of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Taint {
     /// Key.
     pub key: Box<str>,

@@ -37,8 +37,8 @@ pub struct Node {
     pub terminating: Vec<Terminating>,
     /// The part of `used` and `pods` that placeholders take, including terminating ones.
     pub placeholders: Vec<(Placeholder, Share)>,
-    /// The part of `used` and `pods` held by pods of a known priority. Preemption could free it.
-    pub by_priority: Vec<PriorityUse>,
+    /// The part of `used` and `pods` held by pods of each `spec.priority`. Preemption could free it.
+    pub by_priority: Vec<(i32, Share)>,
     /// `spec.unschedulable`.
     pub cordoned: bool,
     /// Whether condition Ready is True.
@@ -69,16 +69,11 @@ impl Node {
         constraints: &NodeConstraints<'_>,
         tolerations: impl Iterator<Item = &'t Toleration<'t>> + Clone,
     ) -> bool {
+        let mut hard = self.taints.iter().filter(|taint| taint.is_hard());
         self.ready
-            && self.is_tolerated(tolerations.clone())
+            && hard.all(|taint| is_tolerated(taint, tolerations.clone()))
             && (!self.cordoned || is_tolerated(&UNSCHEDULABLE, tolerations))
             && constraints.allow(&self.name, &self.labels)
-    }
-
-    /// Whether these tolerations cover every taint that keeps pods off the node.
-    pub fn is_tolerated<'t>(&self, tolerations: impl Iterator<Item = &'t Toleration<'t>> + Clone) -> bool {
-        let mut hard = self.taints.iter().filter(|taint| taint.is_hard());
-        hard.all(|taint| is_tolerated(taint, tolerations.clone()))
     }
 
     /// The taints that keep pods with these tolerations off the node, without the taints for a condition of the node.
@@ -172,17 +167,6 @@ impl Termination {
             && left.is_none_or(|left| -AFTER_GRACE <= left)
             && (has_begun_lately || is_nearly_over)
     }
-}
-
-/// Resources and pod slots that pods of one priority take from a node.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct PriorityUse {
-    /// `spec.priority`.
-    pub priority: i32,
-    /// Sum of their requests.
-    pub used: Amounts,
-    /// Number of the pods.
-    pub pods: i64,
 }
 
 #[cfg(test)]

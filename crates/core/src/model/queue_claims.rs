@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::model::node::{NodeId, Share};
+use crate::model::node::NodeId;
 use crate::model::workload::QueueKey;
 use crate::resources::Amounts;
 
@@ -14,6 +14,8 @@ pub struct QueueClaim {
     pub uid: Arc<str>,
     /// Position of the pod in the queue.
     pub queue_key: QueueKey,
+    /// The node.
+    pub node: NodeId,
     /// The site of the node.
     pub site: Arc<str>,
     /// Effective request of the pod. The claim also takes one pod slot.
@@ -22,84 +24,24 @@ pub struct QueueClaim {
     pub has_room: bool,
 }
 
-/// The queue claims of a release plan, one per pod, in the order of the queue. It also holds the nodes that gained room
-/// since: pods behind the first waiting pod may not use them yet. Equal calls give equal values. Clones share the
-/// claims.
+/// The queue claims of a release plan, one per pod. It also holds the nodes that gained room since: pods behind the first
+/// waiting pod may not use them yet. Equal calls give equal values. Clones share the claims.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct QueueClaims {
-    table: Arc<ClaimTable>,
+    claims: BTreeMap<Arc<str>, Arc<QueueClaim>>,
+    nodes: BTreeMap<NodeId, Vec<Arc<QueueClaim>>>,
     /// The first pod that the plan left waiting.
     first_waiting: Option<QueueKey>,
     /// Nodes that gained room since the plan considered that pod.
     gained: BTreeSet<NodeId>,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct ClaimTable {
-    by_uid: BTreeMap<Arc<str>, (NodeId, QueueClaim)>,
-    nodes: BTreeMap<NodeId, ClaimSums>,
-    sites: BTreeMap<Arc<str>, ClaimSums>,
-}
-
-/// The queue claims in one place: on a node or at a site.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct ClaimSums {
-    keys: Vec<QueueKey>,
-    /// Running totals in the order of `keys`: the first claim, the first two together, and so on.
-    sums: Vec<Claimed>,
-}
-
-/// Total of several queue claims.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Claimed {
-    /// Everything that the claims take.
-    pub taken: Share,
-    /// The part claimed by pods that are about to be released.
-    pub coming: Amounts,
-}
-
-impl Claimed {
-    fn add(&mut self, claim: &QueueClaim) {
-        self.taken.amounts.add(&claim.amount, 1);
-        self.taken.pods += 1;
-        if claim.has_room {
-            self.coming.add(&claim.amount, 1);
-        }
-    }
-
-    /// Subtracts what [`Self::add`] added.
-    pub(crate) fn take(&mut self, claim: &QueueClaim) {
-        self.taken.amounts = self.taken.amounts.less(&claim.amount);
-        self.taken.pods -= 1;
-        if claim.has_room {
-            self.coming = self.coming.less(&claim.amount);
-        }
-    }
-}
-
-impl ClaimSums {
-    fn add(&mut self, claim: &QueueClaim) {
-        let at = self.keys.partition_point(|queue_key| *queue_key <= claim.queue_key);
-        let before = at.checked_sub(1).map(|last| self.sums[last].clone());
-        self.keys.insert(at, claim.queue_key);
-        self.sums.insert(at, before.unwrap_or_default());
-        self.sums[at..].iter_mut().for_each(|sum| sum.add(claim));
-    }
-
-    fn ahead(&self, queue_key: QueueKey) -> Option<&Claimed> {
-        let ahead = self.keys.partition_point(|other| *other < queue_key);
-        self.sums.get(ahead.checked_sub(1)?)
-    }
-}
-
 impl QueueClaims {
-    /// Adds a claim on this node. Cost: a search, and a pass over the later claims in that place. A plan adds its
-    /// claims in queue order, so there are no later ones.
-    pub fn add(&mut self, node: NodeId, claim: QueueClaim) {
-        let table = Arc::make_mut(&mut self.table);
-        table.nodes.entry(node).or_default().add(&claim);
-        table.sites.entry(Arc::clone(&claim.site)).or_default().add(&claim);
-        table.by_uid.insert(Arc::clone(&claim.uid), (node, claim));
+    /// Adds a claim. Cost: two searches.
+    pub fn add(&mut self, claim: QueueClaim) {
+        let claim = Arc::new(claim);
+        self.nodes.entry(claim.node).or_default().push(Arc::clone(&claim));
+        self.claims.insert(Arc::clone(&claim.uid), claim);
     }
 
     /// Notes that the pod with this key keeps waiting. All later pods wait behind the first such pod.
@@ -115,7 +57,7 @@ impl QueueClaims {
 
     /// Whether nothing is claimed and every node is open to every pod.
     pub fn is_empty(&self) -> bool {
-        self.table.by_uid.is_empty() && self.gained.is_empty()
+        self.claims.is_empty() && self.gained.is_empty()
     }
 
     /// Whether a pod with this key may use this node at all. Cost: a search.
@@ -123,29 +65,18 @@ impl QueueClaims {
         self.first_waiting.is_none_or(|first| queue_key <= first) || !self.gained.contains(&node)
     }
 
-    /// Returns the claim of the pod with this uid, and its node. Cost: a search.
-    pub fn of(&self, uid: &str) -> Option<(NodeId, &QueueClaim)> {
-        self.table.by_uid.get(uid).map(|(node, claim)| (*node, claim))
+    /// Returns the claim of the pod with this uid. Cost: a search.
+    pub fn of(&self, uid: &str) -> Option<&QueueClaim> {
+        self.claims.get(uid).map(|claim| &**claim)
     }
 
-    /// Total that pods ahead of `queue_key` claim on this node. `None` if they claim nothing there. Cost: two searches
-    /// if anything is claimed there.
-    pub fn on(&self, node: NodeId, queue_key: QueueKey) -> Option<&Claimed> {
-        self.table.nodes.get(&node)?.ahead(queue_key)
+    /// The claims on this node. Cost: a search.
+    pub fn on(&self, node: NodeId) -> impl Iterator<Item = &QueueClaim> {
+        self.nodes.get(&node).into_iter().flatten().map(|claim| &**claim)
     }
 
-    /// Total that pods ahead of `queue_key` claim at this site. `None` if they claim nothing there.
-    pub fn at(&self, site: &str, queue_key: QueueKey) -> Option<&Claimed> {
-        self.table.sites.get(site)?.ahead(queue_key)
-    }
-
-    /// Whether anything is claimed on this node. Cost: a search.
-    pub fn is_on(&self, node: NodeId) -> bool {
-        self.table.nodes.contains_key(&node)
-    }
-
-    /// Iterates over all claims and their nodes.
-    pub fn iter(&self) -> impl Iterator<Item = (NodeId, &QueueClaim)> {
-        self.table.by_uid.values().map(|(node, claim)| (*node, claim))
+    /// Iterates over all claims.
+    pub fn iter(&self) -> impl Iterator<Item = &QueueClaim> {
+        self.claims.values().map(|claim| &**claim)
     }
 }

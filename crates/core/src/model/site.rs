@@ -1,7 +1,6 @@
 //! A site, as an operator defines it.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use super::constraints::Toleration;
 use super::endpoint::Endpoint;
@@ -92,12 +91,4 @@ impl SiteDefinition {
     pub fn selector(&self) -> impl Iterator<Item = (&str, &str)> {
         self.selector.iter().map(|(key, value)| (key.as_str(), value.as_str()))
     }
-}
-
-/// Whether both lists define equal sites, apart from how the WAN is measured.
-pub fn are_same_places<'s>(
-    some: impl ExactSizeIterator<Item = &'s Arc<SiteDefinition>>,
-    others: &[Arc<SiteDefinition>],
-) -> bool {
-    some.len() == others.len() && some.zip(others).all(|(one, other)| one.is_same_place(other))
 }

@@ -187,47 +187,38 @@ pub struct Free {
 }
 
 impl Free {
+    /// The free amount of this resource, if it is measured.
+    pub fn get(&self, name: &str) -> Option<i64> {
+        match name {
+            "cpu" => self.cpu.map(|cpu| cpu.0),
+            "memory" => self.memory.map(|memory| memory.0),
+            _ => None,
+        }
+    }
+
     /// Whether more CPU or memory is free than in `other`.
     pub fn has_more_than(&self, other: &Free) -> bool {
-        let is_more =
-            |some: Option<i64>, others: Option<i64>| others.is_some_and(|others| some.is_none_or(|some| some > others));
-        is_more(self.cpu.map(|cpu| cpu.0), other.cpu.map(|cpu| cpu.0))
-            || is_more(self.memory.map(|memory| memory.0), other.memory.map(|memory| memory.0))
+        let is_more = |name: &&str| {
+            let others = other.get(name);
+            others.is_some_and(|others| self.get(name).is_none_or(|some| some > others))
+        };
+        ["cpu", "memory"].iter().any(is_more)
     }
 }
 
 /// A value per namespace and key. The key is the uid of a controller, or the labels of pods. A pod states the uid of
-/// its controller itself, so a value counts only within its namespace. The cost of a clone grows with the number of
-/// namespaces. The first change in a namespace after that copies the entries of this namespace.
+/// its controller itself, so a value counts only within its namespace.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "BTreeMap<Box<str>, Keyed<T>>", into = "BTreeMap<Box<str>, Keyed<T>>")]
-pub struct ByNamespace<T: Clone>(BTreeMap<Box<str>, Arc<Keyed<T>>>);
+#[serde(transparent)]
+pub struct ByNamespace<T>(BTreeMap<Box<str>, BTreeMap<Box<str>, T>>);
 
-type Keyed<T> = BTreeMap<Box<str>, T>;
-
-impl<T: Clone> From<BTreeMap<Box<str>, Keyed<T>>> for ByNamespace<T> {
-    fn from(plain: BTreeMap<Box<str>, Keyed<T>>) -> Self {
-        let shared = plain.into_iter().map(|(namespace, keys)| (namespace, Arc::new(keys)));
-        Self(shared.collect())
-    }
-}
-
-impl<T: Clone> From<ByNamespace<T>> for BTreeMap<Box<str>, Keyed<T>> {
-    fn from(shared: ByNamespace<T>) -> Self {
-        let plain = shared.0.into_iter();
-        plain
-            .map(|(namespace, keys)| (namespace, Arc::unwrap_or_clone(keys)))
-            .collect()
-    }
-}
-
-impl<T: Clone> Default for ByNamespace<T> {
+impl<T> Default for ByNamespace<T> {
     fn default() -> Self {
         Self(BTreeMap::new())
     }
 }
 
-impl<T: Clone> ByNamespace<T> {
+impl<T> ByNamespace<T> {
     /// Returns the value of this key. Cost: two searches.
     pub fn get(&self, namespace: &str, key: &str) -> Option<&T> {
         self.0.get(namespace)?.get(key)
@@ -243,34 +234,24 @@ impl<T: Clone> ByNamespace<T> {
 
     /// Returns the map entry of this key, for reading or insertion.
     pub fn entry(&mut self, namespace: &str, key: &str) -> std::collections::btree_map::Entry<'_, Box<str>, T> {
-        Arc::make_mut(self.0.entry(namespace.into()).or_default()).entry(key.into())
+        self.0.entry(namespace.into()).or_default().entry(key.into())
     }
 
     /// Removes the value of this key.
     pub fn remove(&mut self, namespace: &str, key: &str) {
         if let Some(keys) = self.0.get_mut(namespace) {
-            Arc::make_mut(keys).remove(key);
+            keys.remove(key);
             if keys.is_empty() {
                 self.0.remove(namespace);
             }
         }
     }
 
-    /// Keeps only the values for which `is_kept` returns true.
-    pub fn retain(&mut self, mut is_kept: impl FnMut(&T) -> bool) {
-        self.0.retain(|_, keys| {
-            Arc::make_mut(keys).retain(|_, known| is_kept(known));
-            !keys.is_empty()
-        });
-    }
-
-    /// Maps every value. Drops it if `change` returns `None`.
-    pub fn filter_map<U: Clone>(&self, change: impl Fn(&T) -> Option<U>) -> ByNamespace<U> {
+    /// Maps every value.
+    pub fn map<U>(&self, change: impl Fn(&T) -> U) -> ByNamespace<U> {
         let mut changed = ByNamespace::default();
         for (namespace, key, known) in self.iter() {
-            if let Some(known) = change(known) {
-                changed.entry(namespace, key).insert_entry(known);
-            }
+            changed.entry(namespace, key).insert_entry(change(known));
         }
         changed
     }

@@ -33,54 +33,56 @@ const MAX_DISTANCE_MS: u64 = 60_000;
 /// The traits that a pod needs, from the pod and from its policy.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Traits {
-    /// Labels of the required traits, sorted.
-    required: Vec<Box<str>>,
-    /// Labels of the optional traits, sorted.
-    optional: Vec<Box<str>>,
-    /// The RTT of the site must be below this.
-    distance: Option<Micros>,
-    /// The RTT of the site should be below this.
-    optional_distance: Option<Micros>,
+    required: Needs,
+    optional: Needs,
     /// Whether a list could not be read. If so, no site or node matches.
     is_unreadable: bool,
+}
+
+/// Needs that are all required or all optional.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+struct Needs {
+    /// Labels of traits, sorted.
+    labels: Vec<Box<str>>,
+    /// The RTT of the site is below this.
+    distance: Option<Micros>,
+}
+
+impl Needs {
+    /// Adds other needs. The lower limit on the RTT counts.
+    fn add(&mut self, other: Self) {
+        self.labels.extend(other.labels);
+        self.labels.sort_unstable();
+        self.labels.dedup();
+        self.labels.shrink_to_fit();
+        self.distance = self.distance.into_iter().chain(other.distance).min();
+    }
+
+    /// The needs as a user may write them, each with this mark.
+    fn words(&self, mark: &str) -> impl Iterator<Item = String> {
+        let names = self.labels.iter().map(move |label| format!("{}{mark}", name(label)));
+        names.chain(self.distance.map(|bound| format!("{DISTANCE}={bound}ms{mark}")))
+    }
 }
 
 impl Traits {
     /// Parses a list such as `SecureRuntime, GreenEnergy?, SoftDistanceLimit=20ms`. A `?` marks an optional trait.
     /// Returns `None` for any other text. Cost: one pass over the text.
     pub fn parse(text: &str) -> Option<Self> {
-        let mut traits = Self::default();
         let entries = text.split(',');
         if text.len() > MAX_BYTES || entries.clone().count() > MAX_TRAITS {
             return None;
         }
+        let mut traits = Self::default();
         for entry in entries.map(str::trim) {
-            let (entry, is_optional) = match entry.strip_suffix('?') {
-                Some(entry) => (entry, true),
-                None => (entry, false),
-            };
-            let bound = entry.strip_prefix(DISTANCE);
-            if let Some(bound) = bound.filter(|bound| bound.is_empty() || bound.starts_with('=')) {
-                let bound = distance(bound)?;
-                let known = if is_optional {
-                    &mut traits.optional_distance
-                } else {
-                    &mut traits.distance
-                };
-                *known = Some(known.map_or(bound, |known| known.min(bound)));
-                continue;
-            }
-            if !is_trait_name(entry) {
-                return None;
-            }
-            let known = if is_optional {
-                &mut traits.optional
+            let need = need(entry.strip_suffix('?').unwrap_or(entry))?;
+            if entry.ends_with('?') {
+                traits.optional.add(need);
             } else {
-                &mut traits.required
-            };
-            known.push(label(entry));
+                traits.required.add(need);
+            }
         }
-        traits.normalise();
+        traits.drop_required_from_optional();
         Some(traits)
     }
 
@@ -94,24 +96,18 @@ impl Traits {
 
     /// Combines two lists. The lower limit on the RTT counts.
     pub fn and(mut self, other: Self) -> Self {
-        let least = |one: Option<Micros>, other: Option<Micros>| one.into_iter().chain(other).min();
-        self.required.extend(other.required);
-        self.optional.extend(other.optional);
-        self.distance = least(self.distance, other.distance);
-        self.optional_distance = least(self.optional_distance, other.optional_distance);
+        self.required.add(other.required);
+        self.optional.add(other.optional);
         self.is_unreadable |= other.is_unreadable;
-        self.normalise();
+        self.drop_required_from_optional();
         self
     }
 
-    fn normalise(&mut self) {
-        for list in [&mut self.required, &mut self.optional] {
-            list.sort_unstable();
-            list.dedup();
-            list.shrink_to_fit();
-        }
-        let Self { required, optional, .. } = self;
-        optional.retain(|label| required.binary_search(label).is_err());
+    fn drop_required_from_optional(&mut self) {
+        let required = &self.required.labels;
+        self.optional
+            .labels
+            .retain(|label| required.binary_search(label).is_err());
     }
 
     /// Whether a list could not be read.
@@ -121,17 +117,17 @@ impl Traits {
 
     /// Upper bound on the comparisons of a match against one node.
     pub fn comparisons(&self) -> usize {
-        self.required.len()
+        self.required.labels.len()
     }
 
     /// Required limit on the RTT of the site.
     pub fn distance(&self) -> Option<Micros> {
-        self.distance
+        self.required.distance
     }
 
     /// Labels of the required traits that the site as a whole does not have. One of its nodes must have them.
     pub fn of_nodes(&self, site: &SiteDefinition) -> impl Iterator<Item = &str> + Clone {
-        let required = self.required.iter().map(|label| &**label);
+        let required = self.required.labels.iter().map(|label| &**label);
         required.filter(|label| !has(site, label))
     }
 
@@ -164,29 +160,25 @@ impl Traits {
             let mut nodes = nodes.clone().peekable();
             has(site, label) || (nodes.peek().is_some() && nodes.all(|node| is_on(node, site, label)))
         };
-        let missing = self.optional.iter().filter(|label| !has_it(label)).count();
+        let missing = self.optional.labels.iter().filter(|label| !has_it(label)).count();
         let is_far = |bound| rtt.is_none_or(|rtt| rtt >= bound);
-        missing + usize::from(self.optional_distance.is_some_and(is_far))
+        missing + usize::from(self.optional.distance.is_some_and(is_far))
     }
 
     /// Names of the required traits.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.required.iter().map(|label| name(label))
+        self.required.labels.iter().map(|label| name(label))
     }
 }
 
 /// Formats the traits as a user may write them: `NetworkEncryption, GreenEnergy?, SoftDistanceLimit=20ms`.
 impl fmt::Display for Traits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let required = self.names().map(str::to_owned);
-        let optional = self.optional.iter().map(|label| format!("{}?", name(label)));
-        let distance = self.distance.map(|bound| format!("{DISTANCE}={bound}ms"));
-        let optional_distance = self.optional_distance.map(|bound| format!("{DISTANCE}={bound}ms?"));
         let unreadable = self.is_unreadable.then(|| "what cannot be read".to_owned());
-        let all = required
-            .chain(optional)
-            .chain(distance)
-            .chain(optional_distance)
+        let all = self
+            .required
+            .words("")
+            .chain(self.optional.words("?"))
             .chain(unreadable);
         f.write_str(&all.collect::<Vec<_>>().join(", "))
     }
@@ -219,6 +211,21 @@ fn label(name: &str) -> Box<str> {
 
 fn name(label: &str) -> &str {
     label.strip_prefix(LABEL_PREFIX).unwrap_or(label)
+}
+
+/// Parses the name of a trait, or a limit on the RTT.
+fn need(text: &str) -> Option<Needs> {
+    let bound = text.strip_prefix(DISTANCE);
+    if let Some(bound) = bound.filter(|bound| bound.is_empty() || bound.starts_with('=')) {
+        return Some(Needs {
+            labels: vec![],
+            distance: Some(distance(bound)?),
+        });
+    }
+    is_trait_name(text).then(|| Needs {
+        labels: vec![label(text)],
+        distance: None,
+    })
 }
 
 /// Parses `=20ms`, in whole milliseconds.
@@ -257,7 +264,7 @@ mod tests {
         let traits = Traits::parse(" B, A?,C.d-e_1 ,SoftDistanceLimit=20ms, SoftDistanceLimit=30ms?,A?").unwrap();
         assert_eq!(
             traits.to_string(),
-            "B, C.d-e_1, A?, SoftDistanceLimit=20ms, SoftDistanceLimit=30ms?"
+            "B, C.d-e_1, SoftDistanceLimit=20ms, A?, SoftDistanceLimit=30ms?"
         );
         // The union of both; of two bounds the stricter one counts.
         let both = traits.and(Traits::parse("A,SoftDistanceLimit=5ms").unwrap());

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::constraints::{Requirement, Term, VolumeAffinity};
+use super::constraints::{Requirement, Term, VolumeAffinity, owned};
 use super::site::{SiteDefinition, SiteKind};
 
 /// Maximum number of claims that are looked up per pod. A pod with more is placed as if nothing were known of its
@@ -59,10 +59,9 @@ impl KnownClass {
 impl VolumeClaim<'_> {
     /// Converts the claim to a form that does not borrow from the parsed document.
     pub fn into_owned(self) -> VolumeClaim<'static> {
-        let owned = |text: Option<Cow<'_, str>>| text.map(|text| Cow::Owned(text.into_owned()));
         VolumeClaim {
-            name: owned(self.name),
-            class: owned(self.class),
+            name: self.name.map(owned),
+            class: self.class.map(owned),
             is_ephemeral: self.is_ephemeral,
             data: self.data,
         }

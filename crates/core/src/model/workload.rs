@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::ties::{Leftover, Ties};
 use super::volumes::{VolumeClaim, Whereabouts};
 use crate::keys::Keys;
-use crate::model::constraints::{NodeConstraints, Toleration};
+use crate::model::constraints::{NodeConstraints, Toleration, owned};
 use crate::model::decision_id::DecisionId;
 use crate::model::pod_affinity::AffinityTerm;
 use crate::model::priority_caps::PriorityCaps;
@@ -72,10 +72,9 @@ pub struct Workload<'a> {
 }
 
 impl Workload<'_> {
-    /// Converts the workload to a form that does not borrow from the parsed document. Fields that only warnings on
-    /// arrival use are dropped.
+    /// Converts the workload to a form that does not borrow from the parsed document. Fields that matter only while the
+    /// pod arrives are dropped.
     pub fn into_owned(self) -> Workload<'static> {
-        let owned = |text: Cow<'_, str>| Cow::Owned(text.into_owned());
         Workload {
             namespace: owned(self.namespace),
             request: self.request,
@@ -102,7 +101,7 @@ impl Workload<'_> {
             shadow: self.shadow,
             gates: self.gates.into_iter().map(owned).collect(),
             gated_for: self.gated_for,
-            placement: self.placement.map(StatedPlacement::into_owned),
+            placement: None,
         }
     }
 
@@ -215,17 +214,6 @@ impl QueueKey {
         created: jiff::Timestamp::MAX,
         uid: UID_OF_NONE,
     };
-}
-
-impl StatedPlacement<'_> {
-    fn into_owned(self) -> StatedPlacement<'static> {
-        StatedPlacement {
-            decision: Cow::Owned(self.decision.into_owned()),
-            site: Cow::Owned(self.site.into_owned()),
-            id: self.id,
-            at: self.at,
-        }
-    }
 }
 
 /// The annotations of a complete placement of ours. Any user can write them, so they count only together with the spec

@@ -56,7 +56,7 @@ pub fn decide<'s>(workload: &Workload<'_>, room: &Room<'s, '_>, config: &Config,
         };
     }
 
-    let room = &*room.with_headroom(workload, config);
+    let room = &room.with_headroom(workload, config);
     let profile = intent.profile.as_deref().and_then(|name| {
         let (name, scores) = room.snapshot.profiles.get_key_value(name)?;
         Some((&**name, &**scores))
@@ -256,18 +256,12 @@ pub(crate) fn is_within_share(
     snapshot: &Snapshot,
     config: &Config,
 ) -> bool {
-    let room = Room::of(snapshot);
-    let room = room.with_headroom(workload, config);
+    let room = Room::of(snapshot).with_headroom(workload, config);
     let fitting = fitting_nodes(workload, site, &room);
-    let measured = |name: &str| match name {
-        "cpu" => site.free.cpu.map(|cpu| cpu.0),
-        "memory" => site.free.memory.map(|memory| memory.0),
-        _ => None,
-    };
     let is_within = |name: &str, kept: i64| {
         let free = fitting.iter().map(|node| room.used(node).free(name, node).max(0));
         let free: i128 = free.map(i128::from).sum();
-        let free = measured(name).map_or(free, |measured| free.min(measured.into()));
+        let free = site.free.get(name).map_or(free, |measured| free.min(measured.into()));
         2 * i128::from(kept) <= free
     };
     is_within("pods", kept.pods)

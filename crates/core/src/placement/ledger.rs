@@ -18,7 +18,6 @@ use std::sync::Arc;
 
 use crate::model::decision_id::DecisionId;
 use crate::model::node::{Node, NodeId, Share};
-use crate::model::owner::Owner;
 use crate::model::snapshot::{Site, Snapshot};
 use crate::model::workload::Workload;
 use crate::placement::room::{all_of, fits_beside};
@@ -32,8 +31,10 @@ pub(crate) use assumed_volumes::AssumedVolumes;
 pub struct Reservation {
     /// The id of the decision, which the pod carries in an annotation.
     pub id: DecisionId,
-    /// Namespace and controller of the pod.
-    pub owner: Owner,
+    /// Namespace of the pod.
+    pub namespace: Box<str>,
+    /// Uid of the pod's controller. A pod can state any text; one that is too long counts as none.
+    pub controller: Option<Box<str>>,
     /// The site on which the pod is placed.
     pub site: Box<str>,
     /// The charged node, which kube-scheduler would pick.
@@ -48,12 +49,17 @@ pub struct Reservation {
     pub releases: Option<Arc<str>>,
 }
 
+/// Maximum length in bytes of a uid with its revision. A uid from the API server has 36 bytes.
+const MAX_UID_BYTES: usize = 81;
+
 impl Reservation {
     /// Reserves room on a node of a site for a pod that is being created.
     pub fn new(id: DecisionId, workload: &Workload<'_>, site: &str, node: NodeId) -> Self {
+        let controller = workload.controller.as_deref();
         Self {
             id,
-            owner: Owner::new(&workload.namespace, workload.controller.as_deref()),
+            namespace: (*workload.namespace).into(),
+            controller: controller.filter(|uid| uid.len() <= MAX_UID_BYTES).map(Into::into),
             site: site.into(),
             node,
             amount: workload.request.clone(),
@@ -64,25 +70,16 @@ impl Reservation {
     }
 }
 
-/// The charge to a node for one pod that the snapshot does not show there.
-#[derive(Debug, Clone, Copy)]
-pub struct Charge<'l> {
-    /// The pod's effective request.
-    pub amount: &'l Amounts,
-    /// The number of times that the request and its pod slot are charged.
-    pub times: u32,
-    /// The pod's `spec.priority`.
-    pub priority: i32,
-}
+/// A reservation for a pod that the snapshot does not show, and how many times its request and pod slot are charged.
+pub type Charge<'l> = (&'l Reservation, u32);
 
 /// The open reservations. Two ledgers are equal after the same calls.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Ledger {
     ttl: Micros,
-    replicas: u32,
+    /// The number of replicas that decide besides this one.
+    other_replicas: u32,
     nodes: BTreeMap<NodeId, Vec<Entry>>,
-    /// The nodes of unconfirmed reservations.
-    unconfirmed: BTreeMap<DecisionId, NodeId>,
     /// Gated pods that are being released, by uid, with the id of each reservation.
     releases: BTreeMap<Arc<str>, DecisionId>,
     /// The number of times that reserved room became free since the start.
@@ -105,12 +102,7 @@ struct Entry {
 
 impl Entry {
     fn is_of(&self, namespace: &str) -> bool {
-        self.reservation.owner.namespace() == namespace
-    }
-
-    /// Whether the reservation counts towards its namespace's share: unconfirmed, within the share, and not for a release.
-    fn is_in_share(&self) -> bool {
-        self.shown_in.is_none() && !self.is_beyond_share && self.reservation.releases.is_none()
+        *self.reservation.namespace == *namespace
     }
 
     /// Whether this is the unconfirmed reservation with this id.
@@ -119,27 +111,11 @@ impl Entry {
     }
 }
 
-/// A ledger that reserves nothing.
-impl Default for Ledger {
-    fn default() -> Self {
-        Self::new(Micros(0))
-    }
-}
-
 impl Ledger {
     /// An empty ledger. Reservations expire after `ttl` unless they are confirmed; with a `ttl` of zero, none is made. It
     /// counts one replica until [`Ledger::set_replicas`] is called.
     pub fn new(ttl: Micros) -> Self {
-        Self {
-            ttl,
-            replicas: 1,
-            nodes: BTreeMap::new(),
-            unconfirmed: BTreeMap::new(),
-            releases: BTreeMap::new(),
-            freed: 0,
-            expired: 0,
-            assumed_volumes: AssumedVolumes::default(),
-        }
+        Self { ttl, ..Self::default() }
     }
 
     /// Sets how long reservations last, including open ones. With zero, no more are made.
@@ -150,8 +126,12 @@ impl Ledger {
     /// Sets the number of replicas that decide, this one included; zero counts as one. An unconfirmed reservation is
     /// charged once for each replica, because the others may be reserving the same room.
     pub fn set_replicas(&mut self, ready: u32) {
-        let before = std::mem::replace(&mut self.replicas, ready.max(1));
-        self.freed += u64::from(self.replicas < before && !self.unconfirmed.is_empty());
+        let before = std::mem::replace(&mut self.other_replicas, ready.saturating_sub(1));
+        self.freed += u64::from(self.other_replicas < before && self.open() > 0);
+    }
+
+    fn replicas(&self) -> u32 {
+        self.other_replicas.saturating_add(1)
     }
 
     /// Reserves the room, as of `since`. Returns false and reserves nothing while a reservation with this id is
@@ -164,11 +144,10 @@ impl Ledger {
         since: Moment,
         is_within_share: impl FnOnce(&Share) -> bool,
     ) -> bool {
-        if self.ttl == Micros(0) || self.unconfirmed.contains_key(&reservation.id) {
+        if self.ttl == Micros(0) || self.open_entry(reservation.id).is_some() {
             return false;
         }
         reservation.amount.forget_zeros();
-        self.unconfirmed.insert(reservation.id, reservation.node);
         let is_beyond_share = match &reservation.releases {
             Some(uid) => {
                 self.releases.insert(Arc::clone(uid), reservation.id);
@@ -207,15 +186,12 @@ impl Ledger {
     /// of `revision`, which is not published yet, will be the first to show the pod. Only the first such pod has a
     /// reservation; any other gets `None`.
     pub fn confirm(&mut self, id: DecisionId, namespace: &str, site: &str, revision: u64) -> Option<NodeId> {
-        let node = *self.unconfirmed.get(&id)?;
-        let is_its = |entry: &&Entry| entry.is_of(namespace) && *entry.reservation.site == *site;
-        self.open_entry(id).filter(is_its)?;
-        let mut on_node = self.nodes.get_mut(&node)?.iter_mut();
-        on_node.find(|entry| entry.is_open(id))?.shown_in = Some(revision);
+        let mut open = self.nodes.values_mut().flatten().filter(|entry| entry.is_open(id));
+        let entry = open.find(|entry| entry.is_of(namespace) && *entry.reservation.site == *site)?;
+        entry.shown_in = Some(revision);
         // From now on it is charged once, and no longer once for each replica.
-        self.freed += u64::from(self.replicas > 1);
-        self.unconfirmed.remove(&id);
-        Some(node)
+        self.freed += u64::from(self.other_replicas > 0);
+        Some(entry.reservation.node)
     }
 
     /// Drops confirmed reservations whose pods the snapshot of this revision shows. That snapshot is published, so every
@@ -253,7 +229,6 @@ impl Ledger {
         for mut entry in displaced {
             let reservation = &mut entry.reservation;
             reservation.node = self.other_node(reservation, snapshot).unwrap_or(reservation.node);
-            self.unconfirmed.insert(reservation.id, reservation.node);
             self.nodes.entry(reservation.node).or_default().push(entry);
         }
     }
@@ -326,11 +301,6 @@ impl Ledger {
         self.releases.contains_key(uid)
     }
 
-    /// The uids of all gated pods that are being released.
-    pub fn releasing(&self) -> impl Iterator<Item = &str> {
-        self.releases.keys().map(|uid| &**uid)
-    }
-
     /// The number of times that reserved room became free since the start, because a reservation was forgotten, expired, or
     /// is charged fewer times.
     pub fn freed(&self) -> u64 {
@@ -352,7 +322,7 @@ impl Ledger {
 
     /// The number of unconfirmed reservations.
     pub fn open(&self) -> usize {
-        self.unconfirmed.len()
+        self.unconfirmed().count()
     }
 
     fn entries(&self) -> impl Iterator<Item = &Entry> {
@@ -366,15 +336,15 @@ impl Ledger {
     /// The share that the namespace would keep from others at the site if this reservation were within its share.
     /// Everything is charged once for each replica.
     fn kept_with(&self, reservation: &Reservation) -> Share {
-        let namespace = reservation.owner.namespace();
-        let is_kept = |entry: &&Entry| {
-            entry.is_in_share() && entry.is_of(namespace) && entry.reservation.site == reservation.site
-        };
+        let namespace = &reservation.namespace;
+        let is_in_share = |entry: &&Entry| !entry.is_beyond_share && entry.reservation.releases.is_none();
+        let is_kept = |entry: &&Entry| entry.is_of(namespace) && entry.reservation.site == reservation.site;
         let mut kept = Share::default();
-        let others = self.entries().filter(is_kept).map(|entry| &entry.reservation);
+        let others = self.unconfirmed().filter(is_in_share).filter(is_kept);
+        let others = others.map(|entry| &entry.reservation);
         for reservation in others.chain([reservation]) {
-            kept.amounts.add(&reservation.amount, self.replicas);
-            kept.pods = kept.pods.saturating_add(self.replicas.into());
+            kept.amounts.add(&reservation.amount, self.replicas());
+            kept.pods = kept.pods.saturating_add(self.replicas().into());
         }
         kept
     }
@@ -384,26 +354,21 @@ impl Ledger {
             None if entry.is_beyond_share && !entry.is_of(namespace) => return None,
             // Other replicas count the pod's queue claim for as long as they see it gated.
             None if entry.reservation.releases.is_some() => 1,
-            None => self.replicas,
+            None => self.replicas(),
             Some(shown_in) if shown_in > revision => 1,
             Some(_) => return None,
         };
-        Some(Charge {
-            amount: &entry.reservation.amount,
-            times,
-            priority: entry.reservation.priority,
-        })
+        Some((&entry.reservation, times))
     }
 
     /// The unconfirmed reservation with this id.
     fn open_entry(&self, id: DecisionId) -> Option<&Entry> {
-        let on_node = self.nodes.get(self.unconfirmed.get(&id)?)?;
-        on_node.iter().find(|entry| entry.is_open(id))
+        self.entries().find(|entry| entry.is_open(id))
     }
 
     /// Removes and returns the unconfirmed reservation with this id.
     fn take_unconfirmed(&mut self, id: DecisionId) -> Option<Entry> {
-        let node = self.unconfirmed.remove(&id)?;
+        let node = self.open_entry(id)?.reservation.node;
         let on_node = self.nodes.get_mut(&node)?;
         let at = on_node.iter().position(|entry| entry.is_open(id))?;
         let entry = on_node.swap_remove(at);

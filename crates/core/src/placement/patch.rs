@@ -54,13 +54,15 @@ const CLOUD_DELETION_COST: &str = "-100";
 /// If the pod's own annotations leave too little space, the explanation is dropped first. Then all other annotations are
 /// dropped except the sites and traits of a policy, because the placement is more important.
 pub fn patch(pod: &Pod<'_>, verdict: &Verdict<'_>, config: &Config, stamp: &Stamp) -> Vec<PatchOperation> {
-    let explanation = explain(verdict, config.explain);
-    let mut wanted = match verdict.action {
-        Action::Place(site) => annotations(pod, verdict, site, config, stamp, explanation),
-        Action::Gate if is_gated(pod, config, stamp) => return Vec::new(),
-        Action::Gate => gated(verdict, config, stamp, explanation),
-        Action::PassThrough | Action::Deny => return Vec::new(),
+    let writes_nothing = match verdict.action {
+        Action::Place(_) => false,
+        Action::Gate => is_gated(pod, config, stamp),
+        Action::PassThrough | Action::Deny => true,
     };
+    if writes_nothing {
+        return Vec::new();
+    }
+    let mut wanted = annotations(pod, verdict, config, stamp);
     let mut operations = Vec::new();
     let inherited = pod.inherited().iter();
     wanted.extend(inherited.map(|(key, value)| (&**key, Cow::Borrowed(&**value))));
@@ -102,31 +104,23 @@ fn fit(pod: &Pod<'_>, wanted: &Wanted<'_>, config: &Config) -> bool {
     own + ours <= ANNOTATIONS_LIMIT
 }
 
-fn annotations<'a>(
-    pod: &Pod<'_>,
-    verdict: &'a Verdict<'_>,
-    site: &'a Site,
-    config: &'a Config,
-    stamp: &'a Stamp,
-    explanation: Option<String>,
-) -> Wanted<'a> {
-    let keys = &config.keys;
-    let always = [
-        (&*keys.decision, site.kind().as_str().into()),
-        (&keys.site, site.name().into()),
-        (&keys.reason, verdict.reason.as_str().into()),
-        (&keys.timestamp, time(stamp).into()),
-        (&keys.decision_id, stamp.id.as_str().into()),
+/// The annotations of a placement, or those that say since when and why a pod is gated.
+fn annotations<'a>(pod: &Pod<'_>, verdict: &'a Verdict<'_>, config: &'a Config, stamp: &'a Stamp) -> Wanted<'a> {
+    let (keys, site) = (&config.keys, verdict.site());
+    let is_cloud = site.is_some_and(|site| site.kind() == SiteKind::Cloud);
+    let states_cost = is_cloud && pod.annotation(DELETION_COST).is_none();
+    let rtt = verdict.rtt.filter(|_| site.is_some());
+    let all: [(&str, Option<Cow<'_, str>>); 8] = [
+        (&keys.decision, site.map(|site| site.kind().as_str().into())),
+        (&keys.site, site.map(|site| site.name().into())),
+        (&keys.reason, Some(verdict.reason.as_str().into())),
+        (&keys.timestamp, Some(timestamp(stamp.at).into())),
+        (&keys.decision_id, site.map(|_| stamp.id.as_str().into())),
+        (&keys.wan_rtt_ms, rtt.map(|rtt| rtt.to_string().into())),
+        (&keys.explain, explain(verdict, config.explain).map(Cow::from)),
+        (DELETION_COST, states_cost.then(|| CLOUD_DELETION_COST.into())),
     ];
-    let states_cost = site.kind() == SiteKind::Cloud && pod.annotation(DELETION_COST).is_none();
-    let optional = [
-        (&*keys.wan_rtt_ms, verdict.rtt.map(|rtt| rtt.to_string())),
-        (&keys.explain, explanation),
-        (DELETION_COST, states_cost.then(|| CLOUD_DELETION_COST.to_owned())),
-    ];
-    let optional = optional.into_iter();
-    let optional = optional.filter_map(|(key, value)| Some((key, value?.into())));
-    always.into_iter().chain(optional).collect()
+    all.into_iter().filter_map(|(key, value)| Some((key, value?))).collect()
 }
 
 /// Whether the pod carries a recent gate of edgeward's, because it is reviewed again.
@@ -148,35 +142,23 @@ fn is_gated(pod: &Pod<'_>, config: &Config, stamp: &Stamp) -> bool {
         && of_placements.iter().all(|key| pod.annotation(key).is_none())
 }
 
-/// The annotations that say since when and why a pod is gated.
-fn gated<'a>(verdict: &Verdict<'_>, config: &'a Config, stamp: &Stamp, explanation: Option<String>) -> Wanted<'a> {
-    let keys = &config.keys;
-    let always = [
-        (&*keys.reason, verdict.reason.as_str().into()),
-        (&keys.timestamp, time(stamp).into()),
-    ];
-    let explanation = explanation.map(|text| (&*keys.explain, text.into()));
-    always.into_iter().chain(explanation).collect()
-}
-
-/// The time of the decision in RFC 3339, to the second.
-fn time(stamp: &Stamp) -> String {
-    stamp.at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+/// A time in RFC 3339, to the second.
+pub fn timestamp(at: jiff::Timestamp) -> String {
+    at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 /// Writes `wanted`. If the pod brought an annotation of edgeward's that this decision does not write, the whole map is
 /// added again without it, because a new pod's patch contains no `remove`.
 fn annotate(pod: &Pod<'_>, wanted: Wanted<'_>, config: &Config, operations: &mut Vec<PatchOperation>) {
-    let parents = pod.parents();
     let map = |pairs: Wanted<'_>| -> Map<String, Value> {
         let pairs = pairs.into_iter();
         pairs.map(|(key, value)| (key.to_owned(), value.into())).collect()
     };
-    let Some(found) = parents.annotations else {
+    let Some(found) = pod.annotations() else {
         if wanted.is_empty() {
             return;
         }
-        if parents.metadata {
+        if pod.metadata.is_some() {
             add(operations, ["metadata", "annotations"], map(wanted).into());
         } else {
             add(operations, ["metadata"], json!({ "annotations": map(wanted) }));
@@ -206,15 +188,28 @@ fn annotate(pod: &Pod<'_>, wanted: Wanted<'_>, config: &Config, operations: &mut
 fn select(pod: &Pod<'_>, site: &Site, trait_labels: &[Box<str>], operations: &mut Vec<PatchOperation>) {
     let of_traits = trait_labels.iter().map(|label| (&**label, "true"));
     let selector = site.definition.selector().chain(of_traits);
-    let Some(found) = pod.parents().node_selector else {
-        let selector: Map<_, _> = selector
-            .map(|(key, value)| (key.to_owned(), Value::from(value)))
-            .collect();
-        add(operations, ["spec", "nodeSelector"], selector.into());
+    add_missing(
+        operations,
+        ["spec", "nodeSelector"],
+        pod.spec.constraints.node_selector.as_ref(),
+        selector,
+    );
+}
+
+/// Adds entries to a map of the pod. An entry that the pod has stays as it is.
+fn add_missing<'p>(
+    operations: &mut Vec<PatchOperation>,
+    [parent, field]: [&str; 2],
+    found: Option<&StringMap<'_>>,
+    wanted: impl Iterator<Item = (&'p str, &'p str)>,
+) {
+    let Some(found) = found else {
+        let all: Map<_, _> = wanted.map(|(key, value)| (key.to_owned(), value.into())).collect();
+        add(operations, [parent, field], all.into());
         return;
     };
-    for (key, value) in selector.filter(|(key, _)| found.get(key).is_none()) {
-        add(operations, ["spec", "nodeSelector", key], value.into());
+    for (key, value) in wanted.filter(|(key, _)| found.get(key).is_none()) {
+        add(operations, [parent, field, key], value.into());
     }
 }
 
@@ -264,29 +259,31 @@ fn child<'v>(value: &'v mut Value, field: &str) -> Option<&'v mut Value> {
 }
 
 fn tolerate(pod: &Pod<'_>, site: &Site, operations: &mut Vec<PatchOperation>) {
-    let missing = |wanted: &&Toleration<'_>| !pod.tolerations().any(|toleration| toleration.covers(wanted));
-    let missing: Vec<Value> = site
-        .definition
-        .tolerations
-        .iter()
-        .filter(missing)
-        .map(|wanted| json!(wanted))
-        .collect();
-    if missing.is_empty() {
-        return;
-    }
-    if !pod.parents().tolerations {
-        add(operations, ["spec", "tolerations"], missing.into());
-        return;
-    }
-    for toleration in missing {
-        add(operations, ["spec", "tolerations", "-"], toleration);
+    let is_missing = |wanted: &&Toleration<'_>| !pod.tolerations().any(|toleration| toleration.covers(wanted));
+    let missing = site.definition.tolerations.iter().filter(is_missing);
+    let missing = missing.map(|wanted| json!(wanted)).collect();
+    append(
+        operations,
+        ["spec", "tolerations"],
+        pod.spec.tolerations.is_some(),
+        missing,
+    );
+}
+
+/// Appends items to a list of the pod, which may not exist yet.
+fn append(operations: &mut Vec<PatchOperation>, [parent, field]: [&str; 2], exists: bool, items: Vec<Value>) {
+    if exists {
+        for item in items {
+            add(operations, [parent, field, "-"], item);
+        }
+    } else if !items.is_empty() {
+        add(operations, [parent, field], items.into());
     }
 }
 
 /// Adds the site's RuntimeClass. A gated pod gets none, because the API server accepts it only at creation.
 fn classify(pod: &Pod<'_>, site: &Site, config: &Config, operations: &mut Vec<PatchOperation>) {
-    let is_missing = !pod.parents().runtime_class && pod.gate(&config.keys.gate).is_none();
+    let is_missing = !pod.spec.names_runtime_class() && pod.gate(&config.keys.gate).is_none();
     if let Some(class) = site.definition.runtime_class.as_deref().filter(|_| is_missing) {
         add(operations, ["spec", "runtimeClassName"], class.into());
     }
@@ -294,24 +291,19 @@ fn classify(pod: &Pod<'_>, site: &Site, config: &Config, operations: &mut Vec<Pa
 
 /// Labels a placed pod. An existing value of this label stays, because the pod's controller may select by it.
 fn label(pod: &Pod<'_>, config: &Config, operations: &mut Vec<PatchOperation>) {
-    let key = &config.keys.placed;
-    match pod.parents().labels {
-        None => add(operations, ["metadata", "labels"], json!({key: "true"})),
-        Some(found) if found.get(key).is_none() => {
-            add(operations, ["metadata", "labels", key], "true".into());
-        }
-        Some(_) => {}
-    }
+    let placed = [(&*config.keys.placed, "true")].into_iter();
+    add_missing(operations, ["metadata", "labels"], pod.label_map(), placed);
 }
 
 fn gate(pod: &Pod<'_>, config: &Config, operations: &mut Vec<PatchOperation>) {
-    let gate = json!({"name": config.keys.gate});
-    if pod.gate(&config.keys.gate).is_some() {
-        return;
-    }
-    match pod.parents().scheduling_gates {
-        true => add(operations, ["spec", "schedulingGates", "-"], gate),
-        false => add(operations, ["spec", "schedulingGates"], json!([gate])),
+    if pod.gate(&config.keys.gate).is_none() {
+        let gate = json!({"name": config.keys.gate});
+        append(
+            operations,
+            ["spec", "schedulingGates"],
+            pod.spec.scheduling_gates.is_some(),
+            vec![gate],
+        );
     }
 }
 

@@ -15,7 +15,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::document::texts::ProfileName;
-use crate::document::{self, Checks, Decimal, Faults, schema};
+use crate::document::{self, Checks, Decimal, schema};
 use crate::keys::Keys;
 use crate::model::selector::Selector;
 use crate::model::site_restriction::{self, Demand};
@@ -52,25 +52,22 @@ impl Policy {
     /// # Errors
     /// All faults, and what applies in spite of them. With the newest CRD, the API server rejects such a policy.
     pub fn read(object: &Value) -> Result<Self, Refused> {
-        let spec = &object["spec"];
-        Self::read_whole(spec).map_err(|faults| Refused::of(faults, spec))
+        let stated = &object["spec"];
+        let read = document::checked("spec", |checks| {
+            let spec: PolicySpec = schema::read(&SCHEMA, stated, "spec", checks.faults)?;
+            Some(Self {
+                precedence: spec.precedence.map_or(0, |precedence| precedence.0),
+                selector: spec.selector.selector("selector", checks),
+                slo: spec.slo.annotations(checks),
+            })
+        });
+        read.map_err(|faults| Refused::of(faults, stated))
     }
 
     /// The traits that the policy states.
     pub fn traits(&self) -> Option<Traits> {
         let text = self.slo.iter().find(|(name, _)| *name == POLICY_TRAITS);
         text.and_then(|(_, text)| Traits::parse(text))
-    }
-
-    fn read_whole(spec: &Value) -> Result<Self, Faults> {
-        document::checked("spec", |checks| {
-            let spec: PolicySpec = schema::read(&SCHEMA, spec, "spec", checks.faults)?;
-            Some(Self {
-                precedence: spec.precedence.map_or(0, |precedence| precedence.0),
-                selector: spec.selector.selector("selector", checks),
-                slo: spec.slo.annotations(checks),
-            })
-        })
     }
 }
 
@@ -216,13 +213,8 @@ impl Policies {
     }
 
     /// The number of policies in force.
-    pub fn len(&self) -> usize {
-        self.0.values().map(|policies| policies.len()).sum()
-    }
-
-    /// Whether no policy is in force.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
+    pub fn in_force(&self) -> usize {
+        self.0.values().map(|policies| policies.in_force.len()).sum()
     }
 
     /// Gives the pod the SLO of the policy that applies to it, for everything that the pod does not state itself. The

@@ -4,19 +4,18 @@ use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use crate::config::Config;
-use crate::model::node::{Node, NodeId, Share};
-use crate::model::owner::Owner;
-use crate::model::queue_claims::{Claimed, QueueClaim, QueueClaims};
+use crate::model::node::{Node, Share};
+use crate::model::queue_claims::{QueueClaim, QueueClaims};
 use crate::model::snapshot::{Free, Site, Snapshot};
 use crate::model::workload::{QueueKey, Workload};
 use crate::placement::headroom::Headroom;
-use crate::placement::ledger::{Charge, Ledger};
+use crate::placement::ledger::{Charge, Ledger, Reservation};
 use crate::placement::score::{SCORED, best_node};
 use crate::resources::Amounts;
 
 /// The snapshot together with everything reserved or claimed since, as one pod finds it. A verdict borrows only from the
 /// snapshot, so the ledger's lock need not outlive the decision.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 pub struct Room<'s, 'l> {
     /// The snapshot with all sites.
     pub snapshot: &'s Snapshot,
@@ -28,10 +27,8 @@ pub struct Room<'s, 'l> {
     queue_key: QueueKey,
     /// The pod's namespace. Reservations of other namespaces beyond their share do not count.
     namespace: &'l str,
-    /// Queue claims of pods ahead that do not count, sorted by node. These pods are being released and have reservations.
-    released: Vec<(NodeId, &'l QueueClaim)>,
     /// The placeholders that make room for the pod.
-    headroom: Option<Headroom>,
+    pub(super) headroom: Option<Headroom>,
 }
 
 /// Resources and pod slots that are taken from a node.
@@ -48,11 +45,6 @@ impl Taken<'_> {
     pub(super) fn add(&mut self, request: &Amounts, pods: u32) {
         self.amounts.to_mut().add(request, pods);
         self.pods = self.pods.saturating_add(pods.into());
-    }
-
-    pub(super) fn add_share(&mut self, share: &Share) {
-        self.amounts.to_mut().add(&share.amounts, 1);
-        self.pods = self.pods.saturating_add(share.pods);
     }
 
     /// Subtracts these amounts and `pods` pod slots.
@@ -91,14 +83,13 @@ impl<'s> Room<'s, 'static> {
             claims: &NO_CLAIMS,
             queue_key: QueueKey::LAST,
             namespace: "",
-            released: vec![],
             headroom: None,
         }
     }
 }
 
 impl<'s: 'l, 'l> Room<'s, 'l> {
-    /// Room for a pod with this place in the queue and this namespace. Cost: a search for each pod that is being released.
+    /// Room for a pod with this place in the queue and this namespace.
     pub fn new(snapshot: &'s Snapshot, ledger: &'l Ledger, queue_key: QueueKey, namespace: &'l str) -> Self {
         Self::beside(snapshot, ledger, &snapshot.queue_claims, queue_key, namespace)
     }
@@ -113,30 +104,20 @@ impl<'s, 'l> Room<'s, 'l> {
         queue_key: QueueKey,
         namespace: &'l str,
     ) -> Self {
-        let released = ledger.releasing().filter_map(|uid| claims.of(uid));
-        let mut released: Vec<_> = released.filter(|(_, claim)| claim.queue_key < queue_key).collect();
-        released.sort_unstable_by_key(|(node, _)| *node);
         Self {
             snapshot,
             ledger,
             claims,
             queue_key,
             namespace,
-            released,
             headroom: None,
         }
     }
 
-    /// Room for this workload, in which [`Headroom`] is free. Cost: a copy if the headroom differs.
-    pub fn with_headroom(&self, workload: &Workload<'_>, config: &Config) -> Cow<'_, Self> {
+    /// Room for this workload, in which [`Headroom`] is free.
+    pub fn with_headroom(self, workload: &Workload<'_>, config: &Config) -> Self {
         let headroom = Headroom::of(workload, self.snapshot, config);
-        if headroom == self.headroom {
-            return Cow::Borrowed(self);
-        }
-        Cow::Owned(Self {
-            headroom,
-            ..self.clone()
-        })
+        Self { headroom, ..self }
     }
 }
 
@@ -175,15 +156,10 @@ impl<'s> Room<'s, '_> {
         self.headroom.and_then(|headroom| headroom.on(node))
     }
 
-    pub(super) fn headroom(&self) -> Option<Headroom> {
-        self.headroom
-    }
-
     /// Whether `request` would fit on one of these nodes if there were no queue claims.
     pub(super) fn is_claimed<'n>(&self, request: &Amounts, mut nodes: impl Iterator<Item = &'n Node>) -> bool {
         let unclaimed = Self {
             claims: &NO_CLAIMS,
-            released: vec![],
             ..*self
         };
         !self.claims.is_empty() && nodes.any(|node| unclaimed.fits(request, node))
@@ -212,30 +188,27 @@ impl<'s> Room<'s, '_> {
         self.ledger.charges(node.id, self.snapshot.revision, self.namespace)
     }
 
-    /// The claims on `node` of gated pods ahead of this one. Cost: two searches if anything is claimed, and a copy if one
-    /// of these pods is being released.
-    pub fn claimed_ahead(&self, node: &Node) -> Option<Cow<'_, Claimed>> {
-        let ahead = self.claims.on(node.id, self.queue_key)?;
-        let from = self.released.partition_point(|(id, _)| *id < node.id);
-        let released = self.released[from..].iter().take_while(|(id, _)| *id == node.id);
-        Some(without(ahead, released.map(|(_, claim)| *claim)))
+    /// The claims on `node` of gated pods ahead of this one. Cost: a search if anything is claimed.
+    pub fn claimed_ahead(&self, node: &Node) -> impl Iterator<Item = &QueueClaim> {
+        self.claims.on(node.id).filter(|claim| self.is_ahead(claim))
+    }
+
+    /// Whether the claim is of a pod ahead of this one. A pod that is being released has a reservation instead.
+    fn is_ahead(&self, claim: &QueueClaim) -> bool {
+        claim.queue_key < self.queue_key && !self.ledger.releases(&claim.uid)
     }
 
     /// Requests of pods outside the snapshot that have room reserved at `site`, or claimed there for a release. Cost: a
-    /// pass over the reservations.
+    /// pass over the reservations and the claims.
     fn promised(&self, site: &Site) -> Amounts {
         let mut promised = Amounts::default();
-        for charge in self
+        let reserved = self
             .ledger
-            .reserved(site.name(), self.snapshot.revision, self.namespace)
-        {
-            promised.add(charge.amount, charge.times);
-        }
-        if let Some(ahead) = self.claims.at(site.name(), self.queue_key) {
-            let released = self.released.iter().map(|(_, claim)| *claim);
-            let of_site = released.filter(|claim| *claim.site == *site.name());
-            promised.add(&without(ahead, of_site).coming, 1);
-        }
+            .reserved(site.name(), self.snapshot.revision, self.namespace);
+        reserved.for_each(|(reservation, times)| promised.add(&reservation.amount, times));
+        let here = self.claims.iter().filter(|claim| *claim.site == *site.name());
+        let coming = here.filter(|claim| claim.has_room && self.is_ahead(claim));
+        coming.for_each(|claim| promised.add(&claim.amount, 1));
         promised
     }
 
@@ -257,11 +230,11 @@ impl<'s> Room<'s, '_> {
 
     /// Adds what reservations and queue claims take from `node`.
     fn with_promised<'n>(&self, mut taken: Taken<'n>, node: &Node) -> Taken<'n> {
-        for charge in self.charges(node) {
-            taken.add(charge.amount, charge.times);
+        for (reservation, times) in self.charges(node) {
+            taken.add(&reservation.amount, times);
         }
-        if let Some(ahead) = self.claimed_ahead(node) {
-            taken.add_share(&ahead.taken);
+        for claim in self.claimed_ahead(node) {
+            taken.add(&claim.amount, 1);
         }
         taken
     }
@@ -286,9 +259,11 @@ impl<'s> Room<'s, '_> {
             return 0;
         };
         let there = site.pods_of.get(&workload.namespace, uid).copied().unwrap_or(0);
-        let owner = Owner::new(&workload.namespace, Some(uid));
         let coming = self.ledger.coming(site.name(), self.snapshot.revision);
-        there + coming.filter(|reservation| reservation.owner == owner).count() as u64
+        let is_sibling = |reservation: &&Reservation| {
+            reservation.controller.as_deref() == Some(uid) && *reservation.namespace == *workload.namespace
+        };
+        there + coming.filter(is_sibling).count() as u64
     }
 
     /// The sites that have pods, or reservations for pods, that this pod's required affinity selects. Cost: a comparison
@@ -302,7 +277,7 @@ impl<'s> Room<'s, '_> {
             let mut coming = self.ledger.coming(site.name(), self.snapshot.revision);
             let mut there = first.namespaces.iter();
             there.any(|namespace| site.labelled.of(namespace).any(|labels| selects(namespace, labels)))
-                || coming.any(|reservation| selects(reservation.owner.namespace(), &reservation.labels))
+                || coming.any(|reservation| selects(&reservation.namespace, &reservation.labels))
         };
         self.snapshot.sites.iter().filter(is_home).collect()
     }
@@ -319,11 +294,4 @@ pub(super) fn all_of(node: &Node) -> Taken<'_> {
         amounts: Cow::Borrowed(&node.used),
         pods: node.pods,
     }
-}
-
-fn without<'c>(all: &'c Claimed, claims: impl Iterator<Item = &'c QueueClaim>) -> Cow<'c, Claimed> {
-    claims.fold(Cow::Borrowed(all), |mut rest, claim| {
-        rest.to_mut().take(claim);
-        rest
-    })
 }

@@ -93,10 +93,7 @@ const fn templates(code: RefusalCode) -> &'static [&'static str] {
             "none of its usable nodes ({usableNodes}) has room{lacking}",
             "no node has room",
         ],
-        RefusalCode::Claimed => &[
-            "nodes have room, but gated pods ahead claim it{lacking}",
-            "nodes have room, but gated pods ahead claim it",
-        ],
+        RefusalCode::Claimed => &["nodes have room, but gated pods ahead claim it{lacking}"],
         RefusalCode::ClosedByScheduler => &[
             "pods of its controller were refused or not started there within ten minutes; {waitingPods} wait",
             "pods of its controller were refused or not started there",
@@ -124,7 +121,7 @@ fn fill(template: &str, numbers: &Map<String, Value>) -> Option<String> {
     };
     let (name, after) = rest.split_once('}')?;
     let shown = match name {
-        "lacking" => lacking(numbers)?,
+        "lacking" => lacking(numbers).unwrap_or_default(),
         "ties" if numbers.is_empty() => return None,
         "ties" => numbers.keys().map(String::as_str).collect::<Vec<_>>().join(", "),
         name => shown(name, numbers.get(name)?)?,

@@ -16,20 +16,20 @@ pub(super) fn could_preempt(workload: &Workload<'_>, found: &Assessment<'_>, roo
 fn could_preempt_on(workload: &Workload<'_>, node: &Node, room: &Room<'_, '_>) -> bool {
     let is_lower = |priority: i32| priority < workload.priority;
     let mut kept = all_of(node);
-    for lower in node.by_priority.iter().filter(|lower| is_lower(lower.priority)) {
-        kept.remove(&lower.used, lower.pods);
+    for (_, lower) in node.by_priority.iter().filter(|(priority, _)| is_lower(*priority)) {
+        kept.remove(&lower.amounts, lower.pods);
     }
     let mut evicts = kept.pods < node.pods;
-    for charge in room.charges(node) {
-        if is_lower(charge.priority) {
+    for (reservation, times) in room.charges(node) {
+        if is_lower(reservation.priority) {
             evicts = true;
         } else {
-            kept.add(charge.amount, charge.times);
+            kept.add(&reservation.amount, times);
         }
     }
     // Pods ahead in the queue have at least this pod's priority, so they stay.
-    if let Some(ahead) = room.claimed_ahead(node) {
-        kept.add_share(&ahead.taken);
+    for claim in room.claimed_ahead(node) {
+        kept.add(&claim.amount, 1);
     }
     evicts && fits_beside(&workload.request, node, &kept)
 }
@@ -44,7 +44,7 @@ pub(super) fn node_after_terminating<'s>(
     wait: Micros,
     now: Now,
 ) -> Option<&'s Node> {
-    let is_headroom = |placeholder| room.headroom().is_some_and(|headroom| headroom.covers(placeholder));
+    let is_headroom = |placeholder| room.headroom.is_some_and(|headroom| headroom.covers(placeholder));
     let is_counted = |pods: &&Terminating| {
         let termination = pods.termination;
         termination.is_soon(wait, now) && !termination.placeholder.is_some_and(is_headroom)

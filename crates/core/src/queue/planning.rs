@@ -111,13 +111,13 @@ impl<'p> Planning<'p> {
         };
         if purse.from.is_some_and(|from| queue_key < from) {
             // The pod keeps the result of the last plan until the pods behind it have been considered.
-            if let Some((node, claim)) = self.before.of(&entry.pod.uid) {
-                self.claims.add(node, claim.clone());
+            if let Some(claim) = self.before.of(&entry.pod.uid) {
+                self.claims.add(claim.clone());
                 if claim.has_room {
                     self.step(entry, PlanAction::Release);
                 } else {
                     self.claims.leave_waiting(queue_key);
-                    self.claimed_nodes.insert(node);
+                    self.claimed_nodes.insert(claim.node);
                 }
             }
             return;
@@ -142,12 +142,13 @@ impl<'p> Planning<'p> {
             gated_for: Some(gated_for),
             ..planned.workload.clone()
         };
-        let room = Room::beside(self.snapshot, self.ledger, &self.claims, queue_key, &workload.namespace);
-        let room = room.with_headroom(&workload, self.config);
+        let room = Room::beside(self.snapshot, self.ledger, &self.claims, queue_key, &workload.namespace)
+            .with_headroom(&workload, self.config);
         let verdict = decide(&workload, &room, self.config, self.now);
-        let claim = |site: &str, has_room| QueueClaim {
+        let claim = |node, site: &str, has_room| QueueClaim {
             uid: Arc::clone(&entry.pod.uid),
             queue_key,
+            node,
             site: site.into(),
             amount: workload.request.clone(),
             has_room,
@@ -155,7 +156,7 @@ impl<'p> Planning<'p> {
         match verdict.action {
             Action::Place(site) => {
                 if let Some(node) = verdict.node {
-                    self.claims.add(node, claim(site.name(), true));
+                    self.claims.add(claim(node, site.name(), true));
                 }
                 self.step(entry, PlanAction::Release);
             }
@@ -170,7 +171,7 @@ impl<'p> Planning<'p> {
                 }
                 if let Some((node, site)) = claimed.flatten() {
                     self.claimed_nodes.insert(node);
-                    self.claims.add(node, claim(site, false));
+                    self.claims.add(claim(node, site, false));
                 } else if !verdict.sites.iter().any(|site| site.standing() == Standing::Late) {
                     // A younger pod has more time left, so it may go to a site where this one would be late.
                     self.unplaceable.insert(kind, (verdict.reason, has_no_site));

@@ -8,13 +8,12 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::keys::Keys;
-use crate::model::owner::Owner;
 use crate::model::priority_caps::PriorityCaps;
 use crate::model::queue_claims::QueueClaim;
 use crate::placement::decide::decide;
 use crate::placement::ledger::Reservation;
 use crate::placement::room::Room;
-use crate::testkit::{self, NOW};
+use crate::testkit::{self, NOW, cpu};
 use crate::wire::pod::Pod;
 
 const GATE: &str = "scheduling.example.io/awaiting-capacity";
@@ -111,7 +110,7 @@ fn claims(waitlist: &Waitlist) -> BTreeMap<String, (u32, bool)> {
     let claims = waitlist.claims();
     let claims = claims.iter();
     claims
-        .map(|(node, claim)| (claim.uid.to_string(), (node.0, claim.has_room)))
+        .map(|claim| (claim.uid.to_string(), (claim.node.0, claim.has_room)))
         .collect()
 }
 
@@ -244,9 +243,10 @@ fn room_is_given_by_priority_and_age_as_far_as_it_goes() {
 #[test]
 fn in_a_namespace_that_is_not_listed_age_counts_where_priorities_are_capped_for_all() {
     let pods = [gated("young", 400, 9, 1), gated("old", 400, 5, 2)];
-    let released = |caps: PriorityCaps| {
+    let released = |caps: &[(&str, u8)]| {
+        let caps = caps.iter().map(|(namespace, cap)| ((*namespace).into(), *cap));
         let config = Config {
-            priority_caps: caps,
+            priority_caps: PriorityCaps(caps.collect()),
             ..Config::default()
         };
         let plan = waitlist(&pods).plan(
@@ -259,10 +259,10 @@ fn in_a_namespace_that_is_not_listed_age_counts_where_priorities_are_capped_for_
         steps(&plan)
     };
     let first = |name: &str| vec![(name.to_owned(), PlanAction::Release)];
-    assert_eq!(released(PriorityCaps::default()), first("young"));
-    assert_eq!(released([("other", 3)].into()), first("young"));
-    assert_eq!(released([("*", 3)].into()), first("old"));
-    assert_eq!(released([("*", 3), ("shop", 10)].into()), first("young"));
+    assert_eq!(released(&[]), first("young"));
+    assert_eq!(released(&[("other", 3)]), first("young"));
+    assert_eq!(released(&[("*", 3)]), first("old"));
+    assert_eq!(released(&[("*", 3), ("shop", 10)]), first("young"));
 }
 
 #[test]
@@ -273,17 +273,8 @@ fn who_is_being_released_is_not_released_again_and_its_room_counts_once() {
     ledger.set_replicas(3);
     assert!(ledger.reserve(
         Reservation {
-            labels: "".into(),
-            id: crate::model::decision_id::DecisionId(1),
-            owner: Owner::new("shop", None),
-            site: "edge".into(),
-            node: NodeId(0),
-            amount: crate::resources::Amounts {
-                cpu: crate::units::Millicores(400),
-                ..Default::default()
-            },
-            priority: 0,
             releases: Some("first".into()),
+            ..testkit::reservation(1, 0, 400)
         },
         NOW.moment,
         |_| false,
@@ -304,14 +295,8 @@ fn what_another_namespace_reserved_beyond_its_share_keeps_nobody_waiting() {
     let reserved = |namespace: &str, is_within_share: bool| {
         let mut ledger = Ledger::new(Micros::from_secs(3));
         let reservation = Reservation {
-            labels: "".into(),
-            id: crate::model::decision_id::DecisionId(1),
-            owner: Owner::new(namespace, None),
-            site: "edge".into(),
-            node: NodeId(0),
-            amount: cpu(400),
-            priority: 0,
-            releases: None,
+            namespace: namespace.into(),
+            ..testkit::reservation(1, 0, 400)
         };
         assert!(ledger.reserve(reservation, NOW.moment, |_| is_within_share));
         ledger
@@ -461,13 +446,6 @@ fn finds_room(waitlist: &Waitlist, fleet: &Value, node: usize, queue_key: QueueK
     let (snapshot, ledger, claims) = (testkit::snapshot(fleet), Ledger::default(), waitlist.claims());
     let room = Room::beside(&snapshot, &ledger, &claims, queue_key, "shop");
     room.fits(&cpu(100), &snapshot.sites[0].nodes[node])
-}
-
-fn cpu(millicores: i64) -> crate::resources::Amounts {
-    crate::resources::Amounts {
-        cpu: crate::units::Millicores(millicores),
-        ..Default::default()
-    }
 }
 
 fn queue_key(waitlist: &Waitlist, name: &str) -> QueueKey {
@@ -639,65 +617,23 @@ fn whatever_time_others_state_a_pod_of_ours_that_is_not_kept_is_ahead_and_the_ol
 }
 
 #[test]
-fn outside_opted_in_namespaces_the_gate_is_removed_after_seconds() {
-    let mut document = gated("p", 400, 5, 0).document();
-    document["metadata"]["namespace"] = json!("elsewhere");
-    let mut waitlist = Waitlist::default();
-    waitlist.apply(read(&document), NOW);
-    let mut plan = |seconds, managed: &str| {
-        let now = NOW.at(NOW.moment.after(Micros::from_secs(seconds)));
-        let snapshot = testkit::snapshot(&fleet(&[0]));
-        let (ledger, config) = (Ledger::default(), Config::default());
-        let plan = waitlist.plan(&snapshot, &ledger, &config, |namespace| namespace == managed, now);
-        steps(&plan).into_iter().map(|(_, action)| action).collect::<Vec<_>>()
-    };
-    // The namespace's label may be seen late.
-    assert_eq!(plan(4, "shop"), []);
-    assert_eq!(plan(5, "shop"), [PlanAction::RemoveGate(Reason::NotManaged)]);
-    assert_eq!(plan(6, "elsewhere"), [PlanAction::Release]);
-}
-
-#[test]
-fn time_in_the_future_counts_as_that_of_the_creation() {
-    let mut document = gated("skewed", 2_000, 5, -60).document();
-    let created = NOW.wall - jiff::SignedDuration::from_secs(20);
-    document["metadata"]["creationTimestamp"] = json!(created.to_string());
-    let mut waitlist = Waitlist::default();
-    waitlist.apply(read(&document), NOW);
-    let since = NOW.moment.before(Micros::from_secs(20));
-    assert_eq!(waitlist.pods["skewed"].since, since);
-    let limit = created + jiff::SignedDuration::from_secs(300);
-    assert_eq!(read(&document).limit(&Config::default(), NOW.wall), Some(limit));
-}
-
-#[test]
-fn pod_created_in_the_future_begins_when_it_is_first_seen() {
-    let mut waitlist = waitlist(&[gated("clock", 2_000, 5, -60)]);
-    let later = Now {
-        moment: NOW.moment.after(Micros::from_secs(7)),
-        ..NOW
-    };
-    waitlist.apply(read(&gated("clock", 2_000, 5, -60).document()), later);
-    let plan = plan_with(&mut waitlist, &fleet(&[0]), &Ledger::default());
-    assert_eq!(plan.oldest, Some(NOW.moment));
-}
-
-#[test]
-fn a_pod_was_not_gated_before_it_existed() {
-    let mut document = gated("clock", 2_000, 5, 300).document();
-    let created = NOW.wall - jiff::SignedDuration::from_secs(2);
-    document["metadata"]["creationTimestamp"] = json!(created.to_string());
-    let mut waitlist = Waitlist::default();
-    waitlist.apply(read(&document), NOW);
-    let since = NOW.moment.before(Micros::from_secs(2));
-    assert_eq!(waitlist.pods["clock"].since, since);
-    let limit = created + jiff::SignedDuration::from_secs(300);
-    assert_eq!(read(&document).limit(&Config::default(), NOW.wall), Some(limit));
-    // The leader's clock is behind, so the pod's creation lies in its future.
-    document["metadata"]["creationTimestamp"] = json!((NOW.wall + jiff::SignedDuration::from_secs(60)).to_string());
-    let mut waitlist = Waitlist::default();
-    waitlist.apply(read(&document), NOW);
-    assert_eq!(waitlist.pods["clock"].since, NOW.moment);
+fn gated_time_begins_as_stated_but_after_creation_and_not_in_the_future() {
+    // Seconds ago: creation and the stated time, and then the start; negative in the future. The limit is 300 s later.
+    for (created, stated, since) in [(20, -60, 20), (2, 300, 2), (300, 2, 2), (-60, 300, 0), (-60, -60, 0)] {
+        let mut document = gated("clock", 2_000, 5, stated).document();
+        let created_at = NOW.wall - jiff::SignedDuration::from_secs(created);
+        document["metadata"]["creationTimestamp"] = json!(created_at.to_string());
+        let mut waitlist = Waitlist::default();
+        waitlist.apply(read(&document), NOW);
+        // It does not begin again when the pod is seen again.
+        waitlist.apply(read(&document), NOW.at(NOW.moment.after(Micros::from_secs(7))));
+        let began = NOW.moment.before(Micros::from_secs(since));
+        assert_eq!(waitlist.pods["clock"].since, began, "{created} {stated}");
+        if created > 0 {
+            let limit = NOW.wall + jiff::SignedDuration::from_secs(300 - since as i64);
+            assert_eq!(read(&document).limit(&Config::default(), NOW.wall), Some(limit));
+        }
+    }
 }
 
 #[test]
@@ -747,8 +683,8 @@ proptest! {
         // Pods with immediate room fit the nodes that they charge.
         let claims = waitlist.claims();
         for (node, used) in used.iter().enumerate() {
-            let coming = claims.iter().filter(|(on, claim)| claim.has_room && *on == NodeId(node as u32));
-            let coming: i64 = coming.map(|(_, claim)| by_name(&claim.uid).millicores).sum();
+            let coming = claims.iter().filter(|claim| claim.has_room && claim.node == NodeId(node as u32));
+            let coming: i64 = coming.map(|claim| by_name(&claim.uid).millicores).sum();
             prop_assert!(coming == 0 || used + coming <= 1_000);
         }
         // Of two pods with equal requests, the one behind is never released alone.
@@ -801,40 +737,36 @@ proptest! {
             let claim = QueueClaim {
                 uid: gated.uid.clone(),
                 queue_key: gated.queue_key(&config).unwrap(),
+                node: NodeId(node),
                 site: "edge".into(),
                 amount: cpu(pod.millicores),
                 has_room,
             };
-            claims.add(NodeId(node), claim.clone());
-            all.push((NodeId(node), claim, released));
+            claims.add(claim.clone());
+            all.push((claim, released));
             // A released pod reserves nothing, on another node.
             if released {
                 let reservation = Reservation {
-            labels: "".into(),
-                    id: crate::model::decision_id::DecisionId(i as u128),
-                    owner: Owner::new("shop", None),
                     site: "cloud".into(),
-                    node: NodeId(9),
-                    amount: cpu(0),
-                    priority: 0,
                     releases: Some(Arc::clone(&gated.uid)),
+                    ..testkit::reservation(i as u128, 9, 0)
                 };
                 prop_assert!(ledger.reserve(reservation, NOW.moment, |_| true));
             }
         }
-        let queue_key = all.get(asking).map_or(QueueKey::LAST, |(_, claim, _)| claim.queue_key);
+        let queue_key = all.get(asking).map_or(QueueKey::LAST, |(claim, _)| claim.queue_key);
         let room = Room::beside(&snapshot, &ledger, &claims, queue_key, "shop");
         for node in &*snapshot.sites[0].nodes {
-            let ahead = all.iter().filter(|(on, claim, released)| *on == node.id && claim.queue_key < queue_key && !released);
+            let ahead = all.iter().filter(|(claim, released)| claim.node == node.id && claim.queue_key < queue_key && !released);
             let mut taken = (0, 0);
-            for (_, claim, _) in ahead {
+            for (claim, _) in ahead {
                 taken = (taken.0 + claim.amount.cpu.0, taken.1 + 1);
             }
             let found = room.taken(node);
             prop_assert_eq!((found.amounts.cpu.0, found.pods - node.pods), taken);
         }
-        let coming = all.iter().filter(|(_, claim, released)| claim.has_room && claim.queue_key < queue_key && !released);
-        let coming: i64 = coming.map(|(_, claim, _)| claim.amount.cpu.0).sum();
+        let coming = all.iter().filter(|(claim, released)| claim.has_room && claim.queue_key < queue_key && !released);
+        let coming: i64 = coming.map(|(claim, _)| claim.amount.cpu.0).sum();
         let measured = crate::model::snapshot::Site {
             free: crate::model::snapshot::Free {
                 cpu: Some(crate::units::Millicores(1_000)),

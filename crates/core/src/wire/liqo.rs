@@ -34,13 +34,6 @@ pub struct ForeignCluster {
     pub api_server: Option<ApiServerStatus>,
 }
 
-/// A `VirtualNode`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct VirtualNode {
-    /// Id of the cluster behind the virtual node.
-    pub cluster: Box<str>,
-}
-
 /// A `NamespaceOffloading`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NamespaceOffloading {
@@ -86,11 +79,10 @@ pub fn foreign_cluster(json: &str) -> Option<ForeignCluster> {
     })
 }
 
-/// Reads a VirtualNode. Returns `None` if it has no cluster id.
-pub fn virtual_node(json: &str) -> Option<VirtualNode> {
+/// Reads the id of the cluster behind a VirtualNode, if it has one.
+pub fn virtual_node(json: &str) -> Option<Box<str>> {
     let object: Value = serde_json::from_str(json).ok()?;
-    let cluster = cluster_id(&object["spec"]["clusterID"])?;
-    Some(VirtualNode { cluster })
+    cluster_id(&object["spec"]["clusterID"])
 }
 
 /// Reads a NamespaceOffloading. Returns `None` if its name makes Liqo ignore it.
@@ -205,33 +197,26 @@ mod tests {
 
     #[test]
     fn an_offloading_has_a_strategy_and_a_phase() {
-        let read = |name: &str, object: Value| {
-            let mut object = object;
-            object["metadata"]["name"] = json!(name);
-            namespace_offloading(&object.to_string()).map(|read| (read.strategy, read.phase))
-        };
         use OffloadingPhase::{Accepted, InProgress, SomeFailed, Terminating, Unknown};
-        let stated = |strategy: &str, phase: &str| json!({"spec": {"podOffloadingStrategy": strategy}, "status": {"offloadingPhase": phase}});
-        assert_eq!(
-            read("offloading", stated("Remote", "Ready")),
-            Some((Strategy::Remote, Accepted))
-        );
-        assert_eq!(
-            read("offloading", stated("Local", "SomeFailed")),
-            Some((Strategy::Local, SomeFailed))
-        );
-        assert_eq!(
-            read("offloading", stated("New", "New")),
-            Some((Strategy::LocalAndRemote, Unknown))
-        );
-        assert_eq!(
-            read("offloading", json!({})),
-            Some((Strategy::LocalAndRemote, InProgress))
-        );
-        let mut ending = stated("Local", "Ready");
-        ending["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-        assert_eq!(read("offloading", ending), Some((Strategy::Local, Terminating)));
-        assert_eq!(read("another", stated("Local", "Ready")), None);
+        use Strategy::{Local, LocalAndRemote, Remote};
+        let ending = json!("2026-01-01T00:00:00Z");
+        for (strategy, phase, deletion, expected) in [
+            (json!("Remote"), json!("Ready"), json!(null), (Remote, Accepted)),
+            (json!("Local"), json!("SomeFailed"), json!(null), (Local, SomeFailed)),
+            (json!("New"), json!("New"), json!(null), (LocalAndRemote, Unknown)),
+            (json!(null), json!(null), json!(null), (LocalAndRemote, InProgress)),
+            (json!("Local"), json!("Ready"), ending, (Local, Terminating)),
+        ] {
+            let object = |name: &str| {
+                json!({
+                    "metadata": {"name": name, "deletionTimestamp": deletion},
+                    "spec": {"podOffloadingStrategy": strategy}, "status": {"offloadingPhase": phase},
+                })
+            };
+            let read = namespace_offloading(&object("offloading").to_string()).unwrap();
+            assert_eq!((read.strategy, read.phase), expected);
+            assert_eq!(namespace_offloading(&object("another").to_string()), None);
+        }
     }
 
     #[test]
@@ -248,21 +233,12 @@ mod tests {
         };
         let ours = json!({"liqo.io/remote-cluster-id": "far", "liqo.io/replication": "true"});
         let map = namespace_map(&object(ours.clone()).to_string()).unwrap();
-        let phases: Vec<_> = map
-            .namespaces
-            .iter()
-            .map(|(name, phase)| (&**name, phase.as_str()))
+        let phases = map.namespaces.iter();
+        let phases: Vec<_> = phases
+            .map(|(name, phase)| format!("{name} {}", phase.as_str()))
             .collect();
-        assert_eq!(
-            phases,
-            [
-                ("bad", "CreationLoopBackOff"),
-                ("going", "Terminating"),
-                ("new", "InProgress"),
-                ("odd", "Unknown"),
-                ("shop", "Accepted"),
-            ]
-        );
+        let expected = "bad CreationLoopBackOff,going Terminating,new InProgress,odd Unknown,shop Accepted";
+        assert_eq!(phases.join(","), expected);
         let mut theirs = ours;
         theirs["liqo.io/replicated"] = json!("true");
         assert_eq!(namespace_map(&object(theirs).to_string()), None);

@@ -7,7 +7,7 @@ use crate::model::endpoint::Endpoint;
 use crate::model::liqo::{Liqo, Offloading, Offloadings, RemoteCluster};
 use crate::model::site::SiteDefinition;
 use crate::units::{Micros, Now};
-use crate::wire::liqo::{ForeignCluster, Latency, NamespaceMap, NamespaceOffloading, VirtualNode};
+use crate::wire::liqo::{ForeignCluster, Latency, NamespaceMap, NamespaceOffloading};
 
 /// Maximum number of discovered sites. Each site has probes, and an entry in every decision.
 pub const MAX_DISCOVERED: usize = 100;
@@ -19,8 +19,8 @@ pub struct LiqoObjects {
     pub are_namespaces_known: bool,
     /// ForeignClusters.
     pub foreign_clusters: Vec<ForeignCluster>,
-    /// VirtualNodes.
-    pub virtual_nodes: Vec<VirtualNode>,
+    /// The cluster behind each VirtualNode.
+    pub virtual_nodes: Vec<Box<str>>,
     /// NamespaceOffloadings, each with its namespace.
     pub offloadings: Vec<(Box<str>, NamespaceOffloading)>,
     /// NamespaceMaps.
@@ -68,7 +68,6 @@ impl LiqoObjects {
     /// alone gives no site: it may only take from this cluster, and pods would wait for it. The default probe is the
     /// API server, if its address is known.
     pub fn sites(&self, runtime_class: Option<&str>) -> Vec<Arc<SiteDefinition>> {
-        let ids: BTreeSet<_> = self.virtual_nodes.iter().map(|node| &*node.cluster).collect();
         let site = |id: &str| {
             let mut known = self.foreign_clusters.iter().filter(|cluster| *cluster.cluster == *id);
             let url = known.find_map(|cluster| cluster.api_server_url.as_deref());
@@ -79,13 +78,12 @@ impl LiqoObjects {
                 ..SiteDefinition::of_cluster(id)
             })
         };
-        ids.into_iter().take(MAX_DISCOVERED).map(site).collect()
+        self.clusters().into_iter().take(MAX_DISCOVERED).map(site).collect()
     }
 
-    /// Number of clusters that have a VirtualNode.
-    pub fn clusters(&self) -> usize {
-        let ids: BTreeSet<_> = self.virtual_nodes.iter().map(|node| &node.cluster).collect();
-        ids.len()
+    /// The clusters that have a VirtualNode.
+    pub fn clusters(&self) -> BTreeSet<&str> {
+        self.virtual_nodes.iter().map(|cluster| &**cluster).collect()
     }
 }
 
@@ -107,16 +105,13 @@ mod tests {
 
     #[test]
     fn each_cluster_that_gives_virtual_nodes_is_a_site() {
-        let node = |cluster: &str| VirtualNode {
-            cluster: cluster.into(),
-        };
         let objects = LiqoObjects {
             foreign_clusters: vec![
                 foreign_cluster("far", "https://far.example.com:6443/"),
                 foreign_cluster("odd", "http://odd"),
                 foreign_cluster("takes", "https://takes"),
             ],
-            virtual_nodes: ["odd", "far", "new", "far"].map(node).into(),
+            virtual_nodes: ["odd", "far", "new", "far"].map(Box::from).into(),
             ..LiqoObjects::default()
         };
         let sites = objects.sites(Some("liqo"));
@@ -137,13 +132,13 @@ mod tests {
         );
         assert_eq!(far.tolerations[0].key, "virtual-node.liqo.io/not-allowed");
 
-        let many = (0..MAX_DISCOVERED + 5).map(|number| node(&format!("c{number}")));
+        let many = (0..MAX_DISCOVERED + 5).map(|number| format!("c{number}").into());
         let many = LiqoObjects {
             virtual_nodes: many.collect(),
             ..LiqoObjects::default()
         };
         assert_eq!(
-            (many.sites(None).len(), many.clusters()),
+            (many.sites(None).len(), many.clusters().len()),
             (MAX_DISCOVERED, MAX_DISCOVERED + 5)
         );
     }

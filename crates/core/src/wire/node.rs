@@ -8,7 +8,7 @@ use crate::model::constraints::{DECLARED, Taint};
 use crate::model::node::Node;
 use crate::resources::ResourceList;
 use crate::units::Quantity;
-use crate::wire::pod::{Condition, StringMap, Text};
+use crate::wire::pod::{Condition, Metadata, Text};
 
 /// Reads a node from its JSON text, without the pods on it. Cost: one pass, which skips every field that is not needed.
 ///
@@ -36,11 +36,6 @@ pub fn from_json(json: &str) -> Result<Node, Error> {
         return Err(Error::custom(format_args!("it has {count} {what}, more than {most}")));
     }
     let ready = |condition: &Condition<'_>| condition.kind == "Ready" && condition.status == "True";
-    let taint = |taint: Fields<'_>| Taint {
-        key: (*taint.key).into(),
-        value: (*taint.value).into(),
-        effect: (*taint.effect).into(),
-    };
     let features = status.declared_features.iter().flatten().take(MAX_LABELS);
     let features = features.map(|feature| {
         (
@@ -58,7 +53,7 @@ pub fn from_json(json: &str) -> Result<Node, Error> {
             .take(MAX_ANNOTATIONS)
             .collect(),
         addresses: addresses(status.addresses.as_deref().unwrap_or_default()),
-        taints: taints.into_iter().map(taint).collect(),
+        taints,
         allocatable: amounts,
         slots: allocatable.get("pods").map_or(0, Quantity::units),
         cordoned: spec.unschedulable.unwrap_or(false),
@@ -68,34 +63,17 @@ pub fn from_json(json: &str) -> Result<Node, Error> {
 }
 
 #[derive(serde::Deserialize)]
-pub(crate) struct Wire<'a> {
+struct Wire<'a> {
     #[serde(borrow)]
     metadata: Metadata<'a>,
-    spec: Option<Spec<'a>>,
+    spec: Option<Spec>,
     status: Option<Status<'a>>,
 }
 
-#[derive(serde::Deserialize)]
-struct Metadata<'a> {
-    #[serde(borrow)]
-    name: Text<'a>,
-    labels: Option<StringMap<'a>>,
-    annotations: Option<StringMap<'a>>,
-}
-
 #[derive(Default, serde::Deserialize)]
-struct Spec<'a> {
-    #[serde(borrow)]
-    taints: Option<Vec<Fields<'a>>>,
+struct Spec {
+    taints: Option<Vec<Taint>>,
     unschedulable: Option<bool>,
-}
-
-#[derive(serde::Deserialize)]
-struct Fields<'a> {
-    #[serde(borrow)]
-    key: Text<'a>,
-    value: Text<'a>,
-    effect: Text<'a>,
 }
 
 #[derive(Default, serde::Deserialize)]

@@ -28,40 +28,10 @@ use crate::units::Micros;
 use fields::{Constraints, Container, NodeSelectorRequirement, Resources, Spec, UnreadPod, WireToleration};
 
 pub use decided::ObservedDecision;
-pub(in crate::wire) use fields::Condition;
+pub(in crate::wire) use fields::{Condition, Metadata};
 pub(crate) use fields::{NodeSelector, NodeSelectorTerm};
 pub use fields::{Pod, StringMap, Text};
 pub use record::read_record;
-
-/// The parts of a pod that a patch adds to, as far as they exist.
-#[derive(Debug, Clone, Copy)]
-pub struct Parents<'p, 'a> {
-    /// Whether `metadata` exists.
-    pub metadata: bool,
-    /// `metadata.annotations`.
-    pub annotations: Option<&'p StringMap<'a>>,
-    /// `metadata.labels`.
-    pub labels: Option<&'p StringMap<'a>>,
-    /// `spec.nodeSelector`.
-    pub node_selector: Option<&'p StringMap<'a>>,
-    /// Whether the list `spec.tolerations` exists.
-    pub tolerations: bool,
-    /// Whether the list `spec.schedulingGates` exists.
-    pub scheduling_gates: bool,
-    /// Whether `spec.runtimeClassName` names a RuntimeClass.
-    pub runtime_class: bool,
-}
-
-/// Values that only a cluster can fill in, for a pod that was read outside of a cluster.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Unresolved {
-    /// The pod names a RuntimeClass, whose overhead is not in the pod.
-    pub runtime_class_overhead: bool,
-    /// The pod has no `spec.priority`.
-    pub priority: bool,
-    /// The pod names a PriorityClass, whose value is not in the pod.
-    pub priority_class: bool,
-}
 
 /// Maximum length of a uid, in bytes. It is above the length of every real uid.
 const LONGEST_UID: usize = 64;
@@ -115,31 +85,22 @@ impl<'a> Pod<'a> {
         self.metadata.as_ref()?.namespace.stated()
     }
 
-    /// What the API server's admission plugins would still fill in from objects that the pod names.
-    pub fn unresolved(&self) -> Unresolved {
-        Unresolved {
-            runtime_class_overhead: self.spec.names_runtime_class() && self.spec.overhead.is_none(),
-            priority: self.spec.priority.is_none(),
-            priority_class: !self.spec.priority_class_name.is_empty() && self.spec.priority.is_none(),
-        }
-    }
-
-    /// Whether a container has no request for CPU or memory. A LimitRange could fill it in.
-    pub fn lacks_requests(&self) -> bool {
-        !["cpu", "memory"].iter().all(|name| self.spec.requests_everywhere(name))
-    }
-
-    /// Returns the parts of the pod that a patch adds to. A patch must create the missing parents.
-    pub fn parents(&self) -> Parents<'_, 'a> {
-        Parents {
-            metadata: self.metadata.is_some(),
-            annotations: self.annotations(),
-            labels: self.metadata.as_ref().and_then(|metadata| metadata.labels.as_ref()),
-            node_selector: self.spec.constraints.node_selector.as_ref(),
-            tolerations: self.spec.tolerations.is_some(),
-            scheduling_gates: self.spec.scheduling_gates.is_some(),
-            runtime_class: self.spec.names_runtime_class(),
-        }
+    /// What is assumed of a pod that was read outside of a cluster. The API server's admission plugins would fill it in
+    /// from other objects.
+    pub fn assumptions(&self) -> impl Iterator<Item = &'static str> {
+        let spec = &self.spec;
+        let requests_all = ["cpu", "memory"].iter().all(|name| spec.requests_everywhere(name));
+        let lacks_overhead = spec.names_runtime_class() && spec.overhead.is_none();
+        let priority = match spec.priority_class_name.is_empty() {
+            true => "spec.priority is 0; the cluster has no default PriorityClass",
+            false => "spec.priority is 0; its PriorityClass is not known here",
+        };
+        let assumptions = [
+            (!requests_all).then_some("no LimitRange fills in the requests that containers leave out"),
+            lacks_overhead.then_some("its RuntimeClass adds no overhead"),
+            spec.priority.is_none().then_some(priority),
+        ];
+        assumptions.into_iter().flatten()
     }
 
     /// `spec.affinity` with all of its fields. Null if there is none; `None` if it cannot be read. Cost: a pass over
@@ -166,12 +127,17 @@ impl<'a> Pod<'a> {
 
     /// Iterates over the labels.
     pub(crate) fn labels(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.parents().labels.into_iter().flat_map(StringMap::iter)
+        self.label_map().into_iter().flat_map(StringMap::iter)
     }
 
     /// Returns the value of one label.
     pub(crate) fn label(&self, key: &str) -> Option<&str> {
-        self.parents().labels?.get(key)
+        self.label_map()?.get(key)
+    }
+
+    /// Returns the labels, if the field exists.
+    pub(crate) fn label_map(&self) -> Option<&StringMap<'a>> {
+        self.metadata.as_ref()?.labels.as_ref()
     }
 
     /// Returns the effective request: the resources that kube-scheduler reserves for the pod.
@@ -181,7 +147,8 @@ impl<'a> Pod<'a> {
     /// that peak and the sum of all containers and sidecars. Pod-level requests replace the result where they are
     /// stated. Overhead is added on top. Limits are not read, because the API server has copied them to requests.
     pub fn request(&self) -> ResourceList<'a> {
-        self.spec.request()
+        let of_pod = self.spec.resources.as_ref().and_then(Resources::requests);
+        self.spec.total(Container::stated, of_pod.map(Cow::Borrowed))
     }
 
     /// Applies the API server's defaults to a pod that has not been through it. A missing request becomes the limit.
@@ -255,8 +222,8 @@ impl<'a> Pod<'a> {
                 ..VolumeClaim::default()
             });
             named.or_else(|| {
-                Some(VolumeClaim {
-                    class: volume.ephemeral.as_ref()?.class(),
+                volume.ephemeral.map(|_| VolumeClaim {
+                    class: volume.ephemeral_class(),
                     name: own_name.map(|pod| format!("{pod}-{}", &*volume.name).into()),
                     is_ephemeral: true,
                     ..VolumeClaim::default()
@@ -363,11 +330,6 @@ impl<'a> Spec<'a> {
     fn requests_everywhere(&self, name: &str) -> bool {
         let requests = |container: &Container<'a>| container.requests().is_some_and(|list| list.get(name).is_some());
         self.all_containers().all(requests)
-    }
-
-    fn request(&self) -> ResourceList<'a> {
-        let of_pod = self.resources.as_ref().and_then(Resources::requests);
-        self.total(Container::stated, of_pod.map(Cow::Borrowed))
     }
 
     /// Total of the pod, from the amounts of each container and the pod-level amounts.
@@ -506,7 +468,7 @@ impl<'a> Spec<'a> {
         restarts_all.into_iter().chain(has_own_users)
     }
 
-    fn names_runtime_class(&self) -> bool {
+    pub(crate) fn names_runtime_class(&self) -> bool {
         !self.runtime_class_name.is_empty()
     }
 
@@ -517,10 +479,8 @@ impl<'a> Spec<'a> {
     fn left_behind(&self) -> BTreeSet<Leftover> {
         let affinity = self.constraints.affinity.as_ref();
         // The API server adds a volume with this name to every pod.
-        let is_own_token = |volume: &fields::Volume<'a>| {
-            let projected = volume.projected.as_ref();
-            !volume.name.starts_with("kube-api-access-") && projected.is_some_and(fields::ProjectedSource::has_token)
-        };
+        let is_own_token =
+            |volume: &fields::Volume<'a>| !volume.name.starts_with("kube-api-access-") && volume.has_token();
         let has = |leftover: &Leftover| match leftover {
             Leftover::PodAffinity => affinity.is_some_and(|affinity| affinity.pod_affinity.is_some()),
             Leftover::PodAntiAffinity => affinity.is_some_and(|affinity| affinity.pod_anti_affinity.is_some()),

@@ -1,14 +1,13 @@
 //! A single environment.
 
-use std::cmp::{Ordering, Reverse};
-use std::collections::BinaryHeap;
+use std::collections::VecDeque;
 
 use super::catalogue::{CLUSTER_TYPES, ClusterType, DEPLOYMENTS, Deployment};
 use super::episode::{Episode, Step};
 use super::generator::Generator;
-use super::latency::{ALL_GONE, ALL_PLACED, Latencies, SPREAD_GONE, SPREAD_PLACED};
+use super::latency::{ALL_GONE, ALL_PLACED, Change, Latencies, SPREAD_GONE, SPREAD_PLACED};
 use super::settings::{Mode, Observation, RewardKind, Settings};
-use super::spread::{Load, Shares, spread};
+use super::spread::spread;
 
 pub const FEATURES: usize = 10;
 
@@ -35,45 +34,18 @@ struct View {
     request: Request,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct Running {
     departs: f64,
-    number: u64,
     cpu: f64,
     memory: f64,
-    place: Place,
-}
-
-#[derive(Debug, Clone, Copy)]
-enum Place {
-    One(u8, u8),
-    /// Clusters with their replicas, in the order of the clusters. Only the first `n` entries count, where `n` is the
-    /// second field.
-    Several([(u8, u8); MAX_REPLICAS as usize], u8),
+    /// Clusters with their replicas, in the order of the clusters.
+    shares: Vec<(usize, u8)>,
+    /// How the latencies of these clusters change with the departure.
+    gone: &'static Change,
 }
 
 const MAX_REPLICAS: u32 = 7;
-
-impl PartialEq for Running {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for Running {}
-
-impl PartialOrd for Running {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Running {
-    fn cmp(&self, other: &Self) -> Ordering {
-        let by_time = self.departs.total_cmp(&other.departs);
-        by_time.then(self.number.cmp(&other.number))
-    }
-}
 
 struct Accepted {
     /// Expected latency over the replicas, in ms.
@@ -104,15 +76,11 @@ pub struct Gym {
     used: Vec<(f64, f64)>,
     request: Request,
     now: f64,
-    running: BinaryHeap<Reverse<Running>>,
-    accepted: u64,
+    /// Ordered by departure, and then by arrival.
+    running: VecDeque<Running>,
     tally: Tally,
     /// The view after the last step; only kept for stale observations.
     seen: View,
-    // Scratch space.
-    free: Vec<(f64, f64)>,
-    order: Vec<u16>,
-    shares: Shares,
 }
 
 impl Gym {
@@ -135,17 +103,13 @@ impl Gym {
             used: vec![(0.0, 0.0); clusters],
             request,
             now: 0.0,
-            running: BinaryHeap::new(),
-            accepted: 0,
+            running: VecDeque::new(),
             tally: Tally::default(),
             seen: View {
                 used: vec![(0.0, 0.0); clusters],
                 latency: vec![0.0; clusters],
                 request,
             },
-            free: Vec::with_capacity(clusters),
-            order: Vec::with_capacity(clusters),
-            shares: Vec::with_capacity(clusters),
         };
         gym.draw_clusters();
         gym.next_request();
@@ -175,10 +139,8 @@ impl Gym {
     fn next_request(&mut self) {
         self.now += self.generator.exponential() / ARRIVAL_RATE;
         let duration = self.generator.exponential();
-        while let Some(Reverse(running)) = self.running.peek()
-            && running.departs <= self.now
-            && let Some(Reverse(running)) = self.running.pop()
-        {
+        let now = self.now;
+        while let Some(running) = self.running.pop_front_if(|running| running.departs <= now) {
             self.depart(&running);
         }
         // The published code takes the deployment before the index that it draws.
@@ -192,22 +154,11 @@ impl Gym {
     }
 
     fn depart(&mut self, running: &Running) {
-        let mut free = |cluster: u8, replicas: u8| {
-            let used = &mut self.used[usize::from(cluster)];
-            used.0 -= f64::from(replicas) * running.cpu;
-            used.1 -= f64::from(replicas) * running.memory;
-        };
-        match running.place {
-            Place::One(cluster, replicas) => {
-                free(cluster, replicas);
-                self.latencies.change(cluster.into(), &ALL_GONE, &mut self.generator);
-            }
-            Place::Several(shares, count) => {
-                for (cluster, replicas) in shares.into_iter().take(count.into()) {
-                    free(cluster, replicas);
-                    self.latencies.change(cluster.into(), &SPREAD_GONE, &mut self.generator);
-                }
-            }
+        for (cluster, replicas) in &running.shares {
+            let used = &mut self.used[*cluster];
+            used.0 -= f64::from(*replicas) * running.cpu;
+            used.1 -= f64::from(*replicas) * running.memory;
+            self.latencies.change(*cluster, running.gone, &mut self.generator);
         }
     }
 
@@ -364,7 +315,7 @@ impl Gym {
         let replicas = self.request.replicas;
         self.occupy(cluster, replicas);
         self.latencies.change(cluster, &ALL_PLACED, &mut self.generator);
-        self.run(Place::One(cluster as u8, replicas));
+        self.run(vec![(cluster, replicas)], &ALL_GONE);
         Some(Accepted {
             latency: self.latencies.means()[cluster],
             cost: self.types[cluster].cost,
@@ -379,35 +330,25 @@ impl Gym {
             return None;
         }
         let clusters = self.types.iter().zip(&self.used);
-        self.free.clear();
-        self.free
-            .extend(clusters.map(|(kind, used)| (kind.cpu - used.0, kind.memory - used.1)));
-        let load = Load {
-            replicas,
-            cpu: deployment.cpu,
-            memory: deployment.memory,
-        };
-        spread(load, &self.free, &mut self.order, &mut self.shares);
-        if (0..self.clusters()).any(|cluster| self.is_too_small(cluster, self.shares[cluster])) {
+        let free: Vec<_> = clusters
+            .map(|(kind, used)| (kind.cpu - used.0, kind.memory - used.1))
+            .collect();
+        let shares = spread(replicas, deployment.cpu, deployment.memory, &free);
+        if (0..self.clusters()).any(|cluster| self.is_too_small(cluster, shares[cluster])) {
             return None;
         }
-        let (mut latency, mut cost) = (0.0, 0.0);
-        let (mut placed, mut count) = ([(0, 0); MAX_REPLICAS as usize], 0);
-        for cluster in 0..self.clusters() {
-            let share = self.shares[cluster];
+        let (mut latency, mut cost, mut placed) = (0.0, 0.0, vec![]);
+        for (cluster, share) in shares.into_iter().enumerate() {
             if share > 0 {
                 self.occupy(cluster, share);
-                if let Some(place) = placed.get_mut(usize::from(count)) {
-                    *place = (cluster as u8, share);
-                    count += 1;
-                }
+                placed.push((cluster, share));
             }
             latency += self.latencies.means()[cluster] * f64::from(share);
             // The latencies of clusters without a replica change as well.
             self.latencies.change(cluster, &SPREAD_PLACED, &mut self.generator);
             cost += self.types[cluster].cost * f64::from(share);
         }
-        self.run(Place::Several(placed, count));
+        self.run(placed, &SPREAD_GONE);
         Some(Accepted {
             latency: latency / f64::from(replicas),
             cost: cost / f64::from(replicas),
@@ -420,18 +361,20 @@ impl Gym {
         used.1 += f64::from(replicas) * self.request.deployment.memory;
     }
 
-    fn run(&mut self, place: Place) {
-        self.accepted += 1;
-        self.running.push(Reverse(Running {
-            departs: match self.settings.mode {
-                Mode::Instant => 0.0,
-                Mode::Stay => self.now + self.request.duration,
-            },
-            number: self.accepted,
+    fn run(&mut self, shares: Vec<(usize, u8)>, gone: &'static Change) {
+        let departs = match self.settings.mode {
+            Mode::Instant => 0.0,
+            Mode::Stay => self.now + self.request.duration,
+        };
+        let place = self.running.partition_point(|other| other.departs <= departs);
+        let running = Running {
+            departs,
             cpu: self.request.deployment.cpu,
             memory: self.request.deployment.memory,
-            place,
-        }));
+            shares,
+            gone,
+        };
+        self.running.insert(place, running);
     }
 
     fn reward(&self, accepted: Option<&Accepted>) -> f64 {

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use serde::Serialize;
+
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Step {
     /// The reward, by the chosen [`RewardKind`](super::RewardKind).
@@ -21,7 +23,7 @@ pub struct Episode {
 }
 
 /// A mean over episodes with the population standard deviation.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct MeanStd {
     pub mean: f64,
     /// The standard deviation, with the number of values as the divisor.
@@ -50,13 +52,15 @@ impl fmt::Display for MeanStd {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Summary {
     pub episodes: usize,
     pub reward: Option<MeanStd>,
     /// Percentage of requests that were not accepted.
+    #[serde(rename = "rejectedPercent")]
     pub rejected: Option<MeanStd>,
     /// Mean latency in ms, over the episodes with an accepted request.
+    #[serde(rename = "latencyMs")]
     pub latency: Option<MeanStd>,
     pub cost: Option<MeanStd>,
 }

@@ -1,13 +1,15 @@
 //! Reports that compare policies with each other and with the paper.
 
+use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::episode::{MeanStd, Summary};
+use super::episode::Summary;
 use super::settings::{Mode, Settings};
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Row {
     pub policy: String,
+    #[serde(flatten)]
     pub summary: Summary,
 }
 
@@ -72,16 +74,5 @@ pub fn table(settings: &Settings, rows: &[Row]) -> String {
 
 /// Returns the rows as JSON with all digits. A value that no episode has is `null`.
 pub fn json(settings: &Settings, rows: &[Row]) -> Value {
-    let both = |both: Option<MeanStd>| both.map(|both| json!({"mean": both.mean, "deviation": both.deviation}));
-    let policies = rows.iter().map(|Row { policy, summary }| {
-        json!({
-            "policy": policy,
-            "episodes": summary.episodes,
-            "reward": both(summary.reward),
-            "rejectedPercent": both(summary.rejected),
-            "cost": both(summary.cost),
-            "latencyMs": both(summary.latency),
-        })
-    });
-    json!({"environment": settings.to_string(), "policies": policies.collect::<Value>()})
+    json!({"environment": settings.to_string(), "policies": rows})
 }

@@ -1,21 +1,9 @@
 //! Spreads replicas over clusters: first fit, decreasing.
 
-/// The number of replicas in each cluster. At most seven clusters have replicas.
-pub(super) type Shares = Vec<u8>;
-
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Load {
-    pub(super) replicas: u8,
-    pub(super) cpu: f64,
-    pub(super) memory: f64,
-}
-
-/// Fills `shares` with the number of replicas for each cluster. Replicas that fit nowhere in two passes are dropped, as
-/// published. `free` holds cores and GiB of each cluster; `order` is scratch space. O(clusters × log clusters).
-pub(super) fn spread(load: Load, free: &[(f64, f64)], order: &mut Vec<u16>, shares: &mut Shares) {
-    let Load { replicas, cpu, memory } = load;
-    shares.clear();
-    shares.resize(free.len(), 0);
+/// Returns the number of replicas for each cluster. A replica needs this many cores and GiB. Replicas that fit nowhere
+/// in two passes are dropped, as published. `free` holds cores and GiB of each cluster. O(clusters × log clusters).
+pub(super) fn spread(replicas: u8, cpu: f64, memory: f64, free: &[(f64, f64)]) -> Vec<u8> {
+    let mut shares = vec![0; free.len()];
     let scarcest = free
         .iter()
         .map(|(free_cpu, free_memory)| (free_cpu / cpu).min(free_memory / memory))
@@ -28,13 +16,12 @@ pub(super) fn spread(load: Load, free: &[(f64, f64)], order: &mut Vec<u16>, shar
     let fits = |count: u8, (free_cpu, free_memory): (f64, f64)| {
         f64::from(count) * cpu < free_cpu && f64::from(count) * memory < free_memory
     };
-    order.clear();
-    order.extend(0..free.len() as u16);
-    order.sort_by(|one, other| free[usize::from(*other)].0.total_cmp(&free[usize::from(*one)].0));
+    let mut order: Vec<usize> = (0..free.len()).collect();
+    order.sort_by(|one, other| free[*other].0.total_cmp(&free[*one].0));
     let mut left = replicas;
-    for cluster in order.iter().map(|cluster| usize::from(*cluster)) {
+    for cluster in order {
         if left == 0 {
-            return;
+            return shares;
         }
         let count = match free[cluster] {
             room if batch < left && fits(batch, room) => batch,
@@ -50,6 +37,7 @@ pub(super) fn spread(load: Load, free: &[(f64, f64)], order: &mut Vec<u16>, shar
             left -= 1;
         }
     }
+    shares
 }
 
 #[cfg(test)]
@@ -67,9 +55,7 @@ mod tests {
             // Room for exactly one is none.
             (2, &[(1.0, 1.0), (1.0, 9.0)], &[0, 0]),
         ] {
-            let (cpu, memory, mut shares) = (1.0, 1.0, Vec::new());
-            spread(Load { replicas, cpu, memory }, free, &mut Vec::new(), &mut shares);
-            assert_eq!(shares, expected, "{free:?}");
+            assert_eq!(spread(replicas, 1.0, 1.0, free), expected, "{free:?}");
         }
     }
 }

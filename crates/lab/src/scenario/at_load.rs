@@ -11,7 +11,7 @@ impl Scenario {
         for workload in &mut scenario.workloads {
             match &mut workload.kind {
                 WorkloadKind::Jobs { arrivals, .. } => match arrivals {
-                    Arrivals::Poisson(rate) => *rate = scaled(rate, factor),
+                    Arrivals::Poisson(rate) => scale(rate, factor),
                     Arrivals::Trace(rows) => *rows = repeated(rows, factor),
                     Arrivals::Log(rows) => {
                         let ones: Vec<_> = (0..rows.len()).map(|row| (row, 1)).collect();
@@ -22,9 +22,9 @@ impl Scenario {
                 WorkloadKind::Service { replicas, .. } => match replicas {
                     Replicas::Fixed(count) => *count = times(*count),
                     Replicas::Scaled(scaling) => {
-                        scaling.demand = scaled(&scaling.demand, factor);
-                        scaling.least = times(scaling.least).max(1);
-                        scaling.most = times(scaling.most).max(scaling.least);
+                        scale(&mut scaling.demand, factor);
+                        scaling.min = times(scaling.min).max(1);
+                        scaling.max = times(scaling.max).max(scaling.min);
                     }
                 },
                 WorkloadKind::Initial { .. } => {}
@@ -34,14 +34,19 @@ impl Scenario {
     }
 }
 
-fn scaled(rate: &Rate, factor: f64) -> Rate {
+fn scale(rate: &mut Rate, factor: f64) {
     match rate {
-        Rate::Constant(rate) => Rate::Constant(rate * factor),
-        Rate::Bursty(between, within, every, lasting) => {
-            Rate::Bursty(between * factor, within * factor, *every, *lasting)
+        Rate::PerSecond(rate) => *rate *= factor,
+        Rate::Bursty {
+            per_second,
+            burst_per_second,
+            ..
+        } => {
+            *per_second *= factor;
+            *burst_per_second *= factor;
         }
-        Rate::Diurnal(mean, amplitude, period, peak) => Rate::Diurnal(mean * factor, *amplitude, *period, *peak),
-        Rate::Steps(steps) => Rate::Steps(steps.iter().map(|(at, rate)| (*at, rate * factor)).collect()),
+        Rate::Diurnal { per_second, .. } => *per_second *= factor,
+        Rate::Steps(steps) => steps.iter_mut().for_each(|step| step.per_second *= factor),
     }
 }
 

@@ -20,7 +20,7 @@ use serde_json::{Map, Value, json};
 
 use super::profile::StatedProfile;
 use super::{Delays, Failure, Scenario, SimulatedProfile, Site};
-use numbers::{MOST, number, quantities, seconds};
+use numbers::{MOST, five_minutes, number, quantities, seconds};
 use wan::StatedWan;
 use workload::StatedWorkload;
 pub(super) use workload::annotate;
@@ -89,10 +89,6 @@ struct StatedFailure {
     lasting_seconds: Micros,
     nodes: Option<Vec<String>>,
     site: Option<String>,
-}
-
-fn five_minutes() -> Micros {
-    Micros::from_secs(300)
 }
 
 /// Reads a scenario. `load` reads the traces that it names.

@@ -140,23 +140,14 @@ impl Scenario {
 }
 
 fn of_unknown(processing: Micros) -> Workload {
-    Workload {
-        name: String::new(),
-        slo: None,
-        request: Default::default(),
-        manifest: json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"annotations": {}}, "spec": {"containers": [{"name": "main"}]}}),
-        priority: 0,
-        may_preempt: true,
-        is_unscheduled: false,
-        is_quota_blocked: false,
-        service: Distribution::Constant(processing.as_millis_f64()),
-        correlation: 0.0,
-        termination: Distribution::Constant(1_000.0),
-        kind: WorkloadKind::Jobs {
-            arrivals: Arrivals::Trace(vec![]),
-            pods: 1,
-        },
-    }
+    let manifest = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"annotations": {}}, "spec": {"containers": [{"name": "main"}]},
+    });
+    let kind = WorkloadKind::Jobs {
+        arrivals: Arrivals::Trace(vec![]),
+        pods: 1,
+    };
+    Workload::new("", manifest, Distribution::Constant(processing.as_millis_f64()), kind)
 }
 
 /// Whether the line is about a pod that was placed or gated. The log does not hold all pods that pass through.

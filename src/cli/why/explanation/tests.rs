@@ -176,7 +176,7 @@ fn that_nobody_releases_it_is_said_first() {
         "2026-11-21T08:00:00Z",
         &[GATE],
         nobody(Some("2026-11-21T09:00:00.123456Z")),
-        "4 h: it is not being released: no replica of edgeward has led since 2026-11-21T09:00:00Z; start a replica, or remove \
+        "4 h: it is not being released: no replica leads by the Lease edgeward-system/edgeward, since 2026-11-21T09:00:00Z; start a replica, or remove \
          its gate: edgeward release web -n shop",
         &[
             "decided   gate: no site is good for it now",
@@ -188,8 +188,7 @@ fn that_nobody_releases_it_is_said_first() {
         "2026-11-21T11:59:50Z",
         &[GATE],
         nobody(None),
-        "10 s: it is not being released: no replica of edgeward leads: there is no Lease edgeward-system/edgeward (--deployment \
-         NAMESPACE/NAME names another one); start a replica, or remove its gate: edgeward release web -n \
+        "10 s: it is not being released: no replica leads: there is no Lease edgeward-system/edgeward; start a replica, or remove its gate: edgeward release web -n \
          shop",
         &[],
     );

@@ -2,16 +2,14 @@ use std::collections::HashSet;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use http::{Request, Response};
-use http_body_util::BodyExt as _;
 use jiff::Timestamp;
-use kube::client::Body;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::*;
 use crate::controllers::events::PodReason;
+use crate::testkit::{api_server, failure};
 
 /// Generous enough for a busy machine.
 const BOUND: Duration = Duration::from_secs(30);
@@ -25,21 +23,13 @@ struct Server {
 }
 
 impl Server {
-    async fn answer(self, request: Request<Body>) -> anyhow::Result<Response<Body>> {
-        let body = request.into_body().collect().await?.to_bytes();
-        let event: Value = serde_json::from_slice(&body)?;
+    fn answer(&self, event: Value) -> (u16, Value) {
         let name = event["metadata"]["name"].as_str().unwrap().to_owned();
-        let code = (*self.code.lock().unwrap()).unwrap_or_else(|| {
-            let is_new = self.names.lock().unwrap().insert(name);
-            if is_new { 201 } else { 409 }
-        });
-        let body = match code {
-            201 => event,
-            _ => json!({"kind": "Status", "status": "Failure", "reason": "", "code": code}),
-        };
-        Ok(Response::builder()
-            .status(code)
-            .body(Body::from(body.to_string().into_bytes()))?)
+        match *self.code.lock().unwrap() {
+            Some(code) => failure(code, ""),
+            None if self.names.lock().unwrap().insert(name) => (201, event),
+            None => failure(409, ""),
+        }
     }
 
     fn names(&self) -> usize {
@@ -57,9 +47,9 @@ struct Replica {
 impl Replica {
     fn start(server: &Server) -> Self {
         let server = server.clone();
-        let service = tower::service_fn(move |request| Box::pin(server.clone().answer(request)));
+        let client = api_server(move |_, _, event| std::future::ready(server.answer(event)));
         let (clock, metrics) = (Clock::start(), Arc::<Metrics>::default());
-        let (recorder, events) = Recorder::new(Client::new(service, "default"), clock, Arc::clone(&metrics));
+        let (recorder, events) = Recorder::new(client, clock, Arc::clone(&metrics));
         let (leads, leadership) = Leadership::new(clock);
         tokio::spawn(recorder.run(leadership));
         Self { events, metrics, leads }
@@ -151,18 +141,6 @@ async fn too_many_are_dropped_and_counted() {
         written >= usize::try_from(BURST / 2).unwrap() && written < told / 2,
         "{written}"
     );
-    // A delayed Event is written once tokens are available again.
-    let before = server.names();
-    let again = async {
-        for i in 0.. {
-            replica.events.record(event(&format!("late-{i}")));
-            if server.names() > before {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    timeout(BOUND, again).await.unwrap();
 }
 
 #[test]
@@ -182,10 +160,7 @@ fn a_namespace_takes_half_of_the_events() {
 
 #[tokio::test]
 async fn a_full_queue_drops_what_comes() {
-    let client = Client::new(
-        tower::service_fn(|_| std::future::pending::<anyhow::Result<Response<Body>>>()),
-        "default",
-    );
+    let client = api_server(|_, _, _| std::future::pending());
     let metrics = Arc::<Metrics>::default();
     let (recorder, events) = Recorder::new(client, Clock::start(), Arc::clone(&metrics));
     (0..WAITING + 3).for_each(|i| events.record(event(&i.to_string())));
@@ -196,10 +171,7 @@ async fn a_full_queue_drops_what_comes() {
 
 #[tokio::test]
 async fn what_waited_too_long_is_forgotten() {
-    let client = Client::new(
-        tower::service_fn(|_| std::future::pending::<anyhow::Result<Response<Body>>>()),
-        "default",
-    );
+    let client = api_server(|_, _, _| std::future::pending());
     let (mut recorder, _events) = Recorder::new(client, Clock::start(), Arc::default());
     recorder.take(event("old"));
     let now = recorder.clock.moment();

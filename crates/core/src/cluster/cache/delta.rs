@@ -1,7 +1,6 @@
 //! Changes that matter to waiting pods, such as new room.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use crate::cluster::cache::Cache;
 use crate::model::node::NodeId;
@@ -45,13 +44,6 @@ impl Cache {
             }
         }
         delta
-    }
-
-    /// Saves the node as it is, because its room is about to change.
-    pub(super) fn save_before(&mut self, id: NodeId) {
-        if let Some(entry) = self.nodes.get(&id) {
-            self.before.entry(id).or_insert_with(|| Arc::clone(&entry.node));
-        }
     }
 
     /// Records a change that matters on all nodes of this site: for the better, for the worse, or both.

@@ -75,12 +75,6 @@ impl PodEntry {
         self.may_preempt && self.priority >= headroom_below
     }
 
-    /// Whether the pod is assumed on a node: it has none, and kube-scheduler has nominated none for it.
-    pub(super) fn is_assumed(&self) -> bool {
-        let free_to_move = |unbound: &Unbound| unbound.nominated.is_none();
-        self.unbound.as_deref().is_some_and(free_to_move)
-    }
-
     /// Whether the pod is pending and not gated.
     pub(super) fn is_pending(&self) -> bool {
         self.phase == Phase::Pending && !self.gated

@@ -22,8 +22,6 @@ pub(super) const LONGEST_SILENCE: Micros = Micros::from_secs(15);
 #[derive(Debug, Default)]
 pub(super) struct FullClouds {
     sites: BTreeMap<usize, BTreeMap<Arc<Bound>, Witnesses>>,
-    /// Sites whose bounds may differ from the published ones.
-    outdated: BTreeSet<usize>,
     /// Bound pods without a container status, and until when that is accepted.
     silent: BTreeSet<(Moment, Arc<str>)>,
 }
@@ -36,29 +34,18 @@ struct Witnesses {
 }
 
 impl FullClouds {
-    pub(super) fn count(&mut self, uid: &Arc<str>, entry: &PodEntry) {
+    /// Counts a pod, or takes it back if `by` is -1.
+    pub(super) fn change(&mut self, uid: &Arc<str>, entry: &PodEntry, by: i64) {
         if let Some(until) = entry.counted.silent_until {
-            self.silent.insert((until, Arc::clone(uid)));
+            let silent = (until, Arc::clone(uid));
+            self.silent.remove(&silent);
+            self.silent.extend((by > 0).then_some(silent));
         }
         if let (Some(site), Start::Refused(Some(bound))) = (entry.counted.witness_at, &entry.start) {
             let bounds = self.sites.entry(site).or_default();
             let witnesses = bounds.entry(Arc::clone(bound)).or_default();
-            witnesses.pods += 1;
+            witnesses.pods = witnesses.pods.saturating_add_signed(by);
             witnesses.until = None;
-            self.outdated.insert(site);
-        }
-    }
-
-    /// Takes back what [`Self::count`] added.
-    pub(super) fn uncount(&mut self, uid: &Arc<str>, entry: &PodEntry) {
-        if let Some(until) = entry.counted.silent_until {
-            self.silent.remove(&(until, Arc::clone(uid)));
-        }
-        if let (Some(site), Start::Refused(Some(bound))) = (entry.counted.witness_at, &entry.start)
-            && let Some(witnesses) = self.sites.get_mut(&site).and_then(|bounds| bounds.get_mut(bound))
-        {
-            witnesses.pods -= 1;
-            self.outdated.insert(site);
         }
     }
 
@@ -69,7 +56,6 @@ impl FullClouds {
         self.sites = sites
             .filter_map(|(site, bounds)| Some((places[site]?, bounds)))
             .collect();
-        self.outdated = self.sites.keys().copied().collect();
     }
 
     /// The next time at which something changes without an event.
@@ -103,12 +89,11 @@ impl Cache {
         self.queues.closed.runs(site, entry);
         if let Some(bounds) = site.and_then(|site| self.full_clouds.sites.get_mut(&site)) {
             bounds.retain(|bound, witnesses| witnesses.pods > 0 || !bound.refuses(&entry.request));
-            self.full_clouds.outdated.extend(site);
         }
     }
 
-    /// Publishes what is known about the clusters behind clouds' nodes. Cost: a pass over the bounds. If the bounds of a
-    /// site changed, each is also compared with the published ones.
+    /// Publishes what is known about the clusters behind clouds' nodes. Cost: a comparison of each bound with the published
+    /// ones.
     pub(super) fn publish_full_clouds(&mut self, now: Moment) {
         while self.full_clouds.silent.first().is_some_and(|(until, _)| *until <= now) {
             let silent = self.full_clouds.silent.pop_first();
@@ -121,13 +106,8 @@ impl Cache {
             self.pods.insert(uid, pod);
         }
         let mut changed = vec![];
-        let FullClouds { sites, outdated, .. } = &mut self.full_clouds;
-        for (&at, bounds) in sites.iter_mut() {
-            let is_over = |witnesses: &Witnesses| witnesses.until.is_some_and(|until| until <= now);
-            if !outdated.remove(&at) && !bounds.values().any(is_over) {
-                continue;
-            }
-            bounds.retain(|_, witnesses| !is_over(witnesses));
+        for (&at, bounds) in &mut self.full_clouds.sites {
+            bounds.retain(|_, witnesses| witnesses.until.is_none_or(|until| until > now));
             for witnesses in bounds.values_mut().filter(|witnesses| witnesses.pods == 0) {
                 witnesses.until.get_or_insert(now.after(FULL_TIME));
             }
@@ -141,7 +121,7 @@ impl Cache {
                 *old = Arc::new(full);
             }
         }
-        sites.retain(|_, bounds| !bounds.is_empty());
+        self.full_clouds.sites.retain(|_, bounds| !bounds.is_empty());
         changed
             .into_iter()
             .for_each(|(at, gained, lost)| self.site_changed(at, gained, lost));

@@ -7,7 +7,7 @@ use crate::cluster::cache::entry::PodEntry;
 use crate::cluster::cache::{Cache, Kind};
 use crate::cluster::processing::Processing;
 use crate::cluster::telemetry::Telemetry;
-use crate::config::{Config, Input, Query};
+use crate::config::{Config, Input};
 use crate::model::link::{Link, LinkState, Thresholds};
 use crate::model::liqo::{ApiServerStatus, Liqo, RemoteCluster};
 use crate::model::pod_record::{Phase, PodRecord};
@@ -19,14 +19,14 @@ use crate::units::{Bytes, Micros, Millicores, Moment};
 /// The measurements, and the settings by which they are read.
 #[derive(Debug, Default)]
 pub(super) struct Measured {
-    telemetry: Telemetry,
+    pub(super) telemetry: Telemetry,
     /// The WAN as probed, by site.
     pub(super) probed: BTreeMap<Box<str>, Link>,
     /// The state of Liqo; `None` while it is not in use.
-    liqo: Option<Arc<Liqo>>,
+    pub(super) liqo: Option<Arc<Liqo>>,
     thresholds: Option<Thresholds>,
     pub(super) processing: Processing,
-    telemetry_ttl: Micros,
+    pub(super) telemetry_ttl: Micros,
     /// The greatest age of a sample of free capacity.
     oldest_sample: Micros,
     /// Pods by the moment at which they first charged a node, the youngest last. A pod is kept for as long as a sample of
@@ -38,11 +38,11 @@ impl Measured {
     pub(super) fn configure(&mut self, config: &Config) {
         self.thresholds = Some(Thresholds::from(config));
         self.telemetry_ttl = config.telemetry_ttl;
-        let of_room = |query: &Query| matches!(query.input, Input::EdgeFreeCpu | Input::EdgeFreeMemory);
+        let of_room = |input: &Input| matches!(input, Input::EdgeFreeCpu | Input::EdgeFreeMemory);
         let asks = config
             .prometheus
             .as_ref()
-            .filter(|asked| asked.queries.iter().any(of_room));
+            .filter(|asked| asked.queries.keys().any(of_room));
         self.oldest_sample = asks.map(|asked| asked.staleness).unwrap_or_default();
     }
 }
@@ -60,24 +60,12 @@ impl Cache {
         self.measured.liqo = liqo;
     }
 
-    /// The last known state of Liqo.
-    pub(super) fn liqo(&self) -> Option<&Arc<Liqo>> {
-        self.measured.liqo.as_ref()
-    }
-
     /// Sets the probed WAN towards a site. The site may belong to a configuration that is yet to come.
     pub fn set_link(&mut self, site: &str, link: Option<Link>) {
         match link {
             Some(link) => drop(self.measured.probed.insert(site.into(), link)),
             None => drop(self.measured.probed.remove(site)),
         }
-    }
-
-    /// When the view of the cluster was true, including required measurements.
-    pub(super) fn kubernetes_as_of(&self, seen: Moment) -> Moment {
-        self.measured
-            .telemetry
-            .kubernetes_as_of(seen, self.measured.telemetry_ttl)
     }
 
     /// Records that a pod charges a node for the first time.
@@ -132,7 +120,7 @@ impl Cache {
             let link = beside(link, &cluster, own, now, ttl);
             site.api_server = cluster.api_server;
             site.observed = measured.telemetry.processing(&name, now);
-            site.job_times = measured.processing.times(&name, now);
+            site.job_times = Arc::new(measured.processing.times(&name, now));
             let state = |link: Option<Link>| {
                 let fresh = link.filter(|link| now.since(link.as_of) <= ttl);
                 fresh.map(|link| (link.state, link.rtt.is_some()))
@@ -151,7 +139,8 @@ impl Cache {
             let first_charged = &self.measured.first_charged;
             let since = first_charged.range(first_charged.partition_point(|(at, _)| *at <= as_of)..);
             let pods = since.filter_map(|(_, uid)| self.pods.get(uid));
-            let here = pods.filter(|pod| self.charges_site(pod, site));
+            let site_of = |pod: &PodEntry| self.nodes.get(&pod.charged?)?.site;
+            let here = pods.filter(|pod| site_of(pod) == Some(site));
             here.fold(Amounts::default(), |mut sum, pod| {
                 sum.add(&pod.request, 1);
                 sum
@@ -165,11 +154,6 @@ impl Cache {
             cpu: left(Input::EdgeFreeCpu, "cpu").map(Millicores),
             memory: left(Input::EdgeFreeMemory, "memory").map(Bytes),
         }
-    }
-
-    fn charges_site(&self, pod: &PodEntry, site: usize) -> bool {
-        let node = pod.charged.and_then(|id| self.nodes.get(&id));
-        node.is_some_and(|node| node.site == Some(site))
     }
 }
 

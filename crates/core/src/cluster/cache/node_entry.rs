@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::cluster::cache::entry::{PodEntry, SchedulerKey};
 use crate::cluster::cache::request_sum::RequestSum;
-use crate::model::node::{Node, Placeholder, PriorityUse, Terminating, Termination};
+use crate::model::node::{Node, Placeholder, Share, Terminating, Termination};
 use crate::resources::Amounts;
 
 #[derive(Debug, Default)]
@@ -51,8 +51,10 @@ impl NodeEntry {
 
     pub(super) fn refresh(&mut self) {
         let node = Arc::make_mut(&mut self.node);
-        node.used = self.used.amounts();
-        node.pods = self.used.pods();
+        Share {
+            amounts: node.used,
+            pods: node.pods,
+        } = self.used.share();
         let terminating = self.terminating.iter().map(|(&termination, sum)| Terminating {
             termination,
             share: sum.share(),
@@ -60,12 +62,8 @@ impl NodeEntry {
         node.terminating = terminating.collect();
         let placeholders = self.placeholders.iter();
         node.placeholders = placeholders.map(|(&kind, sum)| (kind, sum.share())).collect();
-        let parts = self.by_priority.iter().map(|(&priority, sum)| PriorityUse {
-            priority,
-            used: sum.amounts(),
-            pods: sum.pods(),
-        });
-        node.by_priority = parts.collect();
+        let by_priority = self.by_priority.iter();
+        node.by_priority = by_priority.map(|(&priority, sum)| (priority, sum.share())).collect();
     }
 }
 

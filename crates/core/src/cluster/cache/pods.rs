@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::cluster::cache::entry::{Counted, PodEntry, Unbound};
 use crate::cluster::cache::full_clouds::LONGEST_SILENCE;
 use crate::cluster::cache::unbound::CHARGE_TIME;
-use crate::cluster::cache::{Cache, Kind};
+use crate::cluster::cache::{Cache, Kind, SiteEntry};
 use crate::model::node::NodeId;
 use crate::model::pod_record::{Decided, Phase, Placement, PodRecord};
 use crate::model::remote_room::Start;
@@ -54,16 +54,14 @@ impl Cache {
         if let Some(scheduler) = &scheduler {
             self.observe_scheduler(scheduler, record, old.as_deref(), now);
         }
-        let terminating = record
-            .terminating
-            .map(|by| self.termination(record, by, old.as_deref(), now));
         // A finished pod charges nothing, and adds no entry for its node.
         let node = record.node.as_deref().and_then(|name| match record.phase {
             Phase::Finished => self.names.get(name).copied(),
             _ => Some(self.node_id(name)),
         });
         let mut entry = self.new_entry(record, old.as_deref(), node, now);
-        entry.terminating = terminating;
+        let terminating = record.terminating;
+        entry.terminating = terminating.map(|by| self.termination(&entry, by, old.as_deref(), now));
         let has_begun = entry.node.is_some() && entry.start == Start::Begun && !record.failed;
         let was_waiting = match &old {
             Some(old) => old.node.is_none() || old.start != Start::Begun,
@@ -89,7 +87,9 @@ impl Cache {
             self.unbound_pods.due.insert(entry.key(&uid));
         }
         self.record_first_charge(&uid, &mut entry, now);
-        self.insert_pod(uid, entry);
+        self.change_charge(&uid, &entry, 1);
+        self.count(&uid, &mut entry);
+        self.pods.insert(uid, Box::new(entry));
     }
 
     /// The record of a pod, without the node that it charges.
@@ -239,11 +239,8 @@ impl Cache {
     }
 
     pub(super) fn site_of_placement(&self, placement: &Placement) -> Option<usize> {
-        let selector = &placement.constraints.selector;
-        let carries = |(key, value): (&str, &str)| selector.iter().any(|(k, v)| k == key && v == value);
-        self.sites
-            .iter()
-            .position(|entry| entry.site.definition.selector().all(carries))
+        let carries = |entry: &SiteEntry| placement.constraints.selects(entry.site.definition.selector());
+        self.sites.iter().position(carries)
     }
 
     /// Removes the pod's charge and counts.
@@ -255,22 +252,16 @@ impl Cache {
         self.change_charge(uid, entry, -1);
     }
 
-    /// Adds the pod with its charge and counts.
-    fn insert_pod(&mut self, uid: Arc<str>, mut entry: PodEntry) {
-        self.change_charge(&uid, &entry, 1);
-        self.count(&uid, &mut entry);
-        self.pods.insert(uid, Box::new(entry));
-    }
-
     /// Charges the pod to its node, or removes the charge if `by` is -1.
     pub(super) fn change_charge(&mut self, uid: &Arc<str>, pod: &PodEntry, by: i64) {
         let Some(id) = pod.charged else { return };
-        self.save_before(id);
         let Some(node) = self.nodes.get_mut(&id) else { return };
+        self.before.entry(id).or_insert_with(|| Arc::clone(&node.node));
         node.change(pod, self.headroom_below, by);
         let key = pod.key(uid);
         if by > 0 {
-            if pod.is_assumed() {
+            let is_guess = |unbound: &Unbound| unbound.nominated.is_none();
+            if pod.unbound.as_deref().is_some_and(is_guess) {
                 node.assumed.insert(key);
             }
             self.unbound_pods.lost.insert(id);

@@ -118,7 +118,7 @@ impl BySite {
         self.begun.clear();
         self.lasting
             .rename(|(site, controller)| Some((places[site]?, controller)));
-        self.changed = self.lasting.keys().map(|(site, _)| *site).collect();
+        self.changed = self.lasting.iter().map(|((site, _), ())| *site).collect();
     }
 
     pub(super) fn expire(&mut self, now: Moment) {
@@ -138,7 +138,7 @@ impl BySite {
             return None;
         }
         let mut pods = self.pods.get(&site).cloned().unwrap_or_default();
-        for (at, [namespace, uid]) in self.lasting.keys() {
+        for ((at, [namespace, uid]), ()) in self.lasting.iter() {
             if *at == site {
                 pods.entry(namespace, uid).or_insert(0);
             }
@@ -151,12 +151,12 @@ impl Cache {
     pub(super) fn count(&mut self, uid: &Arc<str>, entry: &mut PodEntry) {
         entry.counted = self.count_as(entry);
         self.queues.change(entry.counted, entry, 1);
-        self.full_clouds.count(uid, entry);
+        self.full_clouds.change(uid, entry, 1);
     }
 
     pub(super) fn uncount(&mut self, uid: &Arc<str>, entry: &PodEntry) {
         self.queues.change(entry.counted, entry, -1);
-        self.full_clouds.uncount(uid, entry);
+        self.full_clouds.change(uid, entry, -1);
     }
 
     /// Counts every pod again if a change of nodes or namespaces may count it elsewhere. Cost: a pass over all pods.

@@ -19,14 +19,6 @@ pub(super) struct RequestSum {
 }
 
 impl RequestSum {
-    pub(super) fn add(&mut self, request: &Amounts) {
-        self.change(request, 1);
-    }
-
-    pub(super) fn take(&mut self, request: &Amounts) {
-        self.change(request, -1);
-    }
-
     /// The sum and the number of pods.
     pub(super) fn share(&self) -> Share {
         Share {
@@ -91,11 +83,11 @@ mod tests {
             ..Amounts::default()
         };
         let mut sum = RequestSum::default();
-        sum.add(&huge);
-        sum.add(&huge);
+        sum.change(&huge, 1);
+        sum.change(&huge, 1);
         assert_eq!((sum.amounts(), sum.pods()), (huge.clone(), 2));
-        sum.take(&huge);
-        sum.take(&huge);
+        sum.change(&huge, -1);
+        sum.change(&huge, -1);
         assert_eq!(sum, RequestSum::default());
     }
 }

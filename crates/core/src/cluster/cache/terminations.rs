@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::cluster::cache::Cache;
 use crate::cluster::cache::entry::PodEntry;
 use crate::model::node::Termination;
-use crate::model::pod_record::{Phase, PodRecord};
+use crate::model::pod_record::Phase;
 use crate::recent::Recent;
 use crate::units::{Micros, Moment};
 
@@ -39,20 +39,19 @@ impl Terminations {
 impl Cache {
     /// The termination of this pod, whose grace period ends at `by`.
     pub(super) fn termination(
-        &mut self,
-        record: &PodRecord,
+        &self,
+        entry: &PodEntry,
         by: Option<jiff::Timestamp>,
         old: Option<&PodEntry>,
         now: Moment,
     ) -> Termination {
-        let namespace = self.shared(&record.namespace);
-        let controller = record.controller.as_deref().map(|uid| self.shared(uid));
+        let controller = entry.controller.as_ref();
         Termination {
             since: old
                 .and_then(|old| old.terminating)
                 .map_or(Some(now), |known| known.since),
             by,
-            takes: controller.and_then(|uid| self.terminations.shortest(&namespace, &uid, now)),
+            takes: controller.and_then(|uid| self.terminations.shortest(&entry.namespace, uid, now)),
             placeholder: None,
         }
     }

@@ -96,8 +96,8 @@ impl Unbound {
 }
 
 impl Cache {
-    /// Updates every pod without a node. Cost: the nodes of a site times the pods that changed, and the nodes that changed
-    /// times the idle pods.
+    /// Updates every pod without a node. Cost: the nodes of a site times the pods that changed or are affected, and the
+    /// nodes that changed times the idle pods.
     pub(super) fn update_unbound(&mut self, now: Moment) {
         let UnboundPods { due, timers, .. } = &mut self.unbound_pods;
         while timers.first().is_some_and(|(at, _)| *at <= now) {
@@ -107,9 +107,8 @@ impl Cache {
             let gained = std::mem::take(&mut self.unbound_pods.gained);
             let lost = std::mem::take(&mut self.unbound_pods.lost);
             let displaced: BTreeSet<_> = gained.union(&lost).flat_map(|id| self.displaced(*id)).collect();
-            let mut everywhere = std::mem::take(&mut self.unbound_pods.due);
-            everywhere.extend(displaced.iter().cloned());
-            let mut due = everywhere.clone();
+            let mut due = std::mem::take(&mut self.unbound_pods.due);
+            due.extend(displaced.iter().cloned());
             if !gained.is_empty() || !lost.is_empty() {
                 let idle = self.unbound_pods.idle.iter();
                 due.extend(idle.filter(|key| self.is_affected(key, &gained, &lost)).cloned());
@@ -118,10 +117,9 @@ impl Cache {
                 return;
             }
             for key in due {
-                let among = (!everywhere.contains(&key)).then_some(&gained);
                 // A pod that stays on a node without room for it remains displaced.
                 let is_displaced = displaced.contains(&key) || self.unbound_pods.idle.contains(&key);
-                self.update_unbound_pod(&key, among, is_displaced, now);
+                self.update_unbound_pod(&key, is_displaced, now);
             }
         }
     }
@@ -133,7 +131,7 @@ impl Cache {
         };
         let (mut used, mut placeholders) = (entry.used.clone(), placeholders_on(&entry.node));
         for pod in entry.assumed.iter().filter_map(|key| self.pods.get(&key.uid)) {
-            used.take(&pod.request);
+            used.change(&pod.request, -1);
             if pod.placeholder(self.headroom_below).is_some() {
                 placeholders.amounts = placeholders.amounts.less(&pod.request);
                 placeholders.pods -= 1;
@@ -150,7 +148,7 @@ impl Cache {
             };
             let evicts = placeholders.pods > 0 && pod.evicts_placeholders(self.headroom_below);
             if without(&Share::default()) || evicts && without(&placeholders) {
-                used.add(&pod.request);
+                used.change(&pod.request, 1);
             } else {
                 displaced.push(key.clone());
             }
@@ -181,14 +179,8 @@ impl Cache {
     }
 
     /// Decides the state of one pod, and moves its charge. The pod keeps its node unless it is displaced there and another
-    /// node takes it. That is a node in `among`, or any node of its site if `among` is `None`.
-    fn update_unbound_pod(
-        &mut self,
-        key: &SchedulerKey,
-        among: Option<&BTreeSet<NodeId>>,
-        is_displaced: bool,
-        now: Moment,
-    ) {
+    /// node takes it.
+    fn update_unbound_pod(&mut self, key: &SchedulerKey, is_displaced: bool, now: Moment) {
         let Some((pod, unbound)) = self.unbound(&key.uid) else {
             return;
         };
@@ -199,12 +191,11 @@ impl Cache {
             Some(charged) => charged == *id && !is_displaced,
             None => self.takes(*id, pod, unbound, pod.evicts_placeholders(self.headroom_below)),
         };
-        let among = among.filter(|_| unbound.node.is_none());
         let node = if is_expired && !is_refused || unbound.nominated.is_some() {
             None
         } else {
             let kept = unbound.node.filter(keeps);
-            kept.or_else(|| self.best_node(pod, unbound, among))
+            kept.or_else(|| self.best_node(pod, unbound))
         };
         // The pod may still arrive there, so its room is not promised to another pod.
         let may_stay = !is_refused && !is_expired && pod.placeholder(self.headroom_below).is_none();
@@ -280,18 +271,17 @@ impl Cache {
     }
 
     /// The node that kube-scheduler would pick among nodes that the pod fits; ties go by name. A node where placeholders
-    /// must be evicted is picked only if there is no other. Cost: a pass over `among`, or over the nodes of the pod's site.
-    fn best_node(&self, pod: &PodEntry, unbound: &Unbound, among: Option<&BTreeSet<NodeId>>) -> Option<NodeId> {
+    /// must be evicted is picked only if there is no other. Cost: a pass over the nodes of the pod's site.
+    fn best_node(&self, pod: &PodEntry, unbound: &Unbound) -> Option<NodeId> {
         let best = |evicts: bool| {
             let taking = |id: &NodeId| {
                 let node = &*self.nodes.get(id)?.node;
                 self.takes(*id, pod, unbound, evicts)
                     .then_some((node, Cow::Borrowed(&node.used)))
             };
-            let best = match (among, unbound.site) {
-                (Some(ids), _) => best_node(&pod.request, ids.iter().filter_map(taking)),
-                (None, Some(site)) => best_node(&pod.request, self.sites[site].members.values().filter_map(taking)),
-                (None, None) => best_node(&pod.request, self.nodes.keys().filter_map(taking)),
+            let best = match unbound.site {
+                Some(site) => best_node(&pod.request, self.sites[site].members.values().filter_map(taking)),
+                None => best_node(&pod.request, self.nodes.keys().filter_map(taking)),
             };
             best.map(|node| node.id)
         };

@@ -47,21 +47,18 @@ impl LinkHealth {
             return;
         };
         path.record(outcome, at);
-        let limits = Limits {
-            thresholds,
-            recovering: self.state == Some(LinkState::Degraded),
-        };
+        let is_recovering = self.state == Some(LinkState::Degraded);
+        let is_good = |path: &Path| path.is_within(thresholds, is_recovering);
         let answering = self
             .paths
             .iter()
             .enumerate()
             .filter(|(_, path)| path.reach == Reach::Answering);
-        let best = answering.min_by_key(|(_, path)| (!limits.hold(path), path.window.rtt()));
+        let best = answering.min_by_key(|(_, path)| (!is_good(path), path.window.rtt()));
         let next = match best {
             Some((best, path)) => {
                 self.best = best;
-                let healthy = limits.hold(path);
-                Some(if healthy {
+                Some(if is_good(path) {
                     LinkState::Healthy
                 } else {
                     LinkState::Degraded
@@ -93,30 +90,6 @@ impl LinkHealth {
     /// Whether the endpoint is silent after a run of lost probes.
     pub fn is_silent(&self, endpoint: usize) -> bool {
         self.paths.get(endpoint).is_some_and(|path| path.reach == Reach::Silent)
-    }
-}
-
-/// The limits within which an endpoint is good enough.
-struct Limits {
-    thresholds: Thresholds,
-    /// Whether the link is degraded, so its recovery needs better numbers.
-    recovering: bool,
-}
-
-impl Limits {
-    fn hold(&self, path: &Path) -> bool {
-        let Some(rtt) = path.window.rtt() else {
-            return false;
-        };
-        let (most, judged) = (self.thresholds, path.window.probes() >= JUDGED_FROM);
-        // In thousandths of a probe.
-        let lost = 1_000 * path.window.lost() as u64;
-        let bound = u64::from(most.loss.0) * path.window.probes() as u64;
-        if self.recovering {
-            rtt.times(10) < most.rtt.times(9) && (!judged || 2 * lost <= bound)
-        } else {
-            rtt < most.rtt && (!judged || !is_beyond_chance(lost, bound))
-        }
     }
 }
 
@@ -152,6 +125,20 @@ struct Path {
 }
 
 impl Path {
+    /// Whether the endpoint is good enough for a healthy link. A degraded link needs better numbers to recover.
+    fn is_within(&self, most: Thresholds, is_recovering: bool) -> bool {
+        let Some(rtt) = self.window.rtt() else { return false };
+        let is_judged = self.window.probes() >= JUDGED_FROM;
+        // In thousandths of a probe.
+        let lost = 1_000 * self.window.lost() as u64;
+        let bound = u64::from(most.loss.0) * self.window.probes() as u64;
+        if is_recovering {
+            rtt.times(10) < most.rtt.times(9) && (!is_judged || 2 * lost <= bound)
+        } else {
+            rtt < most.rtt && (!is_judged || !is_beyond_chance(lost, bound))
+        }
+    }
+
     fn record(&mut self, outcome: Option<Micros>, at: Moment) {
         self.window.push(outcome);
         self.last_outcome = Some(at);

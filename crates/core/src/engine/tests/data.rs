@@ -12,12 +12,8 @@ use crate::placement::verdict::Reason;
 use crate::queue::PlanAction;
 use crate::wire::volumes::read_affinity;
 
-fn node(name: &str, site: &str) -> Change {
-    let node = json!({
-        "metadata": {"name": name, "labels": {format!("node.role/{site}"): "true", "host": name}},
-        "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"}, "conditions": [{"type": "Ready", "status": "True"}]},
-    });
-    Change::Node(Box::new(crate::wire::node::from_json(&node.to_string()).unwrap()))
+fn node_at(name: &str, site: &str) -> Change {
+    node(name, json!({format!("node.role/{site}"): "true", "host": name}), "4")
 }
 
 fn claim(volume: Option<&str>) -> Change {
@@ -70,8 +66,8 @@ fn gated_pod() -> Value {
 fn after_a_start_a_gated_pod_waits_for_the_lists_of_volumes_and_not_for_ever() {
     let mut engine = Engine::new(config(), Arc::default());
     let seen = [
-        node("e1", "edge"),
-        node("c1", "cloud"),
+        node_at("e1", "edge"),
+        node_at("c1", "cloud"),
         Change::Namespace("shop".into(), true),
         record(&gated_pod()),
     ];
@@ -110,8 +106,8 @@ fn pods_that_share_a_claim_without_a_volume_go_to_the_same_site() {
         ..ClaimRecord::default()
     };
     let seen = [
-        node("e1", "edge"),
-        node("c1", "cloud"),
+        node_at("e1", "edge"),
+        node_at("c1", "cloud"),
         link(NOW.moment),
         class(),
         VolumeChange::Claim(["shop".into(), "data".into()], Some(unbound)).into(),
@@ -170,8 +166,8 @@ fn a_gated_pod_is_planned_again_when_its_claim_is_another() {
     let lists = Kind::ALL.map(Change::ListEnded).into_iter();
     let of_volumes = VolumeKind::ALL.map(|kind| VolumeChange::ListEnded(kind).into());
     let seen = [
-        node("e1", "edge"),
-        node("c1", "cloud"),
+        node_at("e1", "edge"),
+        node_at("c1", "cloud"),
         Change::Namespace("shop".into(), true),
     ];
     let seen = seen

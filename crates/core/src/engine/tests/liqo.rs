@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::*;
 use crate::model::link::LinkState;
@@ -28,15 +28,6 @@ fn says(strategy: Strategy, phase: OffloadingPhase, cluster: RemoteCluster) -> C
         }),
         clusters: [("far".into(), cluster)].into(),
     })))
-}
-
-fn node(name: &str, labels: Value, cpu: &str) -> Change {
-    let node = json!({
-        "metadata": {"name": name, "labels": labels},
-        "status": {"allocatable": {"cpu": cpu, "memory": "1Gi", "pods": "9"},
-                   "conditions": [{"type": "Ready", "status": "True"}]},
-    });
-    Change::Node(Box::new(crate::wire::node::from_json(&node.to_string()).unwrap()))
 }
 
 /// A pod behind edgeward's gate that only fits in `far`.

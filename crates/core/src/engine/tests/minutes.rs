@@ -25,8 +25,8 @@ struct Cluster {
 impl Cluster {
     fn new() -> Self {
         let nodes = [
-            node("edge-0", "node.role/edge", "1"),
-            node("cloud-0", "node.role/cloud", "8"),
+            node("edge-0", json!({"node.role/edge": "true"}), "1"),
+            node("cloud-0", json!({"node.role/cloud": "true"}), "8"),
         ];
         Self::of(Arc::default(), &nodes)
     }
@@ -109,15 +109,6 @@ impl Cluster {
     }
 }
 
-fn node(name: &str, label: &str, cpu: &str) -> Change {
-    let node = json!({
-        "metadata": {"name": name, "labels": {label: "true"}},
-        "status": {"allocatable": {"cpu": cpu, "memory": "1Gi", "pods": "9"},
-                   "conditions": [{"type": "Ready", "status": "True"}]},
-    });
-    Change::Node(Box::new(crate::wire::node::from_json(&node.to_string()).unwrap()))
-}
-
 fn pod(name: &str, class: &str, cpu: &str, spec: Value) -> Value {
     let mut pod = json!({
         "metadata": {
@@ -141,14 +132,8 @@ fn pod_without_a_site_is_released_when_a_node_comes_or_goes() {
     let spec = json!({"schedulingGates": gates, "nodeSelector": {"disk": "ssd"}});
     let mut gated = pod("gated", "batch", "500m", spec);
     gated["metadata"]["annotations"]["slo.example.io/sites"] = json!("edge");
-    let (other, ssd) = (node("edge-0", "node.role/edge", "1"), {
-        let node = json!({
-            "metadata": {"name": "edge-1", "labels": {"node.role/edge": "true", "disk": "ssd"}},
-            "status": {"allocatable": {"cpu": "1", "memory": "1Gi", "pods": "9"},
-                       "conditions": [{"type": "Ready", "status": "True"}]},
-        });
-        Change::Node(Box::new(crate::wire::node::from_json(&node.to_string()).unwrap()))
-    });
+    let other = node("edge-0", json!({"node.role/edge": "true"}), "1");
+    let ssd = node("edge-1", json!({"node.role/edge": "true", "disk": "ssd"}), "1");
     // The edge has no nodes now, but a node that matches the pod's selector may join.
     for change in [ssd, Change::NodeGone("edge-0".into())] {
         let mut cluster = Cluster::of(Arc::default(), std::slice::from_ref(&other));
@@ -201,27 +186,6 @@ fn a_gated_pod_claims_a_node_after_60_s_and_is_released_at_the_limit_of_its_clas
         cluster.release(&step.pod, step.since),
         (Reason::ReleasedTimeout, Some("edge".to_owned()))
     );
-}
-
-#[test]
-fn a_pod_without_a_node_is_a_candidate_of_the_backstop_after_30_s() {
-    let mut cluster = Cluster::new();
-    let mut stuck = pod(
-        "stuck",
-        "batch",
-        "500m",
-        json!({"nodeSelector": {"node.role/edge": "true"}}),
-    );
-    stuck["status"] = json!({"phase": "Pending", "conditions": [
-        {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/2 nodes are available"},
-    ]});
-    cluster.sees(&record(&stuck));
-    cluster.engine.publish(cluster.now);
-    let candidates = cluster.pass(60, true).into_iter().filter_map(|(at, publication)| {
-        let report = publication.report.filter(|report| !report.candidates.is_empty())?;
-        Some((at, report.candidates[0].pod.name.to_string()))
-    });
-    assert_eq!(candidates.min(), Some((30, "stuck".to_owned())));
 }
 
 #[test]
@@ -339,7 +303,7 @@ fn who_never_creates_what_was_reserved_keeps_no_more_than_half_from_others() {
 #[test]
 fn reservation_moves_when_another_pod_takes_its_node() {
     let nodes = [("edge-0", "edge"), ("edge-1", "edge"), ("cloud-0", "cloud")];
-    let nodes = nodes.map(|(name, site)| node(name, &format!("node.role/{site}"), "1"));
+    let nodes = nodes.map(|(name, site)| node(name, json!({format!("node.role/{site}"): "true"}), "1"));
     let mut cluster = Cluster::of(Arc::default(), &nodes);
     let asks = |name: &str, spec: Value| pod(name, "batch", "1", spec);
     for id in [1, 2] {
@@ -356,85 +320,6 @@ fn reservation_moves_when_another_pod_takes_its_node() {
     assert_eq!(cluster.shared.ledger().open(), 1);
     let (reason, _) = cluster.review(3, &asks("new", json!({})));
     assert_eq!(reason, Reason::CloudEdgeNoCapacity);
-}
-
-/// A pod for this scheduler that requests 800 m at the edge, in a namespace that has not opted in.
-fn pod_of(scheduler: &str, name: &str, spec: Value) -> Value {
-    let mut pod = pod(name, "batch", "800m", spec);
-    pod["metadata"]["namespace"] = json!("elsewhere");
-    pod["metadata"]["annotations"] = json!({});
-    pod["spec"]["schedulerName"] = json!(scheduler);
-    if !pod["spec"]["nodeName"].is_null() {
-        pod["status"] = json!({"phase": "Running"});
-    }
-    pod["spec"]["nodeSelector"] = json!({"node.role/edge": "true"});
-    pod
-}
-
-#[test]
-fn pods_of_an_unknown_scheduler_fill_the_edge_for_30_s() {
-    let mut cluster = Cluster::new();
-    let asking = pod("asking", "batch", "500m", json!({}));
-    for number in 0..20 {
-        let mut pod = pod_of("ghost", &format!("ghost-{number}"), json!({}));
-        pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("100m");
-        cluster.sees(&record(&pod));
-    }
-    cluster.engine.publish(cluster.now);
-    cluster.pass(29, true);
-    cluster.has_a_link(LinkState::Healthy);
-    cluster.engine.publish(cluster.now);
-    assert_eq!(cluster.review(1, &asking).1.as_deref(), Some("cloud"));
-    // The other scheduler goes on working, and more room appears.
-    cluster.sees(&record(&pod_of("default-scheduler", "other", json!({}))));
-    cluster.sees(&record(&pod_of(
-        "default-scheduler",
-        "other",
-        json!({"nodeName": "cloud-0"}),
-    )));
-    cluster.pass(1, true);
-    cluster.sees(&node("edge-1", "node.role/edge", "1"));
-    cluster.engine.publish(cluster.now);
-    assert_eq!(cluster.review(2, &asking).1.as_deref(), Some("edge"));
-    let snapshot = cluster.shared.snapshot();
-    assert!(snapshot.sites[0].nodes().all(|node| node.pods == 0));
-}
-
-#[test]
-fn the_first_pods_of_a_fresh_cluster_are_charged() {
-    let mut cluster = Cluster::new();
-    let asking = pod("asking", "batch", "500m", json!({}));
-    cluster.sees(&record(&pod_of("default-scheduler", "first", json!({}))));
-    cluster.engine.publish(cluster.now);
-    assert_eq!(cluster.review(1, &asking).1.as_deref(), Some("cloud"));
-}
-
-#[test]
-fn a_time_that_changed_is_no_reason_to_plan() {
-    let mut cluster = Cluster::new();
-    cluster.sees(&record(&pod("full", "batch", "800m", json!({"nodeName": "edge-0"}))));
-    let gates = json!({"schedulingGates": [{"name": "scheduling.example.io/awaiting-capacity"}]});
-    let mut gated = pod("gated", "batch", "500m", gates);
-    gated["metadata"]["annotations"]["scheduling.example.io/reason"] = json!("held_no_capacity");
-    gated["metadata"]["annotations"]["slo.example.io/latencyTargetMs"] = json!("1105");
-    cluster.sees(&record(&gated));
-    assert!(cluster.engine.publish(cluster.now).plan.is_some());
-    cluster.pass(2, true);
-    let rtt = |cluster: &mut Cluster, state: LinkState, millis: u64| {
-        let link = testkit::link(state, millis, cluster.now.moment);
-        cluster.sees(&Change::Link("cloud".into(), Some(link)));
-        cluster.engine.publish(cluster.now).plan.is_some()
-    };
-    assert!(!rtt(&mut cluster, LinkState::Healthy, 11));
-    let mut later = pod("later", "batch", "100m", json!({}));
-    later["metadata"]["annotations"]["slo.example.io/priority"] = json!("0");
-    assert_eq!(
-        cluster.review(1, &later).1.as_deref(),
-        Some("edge"),
-        "nothing is claimed"
-    );
-    assert!(!rtt(&mut cluster, LinkState::Healthy, 12));
-    assert!(rtt(&mut cluster, LinkState::Degraded, 120), "another state is");
 }
 
 #[test]

@@ -10,7 +10,6 @@ mod gating;
 mod headroom;
 mod liqo;
 mod near;
-mod ours;
 mod profiles;
 mod properties;
 mod sites;
@@ -46,6 +45,10 @@ fn outcome_with(fleet: &Value, pod: &Value, config: &Config) -> String {
         Some(site) => format!("{}: {}", site.name(), verdict.reason.as_str()),
         None => verdict.reason.as_str().to_owned(),
     })
+}
+
+fn workload(pod: &Value) -> Workload<'static> {
+    testkit::workload(pod, &Config::default().keys)
 }
 
 fn warnings(fleet: &Value, pod: &Value) -> Vec<String> {

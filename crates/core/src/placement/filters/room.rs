@@ -58,11 +58,7 @@ fn refuse_nodes(case: &Case<'_, '_>, found: &Assessment<'_>) -> Refusal {
 /// The refusal of a site whose measured free resources are less than the pod requests.
 fn refuse_measured(case: &Case<'_, '_>, found: &Assessment<'_>) -> Option<Refusal> {
     let free = case.room.free(found.site);
-    let request = &case.workload.request;
-    let bounds = [
-        ("cpu", request.cpu.0, free.cpu.map(|cpu| cpu.0)),
-        ("memory", request.memory.0, free.memory.map(|memory| memory.0)),
-    ];
+    let bounds = ["cpu", "memory"].map(|name| (name, case.workload.request.get(name), free.get(name)));
     let exceeds =
         |(_, request, free): &(&str, i64, Option<i64>)| *request > 0 && free.is_some_and(|free| *request > free);
     if !bounds.iter().any(exceeds) {

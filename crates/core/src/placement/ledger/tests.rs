@@ -1,7 +1,10 @@
 mod interleavings;
 
+use serde_json::json;
+
 use super::*;
-use crate::testkit::NOW;
+use crate::keys::Keys;
+use crate::testkit::{self, NOW, cpu};
 use crate::units::Millicores;
 
 const TTL: Micros = Micros::from_secs(3);
@@ -13,24 +16,8 @@ impl Ledger {
     }
 }
 
-fn cpu(millicores: i64) -> Amounts {
-    Amounts {
-        cpu: Millicores(millicores),
-        ..Amounts::default()
-    }
-}
-
-fn reservation(id: u128, controller: Option<&str>) -> Reservation {
-    Reservation {
-        labels: "".into(),
-        id: DecisionId(id),
-        owner: Owner::new("shop", controller),
-        site: "edge".into(),
-        node: NodeId(7),
-        amount: cpu(100),
-        priority: 0,
-        releases: None,
-    }
+fn reservation(id: u128) -> Reservation {
+    testkit::reservation(id, 7, 100)
 }
 
 #[test]
@@ -38,7 +25,7 @@ fn a_release_ends_with_its_pod_or_by_another() {
     let mut ledger = Ledger::new(Micros::from_secs(3_600));
     let release = Reservation {
         releases: Some("gated".into()),
-        ..reservation(1, None)
+        ..reservation(1)
     };
     assert!(ledger.reserve(release.clone(), NOW.moment, |_| true));
     ledger.forget_release("another");
@@ -73,11 +60,8 @@ fn taken_from(ledger: &Ledger, revision: u64, namespace: &str) -> (i64, u32) {
 }
 
 fn sum<'l>(charges: impl Iterator<Item = Charge<'l>>) -> (i64, u32) {
-    charges.fold((0, 0), |(cpu, slots), charge| {
-        (
-            cpu + charge.amount.cpu.0 * i64::from(charge.times),
-            slots + charge.times,
-        )
+    charges.fold((0, 0), |(cpu, slots), (reservation, times)| {
+        (cpu + reservation.amount.cpu.0 * i64::from(times), slots + times)
     })
 }
 
@@ -103,14 +87,14 @@ fn an_id_is_read_as_it_is_written_and_in_no_other_form() {
 #[test]
 fn a_pod_under_review_again_has_its_room_reserved_again_and_for_no_longer() {
     let mut ledger = Ledger::new(TTL);
-    ledger.reserve(reservation(1, None), NOW.moment, |_| true);
+    ledger.reserve(reservation(1), NOW.moment, |_| true);
     assert_eq!(ledger.forget(DecisionId(1), "other"), None);
     assert_eq!(ledger.forget(DecisionId(2), "shop"), None);
-    assert!(!ledger.reserve(reservation(1, Some("somebody else")), NOW.moment, |_| true));
+    assert!(!ledger.reserve(testkit::reservation(1, 7, 200), NOW.moment, |_| true));
     assert_eq!(taken(&ledger, 0), (100, 1));
     assert_eq!(ledger.forget(DecisionId(1), "shop"), Some(NOW.moment));
     assert_eq!((taken(&ledger, 0), ledger.open()), ((0, 0), 0));
-    assert!(ledger.reserve(reservation(1, None), NOW.moment, |_| true));
+    assert!(ledger.reserve(reservation(1), NOW.moment, |_| true));
     assert_eq!(ledger.expire(after(TTL)), 1);
     assert_eq!(ledger, {
         let mut expired = Ledger::new(TTL);
@@ -123,7 +107,7 @@ fn a_pod_under_review_again_has_its_room_reserved_again_and_for_no_longer() {
 fn an_id_that_was_confirmed_may_be_reserved_again() {
     let mut ledger = Ledger::new(TTL);
     for revision in [1, 2] {
-        assert!(ledger.reserve(reservation(1, None), NOW.moment, |_| true));
+        assert!(ledger.reserve(reservation(1), NOW.moment, |_| true));
         assert_eq!(ledger.confirm(DecisionId(1), "shop", "edge", revision), Some(NodeId(7)));
     }
     ledger.published(1);
@@ -135,27 +119,21 @@ fn an_id_that_was_confirmed_may_be_reserved_again() {
 #[test]
 fn another_time_holds_for_what_is_open_too() {
     let mut ledger = Ledger::new(TTL);
-    assert!(ledger.reserve(reservation(1, None), NOW.moment, |_| true));
+    assert!(ledger.reserve(reservation(1), NOW.moment, |_| true));
     ledger.set_ttl(Micros(2 * TTL.0));
     assert_eq!(ledger.expire(after(TTL)), 0);
     assert_eq!(ledger.expire(after(Micros(2 * TTL.0))), 1);
     ledger.set_ttl(Micros(0));
-    assert!(!ledger.reserve(reservation(2, None), NOW.moment, |_| true));
-}
-
-#[test]
-fn a_ledger_without_time_reserves_nothing() {
-    let mut ledger = Ledger::default();
-    assert!(!ledger.reserve(reservation(1, None), NOW.moment, |_| true));
-    assert_eq!(ledger, Ledger::default());
+    assert!(!ledger.reserve(reservation(2), NOW.moment, |_| true));
 }
 
 /// Reserves millicores for a pod of this namespace, with an allowed share of 500 m.
 fn reserve(ledger: &mut Ledger, id: u128, namespace: &str, millicores: i64) {
     let reservation = Reservation {
-        owner: Owner::new(namespace, Some(&format!("uid-{id}"))),
+        namespace: namespace.into(),
+        controller: Some(format!("uid-{id}").into()),
         amount: cpu(millicores),
-        ..reservation(id, None)
+        ..reservation(id)
     };
     assert!(ledger.reserve(reservation, NOW.moment, |kept| kept.amounts.cpu.0 <= 500));
 }
@@ -198,7 +176,7 @@ fn a_share_is_of_one_site() {
     reserve(&mut ledger, 1, "shop", 500);
     let elsewhere = Reservation {
         site: "cloud".into(),
-        ..reservation(2, None)
+        ..reservation(2)
     };
     ledger.reserve(elsewhere, NOW.moment, |kept| {
         assert_eq!((kept.amounts.cpu, kept.pods), (Millicores(100), 1));
@@ -218,7 +196,7 @@ fn whose_pod_is_there_counts_for_all() {
     let release = Reservation {
         releases: Some("gated".into()),
         amount: cpu(700),
-        ..reservation(2, None)
+        ..reservation(2)
     };
     assert!(ledger.reserve(release, NOW.moment, |_| false));
     reserve(&mut ledger, 3, "shop", 500);
@@ -231,21 +209,28 @@ fn what_others_write_takes_a_bounded_memory() {
     for id in 0..5_000_u32 {
         let now = after(Micros::from_millis(u64::from(id)));
         let invented = Reservation {
-            owner: Owner::new(&format!("shop-{id}"), Some(&format!("uid-{id}"))),
-            ..reservation(id.into(), None)
+            namespace: format!("shop-{id}").into(),
+            controller: Some(format!("uid-{id}").into()),
+            ..reservation(id.into())
         };
         ledger.reserve(invented, now, |_| true);
         ledger.expire(now.after(TTL));
         assert!(ledger.entries().count() <= 3_000);
     }
-    assert_eq!(Owner::new("shop", Some(&"u".repeat(82))), Owner::new("shop", None));
-    let mut endless = reservation(1, None);
+    let owner = json!({"kind": "Job", "uid": "u".repeat(82), "controller": true});
+    let pod = json!({"metadata": {"ownerReferences": [owner]}, "spec": {}});
+    let workload = testkit::workload(&pod, &Keys::new("example.io"));
+    assert_eq!(
+        Reservation::new(DecisionId(1), &workload, "edge", NodeId(7)).controller,
+        None
+    );
+    let mut endless = reservation(1);
     endless.amount.scalars = (0..9).map(|i| (format!("example.com/{i}").into(), 0)).collect();
     ledger.reserve(endless, NOW.moment, |_| true);
     assert!(
         ledger
             .charges(NodeId(7), 0, "shop")
-            .all(|charge| charge.amount.scalars.is_empty())
+            .all(|(reservation, _)| reservation.amount.scalars.is_empty())
     );
 }
 
@@ -257,7 +242,7 @@ fn what_counts_fewer_times_is_room_that_became_free() {
     assert_eq!(ledger.freed(), 0, "nothing was reserved");
     ledger.set_replicas(3);
     for id in [1, 2] {
-        assert!(ledger.reserve(reservation(id, None), NOW.moment, |_| true));
+        assert!(ledger.reserve(reservation(id), NOW.moment, |_| true));
     }
     let steps: [&dyn Fn(&mut Ledger); 4] = [
         &|ledger| ledger.set_replicas(2),
@@ -271,7 +256,7 @@ fn what_counts_fewer_times_is_room_that_became_free() {
         assert!(taken(&ledger, 0).0 < before);
         assert_eq!(ledger.freed(), freed);
     }
-    assert!(ledger.reserve(reservation(3, None), NOW.moment, |_| true));
+    assert!(ledger.reserve(reservation(3), NOW.moment, |_| true));
     ledger.set_replicas(2);
     ledger.set_replicas(2);
     ledger.confirm(DecisionId(3), "shop", "edge", 1);

@@ -7,7 +7,7 @@ use json_patch::{PatchOperation, RemoveOperation, TestOperation};
 
 use crate::config::Config;
 use crate::keys::Keys;
-use crate::placement::patch::{Stamp, Wanted, annotate, patch, time};
+use crate::placement::patch::{Stamp, Wanted, annotate, patch, timestamp};
 use crate::placement::verdict::{Reason, Verdict};
 use crate::wire::pod::Pod;
 
@@ -38,7 +38,7 @@ pub fn update_reason(pod: &Pod<'_>, reason: Reason, config: &Config, stamp: &Sta
     let keys = &config.keys;
     let mut wanted: Wanted<'_> = vec![(&keys.reason, reason.as_str().into())];
     if pod.annotation(&keys.reason) == Some(Reason::HeldForeignGate.as_str()) {
-        wanted.push((&keys.timestamp, time(stamp).into()));
+        wanted.push((&keys.timestamp, timestamp(stamp.at).into()));
     }
     let kept = [&keys.timestamp, &keys.explain];
     for key in kept {

@@ -88,24 +88,6 @@ fn parents_are_created_where_they_are_missing() {
 }
 
 #[test]
-fn a_pod_without_metadata_gets_it_when_labels_do_not_decide() {
-    // Only possible if a policy manages the pod. The patch must be right all the same.
-    let snapshot = testkit::snapshot(&fleet());
-    let managed = to_the_cloud(json!({}), json!({})).to_string();
-    let managed = Pod::from_json(&managed).unwrap();
-    let config = Config::default();
-    let workload = managed.workload("shop".into(), &config.keys);
-    let verdict = decide(&workload, &Room::of(&snapshot), &config, NOW);
-    let bare = json!({"metadata": null, "spec": {}});
-    let text = bare.to_string();
-    let operations = patch(&Pod::from_json(&text).unwrap(), &verdict, &config, &stamp());
-    assert_eq!(
-        apply(&bare, &operations)["metadata"]["annotations"]["scheduling.example.io/site"],
-        "cloud"
-    );
-}
-
-#[test]
 fn pods_of_the_edge_are_kept_from_nodes_that_only_carry_its_selector() {
     let is_in = |key: &str, values: &[&str]| json!({"key": key, "operator": "In", "values": values});
     let excluded = json!({"key": "metadata.name", "operator": "NotIn", "values": ["v"]});
@@ -148,24 +130,6 @@ fn pods_of_the_edge_are_kept_from_nodes_that_only_carry_its_selector() {
         assert_eq!(patched(&affinity, true), expected, "{affinity}");
         assert_eq!(patched(&affinity, false), affinity);
     }
-}
-
-#[test]
-fn paths_are_escaped_and_nothing_is_duplicated() {
-    let pod = to_the_cloud(
-        json!({"annotations": {"a~b/c": "kept", "controller.kubernetes.io/pod-deletion-cost": "7"}}),
-        json!({"nodeSelector": {"node.role/cloud": "true"}, "tolerations": [{"operator": "Exists"}]}),
-    );
-    let operations = operations(&fleet(), &pod, &Config::default());
-    let paths: Vec<_> = operations.iter().map(|operation| operation.path().as_str()).collect();
-    let (last, annotations) = paths.split_last().unwrap();
-    assert!(
-        annotations
-            .iter()
-            .all(|path| path.starts_with("/metadata/annotations/scheduling.example.io~1")),
-        "{paths:?}"
-    );
-    assert_eq!((annotations.len(), *last), (7, "/metadata/labels"));
 }
 
 #[test]
@@ -228,32 +192,6 @@ fn annotations_stay_within_what_the_api_server_takes() {
     assert!(unexplained.len() == 9 && !unexplained.contains_key("scheduling.example.io/explain"));
     let own = annotations(&with_bytes(ANNOTATIONS_LIMIT - 100));
     assert_eq!(own.len(), 2);
-}
-
-#[test]
-fn what_the_pod_does_not_say_is_written_and_what_it_says_stays() {
-    let slo = json!({"class": "latency", "deadlineMs": 500, "priority": 8, "offloadAllowed": true});
-    let pod = to_the_cloud(json!({"annotations": {"slo.example.io/priority": "3"}}), json!({}));
-    let patched = apply(
-        &pod,
-        &operations_under(&policy(&slo), &fleet(), &pod, &Config::default()),
-    );
-    let annotations = patched["metadata"]["annotations"].as_object().unwrap();
-    let slo = annotations
-        .iter()
-        .filter_map(|(key, value)| Some((key.strip_prefix("slo.example.io/")?, value)));
-    let expected = [
-        ("class", "batch"),
-        ("deadlineMs", "500"),
-        ("offloadAllowed", "true"),
-        ("priority", "3"),
-    ];
-    assert!(
-        slo.eq(expected
-            .map(|(key, value)| (key, value.into()))
-            .iter()
-            .map(|(key, value): &(_, Value)| (*key, value)))
-    );
 }
 
 /// A policy for every pod.

@@ -16,7 +16,7 @@ pub const MAX_POLICIES: usize = 100;
 #[derive(Debug, Default)]
 pub struct NamespacePolicies {
     /// Policies in force. The first that selects a pod applies to it.
-    in_force: Vec<Arc<Seen>>,
+    pub(super) in_force: Vec<Arc<Seen>>,
     /// Policies that are not in force because [`MAX_POLICIES`] others come first.
     beyond: Vec<Arc<Seen>>,
     /// Policies with faults that have no part in force.
@@ -35,16 +35,6 @@ impl NamespacePolicies {
             beyond,
             refused,
         }
-    }
-
-    /// The number of policies in force.
-    pub fn len(&self) -> usize {
-        self.in_force.len()
-    }
-
-    /// Whether no policy is in force.
-    pub fn is_empty(&self) -> bool {
-        self.in_force.is_empty()
     }
 
     /// All policies, in no particular order.

@@ -21,19 +21,13 @@ pub struct Refused {
 
 /// The part or version of a policy in force while its newest version has faults.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Instead {
-    policy: Policy,
-    what: What,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum What {
-    /// The last known version without faults, of this generation.
-    Last(Option<i64>),
+pub enum Instead {
+    /// The last known version without faults, and its generation.
+    Last(Policy, Option<i64>),
     /// Only the sites and traits of the policy.
-    Restrictions,
+    Restrictions(Policy),
     /// Sites, traits or a precedence that cannot be read, so the policy's pods may run nowhere.
-    Nowhere,
+    Nowhere(Policy),
 }
 
 impl Refused {
@@ -50,10 +44,7 @@ impl Refused {
             return None;
         }
         let last = match &before.policy {
-            Ok(policy) => Arc::new(Instead {
-                policy: policy.clone(),
-                what: What::Last(before.generation),
-            }),
+            Ok(policy) => Arc::new(Instead::Last(policy.clone(), before.generation)),
             Err(before) if before.has_last() => Arc::clone(before.instead.as_ref()?),
             Err(_) => return None,
         };
@@ -65,8 +56,7 @@ impl Refused {
 
     /// Whether the last version without faults applies.
     fn has_last(&self) -> bool {
-        let instead = self.instead.as_ref();
-        instead.is_some_and(|instead| matches!(instead.what, What::Last(_)))
+        matches!(self.instead(), Some(Instead::Last(..)))
     }
 
     /// All faults.
@@ -82,7 +72,8 @@ impl Refused {
 
 impl Instead {
     pub(super) fn policy(&self) -> &Policy {
-        &self.policy
+        let (Self::Last(policy, _) | Self::Restrictions(policy) | Self::Nowhere(policy)) = self;
+        policy
     }
 
     /// The sites and traits that a spec with faults states, and whether they can be read. `None` if it states neither, or
@@ -129,25 +120,28 @@ impl Instead {
             selector,
             slo,
         };
-        let what = if are_readable {
-            What::Restrictions
+        if policy.slo.is_empty() {
+            return None;
+        }
+        let instead = if are_readable {
+            Self::Restrictions
         } else {
-            What::Nowhere
+            Self::Nowhere
         };
-        (!policy.slo.is_empty()).then_some(Self { policy, what })
+        Some(instead(policy))
     }
 }
 
 /// Describes what applies.
 impl fmt::Display for Instead {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.what {
-            What::Last(Some(generation)) => {
+        match self {
+            Self::Last(_, Some(generation)) => {
                 write!(f, "generation {generation}, the last without faults, counts meanwhile")
             }
-            What::Last(None) => write!(f, "the last version without faults counts meanwhile"),
-            What::Restrictions => write!(f, "of it, its sites and traits alone count meanwhile"),
-            What::Nowhere => write!(
+            Self::Last(_, None) => write!(f, "the last version without faults counts meanwhile"),
+            Self::Restrictions(_) => write!(f, "of it, its sites and traits alone count meanwhile"),
+            Self::Nowhere(_) => write!(
                 f,
                 "its sites, its traits or its precedence cannot be read, so pods that it selects are refused meanwhile"
             ),

@@ -88,7 +88,7 @@ proptest! {
             let (_, demand, ..) = pods.iter().find(|(pod, ..)| pod.name == *uid).unwrap();
             DEMANDS[*demand].1
         };
-        for (_, claim) in waitlist.claims().iter() {
+        for claim in waitlist.claims().iter() {
             prop_assert!(allowed(&claim.uid).contains(&&*claim.site), "{claim:?}");
         }
         snapshot.queue_claims = waitlist.claims();

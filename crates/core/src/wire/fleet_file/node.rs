@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::config::site_definition::some_of;
 use crate::document::{Checks, Decimal, Fault};
 use crate::model::constraints::{EFFECTS, Taint};
-use crate::model::node::{Node, NodeId, Placeholder, PriorityUse, Share, Terminating, Termination, YOUNG};
+use crate::model::node::{Node, NodeId, Placeholder, Share, Terminating, Termination, YOUNG};
 use crate::model::snapshot::{Site, Snapshot};
 use crate::resources::{Amounts, ResourceList};
 use crate::units::{Micros, Moment, Quantity};
@@ -164,10 +164,7 @@ impl NodeEntry {
                 })
                 .collect(),
             placeholders,
-            by_priority: by_priority
-                .into_iter()
-                .map(|(priority, Share { amounts: used, pods })| PriorityUse { priority, used, pods })
-                .collect(),
+            by_priority,
             cordoned: self.unschedulable.unwrap_or(false),
             ready: self.ready.unwrap_or(true),
             young_until: self.young.unwrap_or(false).then(|| now.after(YOUNG)),
@@ -182,9 +179,9 @@ impl NodeEntry {
         let terminating = sum(leaving.map(|part| &part.share));
         let claims = |other: &&Site| node.labels.contain(other.definition.selector());
         let is_claimed_twice = snapshot.sites.iter().filter(claims).count() > 1;
-        let by_priority = node.by_priority.iter().map(|part| PriorityEntry {
-            priority: part.priority,
-            used: Resources::of(&part.used, part.pods),
+        let by_priority = node.by_priority.iter().map(|(priority, share)| PriorityEntry {
+            priority: *priority,
+            used: Resources::of(&share.amounts, share.pods),
         });
         let placeholders = node.placeholders.iter().map(|(kind, share)| PlaceholderEntry {
             priority: kind.priority,

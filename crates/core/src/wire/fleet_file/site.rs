@@ -89,7 +89,7 @@ impl SiteEntry {
         let classes = self.observed_namespace_proc_ms.into_iter();
         let job_times = JobTimes {
             classes: classes.map(|(namespace, stated)| (namespace, times(stated))).collect(),
-            controllers: self.observed_controller_proc_ms.filter_map(|ms| Some(time(*ms))),
+            controllers: self.observed_controller_proc_ms.map(|ms| (*ms).into()),
         };
         let full = full_from(self.full.unwrap_or_default(), &mut checks);
         let free = self.measured_free.unwrap_or_default();
@@ -115,7 +115,7 @@ impl SiteEntry {
         let definition = &site.definition;
         let is_cloud = definition.kind == SiteKind::Cloud;
         let is_observed = site.observed != PerClass::default();
-        let times = |known: PerClass<Option<Micros>>| known.map(|time| time.map(processing_time)).into();
+        let times = |known: PerClass<Option<Micros>>| known.map(|time| time.map(Decimal::from)).into();
         let classes = site.job_times.classes.iter();
         let controllers = &site.job_times.controllers;
         // What is promised may be more than what was measured.
@@ -134,7 +134,7 @@ impl SiteEntry {
             queues: some_of(site.queues.iter().copied()),
             observed_proc_ms: is_observed.then(|| times(site.observed)),
             observed_namespace_proc_ms: classes.map(|(name, known)| (name.clone(), times(*known))).collect(),
-            observed_controller_proc_ms: controllers.filter_map(|time| Some(processing_time(*time))),
+            observed_controller_proc_ms: controllers.map(|time| (*time).into()),
             measured_free: (site.free != Free::default()).then_some(free),
             closed: (*site.closed).clone(),
             full: some_of(full),
@@ -147,8 +147,8 @@ impl SiteEntry {
 impl Wan {
     fn link(self, thresholds: Thresholds, now: Moment, checks: &mut Checks<'_>) -> Link {
         let is_reachable = self.reachable.unwrap_or(true);
-        let rtt = self.rtt_ms.map(|ms| Micros(ms.0 as u64));
-        let loss = self.loss_pct.map(|percent| Permille(percent.0 as u32));
+        let rtt = self.rtt_ms.map(Micros::from);
+        let loss = self.loss_pct.map(Permille::from);
         if is_reachable && self.health.is_none() && rtt.is_none() {
             checks.fault("wan.rttMs", "is missing");
         }
@@ -168,7 +168,7 @@ impl Wan {
         Self {
             reachable: (link.state == LinkState::Unreachable).then_some(false),
             rtt_ms: link.rtt.map(|rtt| Decimal(rtt.signed().min(LONGEST_RTT))),
-            loss_pct: link.loss.map(|loss| Decimal(loss.0.into())),
+            loss_pct: link.loss.map(Decimal::from),
             age_seconds: Some(Age::of(link.as_of, now)),
             health: Some(link.state),
         }
@@ -194,13 +194,5 @@ fn full_from(full: Vec<Full>, checks: &mut Checks<'_>) -> Vec<FullFrom> {
 }
 
 fn times(stated: ByClass<ProcessingTime>) -> PerClass<Option<Micros>> {
-    stated.stated().map(|ms| ms.map(time))
-}
-
-fn time(ms: ProcessingTime) -> Micros {
-    Micros(ms.0 as u64)
-}
-
-fn processing_time(time: Micros) -> ProcessingTime {
-    Decimal(time.signed())
+    stated.stated().map(|ms| ms.map(Micros::from))
 }

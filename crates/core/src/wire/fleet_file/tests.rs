@@ -177,25 +177,18 @@ proptest! {
 }
 
 #[test]
-fn what_was_never_seen_is_a_year_old() {
-    let file = write(
-        &Snapshot {
-            kubernetes_as_of: Moment(i64::MIN),
+fn ages_are_rounded_up_and_a_year_at_most() {
+    for (kubernetes_as_of, expected) in [
+        (NOW.moment.before(Micros(60_000_001)), json!(60.001)),
+        (NOW.moment.before(Micros(60_000_000)), json!(60)),
+        (Moment(i64::MIN), json!(31_536_000)),
+    ] {
+        let snapshot = Snapshot {
+            kubernetes_as_of,
             ..Snapshot::default()
-        },
-        NOW.moment,
-    );
-    assert_eq!(file["ageSeconds"], 31_536_000);
-}
-
-#[test]
-fn ages_are_rounded_up() {
-    let snapshot = |age| Snapshot {
-        kubernetes_as_of: NOW.moment.before(Micros(age)),
-        ..Snapshot::default()
-    };
-    assert_eq!(write(&snapshot(60_000_001), NOW.moment)["ageSeconds"], 60.001);
-    assert_eq!(write(&snapshot(60_000_000), NOW.moment)["ageSeconds"], 60);
+        };
+        assert_eq!(write(&snapshot, NOW.moment)["ageSeconds"], expected);
+    }
 }
 
 fn load(document: Value) -> Result<Snapshot, Vec<String>> {

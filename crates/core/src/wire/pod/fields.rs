@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 
 use serde::de::{self, IgnoredAny};
 use serde::{Deserialize, Deserializer};
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::model::constraints::Toleration;
 use crate::resources::ResourceList;
 use crate::units::Quantity;
-use crate::wire::pod::pod_affinity::PodTerms;
+use crate::wire::pod::pod_affinity::AffinityTerm;
 
 /// A string that borrows from the document if it contains no escapes. serde borrows a `Cow` only as a direct field, not
 /// inside lists and maps. A missing or null string is empty, as it is in Go.
@@ -99,8 +100,8 @@ impl<'de: 'a, 'a> Deserialize<'de> for ResourceList<'a> {
 /// A pod.
 #[derive(Debug, Clone)]
 pub struct Pod<'a> {
-    pub(super) metadata: Option<Metadata<'a>>,
-    pub(super) spec: Spec<'a>,
+    pub(crate) metadata: Option<Metadata<'a>>,
+    pub(crate) spec: Spec<'a>,
     /// Read only for pods that exist. The status of a pod that arrives does not count.
     pub(super) status: Option<&'a RawValue>,
     /// Annotations that count as the pod's own. See [`Pod::inherit`].
@@ -138,17 +139,17 @@ impl<'de: 'a, 'a> Deserialize<'de> for Pod<'a> {
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Metadata<'a> {
+pub(crate) struct Metadata<'a> {
     #[serde(borrow)]
-    pub(super) name: Text<'a>,
+    pub(in crate::wire) name: Text<'a>,
     pub(super) generate_name: Text<'a>,
     pub(super) namespace: Text<'a>,
     pub(super) uid: Text<'a>,
     pub(super) resource_version: Text<'a>,
     pub(super) creation_timestamp: Text<'a>,
     pub(super) deletion_timestamp: Text<'a>,
-    pub(super) labels: Option<StringMap<'a>>,
-    pub(super) annotations: Option<StringMap<'a>>,
+    pub(in crate::wire) labels: Option<StringMap<'a>>,
+    pub(in crate::wire) annotations: Option<StringMap<'a>>,
     pub(super) owner_references: Option<Vec<OwnerReference<'a>>>,
 }
 
@@ -163,7 +164,7 @@ pub(super) struct OwnerReference<'a> {
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Spec<'a> {
+pub(crate) struct Spec<'a> {
     #[serde(borrow)]
     pub(super) containers: Option<Vec<Container<'a>>>,
     pub(super) init_containers: Option<Vec<Container<'a>>>,
@@ -173,11 +174,11 @@ pub(super) struct Spec<'a> {
     pub(super) scheduler_name: Text<'a>,
     pub(super) node_selector: Option<&'a RawValue>,
     pub(super) affinity: Option<&'a RawValue>,
-    pub(super) tolerations: Option<&'a RawValue>,
+    pub(crate) tolerations: Option<&'a RawValue>,
     /// Parsed from the three texts above. See [`Spec::read_constraints`].
     #[serde(skip)]
-    pub(super) constraints: Constraints<'a>,
-    pub(super) scheduling_gates: Option<Vec<SchedulingGate<'a>>>,
+    pub(crate) constraints: Constraints<'a>,
+    pub(crate) scheduling_gates: Option<Vec<SchedulingGate<'a>>>,
     pub(super) priority: Option<i32>,
     pub(super) preemption_policy: Text<'a>,
     pub(super) termination_grace_period_seconds: Option<i64>,
@@ -197,8 +198,8 @@ pub(super) struct Spec<'a> {
 
 /// Constraints on where a pod may run.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Constraints<'a> {
-    pub(super) node_selector: Option<StringMap<'a>>,
+pub(crate) struct Constraints<'a> {
+    pub(crate) node_selector: Option<StringMap<'a>>,
     pub(super) affinity: Option<Affinity<'a>>,
     pub(super) tolerations: Option<Vec<WireToleration<'a>>>,
 }
@@ -291,15 +292,16 @@ impl<'a> Resources<'a> {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Affinity<'a> {
     #[serde(borrow)]
-    pub(super) node_affinity: Option<NodeAffinity<'a>>,
-    pub(super) pod_affinity: Option<PodTerms<'a>>,
-    pub(super) pod_anti_affinity: Option<PodTerms<'a>>,
+    pub(super) node_affinity: Option<Required<NodeSelector<'a>>>,
+    pub(super) pod_affinity: Option<Required<Vec<AffinityTerm<'a>>>>,
+    pub(super) pod_anti_affinity: Option<Required<Vec<AffinityTerm<'a>>>>,
 }
 
+/// The part of an affinity that must hold.
 #[derive(Debug, Clone, Deserialize)]
-pub(crate) struct NodeAffinity<'a> {
-    #[serde(borrow, rename = "requiredDuringSchedulingIgnoredDuringExecution")]
-    pub(super) required: Option<NodeSelector<'a>>,
+pub(crate) struct Required<T> {
+    #[serde(rename = "requiredDuringSchedulingIgnoredDuringExecution")]
+    pub(super) required: Option<T>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -353,23 +355,9 @@ pub(in crate::wire) struct Condition<'a> {
 pub(super) struct ContainerStatus<'a> {
     #[serde(borrow)]
     pub(super) name: Text<'a>,
-    pub(super) state: Option<ContainerState<'a>>,
+    pub(super) state: Option<&'a RawValue>,
     pub(super) resources: Option<Resources<'a>>,
     pub(super) allocated_resources: Option<ResourceList<'a>>,
-}
-
-#[derive(Debug, Clone, Deserialize)]
-pub(super) struct ContainerState<'a> {
-    #[serde(borrow)]
-    pub(super) terminated: Option<Terminated<'a>>,
-}
-
-#[derive(Debug, Clone, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct Terminated<'a> {
-    #[serde(borrow)]
-    pub(super) started_at: Text<'a>,
-    pub(super) finished_at: Text<'a>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -396,7 +384,7 @@ impl<'a> WireToleration<'a> {
 }
 
 #[derive(Debug, Clone, Deserialize)]
-pub(super) struct SchedulingGate<'a> {
+pub(crate) struct SchedulingGate<'a> {
     #[serde(borrow)]
     pub(super) name: Text<'a>,
 }
@@ -407,9 +395,30 @@ pub(super) struct Volume<'a> {
     #[serde(borrow)]
     pub(super) name: Text<'a>,
     pub(super) persistent_volume_claim: Option<ClaimSource<'a>>,
-    pub(super) ephemeral: Option<EphemeralSource<'a>>,
+    pub(super) ephemeral: Option<&'a RawValue>,
     pub(super) host_path: Option<IgnoredAny>,
-    pub(super) projected: Option<ProjectedSource>,
+    pub(super) projected: Option<&'a RawValue>,
+}
+
+impl<'a> Volume<'a> {
+    /// StorageClass that an ephemeral volume states.
+    pub(super) fn ephemeral_class(&self) -> Option<Cow<'a, str>> {
+        let class = &value(self.ephemeral)["volumeClaimTemplate"]["spec"]["storageClassName"];
+        Some(class.as_str()?.to_owned().into())
+    }
+
+    /// Whether the volume contains a token of the pod's service account.
+    pub(super) fn has_token(&self) -> bool {
+        let sources = &value(self.projected)["sources"];
+        let mut sources = sources.as_array().into_iter().flatten();
+        sources.any(|source| !source["serviceAccountToken"].is_null())
+    }
+}
+
+/// A part of a pod that is read only where it matters. Null if it is missing.
+pub(super) fn value(text: Option<&RawValue>) -> Value {
+    let value = text.map(|text| serde_json::from_str(text.get()));
+    value.and_then(Result::ok).unwrap_or_default()
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -417,51 +426,4 @@ pub(super) struct Volume<'a> {
 pub(super) struct ClaimSource<'a> {
     #[serde(borrow)]
     pub(super) claim_name: Text<'a>,
-}
-
-#[derive(Debug, Clone, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct EphemeralSource<'a> {
-    #[serde(borrow)]
-    volume_claim_template: Option<ClaimTemplate<'a>>,
-}
-
-impl<'a> EphemeralSource<'a> {
-    /// StorageClass that the volume states.
-    pub(super) fn class(&self) -> Option<Cow<'a, str>> {
-        let spec = self.volume_claim_template.as_ref()?.spec.as_ref()?;
-        Some(spec.storage_class_name.as_ref()?.0.clone())
-    }
-}
-
-#[derive(Debug, Clone, Deserialize)]
-struct ClaimTemplate<'a> {
-    #[serde(borrow)]
-    spec: Option<ClaimSpec<'a>>,
-}
-
-#[derive(Debug, Clone, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct ClaimSpec<'a> {
-    #[serde(borrow)]
-    storage_class_name: Option<Text<'a>>,
-}
-
-#[derive(Debug, Clone, Deserialize)]
-pub(super) struct ProjectedSource {
-    sources: Option<Vec<Projection>>,
-}
-
-impl ProjectedSource {
-    /// Whether the volume contains a token of the pod's service account.
-    pub(super) fn has_token(&self) -> bool {
-        let mut sources = self.sources.iter().flatten();
-        sources.any(|source| source.service_account_token.is_some())
-    }
-}
-
-#[derive(Debug, Clone, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Projection {
-    service_account_token: Option<IgnoredAny>,
 }

@@ -49,31 +49,32 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_effect_is_named_and_what_was_read_is_not() {
-        let idle = r#""slo.example.io/deadlineMs":"5","team":"a""#;
-        assert_eq!(
-            hints(&format!(r#"{{"annotations":{{{idle}}}}}"#)),
-            ["slo.example.io/deadlineMs has no effect without slo.example.io/class"]
-        );
-        let with_class = format!(r#"{{"annotations":{{{idle},"slo.example.io/class":"batch"}}}}"#);
-        assert_eq!(hints(&with_class), [""; 0]);
-        assert_eq!(hints("{}"), [""; 0]);
-        assert_eq!(
-            hints(r#"{"annotations":{"slo.example.io/clas":"batch"}}"#),
-            ["slo.example.io/clas is not an annotation that edgeward reads"]
-        );
-        let labels = r#"{"labels":{"app":"a","slo.example.io/class":"batch"}}"#;
-        assert_eq!(
-            hints(labels),
-            ["slo.example.io/class is a label; edgeward reads it as an annotation"]
-        );
-    }
-
-    #[test]
-    fn nothing_is_said_of_a_pod_that_was_opted_out() {
-        let labels = r#""labels":{"scheduling.example.io/managed":"false","slo.example.io/class":"batch"}"#;
-        let annotations = r#""annotations":{"slo.example.io/deadlineMs":"5"}"#;
-        assert_eq!(hints(&format!("{{{labels},{annotations}}}")), [""; 0]);
+    fn keys_without_effect_are_named() {
+        for (metadata, expected) in [
+            ("{}", ""),
+            (
+                r#"{"annotations":{"slo.example.io/deadlineMs":"5","team":"a"}}"#,
+                "slo.example.io/deadlineMs has no effect without slo.example.io/class",
+            ),
+            (
+                r#"{"annotations":{"slo.example.io/deadlineMs":"5","slo.example.io/class":"batch"}}"#,
+                "",
+            ),
+            (
+                r#"{"annotations":{"slo.example.io/clas":"batch"}}"#,
+                "slo.example.io/clas is not an annotation that edgeward reads",
+            ),
+            (
+                r#"{"labels":{"app":"a","slo.example.io/class":"batch"}}"#,
+                "slo.example.io/class is a label; edgeward reads it as an annotation",
+            ),
+            (
+                r#"{"labels":{"scheduling.example.io/managed":"false","slo.example.io/class":"batch"}}"#,
+                "",
+            ),
+        ] {
+            assert_eq!(hints(metadata).join(";"), expected, "{metadata}");
+        }
     }
 
     #[test]

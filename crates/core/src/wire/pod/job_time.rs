@@ -4,7 +4,7 @@ use jiff::Timestamp;
 
 use crate::units::Micros;
 use crate::wire::pod::Pod;
-use crate::wire::pod::fields::{ContainerStatus, Status, Terminated};
+use crate::wire::pod::fields::{ContainerStatus, Status, value};
 
 impl Pod<'_> {
     /// How long the pod worked. `None` unless the pod succeeded, belongs to a Job, and states when its containers
@@ -21,12 +21,9 @@ impl Pod<'_> {
 
 impl ContainerStatus<'_> {
     fn run(&self) -> Option<Micros> {
-        let Terminated {
-            started_at,
-            finished_at,
-        } = self.state.as_ref()?.terminated.as_ref()?;
-        let at = |text: &str| text.parse::<Timestamp>().ok();
-        let (started, finished) = (at(started_at)?, at(finished_at)?);
+        let terminated = &value(self.state)["terminated"];
+        let at = |field: &str| terminated[field].as_str()?.parse::<Timestamp>().ok();
+        let (started, finished) = (at("startedAt")?, at("finishedAt")?);
         // A container that never ran has the zero time in both fields, or in one of them.
         let us = finished.as_microsecond().checked_sub(started.as_microsecond())?;
         (started > Timestamp::UNIX_EPOCH).then_some(Micros(u64::try_from(us).ok()?))

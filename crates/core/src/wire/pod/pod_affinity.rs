@@ -5,7 +5,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use serde::Deserialize;
 
 use crate::model::constraints::{HOSTNAME, is_label_key};
-use crate::model::pod_affinity::AffinityTerm;
+use crate::model::pod_affinity::AffinityTerm as Near;
 use crate::model::selector::{Expression, Operator, Selector};
 use crate::resources::{Amounts, Apart};
 use crate::wire::pod::Pod;
@@ -20,16 +20,10 @@ const MAX_PARTS: usize = 64;
 /// Maximum length of a pod's labels that are kept, in bytes.
 const MAX_LABELS: usize = 1024;
 
-#[derive(Debug, Clone, Deserialize)]
-pub(crate) struct PodTerms<'a> {
-    #[serde(borrow, rename = "requiredDuringSchedulingIgnoredDuringExecution")]
-    required: Option<Vec<Term<'a>>>,
-}
-
 /// A PodAffinityTerm of Kubernetes.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Term<'a> {
+pub(crate) struct AffinityTerm<'a> {
     #[serde(borrow)]
     label_selector: Option<LabelSelector<'a>>,
     topology_key: Text<'a>,
@@ -62,12 +56,12 @@ impl Pod<'_> {
     }
 
     /// The required affinity to other pods. Empty if edgeward cannot evaluate a part of it, or if it is too long.
-    pub(super) fn pod_affinity(&self, namespace: &str) -> Vec<AffinityTerm> {
+    pub(super) fn pod_affinity(&self, namespace: &str) -> Vec<Near> {
         let affinity = self.spec.constraints.affinity.as_ref();
         let required = affinity.and_then(|affinity| affinity.pod_affinity.as_ref()?.required.as_ref());
         let terms = required.into_iter().flatten();
         let terms: Option<Vec<_>> = terms.map(|term| term.near(self, namespace)).collect();
-        let is_short = |terms: &Vec<AffinityTerm>| terms.iter().map(AffinityTerm::parts).sum::<usize>() <= MAX_PARTS;
+        let is_short = |terms: &Vec<Near>| terms.iter().map(Near::parts).sum::<usize>() <= MAX_PARTS;
         terms.filter(is_short).unwrap_or_default()
     }
 
@@ -80,7 +74,7 @@ impl Pod<'_> {
     }
 }
 
-impl Term<'_> {
+impl AffinityTerm<'_> {
     /// Returns the anti-affinity key of this term, if the term selects the pod itself.
     fn apart(&self, pod: &Pod<'_>, namespace: &str) -> Option<Apart> {
         let selector = self.selector(|key| pod.label(key))?;
@@ -95,7 +89,7 @@ impl Term<'_> {
     }
 
     /// Returns the term as affinity, if edgeward can evaluate it. It does not know the labels of namespaces.
-    fn near(&self, pod: &Pod<'_>, namespace: &str) -> Option<AffinityTerm> {
+    fn near(&self, pod: &Pod<'_>, namespace: &str) -> Option<Near> {
         let mut namespaces: Vec<_> = self
             .namespaces
             .iter()
@@ -106,7 +100,7 @@ impl Term<'_> {
             namespaces.push(namespace.into());
         }
         let is_evaluated = self.namespace_selector.is_none() && is_label_key(&self.topology_key);
-        is_evaluated.then_some(AffinityTerm {
+        is_evaluated.then_some(Near {
             namespaces,
             selector: self.selector(|key| pod.label(key))?,
             topology_key: (&*self.topology_key).into(),

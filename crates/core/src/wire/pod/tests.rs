@@ -1,116 +1,6 @@
 use serde_json::json;
 
 use super::*;
-use crate::units::{Bytes, Millicores};
-
-fn request(spec: serde_json::Value) -> crate::resources::Amounts {
-    let text = json!({ "spec": spec }).to_string();
-    Pod::from_json(&text).unwrap().request().amounts()
-}
-
-fn defaulted(spec: serde_json::Value) -> crate::resources::Amounts {
-    let text = json!({ "spec": spec }).to_string();
-    let mut pod = Pod::from_json(&text).unwrap();
-    pod.apply_api_defaults();
-    pod.request().amounts()
-}
-
-fn cpu(quantity: &str) -> serde_json::Value {
-    json!({"resources": {"requests": {"cpu": quantity}}})
-}
-
-fn sidecar(quantity: &str) -> serde_json::Value {
-    json!({"restartPolicy": "Always", "resources": {"requests": {"cpu": quantity}}})
-}
-
-#[test]
-fn golden_vectors_of_the_scheduler() {
-    for (expected, spec) in [
-        (
-            500,
-            json!({"containers": [cpu("100m"), cpu("200m")], "initContainers": [cpu("500m")]}),
-        ),
-        (
-            600,
-            json!({"containers": [cpu("200m")], "initContainers": [sidecar("100m"), cpu("500m")]}),
-        ),
-        (
-            500,
-            json!({"containers": [cpu("200m")], "initContainers": [cpu("500m"), sidecar("100m")]}),
-        ),
-        (
-            550,
-            json!({"containers": [cpu("200m")], "initContainers": [cpu("500m"), sidecar("100m")],
-                     "overhead": {"cpu": "50m"}}),
-        ),
-        (
-            1050,
-            json!({"containers": [cpu("300m")], "resources": {"requests": {"cpu": "1"}},
-                      "overhead": {"cpu": "50m"}}),
-        ),
-        (0, json!({"containers": [{}]})),
-        (0, json!({"containers": null, "initContainers": null, "overhead": null})),
-    ] {
-        assert_eq!(request(spec.clone()).cpu, Millicores(expected), "{spec}");
-    }
-}
-
-#[test]
-fn pod_level_replaces_only_what_it_names_and_may_be_smaller() {
-    let amounts = request(json!({
-        "containers": [{"resources": {"requests": {"cpu": "2", "memory": "1Gi", "example.com/gpu": "1"}}}],
-        "resources": {"requests": {"cpu": "500m", "example.com/gpu": "9"}},
-    }));
-    assert_eq!(amounts.cpu, Millicores(500));
-    assert_eq!(amounts.memory, Bytes(1 << 30));
-    assert_eq!(amounts.scalar("example.com/gpu"), 1);
-}
-
-#[test]
-fn sums_are_exact_before_they_are_rounded() {
-    let half = json!({"resources": {"requests": {"cpu": "500u", "memory": "500m"}}});
-    let amounts = request(json!({"containers": [half, half]}));
-    assert_eq!((amounts.cpu, amounts.memory), (Millicores(1), Bytes(1)));
-    // The API server rounds every list to thousandths when it decodes the pod.
-    let amounts = defaulted(json!({"containers": [half, half]}));
-    assert_eq!((amounts.cpu, amounts.memory), (Millicores(2), Bytes(1)));
-}
-
-#[test]
-fn limits_count_only_after_the_api_servers_defaults() {
-    let spec = json!({
-        "containers": [{"resources": {"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "250m"}}}],
-        "initContainers": [{"resources": {"limits": {"cpu": "3"}}}],
-    });
-    assert_eq!(request(spec.clone()).cpu, Millicores(250));
-    assert_eq!(defaulted(spec.clone()).cpu, Millicores(3000));
-    assert_eq!(defaulted(spec).memory, Bytes(1 << 30));
-}
-
-#[test]
-fn pod_level_requests_default_from_containers_then_from_pod_limits() {
-    let amounts = defaulted(json!({
-        "containers": [cpu("300m"), {"resources": {"limits": {"hugepages-2Mi": "4Mi"}}}],
-        "resources": {"limits": {"cpu": "2", "memory": "1Gi"}},
-        "overhead": {"memory": "1Mi"},
-    }));
-    assert_eq!(amounts.cpu, Millicores(300));
-    assert_eq!(amounts.memory, Bytes((1 << 30) + (1 << 20)));
-    assert_eq!(amounts.scalar("hugepages-2Mi"), 4 << 20);
-}
-
-#[test]
-fn pod_level_requests_default_before_lists_are_rounded() {
-    let half = json!({"resources": {"requests": {"cpu": "500u"}}});
-    let amounts = defaulted(json!({"containers": [half, half], "resources": {"limits": {"cpu": "1"}}}));
-    assert_eq!(amounts.cpu, Millicores(1));
-}
-
-#[test]
-fn rounding_keeps_large_amounts() {
-    let amounts = defaulted(json!({"containers": [{"resources": {"limits": {"memory": "100P"}}}]}));
-    assert_eq!(amounts.memory, Bytes(100_000_000_000_000_000));
-}
 
 #[test]
 fn on_the_hosts_network_ports_default_to_ports_of_the_host() {
@@ -147,31 +37,26 @@ fn facts_that_decide_whose_pod_it_is() {
     let facts = |pod: serde_json::Value| {
         let text = pod.to_string();
         let pod = Pod::from_json(&text).unwrap();
-        let workload = pod.workload("ns".into(), &Keys::new("example.io"));
-        (
-            workload.daemonset,
-            workload.mirror,
-            workload.bound,
-            pod.claims_to_be_shadow(),
-            workload.gates.len(),
-        )
+        let shadow = pod.claims_to_be_shadow();
+        let Workload {
+            daemonset,
+            mirror,
+            bound,
+            gates,
+            ..
+        } = pod.workload("ns".into(), &Keys::new("example.io"));
+        [daemonset, mirror, bound, shadow, !gates.is_empty()]
     };
     let owner = |kind: &str, controller: bool| json!({"metadata": {"ownerReferences": [{"kind": kind, "controller": controller}]}, "spec": {}});
-    assert_eq!(facts(owner("DaemonSet", true)), (true, false, false, false, 0));
-    assert_eq!(facts(owner("DaemonSet", false)), (false, false, false, false, 0));
-    assert_eq!(facts(owner("Job", true)), (false, false, false, false, 0));
-    assert_eq!(
-        facts(json!({
-            "metadata": {"annotations": {"kubernetes.io/config.mirror": ""},
-                         "labels": {"liqo.io/managed-by": "shadowpod"}},
-            "spec": {"nodeName": "n", "schedulingGates": [{"name": "g"}]},
-        })),
-        (false, true, true, true, 1)
-    );
-    assert_eq!(
-        facts(json!({"spec": {"nodeName": ""}})),
-        (false, false, false, false, 0)
-    );
+    assert_eq!(facts(owner("DaemonSet", true)), [true, false, false, false, false]);
+    assert_eq!(facts(owner("DaemonSet", false)), [false; 5]);
+    assert_eq!(facts(owner("Job", true)), [false; 5]);
+    let others = json!({
+        "metadata": {"annotations": {"kubernetes.io/config.mirror": ""}, "labels": {"liqo.io/managed-by": "shadowpod"}},
+        "spec": {"nodeName": "n", "schedulingGates": [{"name": "g"}]},
+    });
+    assert_eq!(facts(others), [false, true, true, true, true]);
+    assert_eq!(facts(json!({"spec": {"nodeName": ""}})), [false; 5]);
 }
 
 #[test]
@@ -253,7 +138,7 @@ fn long_constraints_of_a_pod_that_exists_are_skipped() {
         };
         let whole = Pod::from_json(&json).unwrap();
         assert_eq!(workload(&whole), (1, true, 1));
-        assert!(whole.parents().tolerations);
+        assert!(whole.spec.tolerations.is_some());
         let length = whole.spec.constraints_length();
         let found = workload(&Pod::without_long_constraints(&json).unwrap());
         (length <= MAX_CONSTRAINTS, found)

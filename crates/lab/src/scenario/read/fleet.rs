@@ -126,17 +126,14 @@ fn initial(node: &Node, number: usize) -> Vec<Workload> {
         amounts: node.used.clone(),
         pods: node.pods,
     };
-    for part in &node.by_priority {
-        let mut share = Share {
-            amounts: part.used.clone(),
-            pods: part.pods,
-        };
-        take(&mut rest, &share);
-        for (placeholder, kept) in node.placeholders.iter().filter(|(of, _)| of.priority == part.priority) {
+    for (priority, share) in &node.by_priority {
+        take(&mut rest, share);
+        let mut share = share.clone();
+        for (placeholder, kept) in node.placeholders.iter().filter(|(of, _)| of.priority == *priority) {
             take(&mut share, kept);
-            found.extend(alike(number, part.priority, Some(*placeholder), kept));
+            found.extend(alike(number, *priority, Some(*placeholder), kept));
         }
-        found.extend(alike(number, part.priority, None, &share));
+        found.extend(alike(number, *priority, None, &share));
     }
     found.extend(alike(number, NEVER_EVICTED, None, &rest));
     found
@@ -201,18 +198,11 @@ fn workload(node: usize, priority: i32, placeholder: Option<Placeholder>, reques
         // Without a class, a pod of low priority would count as a placeholder.
         None => manifest["metadata"]["annotations"]["slo.example.io/class"] = "batch".into(),
     }
+    let kind = WorkloadKind::Initial { node, pods };
     Workload {
-        name: NAMESPACE.to_owned(),
-        slo: None,
         request,
-        manifest,
         priority,
         may_preempt: false,
-        is_unscheduled: false,
-        is_quota_blocked: false,
-        service: Distribution::Constant(1.0),
-        correlation: 0.0,
-        termination: Distribution::Constant(1_000.0),
-        kind: WorkloadKind::Initial { node, pods },
+        ..Workload::new(NAMESPACE, manifest, Distribution::Constant(1.0), kind)
     }
 }

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 
 use edgeward_core::document::{Decimal, parse};
 use edgeward_core::units::{Micros, Quantity};
+use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
 use super::Load;
 use crate::random::Distribution;
-use crate::scenario::Rate;
+use crate::scenario::RateStep;
 
 /// The longest time that a scenario may state: a year, in thousandths of a second.
 pub(super) const LONGEST: i64 = 365 * 24 * 3_600 * 1_000;
@@ -31,11 +32,38 @@ pub(in crate::scenario) fn seconds<'de, D: Deserializer<'de>, const LEAST: i64>(
     Ok(Micros::from_millis(thousandths.unsigned_abs()))
 }
 
-pub(super) fn percent<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+pub(in crate::scenario) fn percent<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
     number::<_, 0, 100_000>(deserializer).map(|percent| percent / 100.0)
 }
 
-pub(super) fn a_day() -> Micros {
+pub(in crate::scenario) fn rate<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    number::<_, 0, 1_000_000_000>(deserializer)
+}
+
+pub(in crate::scenario) fn rate_steps<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<RateStep>, D::Error> {
+    let steps = Vec::<RateStep>::deserialize(deserializer)?;
+    match steps.is_sorted_by_key(|step| step.at_seconds) {
+        true => Ok(steps),
+        false => Err(D::Error::custom("is not sorted by atSeconds")),
+    }
+}
+
+pub(in crate::scenario) fn count<'de, D: Deserializer<'de>, const LEAST: i64>(
+    deserializer: D,
+) -> Result<u32, D::Error> {
+    let Decimal(count) = Decimal::<0, LEAST, 100_000>::deserialize(deserializer)?;
+    Ok(count as u32)
+}
+
+pub(in crate::scenario) fn one() -> u32 {
+    1
+}
+
+pub(in crate::scenario) fn five_minutes() -> Micros {
+    Micros::from_secs(300)
+}
+
+pub(in crate::scenario) fn a_day() -> Micros {
     Micros::from_secs(86_400)
 }
 
@@ -82,74 +110,6 @@ impl TryFrom<Value> for Distribution {
                 exponent,
                 most_ms,
             } => Self::Pareto(of(least_ms.0), of(exponent.0), of(most_ms.0)),
-        })
-    }
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(in crate::scenario) struct RateStep {
-    #[serde(deserialize_with = "seconds::<_, 0>")]
-    at_seconds: Micros,
-    #[serde(deserialize_with = "number::<_, 0, 1_000_000_000>")]
-    per_second: f64,
-}
-
-/// A [`Rate`] in its written form.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", rename_all_fields = "camelCase", deny_unknown_fields)]
-pub(in crate::scenario) enum StatedRate {
-    PerSecond(#[serde(deserialize_with = "number::<_, 0, 1_000_000_000>")] f64),
-    Bursty {
-        #[serde(deserialize_with = "number::<_, 0, 1_000_000_000>")]
-        per_second: f64,
-        #[serde(deserialize_with = "number::<_, 0, 1_000_000_000>")]
-        burst_per_second: f64,
-        #[serde(deserialize_with = "seconds::<_, 1>")]
-        every_seconds: Micros,
-        #[serde(deserialize_with = "seconds::<_, 1>")]
-        lasting_seconds: Micros,
-    },
-    Diurnal {
-        #[serde(deserialize_with = "number::<_, 0, 1_000_000_000>")]
-        per_second: f64,
-        #[serde(deserialize_with = "number::<_, 0, 1_000>")]
-        amplitude: f64,
-        #[serde(default = "a_day", deserialize_with = "seconds::<_, 1>")]
-        period_seconds: Micros,
-        #[serde(default, deserialize_with = "seconds::<_, 0>")]
-        peak_at_seconds: Micros,
-    },
-    Steps(Vec<RateStep>),
-}
-
-impl TryFrom<StatedRate> for Rate {
-    type Error = &'static str;
-
-    fn try_from(stated: StatedRate) -> Result<Self, Self::Error> {
-        Ok(match stated {
-            StatedRate::PerSecond(rate) => Self::Constant(rate),
-            StatedRate::Bursty {
-                per_second,
-                burst_per_second,
-                every_seconds,
-                lasting_seconds,
-            } => Self::Bursty(per_second, burst_per_second, every_seconds, lasting_seconds),
-            StatedRate::Diurnal {
-                per_second,
-                amplitude,
-                period_seconds,
-                peak_at_seconds,
-            } => Self::Diurnal(per_second, amplitude, period_seconds, peak_at_seconds),
-            StatedRate::Steps(steps) if !steps.is_sorted_by_key(|step| step.at_seconds) => {
-                return Err("steps: is not sorted by atSeconds");
-            }
-            StatedRate::Steps(steps) => Self::Steps(
-                steps
-                    .into_iter()
-                    .map(|step| (step.at_seconds, step.per_second))
-                    .collect(),
-            ),
         })
     }
 }

@@ -10,12 +10,11 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Load;
-use super::numbers::{LONGEST, MOST, StatedRate, number, quantities, seconds, table};
+use super::numbers::{LONGEST, count, number, one, quantities, table};
 use crate::random::Distribution;
 use crate::scenario::{Arrivals, Rate, Replicas, Scaling, Slo, Workload, WorkloadKind, tables};
 
 type Millis = Decimal<0, 1, LONGEST>;
-type Count<const LEAST: i64> = Decimal<0, LEAST, 100_000>;
 
 /// A [`Workload`] in its written form.
 #[derive(Deserialize)]
@@ -47,7 +46,7 @@ pub(super) struct StatedWorkload {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct StatedJobs {
-    poisson: Option<StatedRate>,
+    poisson: Option<Rate>,
     trace: Option<String>,
     pods: Option<Decimal<0, 1, 10_000>>,
 }
@@ -55,28 +54,14 @@ struct StatedJobs {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct StatedDeployment {
-    replicas: Option<Count<0>>,
-    scaling: Option<StatedScaling>,
+    replicas: Option<Decimal<0, 0, 100_000>>,
+    scaling: Option<Scaling>,
     #[serde(default)]
     rollouts_at_seconds: Vec<Decimal<3, 0, LONGEST>>,
-    max_surge: Option<Count<0>>,
-    max_unavailable: Option<Count<0>>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct StatedScaling {
-    demand: StatedRate,
-    #[serde(deserialize_with = "number::<_, 1, MOST>")]
-    per_replica: f64,
-    min: Option<Count<1>>,
-    max: Count<1>,
-    #[serde(default = "five_minutes", deserialize_with = "seconds::<_, 0>")]
-    stabilisation_seconds: Micros,
-}
-
-fn five_minutes() -> Micros {
-    Micros::from_secs(300)
+    #[serde(default = "one", deserialize_with = "count::<_, 0>")]
+    max_surge: u32,
+    #[serde(default, deserialize_with = "count::<_, 0>")]
+    max_unavailable: u32,
 }
 
 impl StatedWorkload {
@@ -181,14 +166,10 @@ pub(in crate::scenario) fn annotate(manifest: &mut Value, slo: Option<Slo>) {
     }
 }
 
-fn rate(stated: StatedRate, field: &str, checks: &mut Checks<'_>) -> Option<Rate> {
-    Rate::try_from(stated).map_err(|error| checks.fault(field, error)).ok()
-}
-
 impl StatedJobs {
     fn read(self, checks: &mut Checks<'_>, load: Load<'_>) -> Option<WorkloadKind> {
         let arrivals = match (self.poisson, self.trace) {
-            (Some(poisson), None) => Arrivals::Poisson(rate(poisson, "jobs.poisson", checks)?),
+            (Some(poisson), None) => Arrivals::Poisson(poisson),
             (None, Some(trace)) => {
                 let read = table(&trace, load, tables::arrivals);
                 Arrivals::Trace(read.map_err(|error| checks.fault("jobs.trace", error)).ok()?)
@@ -207,21 +188,13 @@ impl StatedDeployment {
     fn read(self, checks: &mut Checks<'_>) -> Option<WorkloadKind> {
         let replicas = match (self.replicas, self.scaling) {
             (Some(replicas), None) => Replicas::Fixed(replicas.0 as u32),
-            (None, Some(scaling)) => Replicas::Scaled(Scaling {
-                demand: rate(scaling.demand, "deployment.scaling.demand", checks)?,
-                per_replica: scaling.per_replica,
-                least: scaling.min.map_or(1, |least| least.0 as u32),
-                most: scaling.max.0 as u32,
-                stabilisation: scaling.stabilisation_seconds,
-            }),
+            (None, Some(scaling)) => Replicas::Scaled(scaling),
             _ => {
                 checks.fault("deployment", "needs exactly one of replicas and scaling");
                 return None;
             }
         };
-        let surge = self.max_surge.map_or(1, |count| count.0 as u32);
-        let unavailable = self.max_unavailable.map_or(0, |count| count.0 as u32);
-        if surge + unavailable == 0 {
+        if self.max_surge + self.max_unavailable == 0 {
             let message = "is 0 beside a maxUnavailable of 0: no rollout could begin";
             checks.fault("deployment.maxSurge", message);
         }
@@ -229,8 +202,8 @@ impl StatedDeployment {
         Some(WorkloadKind::Service {
             replicas,
             rollouts: rollouts.map(|at| Micros::from_millis(at.0.unsigned_abs())).collect(),
-            surge,
-            unavailable,
+            surge: self.max_surge,
+            unavailable: self.max_unavailable,
         })
     }
 }

@@ -245,7 +245,7 @@ impl Fixture {
             let headroom: i64 = headroom.map(|pod| pod.request.cpu.0).sum();
             let part: i64 = node.placeholders.iter().map(|(_, share)| share.amounts.cpu.0).sum();
             assert_eq!(part, headroom);
-            let part: i64 = node.by_priority.iter().map(|part| part.used.cpu.0).sum();
+            let part: i64 = node.by_priority.iter().map(|(_, share)| share.amounts.cpu.0).sum();
             assert_eq!(part, cpu);
             assert!(cache.nodes[&node.id].known);
         }

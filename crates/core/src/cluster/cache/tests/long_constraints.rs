@@ -4,8 +4,6 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::model::remote_room::Start;
-use crate::placement::decide::decide;
-use crate::placement::room::Room;
 use crate::resources::{Amounts, ResourceNames};
 use crate::testkit;
 use crate::wire::pod::read_record;
@@ -180,49 +178,5 @@ proptest! {
             prop_assert_eq!(&placement.constraints, &workload.constraints);
             prop_assert_eq!(&placement.tolerations, &workload.tolerations);
         }
-    }
-}
-
-proptest! {
-    // Each case reads two hundred large pods.
-    #![proptest_config(ProptestConfig::with_cases(24))]
-
-    #[test]
-    fn refused_pods_of_others_with_long_constraints_change_no_verdict(
-        pods in prop::collection::vec(testkit::pod(), 4),
-        used in 0_u32..5_000,
-        hostile in prop::collection::vec((0_u32..4_000, any::<bool>(), 400_usize..800), 8),
-    ) {
-        let config = Config::default();
-        let verdicts = |with_hostile: bool| {
-            let mut fixture = Fixture::new();
-            fixture.node(&edge_node("a", 4000));
-            fixture.node(&edge_node("b", 2000));
-            if with_hostile {
-                for i in 0..200 {
-                    let (millicores, is_selecting, values) = hostile[i % hostile.len()];
-                    let mut pod = with(pod(&format!("hostile-{i}"), millicores), "/spec/affinity", affinity(values));
-                    pod["metadata"]["namespace"] = "other".into();
-                    pod["spec"]["priority"] = 1_000.into();
-                    if !is_selecting {
-                        pod["spec"]["nodeSelector"] = Value::Null;
-                    }
-                    apply(&mut fixture, &unschedulable(pod, "no"));
-                }
-            }
-            fixture.pod(&bound(super::pod("1", used), "a"));
-            fixture.publish();
-            fixture.wait(3);
-            fixture.node(&edge_node("b", 3000));
-            let snapshot = fixture.publish();
-            let now = testkit::NOW.at(fixture.now);
-            let verdict = |pod: &Value| {
-                let workload = testkit::workload(pod, &config.keys);
-                let verdict = decide(&workload, &Room::of(&snapshot), &config, now);
-                format!("{verdict:?}").replace(&format!("revision: {}", snapshot.revision), "")
-            };
-            pods.iter().map(verdict).collect::<Vec<_>>()
-        };
-        prop_assert_eq!(verdicts(true), verdicts(false));
     }
 }

@@ -110,7 +110,7 @@ fn no_more_than_32_schedulers_are_remembered() {
         fixture.cache.unbound_pods.handled(&name, 0, fixture.now);
     }
     let schedulers = &fixture.cache.unbound_pods.schedulers;
-    let names: Vec<_> = schedulers.keys().map(|name| &**name).collect();
+    let names: Vec<_> = schedulers.iter().map(|(name, _)| &**name).collect();
     assert_eq!(
         (names.len(), names.contains(&"s7"), names.contains(&"s8")),
         (32, false, true)

@@ -35,7 +35,7 @@ fn steps(published: impl IntoIterator<Item = (u64, Publication)>) -> Vec<crate::
 #[test]
 fn a_resource_of_a_device_class_keeps_the_pod_at_the_edge() {
     let nodes = [
-        node("edge-0", "node.role/edge", "4"),
+        node("edge-0", json!({"node.role/edge": "true"}), "4"),
         gpu_node("cloud-0", "node.role/cloud", 0, true),
     ];
     let mut cluster = Cluster::of(Arc::default(), &nodes);
@@ -65,7 +65,7 @@ fn a_resource_of_a_device_class_keeps_the_pod_at_the_edge() {
     cluster.engine.publish(cluster.now);
     assert_eq!(cluster.shared.snapshot().sites[0].nodes[0].used.cpu.0, 3_500);
     // A new node offers the device class too.
-    cluster.sees(&node("edge-1", "node.role/edge", "4"));
+    cluster.sees(&node("edge-1", json!({"node.role/edge": "true"}), "4"));
     cluster.sees(&Change::NodeGone("edge-0".into()));
     cluster.engine.publish(cluster.now);
     assert_eq!(cluster.review(7, &asking).1, edge.1);
@@ -77,8 +77,8 @@ fn a_resource_of_a_device_class_keeps_the_pod_at_the_edge() {
 #[test]
 fn a_pod_without_node_charges_one_that_declares_what_it_needs() {
     let nodes = [
-        node("edge-0", "node.role/edge", "4"),
-        node("edge-1", "node.role/edge", "1"),
+        node("edge-0", json!({"node.role/edge": "true"}), "4"),
+        node("edge-1", json!({"node.role/edge": "true"}), "1"),
     ];
     let mut cluster = Cluster::of(Arc::default(), &nodes);
     let mut declaring = json!({
@@ -114,7 +114,7 @@ fn gpu_pod_is_pending_once_the_only_gpu_node_is_gone() {
         // Row 1 of the decision table: no site has a GPU, and only the pod's size excludes the edge.
         (Some(cloud(0)), too_large),
     ] {
-        let other = node("edge-0", "node.role/edge", "4");
+        let other = node("edge-0", json!({"node.role/edge": "true"}), "4");
         let mut nodes = vec![other, gpu_node("edge-1", "node.role/edge", 1, true)];
         nodes.extend(cloud);
         let mut cluster = Cluster::of(Arc::default(), &nodes);

@@ -22,7 +22,7 @@ fn clouds() -> Cluster {
         &[
             virtual_node("near"),
             virtual_node("far"),
-            node("edge-0", "node.role/edge", "1"),
+            node("edge-0", json!({"node.role/edge": "true"}), "1"),
         ],
     );
     cluster.sees(&running(pod("full", "batch", "1", json!({"nodeName": "edge-0"}))));
@@ -135,61 +135,4 @@ fn a_burst_goes_on_to_the_far_cloud_with_the_first_word_of_the_near_one() {
     let go = |cluster: &Cluster, id, cpu| cluster.review(id, &pod("p", "batch", cpu, json!({}))).1;
     assert_eq!(go(&cluster, 100, "900m").as_deref(), Some("near"));
     assert_eq!(go(&cluster, 101, "1100m").as_deref(), Some("far"));
-}
-
-#[test]
-fn gated_pods_go_60_s_after_the_last_witness() {
-    let config = Arc::<Config>::default();
-    let mut cluster = Cluster::of(
-        config,
-        &[
-            node("edge-0", "node.role/edge", "1"),
-            node("cloud-0", "node.role/cloud", "8"),
-        ],
-    );
-    cluster.sees(&running(pod("full", "batch", "1", json!({"nodeName": "edge-0"}))));
-    let remote = |name: &str, spec: Value| {
-        let mut pod = pod(
-            name,
-            "batch",
-            "500m",
-            json!({"nodeSelector": {"node.role/cloud": "true"}}),
-        );
-        pod["spec"]
-            .as_object_mut()
-            .unwrap()
-            .extend(spec.as_object().unwrap().clone());
-        pod["status"] = json!({"phase": "Pending"});
-        pod
-    };
-    let on_cloud = || json!({"nodeName": "cloud-0"});
-    let mut witness = remote("witness", on_cloud());
-    witness["status"]["conditions"] =
-        json!([{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": NO_ROOM}]);
-    cluster.sees(&record(&witness));
-    let gates = json!({"schedulingGates": [{"name": "scheduling.example.io/awaiting-capacity"}]});
-    for name in ["a", "b", "c"] {
-        let mut gated = pod(name, "batch", "500m", gates.clone());
-        gated["metadata"]["annotations"]["scheduling.example.io/reason"] = json!("held_no_capacity");
-        cluster.sees(&record(&gated));
-    }
-    let step = |cluster: &mut Cluster, seconds: u64| -> Vec<_> {
-        let mut steps = vec![];
-        for _ in 0..seconds {
-            let mut published = cluster.pass(1, true);
-            cluster.has_a_link(LinkState::Healthy);
-            published.push((0, cluster.engine.publish(cluster.now)));
-            let plans = published.into_iter().filter_map(|(_, publication)| publication.plan);
-            steps.extend(plans.flat_map(|plan| plan.steps));
-        }
-        steps
-    };
-    assert!(step(&mut cluster, 20).is_empty());
-    cluster.sees(&Change::PodGone("witness".into()));
-    assert!(step(&mut cluster, 59).is_empty());
-    let steps = step(&mut cluster, 2);
-    let names: BTreeSet<_> = steps.iter().map(|step| &*step.pod.name).collect();
-    assert_eq!(names, BTreeSet::from(["a", "b", "c"]), "{steps:?}");
-    let cloud = (Reason::CloudEdgeNoCapacity, Some("cloud".to_owned()));
-    assert_eq!(cluster.release(&steps[0].pod, steps[0].since), cloud);
 }

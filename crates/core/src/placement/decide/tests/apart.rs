@@ -11,18 +11,12 @@ use crate::model::queue_claims::{QueueClaim, QueueClaims};
 use crate::model::workload::QueueKey;
 use crate::placement::ledger::{Ledger, Reservation};
 
-const HOSTNAME: &str = "kubernetes.io/hostname";
-
 /// A replica of an application, with required anti-affinity to its siblings by this topology key.
 fn replica(app: &str, topology_key: &str) -> Value {
     let term = json!({"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": topology_key});
     let affinity = json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}});
     let pod = with(pod(json!({})), "/spec/affinity", affinity);
     with(pod, "/metadata/labels", json!({"app": app}))
-}
-
-fn workload(pod: &Value) -> Workload<'static> {
-    testkit::workload(pod, &Config::default().keys)
 }
 
 /// The snapshot of a fleet after `change` to one edge node.
@@ -63,11 +57,12 @@ fn second_replica_goes_to_the_cloud_whose_edge_has_the_first() {
     let claim = QueueClaim {
         uid: "first".into(),
         queue_key: first.queue_key(&Config::default().priority_caps, None),
+        node: edge,
         site: "edge".into(),
         amount: first.request.clone(),
         has_room: true,
     };
-    claims.add(edge, claim);
+    claims.add(claim);
     let ledger = Ledger::default();
     let room = Room::beside(&snapshot, &ledger, &claims, QueueKey::LAST, "shop");
     let second = decide(&first, &room, &Config::default(), NOW);

@@ -3,9 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::model::decision_id::DecisionId;
 use crate::model::node::{NodeId, Share};
-use crate::model::owner::Owner;
 use crate::model::workload::QueueKey;
 use crate::placement::ledger::{Ledger, Reservation};
 use crate::resources::Amounts;
@@ -64,17 +62,8 @@ pub(super) fn with_reserved<T>(
     let mut ledger = Ledger::new(Config::default().reservation_ttl);
     for (id, &(millicores, priority)) in (0..).zip(reserved) {
         let reservation = Reservation {
-            labels: "".into(),
-            id: DecisionId(id),
-            owner: Owner::new("shop", None),
-            site: "edge".into(),
-            node: NodeId(0),
-            amount: Amounts {
-                cpu: Millicores(millicores),
-                ..Amounts::default()
-            },
             priority,
-            releases: None,
+            ..testkit::reservation(id, 0, millicores)
         };
         assert!(ledger.reserve(reservation, NOW.moment, |_| true));
     }

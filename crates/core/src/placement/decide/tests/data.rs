@@ -114,21 +114,6 @@ pub(super) fn full_edge() -> Value {
 }
 
 #[test]
-fn where_nothing_is_known_a_claim_ties_to_the_edge_as_before() {
-    let mut unknown = full_edge();
-    for list in ["persistentVolumeClaims", "persistentVolumes", "storageClasses"] {
-        unknown.as_object_mut().unwrap().remove(list);
-    }
-    for claim in ["here", "there", "remote", "new-liqo"] {
-        let found = outcome_with(&unknown, &with_claims(&[claim]), &Config::default());
-        assert_eq!(found, "edge: edge_not_offloadable", "{claim}");
-    }
-    let many: Vec<_> = (0..17).map(|_| "there").collect();
-    let found = outcome_with(&full_edge(), &with_claims(&many), &Config::default());
-    assert_eq!(found, "edge: edge_not_offloadable");
-}
-
-#[test]
 fn watches_that_are_behind_say_where_volumes_are_and_not_where_to_make_them() {
     let mut snapshot = testkit::snapshot(&full_edge());
     let volumes = snapshot.volumes.as_mut().map(std::sync::Arc::make_mut);
@@ -179,43 +164,11 @@ fn only_the_nodes_with_the_data_have_room_for_it() {
 }
 
 #[test]
-fn an_ephemeral_volume_is_of_its_class_until_its_claim_is_there() {
-    let template = |class: Value| json!({"volumeClaimTemplate": {"spec": {"storageClassName": class}}});
-    let ephemeral = |name: &str, class: Value| {
-        let volumes = json!([{"name": "scratch", "ephemeral": template(class)}]);
-        let pod = with(pod(json!({"deadlineMs": "400"})), "/spec/volumes", volumes);
-        with(pod, "/metadata/name", json!(name))
-    };
-    let mut fleet = full_edge();
-    let claims = fleet["persistentVolumeClaims"].as_array_mut().unwrap();
-    claims.push(claim("db-scratch", "pv-here", "local"));
-    let config = Config::default();
-    let of = |pod: Value| outcome_with(&fleet, &pod, &config);
-    assert_eq!(of(ephemeral("", json!("liqo"))), "liqo: cloud_edge_no_capacity");
-    assert_eq!(of(ephemeral("web", json!("liqo"))), "liqo: cloud_edge_no_capacity");
-    assert_eq!(of(ephemeral("db", json!("liqo"))), "edge: edge_pinned_by_pod");
-    assert_eq!(of(ephemeral("web", json!(null))), "edge: edge_not_offloadable");
-}
-
-#[test]
-fn what_liqo_leaves_behind_is_refused_or_warned_of() {
+fn what_liqo_leaves_behind_is_warned_of() {
     let liqo = json!({"nodeSelector": {"liqo.io/type": "virtual-node"}});
     let mut pod = pod(json!({"deadlineMs": "400"}));
     pod["spec"]["nodeSelector"] = liqo["nodeSelector"].clone();
     let config = Config::default();
-    for (field, value) in [
-        ("hostNetwork", json!(true)),
-        ("hostPID", json!(true)),
-        ("hostIPC", json!(true)),
-        ("resourceClaims", json!([{"name": "gpu"}])),
-    ] {
-        let pod = with(pod.clone(), &format!("/spec/{field}"), value);
-        assert_eq!(
-            outcome_with(&fleet(), &pod, &config),
-            "passthrough_no_site_matches",
-            "{field}"
-        );
-    }
     let of = |spec: Value| {
         let mut pod = pod.clone();
         let fields = pod["spec"].as_object_mut().unwrap();

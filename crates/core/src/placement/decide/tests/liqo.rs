@@ -32,34 +32,6 @@ fn offloaded(fleet: Value, strategy: Offload, phase: OffloadingPhase, clusters: 
     with(fleet, "/liqo", json!({"namespaces": {"shop": shop}}))
 }
 
-fn gated() -> Config {
-    Config::default()
-}
-
-#[test]
-fn a_pod_that_may_not_leave_the_edge_is_at_fault_where_it_must() {
-    let room = offloaded(
-        clusters(0),
-        Offload::Remote,
-        OffloadingPhase::Accepted,
-        json!({"far": "Accepted"}),
-    );
-    let stays = pod(json!({"offloadAllowed": "false"}));
-    let fault = "slo.example.io/offloadAllowed: \"false\" is not \"true\", which Liqo's strategy Remote of this namespace takes";
-    let strict = Config {
-        invalid_slo: InvalidSlo::Deny,
-        ..ungated()
-    };
-    let denied = with_verdict(&room, &stays, &strict, |verdict| {
-        (
-            verdict.reason,
-            verdict.faults.iter().map(ToString::to_string).collect::<Vec<_>>(),
-        )
-    });
-    assert_eq!(denied, (Reason::DeniedInvalidSlo, vec![fault.to_owned()]));
-    assert_eq!(outcome_with(&clusters(0), &stays, &strict), "edge: edge_no_slo_target");
-}
-
 proptest::proptest! {
     #![proptest_config(proptest::prelude::ProptestConfig::with_cases(2_000))]
 
@@ -110,22 +82,4 @@ proptest::proptest! {
             proptest::prop_assert!(!(must_leave && site.kind() == SiteKind::Edge));
         }
     }
-}
-
-#[test]
-fn at_its_limit_a_pod_goes_to_none_of_its_sites_where_its_namespace_is_not() {
-    let nowhere = offloaded(
-        clusters(4000),
-        Offload::Local,
-        OffloadingPhase::NoClusterSelected,
-        json!({}),
-    );
-    let pod = pod(json!({"sites": "far"}));
-    let config = gated();
-    let mut workload = testkit::workload(&pod, &config.keys);
-    workload.gated_for = Some(Micros::from_secs(600));
-    workload.gates = vec![(*config.keys.gate).into()];
-    let snapshot = testkit::snapshot(&nowhere);
-    let verdict = decide(&workload, &Room::of(&snapshot), &config, NOW);
-    assert!(matches!(verdict.action, Action::Gate), "{:?}", verdict.reason);
 }

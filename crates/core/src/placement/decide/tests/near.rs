@@ -7,18 +7,12 @@ use crate::model::decision_id::DecisionId;
 use crate::model::workload::QueueKey;
 use crate::placement::ledger::{Ledger, Reservation};
 
-const HOSTNAME: &str = "kubernetes.io/hostname";
-
 /// A pod of app web that must run with pods of this app.
 fn web_near(app: &str, topology_key: &str) -> Value {
     let term = json!({"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": topology_key});
     let affinity = json!({"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}});
     let pod = with(pod(json!({})), "/spec/affinity", affinity);
     with(pod, "/metadata/labels", json!({"app": "web", "tier": "front"}))
-}
-
-fn workload(pod: &Value) -> Workload<'static> {
-    testkit::workload(pod, &Config::default().keys)
 }
 
 #[test]

@@ -74,27 +74,6 @@ fn placement_of_others_and_a_costly_decision_leave_no_site() {
 }
 
 #[test]
-fn sites_that_cannot_be_read_are_refused_whatever_is_configured() {
-    let verdict = |pod: &Value| {
-        with_verdict(&fleet(), pod, &Config::default(), |verdict| {
-            let faults: Vec<_> = verdict.faults.iter().map(ToString::to_string).collect();
-            (verdict.action.as_str(), faults)
-        })
-    };
-    assert_eq!(
-        verdict(&pod(json!({"sites": "region in (eu"}))),
-        (
-            "deny",
-            vec![
-                r#"slo.example.io/sites: "region in (eu" is not site names or a selector of site labels, at most 1024 bytes"#
-                    .to_owned()
-            ]
-        )
-    );
-    assert_eq!(verdict(&pod(json!({"sites": "far", "policySites": ""}))).0, "deny");
-}
-
-#[test]
 fn an_explanation_of_hundreds_of_sites_stays_within_its_size() {
     let mut fleet = fleet();
     let sites = fleet["sites"].as_array_mut().unwrap();

@@ -75,18 +75,6 @@ fn what_no_site_has_is_gated_and_then_waits_at_the_edge_for_a_node_that_has_it()
     });
 }
 
-#[test]
-fn a_list_that_cannot_be_read_refuses_the_pod() {
-    let bad = asking("Secure Green");
-    with_verdict(&fleet(&[]), &bad, &Config::default(), |verdict| {
-        assert_eq!(verdict.reason, Reason::DeniedInvalidSlo);
-        assert_eq!(
-            verdict.faults[0].to_string(),
-            "slo.example.io/traits: \"Secure Green\" is not a list of at most 16 traits such as \"SecureRuntime, GreenEnergy?, SoftDistanceLimit=20ms\""
-        );
-    });
-}
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(5_000))]
 

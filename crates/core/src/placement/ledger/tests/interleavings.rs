@@ -16,7 +16,7 @@ use crate::model::node::Node;
 use crate::model::snapshot::Snapshot;
 use crate::model::workload::QueueKey;
 use crate::placement::decide::{decide, is_within_share};
-use crate::placement::ledger::tests::{TTL, reserved};
+use crate::placement::ledger::tests::TTL;
 use crate::placement::room::Room;
 use crate::testkit::{self, NOW};
 use crate::units::{Millicores, Now};
@@ -83,37 +83,6 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step(), 1..120)
 }
 
-/// A recorded call of the ledger, for the replay.
-#[derive(Debug, Clone)]
-enum Call {
-    /// Includes the amount that the namespace then keeps from others, and whether that is within its share.
-    Reserve(Box<Reservation>, Moment, Share, bool),
-    Forget(DecisionId, &'static str),
-    Confirm(DecisionId, &'static str, u64),
-    Published(u64),
-    Expire(Now),
-    Replicas(u32),
-}
-
-impl Call {
-    fn on(&self, ledger: &mut Ledger) {
-        match self.clone() {
-            Call::Reserve(reservation, now, expected, is_within) => {
-                let is_reserved = ledger.reserve(*reservation, now, |kept| {
-                    assert_eq!(*kept, expected);
-                    is_within
-                });
-                assert!(is_reserved);
-            }
-            Call::Forget(id, namespace) => drop(ledger.forget(id, namespace)),
-            Call::Confirm(id, namespace, revision) => drop(ledger.confirm(id, namespace, "edge", revision)),
-            Call::Published(revision) => ledger.published(revision),
-            Call::Expire(now) => drop(ledger.expire(now.moment)),
-            Call::Replicas(ready) => ledger.set_replicas(ready),
-        }
-    }
-}
-
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Life {
     Answered,
@@ -165,7 +134,6 @@ fn is_within(kept: &Share, (cpu, slots): (i64, i64)) -> bool {
 
 struct World {
     ledger: Ledger,
-    calls: Vec<Call>,
     now: Now,
     replicas: i64,
     pods: Vec<Model>,
@@ -192,7 +160,6 @@ impl World {
         let fleet = json!({"sites": [{"name": "edge", "kind": "edge"}], "nodes": nodes});
         Self {
             ledger: Ledger::new(TTL),
-            calls: vec![],
             now: NOW,
             replicas: 1,
             pods: vec![],
@@ -206,11 +173,6 @@ impl World {
             orderly: true,
             reached: BTreeSet::new(),
         }
-    }
-
-    fn call(&mut self, call: Call) {
-        call.on(&mut self.ledger);
-        self.calls.push(call);
     }
 
     fn id(pod: usize) -> DecisionId {
@@ -268,16 +230,7 @@ impl World {
             taken.cpu.0 + millicores <= CORES && slots < SLOTS,
             "promised {millicores}m beside {taken:?} and {slots} pods"
         );
-        let reservation = Reservation {
-            labels: "".into(),
-            id: Self::id(self.pods.len()),
-            owner: Owner::new(namespace, controller),
-            site: "edge".into(),
-            node,
-            amount: workload.request.clone(),
-            priority: 0,
-            releases: None,
-        };
+        let reservation = Reservation::new(Self::id(self.pods.len()), &workload, "edge", node);
         let (kept, share) = self.kept_with(None, owner, &workload.request);
         let is_within = is_within(&kept, share);
         let snapshot = &self.stored.snapshot;
@@ -303,10 +256,14 @@ impl World {
     fn reserve(&mut self, reservation: Reservation, since: Moment, kept: Share, share: (i64, i64)) {
         let is_within = is_within(&kept, share);
         if is_within {
-            let namespace = reservation.owner.namespace().into();
+            let namespace = reservation.namespace.clone();
             self.shares.insert(namespace, (share, self.replicas));
         }
-        self.call(Call::Reserve(Box::new(reservation), since, kept, is_within));
+        let is_reserved = self.ledger.reserve(reservation, since, |expected| {
+            assert_eq!(*expected, kept);
+            is_within
+        });
+        assert!(is_reserved);
     }
 
     /// Returns what this owner's namespace keeps from others with one more pod of this request, which replaces the pod `again`.
@@ -337,7 +294,7 @@ impl World {
 
     /// A review first drops expired reservations.
     fn expire(&mut self) {
-        self.call(Call::Expire(self.now));
+        self.ledger.expire(self.now.moment);
         for pod in &mut self.pods {
             let Promise::Open { since } = pod.promise else {
                 continue;
@@ -360,7 +317,7 @@ impl World {
         assert_eq!(self.ledger.confirm(Self::id(at), "elsewhere", "edge", next), None);
         assert_eq!(self.ledger.confirm(Self::id(at), namespace, "cloud", next), None);
         let open = self.ledger.open();
-        self.call(Call::Confirm(Self::id(at), namespace, next));
+        self.ledger.confirm(Self::id(at), namespace, "edge", next);
         assert_eq!(self.ledger.open() < open, promise != Promise::None);
         if promise != Promise::None {
             self.pods[at].promise = Promise::Kept { shown_in: next };
@@ -411,21 +368,17 @@ impl World {
                         pod.reserved = request;
                         pod.is_within = is_within(&kept, share);
                         let reservation = Reservation {
-                            labels: "".into(),
-                            id: Self::id(at),
-                            owner: Owner::new(namespace, controller),
-                            site: "edge".into(),
-                            node: NodeId(pod.node as u32),
+                            namespace: namespace.into(),
+                            controller: controller.map(Into::into),
                             amount: pod.request.clone(),
-                            priority: 0,
-                            releases: None,
+                            ..testkit::reservation(at as u128 + 1, pod.node as u32, 0)
                         };
                         Some((reservation, since))
                     }
                     _ => None,
                 };
                 self.orderly = false;
-                self.call(Call::Forget(Self::id(at), namespace));
+                self.ledger.forget(Self::id(at), namespace);
                 if let Some((reservation, since)) = again {
                     self.reserve(reservation, since, kept, share);
                 }
@@ -465,7 +418,7 @@ impl World {
                 }
             }
             Step::Announce if !self.announced => {
-                self.call(Call::Published(self.stored.snapshot.revision));
+                self.ledger.published(self.stored.snapshot.revision);
                 self.announced = true;
             }
             Step::Wait { ms } => {
@@ -475,7 +428,7 @@ impl World {
             }
             Step::Replicas(ready) => {
                 self.replicas = i64::from(ready.max(1));
-                self.call(Call::Replicas(ready));
+                self.ledger.set_replicas(ready);
             }
             _ => {}
         }
@@ -520,6 +473,8 @@ impl World {
                 assert_eq!(found, (&amounts, slots), "{} as {namespace} finds it", node.name);
             }
         }
+        let is_open = |pod: &&Model| matches!(pod.promise, Promise::Open { .. });
+        assert_eq!(self.ledger.open(), self.pods.iter().filter(is_open).count());
         self.check_shares();
         let (mut promised, mut to_all) = (BTreeMap::<&str, [i64; 3]>::new(), [0; 3]);
         for (at, pod) in self.pods.iter().enumerate() {
@@ -556,7 +511,7 @@ impl World {
         let mut kept = BTreeMap::<&str, (i64, i64)>::new();
         let open = self.ledger.unconfirmed().filter(|open| !open.is_beyond_share);
         for Entry { reservation, .. } in open {
-            let (cpu, slots) = kept.entry(reservation.owner.namespace()).or_default();
+            let (cpu, slots) = kept.entry(&reservation.namespace).or_default();
             *cpu += reservation.amount.cpu.0;
             *slots += 1;
         }
@@ -568,45 +523,6 @@ impl World {
             );
         }
     }
-
-    /// The recorded calls lead to an equal ledger. Dropped reservations leave no trace in the charges.
-    fn replay(&self) {
-        let mut replayed = Ledger::new(TTL);
-        self.calls.iter().for_each(|call| call.on(&mut replayed));
-        assert_eq!(replayed, self.ledger);
-
-        let mut fresh = Ledger::new(TTL);
-        fresh.set_replicas(u32::try_from(self.replicas).unwrap());
-        for (at, pod) in self.pods.iter().enumerate() {
-            let (namespace, controller) = OWNERS[pod.owner];
-            let reservation = Reservation {
-                labels: "".into(),
-                id: Self::id(at),
-                owner: Owner::new(namespace, controller),
-                site: "edge".into(),
-                node: NodeId(u32::try_from(pod.node).unwrap()),
-                amount: pod.reserved.clone(),
-                priority: 0,
-                releases: None,
-            };
-            match pod.promise {
-                Promise::None => {}
-                Promise::Open { since } => drop(fresh.reserve(reservation, since, |_| pod.is_within)),
-                Promise::Kept { shown_in } => {
-                    fresh.reserve(reservation, NOW.moment, |_| true);
-                    fresh.confirm(Self::id(at), namespace, "edge", shown_in);
-                }
-            }
-        }
-        let revision = self.stored.snapshot.revision;
-        assert_eq!(fresh.open(), self.ledger.open());
-        for namespace in ["shop", "bank", "another"] {
-            assert_eq!(
-                reserved(&fresh, "edge", revision, namespace),
-                reserved(&self.ledger, "edge", revision, namespace)
-            );
-        }
-    }
 }
 
 fn play(steps: &[Step]) -> World {
@@ -615,7 +531,6 @@ fn play(steps: &[Step]) -> World {
         world.take(step);
         world.check();
     }
-    world.replay();
     world
 }
 
