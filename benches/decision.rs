@@ -6,14 +6,14 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use edgeward_core::config::Config;
-use edgeward_core::model::snapshot::Snapshot;
-use edgeward_core::placement::decide::decide;
-use edgeward_core::placement::patch::{Stamp, patch};
-use edgeward_core::placement::room::Room;
-use edgeward_core::units::{Moment, Now};
-use edgeward_core::wire::fleet_file;
-use edgeward_core::wire::pod::Pod;
+use edgeward_decision::config::Config;
+use edgeward_decision::fleet_file;
+use edgeward_decision::model::snapshot::Snapshot;
+use edgeward_decision::placement::decide::decide;
+use edgeward_decision::placement::patch::{Stamp, patch};
+use edgeward_decision::placement::room::Room;
+use edgeward_decision::pod::Pod;
+use edgeward_kube::units::{Moment, Now};
 use serde_json::{Value, json};
 
 const POD: &str = include_str!("pod.json");

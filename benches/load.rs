@@ -23,14 +23,14 @@ use edgeward::platform::clock::Clock;
 use edgeward::serve;
 use edgeward::serve::{Readiness, ServeOptions, Server};
 use edgeward::tls;
-use edgeward_core::cluster::cache::{Cache, Kind};
-use edgeward_core::config::Config;
-use edgeward_core::engine::SharedState;
-use edgeward_core::keys::Keys;
-use edgeward_core::model::link::{Link, LinkState};
-use edgeward_core::units::{Micros, Moment, Permille};
-use edgeward_core::wire::node;
-use edgeward_core::wire::pod::Pod;
+use edgeward_cluster::cache::{Cache, Kind};
+use edgeward_cluster::engine::SharedState;
+use edgeward_decision::config::Config;
+use edgeward_decision::keys::Keys;
+use edgeward_decision::model::link::{Link, LinkState};
+use edgeward_decision::pod::Pod;
+use edgeward_kube::node;
+use edgeward_kube::units::{Micros, Moment, Permille};
 use reqwest::Certificate;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -180,7 +180,9 @@ fn reviewer(clock: Clock, metrics: &Arc<Metrics>) -> Reviewer {
         pod["metadata"]["namespace"] = "shop".into();
         pod["spec"]["nodeName"] = format!("edge-{}", i % 1_000).into();
         let text = pod.to_string();
-        let record = Pod::from_json(&text).unwrap().record(&keys).unwrap().unwrap();
+        let record = edgeward_cluster::pod_record::record(&Pod::from_json(&text).unwrap(), &keys)
+            .unwrap()
+            .unwrap();
         cache.apply_pod(&record, None, clock.now());
     }
     Kind::ALL.into_iter().for_each(|kind| cache.record_event(kind, now));

@@ -16,12 +16,12 @@ use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use edgeward_core::config::site_definition::WrittenSite;
-use edgeward_core::model::site_restriction;
-use edgeward_core::model::ties;
-use edgeward_core::model::traits;
-use edgeward_core::model::{endpoint, liqo};
-use edgeward_core::placement::policy::{MAX_SELECTOR_BYTES, PolicySpec};
+use edgeward_decision::config::site_definition::WrittenSite;
+use edgeward_decision::model::site_restriction;
+use edgeward_decision::model::traits;
+use edgeward_decision::model::{endpoint, liqo};
+use edgeward_decision::placement::policy::{MAX_SELECTOR_BYTES, PolicySpec};
+use edgeward_kube::ties;
 
 pub use performance_profile::{Condition, PerformanceProfile, PerformanceProfileStatus, SiteScore};
 

@@ -20,13 +20,13 @@ use anyhow::Context as _;
 use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use comfy_table::{Table, presets};
-use edgeward_core::config::Config;
+use edgeward_decision::config::Config;
 use serde::Serialize;
 
 use crate::api;
+use crate::config;
 use crate::inspect::Connection;
 use crate::serve::{Webhook, tokio_runtime};
-use crate::sources::configuration;
 
 /// Place Kubernetes pods on the edge or in the cloud, by their SLO, when they are created.
 ///
@@ -206,7 +206,7 @@ fn read_text(path: &Path) -> anyhow::Result<String> {
 
 /// Reads the configuration in a file or directory. Returns the defaults without a path.
 fn read_config(path: Option<&Path>) -> anyhow::Result<Config> {
-    path.map_or_else(|| Ok(Config::default()), configuration::read)
+    path.map_or_else(|| Ok(Config::default()), config::read)
 }
 
 /// Prints the definitions of the custom resources.

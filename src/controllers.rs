@@ -12,8 +12,8 @@ pub mod status;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use edgeward_core::config::Config;
-use edgeward_core::engine::SharedState;
+use edgeward_cluster::engine::SharedState;
+use edgeward_decision::config::Config;
 use kube::Client;
 
 use crate::instruments::metrics::Metrics;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow};
 use arc_swap::ArcSwapOption;
 use axum_server::tls_rustls::RustlsConfig;
-use edgeward_core::units::{Micros, Now};
+use edgeward_kube::units::{Micros, Now};
 use jiff::Timestamp;
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::server::{NoServerSessionStorage, ResolvesServerCert, ResolvesServerCertUsingSni, ServerConfig};

@@ -2,7 +2,7 @@
 #![no_main]
 
 use edgeward::platform::yaml;
-use edgeward_core::config::{Config, map};
+use edgeward_decision::config::{Config, map};
 
 libfuzzer_sys::fuzz_target!(|text: &str| {
     let Ok(document) = yaml::parse_value(text) else { return };

@@ -2,10 +2,10 @@
 #![no_main]
 
 use arbitrary::{Arbitrary, Unstructured};
-use edgeward_core::keys::Keys;
-use edgeward_core::model::pod_record::PodRecord;
-use edgeward_core::resources::ResourceNames;
-use edgeward_core::wire::pod::read_record;
+use edgeward_decision::keys::Keys;
+use edgeward_cluster::pod_record::PodRecord;
+use edgeward_kube::resources::ResourceNames;
+use edgeward_cluster::pod_record::read_record;
 use edgeward_fuzz::Pod;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {

@@ -1,7 +1,7 @@
 //! A quantity that is parsed, printed and parsed again stays the same.
 #![no_main]
 
-use edgeward_core::units::{Bytes, Millicores, Quantity};
+use edgeward_kube::units::{Bytes, Millicores, Quantity};
 
 libfuzzer_sys::fuzz_target!(|text: &str| {
     let Ok(quantity) = Quantity::parse(text) else { return };

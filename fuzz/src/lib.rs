@@ -1,7 +1,7 @@
 //! Builds pods for the fuzz targets from bytes: the shape that the API server sends, with arbitrary texts and numbers.
 
 use arbitrary::Arbitrary;
-use edgeward_core::model::slo::NAMES;
+use edgeward_decision::model::slo::NAMES;
 use serde_json::{Map, Value, json};
 
 /// The parts of a pod that the targets vary.

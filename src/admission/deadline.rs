@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::extract::Query;
 use axum::http::Uri;
-use edgeward_core::units::Micros;
+use edgeward_kube::units::Micros;
 use serde::Deserialize;
 
 /// The API server's timeout if the request does not state one.

@@ -16,9 +16,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Args;
-use edgeward_core::cluster::cache::NodeFault;
-use edgeward_core::model::pod_record::GatedPod;
-use edgeward_core::model::snapshot::Snapshot;
+use edgeward_cluster::cache::NodeFault;
+use edgeward_cluster::pod_record::GatedPod;
+use edgeward_decision::model::snapshot::Snapshot;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;

@@ -1,6 +1,6 @@
 //! `edgeward config-schema`: the configuration as a JSON schema.
 
-use edgeward_core::config::Config;
+use edgeward_decision::config::Config;
 use serde_json::{Value, json};
 
 use super::print;

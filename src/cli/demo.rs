@@ -1,6 +1,6 @@
 //! `edgeward demo`: three situations, decided as `edgeward review` does.
 
-use edgeward_core::config::Config;
+use edgeward_decision::config::Config;
 
 use super::review::offline;
 use super::review::report::ReviewList;

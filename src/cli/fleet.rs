@@ -4,12 +4,12 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use clap::Args;
-use edgeward_core::model::liqo::ApiServerStatus;
-use edgeward_core::model::node::Node;
-use edgeward_core::model::site::SiteKind;
-use edgeward_core::model::snapshot::{Site, Snapshot};
-use edgeward_core::units::{Bytes, Millicores, Moment};
-use edgeward_core::wire::fleet_file;
+use edgeward_decision::fleet_file;
+use edgeward_decision::model::liqo::ApiServerStatus;
+use edgeward_decision::model::site::SiteKind;
+use edgeward_decision::model::snapshot::{Site, Snapshot};
+use edgeward_kube::node::Node;
+use edgeward_kube::units::{Bytes, Millicores, Moment};
 
 use super::Cluster;
 use super::Output;
@@ -158,7 +158,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use edgeward_core::config::Config;
+    use edgeward_decision::config::Config;
 
     #[test]
     fn the_table_tells_what_is_free() {

@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use edgeward_core::config::Config;
-use edgeward_core::document::Fault;
+use edgeward_decision::config::Config;
+use edgeward_decision::document::Fault;
 
 use crate::inspect;
 use crate::inspect::Connection;
-use crate::sources::namespaced_name::NamespacedName;
+use crate::watch::namespaced_name::NamespacedName;
 
 /// Default namespace of edgeward.
 pub(super) const NAMESPACE: &str = "edgeward-system";

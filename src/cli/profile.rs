@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, ensure};
 use clap::{Args, Subcommand};
-use edgeward_core::model::slo;
+use edgeward_decision::model::slo;
 use edgeward_profiles::Profile as Read;
 use edgeward_profiles::import::{Imported, doubts, import};
 use serde_json::Value;

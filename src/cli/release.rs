@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{ArgGroup, Args};
-use edgeward_core::config::Config;
+use edgeward_decision::config::Config;
 use futures::StreamExt as _;
 use serde_json::json;
 

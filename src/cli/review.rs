@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use clap::{ArgGroup, Args, ValueEnum};
-use edgeward_core::config::Config;
+use edgeward_decision::config::Config;
 
 use super::Cluster;
 use crate::platform::clock::Clock;

@@ -1,12 +1,12 @@
 //! The likely causes why a pod has no decision, as far as the cluster shows them.
 
-use edgeward_core::config::Config;
-use edgeward_core::model::snapshot::Snapshot;
-use edgeward_core::model::workload::Workload;
-use edgeward_core::placement::decide::decide;
-use edgeward_core::placement::room::Room;
-use edgeward_core::placement::verdict::Reason;
-use edgeward_core::units::Now;
+use edgeward_decision::config::Config;
+use edgeward_decision::model::snapshot::Snapshot;
+use edgeward_decision::model::workload::Workload;
+use edgeward_decision::placement::decide::decide;
+use edgeward_decision::placement::room::Room;
+use edgeward_decision::placement::verdict::Reason;
+use edgeward_kube::units::Now;
 use jiff::Timestamp;
 
 use crate::inspect::Connection;
@@ -143,8 +143,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use edgeward_core::units::Moment;
-    use edgeward_core::wire::pod::Pod;
+    use edgeward_decision::pod::Pod;
+    use edgeward_kube::units::Moment;
 
     fn labels(managed: &str) -> Labels {
         Labels::from([("scheduling.example.io/managed".to_owned(), managed.to_owned())])

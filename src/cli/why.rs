@@ -5,15 +5,16 @@ mod scheduling_state;
 
 use anyhow::Context as _;
 use clap::Args;
-use edgeward_core::config::Config;
-use edgeward_core::model::snapshot::Snapshot;
-use edgeward_core::model::workload::Workload;
-use edgeward_core::placement::decide::decide;
-use edgeward_core::placement::ledger::Ledger;
-use edgeward_core::placement::policy::Policies;
-use edgeward_core::placement::room::Room;
-use edgeward_core::units::Micros;
-use edgeward_core::wire::pod::Pod;
+use edgeward_cluster::pod_record::record;
+use edgeward_decision::config::Config;
+use edgeward_decision::model::snapshot::Snapshot;
+use edgeward_decision::model::workload::Workload;
+use edgeward_decision::placement::decide::decide;
+use edgeward_decision::placement::ledger::Ledger;
+use edgeward_decision::placement::policy::Policies;
+use edgeward_decision::placement::room::Room;
+use edgeward_decision::pod::Pod;
+use edgeward_kube::units::Micros;
 
 use self::explanation::{Explanation, Now, Queue, Subject};
 use self::scheduling_state::SchedulingState;
@@ -79,7 +80,7 @@ impl Why {
         let policies = noted(inspect::policies(connection).await, &mut notes).flatten();
         let policies = Policies::of(policies.into_iter().flatten());
         let mut pod = Pod::from_json(json.json()).with_context(|| format!("pod {namespace}/{name} cannot be read"))?;
-        let record = pod.record(&found.config.keys)?;
+        let record = record(&pod, &found.config.keys)?;
         let record = record.with_context(|| format!("pod {namespace}/{name} has no uid"))?;
         let gated_pod = record.gated_pod.as_ref();
         // The resources that the pod itself uses count as free.

@@ -4,9 +4,9 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use edgeward_core::guard::backstop::{BackstopReport, Finding};
-use edgeward_core::placement::sentences;
-use edgeward_core::units::Now;
+use edgeward_cluster::backstop::{BackstopReport, Finding};
+use edgeward_decision::placement::sentences;
+use edgeward_kube::units::Now;
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow, bail, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use edgeward_core::units::Now;
+use edgeward_kube::units::Now;
 use futures::StreamExt as _;
 use futures::stream;
 use jiff::SignedDuration;
@@ -28,9 +28,9 @@ use super::Context;
 use super::pod_patch::words;
 use crate::inspect::installation::host_port;
 use crate::platform::token_bucket::TokenBucket;
-use crate::sources::watcher;
 use crate::tls::rotation::{Certificate, Der, Lives, Published, Replica, RotationState, Step, ders};
 use crate::tls::{Authority, Contents, Pem, Service, Stored, bundle, rotation, served, stored};
+use crate::watch::watcher;
 
 /// The shortest pause between two steps.
 const PAUSE: Duration = Duration::from_millis(500);

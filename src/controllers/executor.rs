@@ -9,16 +9,16 @@ use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use edgeward_core::config::Config;
-use edgeward_core::engine::{DecisionContext, SharedState};
-use edgeward_core::model::decision_id::DecisionId;
-use edgeward_core::model::pod_record::GatedPod;
-use edgeward_core::placement::patch;
-use edgeward_core::placement::patch::Stamp;
-use edgeward_core::placement::verdict::Reason;
-use edgeward_core::queue::{Plan, PlanAction, Step};
-use edgeward_core::units::{Micros, Moment, Now};
-use edgeward_core::wire::pod::Pod;
+use edgeward_cluster::engine::{DecisionContext, SharedState};
+use edgeward_cluster::pod_record::GatedPod;
+use edgeward_cluster::queue::{Plan, PlanAction, Step};
+use edgeward_decision::config::Config;
+use edgeward_decision::model::decision_id::DecisionId;
+use edgeward_decision::placement::patch;
+use edgeward_decision::placement::patch::Stamp;
+use edgeward_decision::placement::verdict::Reason;
+use edgeward_decision::pod::Pod;
+use edgeward_kube::units::{Micros, Moment, Now};
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
 use json_patch::PatchOperation;
@@ -29,7 +29,7 @@ use super::events::PodEvent;
 use super::pod_patch::{Outcome, Version, read};
 use crate::instruments::logs::LogLimit;
 use crate::platform::blocking::blocking;
-use crate::sources::raw::Raw;
+use crate::watch::raw::Raw;
 
 /// The most pods that are read or patched concurrently; each may take a few MiB. Updates of pods that stay gated use
 /// the slots that releases leave free.

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
-use edgeward_core::keys::Keys;
-use edgeward_core::placement::patch;
-use edgeward_core::wire::pod::Pod;
+use edgeward_decision::keys::Keys;
+use edgeward_decision::placement::patch;
+use edgeward_decision::pod::Pod;
 use futures::stream::{self, Stream, StreamExt as _};
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use kube::api::{DeleteParams, ListParams};
@@ -13,7 +13,7 @@ use kube::{Api, Resource as _};
 
 use super::pod_patch::{Outcome, Version, read};
 use crate::inspect::Connection;
-use crate::sources::raw::{Gvr, Raw};
+use crate::watch::raw::{Gvr, Raw};
 
 /// Page size of the list. A page is held in memory, and the JSON of one pod may have 8 MiB.
 const PAGE: u32 = 8;
@@ -81,7 +81,7 @@ impl Ungate<'_> {
         let read = |object: Raw| {
             let pod = Pod::without_long_constraints(object.json());
             let gate = &self.keys.gate;
-            let mut gates = pod.iter().flat_map(Pod::gates);
+            let mut gates = pod.iter().flat_map(|pod| pod.gates());
             if let Some(domain) = gates.find_map(|gate| self.keys.other_domain(gate)) {
                 *others.entry(domain.to_owned()).or_default() += 1;
             }
@@ -197,7 +197,7 @@ mod tests {
 
     use super::*;
     use crate::testkit::{api_server, failure};
-    use edgeward_core::config::Config;
+    use edgeward_decision::config::Config;
 
     /// An API server with one pod, which changes before each of the first `changes` patches.
     #[derive(Default)]

@@ -8,7 +8,7 @@ mod candidate;
 use std::sync::Arc;
 use std::time::Duration;
 
-use edgeward_core::units::Moment;
+use edgeward_kube::units::Moment;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::PostParams;
 use kube::api::entry::CommitError;
@@ -19,7 +19,7 @@ use tokio::time::timeout;
 use crate::instruments::metrics::Metrics;
 use crate::platform::clock::Clock;
 use crate::platform::random;
-use crate::sources::watcher;
+use crate::watch::watcher;
 use candidate::Candidate;
 
 /// Timeout for reading and writing the Lease. Two attempts fit into the time for which the Lease is certainly ours.

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::Pod as PodObject;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
 
-use crate::sources::raw::{Gvr, Raw};
+use crate::watch::raw::{Gvr, Raw};
 
 /// Timeout for reading a pod.
 const READING: Duration = Duration::from_secs(10);

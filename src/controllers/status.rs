@@ -7,15 +7,15 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
-use edgeward_core::config::sites::SeenSite;
-use edgeward_core::model::link::{Link, LinkState};
-use edgeward_core::model::liqo::ApiServerStatus;
-use edgeward_core::model::site::SiteKind;
-use edgeward_core::model::snapshot::Site;
-use edgeward_core::placement::patch::timestamp;
-use edgeward_core::placement::policy::{MAX_POLICIES, NamespacePolicies, Policies, Seen};
-use edgeward_core::queue::Plan;
-use edgeward_core::units::{Bytes, Micros, Millicores, Moment, Now, Permille};
+use edgeward_cluster::queue::Plan;
+use edgeward_decision::config::sites::SeenSite;
+use edgeward_decision::model::link::{Link, LinkState};
+use edgeward_decision::model::liqo::ApiServerStatus;
+use edgeward_decision::model::site::SiteKind;
+use edgeward_decision::model::snapshot::Site;
+use edgeward_decision::placement::patch::timestamp;
+use edgeward_decision::placement::policy::{MAX_POLICIES, NamespacePolicies, Policies, Seen};
+use edgeward_kube::units::{Bytes, Micros, Millicores, Moment, Now, Permille};
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Error};
 use serde::Serialize;
@@ -240,10 +240,10 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use edgeward_core::model::snapshot::Snapshot;
-    use edgeward_core::placement::policy::Policy;
-    use edgeward_core::testkit;
-    use edgeward_core::testkit::NOW;
+    use edgeward_decision::model::snapshot::Snapshot;
+    use edgeward_decision::placement::policy::Policy;
+    use edgeward_decision::testkit;
+    use edgeward_decision::testkit::NOW;
 
     fn fleet(wan: &Value, ready: bool) -> Snapshot {
         let allocatable = json!({"cpu": "4", "memory": "8Gi", "pods": 10});

@@ -9,9 +9,9 @@ use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 
 use crate::platform::clock::Clock;
-use crate::sources::kubeconfig::client_config;
-use crate::sources::objects::is_installed;
-use crate::sources::raw::{Gvr, Raw};
+use crate::watch::kubeconfig::client_config;
+use crate::watch::objects::is_installed;
+use crate::watch::raw::{Gvr, Raw};
 
 /// Page size of lists. A page is held in memory.
 const PAGE: u32 = 100;

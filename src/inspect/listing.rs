@@ -3,25 +3,25 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use edgeward_core::cluster::cache::Kind;
-use edgeward_core::cluster::volumes::{VolumeChange, VolumeKind};
-use edgeward_core::config::{Config, sites};
-use edgeward_core::engine::{Change, Engine, SharedState};
-use edgeward_core::model::pod_record::GatedPod;
-use edgeward_core::model::snapshot::Snapshot;
-use edgeward_core::resources::ResourceNames;
-use edgeward_core::units::Now;
-use edgeward_core::wire::liqo_objects::LiqoObjects;
+use edgeward_cluster::cache::Kind;
+use edgeward_cluster::engine::{Change, Engine, SharedState};
+use edgeward_cluster::liqo::LiqoObjects;
+use edgeward_cluster::pod_record::GatedPod;
+use edgeward_cluster::volumes::{VolumeChange, VolumeKind};
+use edgeward_decision::config::{Config, sites};
+use edgeward_decision::model::snapshot::Snapshot;
+use edgeward_kube::resources::ResourceNames;
+use edgeward_kube::units::Now;
 
 use crate::inspect::{Connection, objects};
 use crate::instruments::logs::LogLimit;
 use crate::instruments::metrics::Metrics;
-use crate::sources::device_classes::served;
-use crate::sources::probe;
-use crate::sources::profiles::scores_of;
-use crate::sources::raw::Gvr;
-use crate::sources::volumes::{self, can_have_data};
-use crate::sources::watch::{read_namespace, read_node, read_pod};
+use crate::profiles::scores_of;
+use crate::wan;
+use crate::watch::device_classes::served;
+use crate::watch::raw::Gvr;
+use crate::watch::volumes::{self, can_have_data};
+use crate::watch::{read_namespace, read_node, read_pod};
 
 /// A cluster as listed.
 #[derive(Debug)]
@@ -102,7 +102,7 @@ pub async fn list_and_probe(
 ) -> anyhow::Result<Listing> {
     let clock = connection.clock;
     let metrics = Arc::new(Metrics::new());
-    let probed = async { Ok(probe::first_round(config, clock, &metrics).await) };
+    let probed = async { Ok(wan::first_round(config, clock, &metrics).await) };
     let (mut listing, links) = tokio::try_join!(list(connection, config, without), probed)?;
     let now = clock.now();
     for (site, link) in links {

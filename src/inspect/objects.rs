@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use edgeward_core::config::{Config, Enabled, sites};
-use edgeward_core::placement::policy::Seen;
-use edgeward_core::wire::liqo;
-use edgeward_core::wire::liqo_objects::LiqoObjects;
+use edgeward_cluster::liqo;
+use edgeward_cluster::liqo::LiqoObjects;
+use edgeward_decision::config::{Config, Enabled, sites};
+use edgeward_decision::placement::policy::Seen;
 use edgeward_profiles::Profile;
 use k8s_openapi::api::core::v1::{ConfigMap, Event};
 use kube::api::ListParams;
@@ -15,12 +15,14 @@ use kube::{Api, Resource as _};
 use serde_json::Value;
 
 use super::Connection;
+use crate::config::{Outcome, read_config_map};
 use crate::instruments::logs::LogLimit;
-use crate::sources::configuration::{Outcome, read_config_map};
-use crate::sources::liqo::namespace_map;
-use crate::sources::namespaced_name::NamespacedName;
-use crate::sources::raw::{Gvr, Raw};
-use crate::sources::{policies as slo_policies, profiles, sites as objects};
+use crate::liqo::namespace_map;
+use crate::policies as slo_policies;
+use crate::profiles;
+use crate::sites as objects;
+use crate::watch::namespaced_name::NamespacedName;
+use crate::watch::raw::{Gvr, Raw};
 
 /// State of Liqo as far as the caller may read it.
 #[derive(Debug, Default)]

@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use edgeward_core::engine::SharedState;
-use edgeward_core::placement::verdict::Reason;
-use edgeward_core::words;
+use edgeward_cluster::engine::SharedState;
+use edgeward_decision::placement::verdict::Reason;
+use edgeward_kube::words;
 use prometheus_client::encoding::text;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use edgeward_core::units::{Moment, Now};
+use edgeward_kube::units::{Moment, Now};
 use jiff::Timestamp;
 use tokio::time::Instant;
 

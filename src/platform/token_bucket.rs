@@ -1,6 +1,6 @@
 //! A rate limit.
 
-use edgeward_core::units::{Micros, Moment};
+use edgeward_kube::units::{Micros, Moment};
 
 /// A token bucket: allows `capacity` events at once, and one more per interval.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 use anyhow::bail;
 use serde_json::Value;
 
-use edgeward_core::document::Faults;
+use edgeward_decision::document::Faults;
 
 /// Parses all documents of a text; empty ones are left out. `source` names the text in errors.
 ///

@@ -5,22 +5,29 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use arc_swap::ArcSwap;
-use edgeward_core::cluster::cache::Kind;
-use edgeward_core::config::Config;
-use edgeward_core::engine::{Effect, Engine, SharedState};
-use edgeward_core::placement::policy::Policies;
+use edgeward_cluster::cache::Kind;
+use edgeward_cluster::engine::{Effect, Engine, SharedState};
+use edgeward_decision::config::Config;
+use edgeward_decision::placement::policy::Policies;
 
+use crate::config::Versions;
 use crate::controllers::events::Recorder;
 use crate::controllers::lease::Election;
 use crate::controllers::{Context, backstop, executor, status};
 use crate::instruments::logs::LogLimit;
 use crate::instruments::metrics::Metrics;
+use crate::liqo::Liqo;
+use crate::observer::Observer;
 use crate::platform::clock::Clock;
 use crate::platform::threads::Threads;
+use crate::policies::SloPolicies;
+use crate::profiles::PerformanceProfiles;
+use crate::prometheus;
 use crate::serve::{CERTIFICATE, Readiness, Task};
-use crate::sources::configuration::Versions;
-use crate::sources::{Cluster, Liqo, Observer, PerformanceProfiles, Sites, SloPolicies, probe, prometheus};
+use crate::sites::Sites;
 use crate::tls::Service;
+use crate::wan;
+use crate::watch::Cluster;
 
 /// The view that decisions read, and the tasks that keep it up to date.
 pub(super) struct View {
@@ -132,7 +139,7 @@ pub(super) async fn view(
         ),
         Task::endless(
             "WAN probes",
-            probe::follow(versions, clock, metrics(), changes, met("first round of WAN probes")),
+            wan::follow(versions, clock, metrics(), changes, met("first round of WAN probes")),
         ),
         // The engine computes the view and the release plan.
         Task::endless("observer", async move { observer.run(engine.await, carry_out).await }).on(&thread),

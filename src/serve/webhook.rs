@@ -9,10 +9,11 @@ use std::time::Duration;
 use anyhow::Context as _;
 use arc_swap::ArcSwap;
 use clap::{ArgGroup, Args};
-use edgeward_core::config::Config;
+use edgeward_decision::config::Config;
 use tokio::sync::watch;
 
 use crate::admission::review::Reviewer;
+use crate::config::{self, Configuration, Versions};
 use crate::controllers::certificates::Certificates;
 use crate::controllers::{Context, events};
 use crate::inspect::installation::SELF_MANAGED;
@@ -21,12 +22,11 @@ use crate::instruments::metrics::Metrics;
 use crate::platform::clock::Clock;
 use crate::serve::live::{self, View};
 use crate::serve::{DEFAULT_SHUTDOWN_DELAY, Readiness, ServeOptions, Task, tokio_runtime};
-use crate::sources;
-use crate::sources::configuration::{self, Configuration, Versions};
-use crate::sources::namespaced_name::NamespacedName;
-use crate::sources::{FleetFile, secret};
+use crate::sites::fleet_file::FleetFile;
 use crate::tls::rotation::Lives;
 use crate::tls::{Service, Source};
+use crate::watch::namespaced_name::NamespacedName;
+use crate::watch::secret;
 
 /// Run the admission webhook.
 ///
@@ -201,14 +201,14 @@ impl Webhook {
         let tasks = match (&self.config, &self.config_map) {
             (None, None) => vec![],
             (Some(path), _) => {
-                let files = configuration::Files::open(path.clone(), configuration).await?;
+                let files = config::Files::open(path.clone(), configuration).await?;
                 vec![Task::endless("configuration files", files.follow())]
             }
             (None, Some(name)) => {
                 let name = NamespacedName::parse(name, &self.namespace);
-                let client = sources::client().await?;
+                let client = crate::watch::client().await?;
                 let (refusals, refused) = watch::channel(None);
-                let map = configuration::ConfigMap::new(name, client.clone(), configuration, refusals);
+                let map = config::ConfigMap::new(name, client.clone(), configuration, refusals);
                 let required = readiness.require("configuration");
                 let mut first = versions.clone();
                 let follow = async move {

@@ -3,7 +3,7 @@
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use edgeward_core::engine::SharedState;
+use edgeward_cluster::engine::SharedState;
 use tokio::sync::oneshot;
 
 /// How long the other work may take to begin.

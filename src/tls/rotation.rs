@@ -14,7 +14,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use edgeward_core::units::{Micros, Moment};
+use edgeward_kube::units::{Micros, Moment};
 use jiff::{SignedDuration, Timestamp};
 use x509_parser::prelude::X509Certificate;
 

@@ -2,8 +2,8 @@
 
 use std::process::Command;
 
-use edgeward::sources::configuration::read;
-use edgeward_core::config::Config;
+use edgeward::config::read;
+use edgeward_decision::config::Config;
 use edgeward_harness::chart;
 use edgeward_harness::folder::copy;
 use edgeward_harness::prelude::*;

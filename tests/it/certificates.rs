@@ -3,9 +3,9 @@
 use edgeward::instruments::metrics::Metrics;
 use edgeward::serve::{ServeOptions, Server};
 use edgeward::tls::{Authority, Contents, Service, Source, stored};
-use edgeward_core::units::Micros;
 use edgeward_harness::pki;
 use edgeward_harness::prelude::*;
+use edgeward_kube::units::Micros;
 use jiff::{SignedDuration, Timestamp};
 use rustls::SupportedProtocolVersion;
 use rustls::version::{TLS12, TLS13};

@@ -1,8 +1,8 @@
 //! The configuration as a ConfigMap of the original format, and as a mounted file that changes under a running server.
 
-use edgeward::sources::configuration::read;
-use edgeward_core::config::Config;
-use edgeward_core::model::endpoint::Endpoint;
+use edgeward::config::read;
+use edgeward_decision::config::Config;
+use edgeward_decision::model::endpoint::Endpoint;
 use edgeward_harness::prelude::*;
 use edgeward_harness::volume::Volume;
 

@@ -1,9 +1,9 @@
 //! The manifests that run edgeward match each other and the program.
 
+use edgeward::config::read;
 use edgeward::serve::{DEFAULT_SHUTDOWN_DELAY, DRAIN_LIMIT};
-use edgeward::sources::configuration::read;
-use edgeward_core::config::Config;
-use edgeward_core::keys::Keys;
+use edgeward_decision::config::Config;
+use edgeward_decision::keys::Keys;
 use edgeward_harness::edgeward::IMAGE_ENVIRONMENT;
 use edgeward_harness::prelude::*;
 

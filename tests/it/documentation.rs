@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use edgeward_core::placement::verdict::{Reason, RefusalCode};
+use edgeward_decision::placement::verdict::{Reason, RefusalCode};
 
 /// The first cells of table rows, where they are code.
 fn documented(page: &str) -> BTreeSet<String> {

@@ -1,7 +1,7 @@
 //! The manifests match the code.
 
 use edgeward::admission::server;
-use edgeward_core::keys::Keys;
+use edgeward_decision::keys::Keys;
 use serde_json::{Value, json};
 
 use crate::program::edgeward;
@@ -105,7 +105,7 @@ fn selectors_and_conditions_use_the_keys_of_the_contract() {
         selector[0],
         json!({"key": keys.managed, "operator": "In", "values": ["true"]})
     );
-    let excluded = edgeward_core::config::Config::default().excluded_namespaces;
+    let excluded = edgeward_decision::config::Config::default().excluded_namespaces;
     assert_eq!(
         selector[1],
         json!({"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": excluded})

@@ -1,7 +1,7 @@
 //! The metrics and labels that `deploy/monitoring` uses exist. promtool checks in `tests/prometheus` that the queries parse and
 //! the alerts fire.
 
-use edgeward_core::placement::verdict::Reason;
+use edgeward_decision::placement::verdict::Reason;
 use edgeward_harness::prelude::*;
 
 use crate::deployment::object;

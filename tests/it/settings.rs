@@ -1,8 +1,8 @@
 //! The settings: their defaults, and the tables of `docs/reference/settings.md`.
 
-use edgeward_core::config::Config;
-use edgeward_core::document::schema::allowed;
-use edgeward_core::model::slo::Class;
+use edgeward_decision::config::Config;
+use edgeward_decision::document::schema::allowed;
+use edgeward_decision::model::slo::Class;
 use edgeward_harness::prelude::*;
 
 use crate::program::is_recorded;
@@ -102,7 +102,7 @@ fn remade(page: &str) -> String {
     ];
     let mut page = page.to_owned();
     for (name, table) in tables {
-        let mark = format!("<!-- made of crates/core/src/config.rs: {name} -->\n");
+        let mark = format!("<!-- made of crates/decision/src/config.rs: {name} -->\n");
         let (before, after) = page.split_once(&mark).unwrap_or_else(|| panic!("no {mark}"));
         let rest = after
             .lines()

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use edgeward_core::keys::Keys;
-use edgeward_core::model::slo::parse;
+use edgeward_decision::keys::Keys;
+use edgeward_decision::model::slo::parse;
 use serde::Deserialize;
 
 #[derive(Debug, Deserialize)]

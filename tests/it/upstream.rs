@@ -1,13 +1,13 @@
 //! `tests/golden/upstream/`: answers from Kubernetes' own code about quantities, pod requests, and the nodes a pod fits. The
 //! README there says how they were made.
 
-use edgeward_core::config::Config;
-use edgeward_core::placement::decide::decide;
-use edgeward_core::placement::room::Room;
-use edgeward_core::units::{Moment, Now, Quantity};
-use edgeward_core::wire::fleet_file;
-use edgeward_core::wire::pod::Pod;
+use edgeward_decision::config::Config;
+use edgeward_decision::fleet_file;
+use edgeward_decision::placement::decide::decide;
+use edgeward_decision::placement::room::Room;
+use edgeward_decision::pod::Pod;
 use edgeward_harness::prelude::*;
+use edgeward_kube::units::{Moment, Now, Quantity};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 

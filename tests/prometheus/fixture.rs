@@ -3,12 +3,12 @@
 use anyhow::anyhow;
 use edgeward::instruments::metrics::Metrics;
 use edgeward::platform::clock::Clock;
-use edgeward::sources::prometheus::{Outcome, Poller};
-use edgeward_core::cluster::telemetry::Telemetry;
-use edgeward_core::config::{Config, Input, Prometheus};
-use edgeward_core::units::{Micros, Moment};
+use edgeward::prometheus::{Outcome, Poller};
+use edgeward_cluster::telemetry::Telemetry;
+use edgeward_decision::config::{Config, Input, Prometheus};
 use edgeward_harness::prelude::*;
 use edgeward_harness::prometheus::{Exporter, Server};
+use edgeward_kube::units::{Micros, Moment};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;

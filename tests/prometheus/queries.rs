@@ -1,13 +1,13 @@
 //! Queries from edgeward to a real Prometheus server.
 
 use edgeward::platform::yaml;
-use edgeward::sources::prometheus::Outcome;
-use edgeward_core::cluster::telemetry::Telemetry;
-use edgeward_core::config::{Config, Input};
-use edgeward_core::model::link::LinkState;
-use edgeward_core::model::slo::Class;
-use edgeward_core::units::{Micros, Moment, Permille};
+use edgeward::prometheus::Outcome;
+use edgeward_cluster::telemetry::Telemetry;
+use edgeward_decision::config::{Config, Input};
+use edgeward_decision::model::link::LinkState;
+use edgeward_decision::model::slo::Class;
 use edgeward_harness::prelude::*;
+use edgeward_kube::units::{Micros, Moment, Permille};
 
 use crate::fixture::{Asker, Fixture};
 

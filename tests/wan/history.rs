@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use edgeward_core::model::link::LinkState;
+use edgeward_decision::model::link::LinkState;
 use edgeward_harness::prelude::*;
 
 /// Dwell time: how long a link stays healthy or degraded at least.

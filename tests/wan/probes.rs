@@ -4,14 +4,14 @@ use std::ops::Range;
 
 use edgeward::instruments::metrics::Metrics;
 use edgeward::platform::clock::Clock;
-use edgeward::sources::probe::Probers;
-use edgeward_core::cluster::wan::Links;
-use edgeward_core::config::Probing;
-use edgeward_core::model::endpoint::Endpoint;
-use edgeward_core::model::link::{Link, LinkState, Thresholds};
-use edgeward_core::units::{Micros, Permille};
+use edgeward::wan::Probers;
+use edgeward_cluster::wan::Links;
+use edgeward_decision::config::Probing;
+use edgeward_decision::model::endpoint::Endpoint;
+use edgeward_decision::model::link::{Link, LinkState, Thresholds};
 use edgeward_harness::prelude::*;
 use edgeward_harness::wan::{Conditions, Wan};
+use edgeward_kube::units::{Micros, Permille};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 

@@ -40,7 +40,13 @@ pub(crate) fn write() -> Result<PathBuf> {
     }
     result?;
     let mut found = found.with_context(|| written.display().to_string())?;
-    for folder in ["", "/crates/core", "/crates/profiles"] {
+    for folder in [
+        "",
+        "/crates/cluster",
+        "/crates/decision",
+        "/crates/kube",
+        "/crates/profiles",
+    ] {
         found = found.replace(&format!("path+file://{}{folder}#", workspace().display()), "");
     }
     check(&found)?;
@@ -53,7 +59,7 @@ pub(crate) fn write() -> Result<PathBuf> {
 
 /// Checks that the file names the program's crates, no test crates, and no paths of this machine.
 fn check(sbom: &str) -> Result<()> {
-    for name in ["edgeward-core", "kube", "rustls"] {
+    for name in ["edgeward-decision", "kube", "rustls"] {
         let is_named = sbom.contains(&format!("pkg:cargo/{name}@"));
         ensure!(is_named, "the bill of materials lacks {name}");
     }

@@ -12,7 +12,7 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context as _, Result, bail};
 use clap::{Parser, Subcommand, ValueEnum};
-use edgeward_core::document::Faults;
+use edgeward_decision::document::Faults;
 use edgeward_lab::experiment::{Plan, at_loads};
 use edgeward_lab::policy::Policy;
 use edgeward_lab::{report, scenario};

@@ -1,8 +1,8 @@
 //! The true state of nodes and pods, and the state in kube-scheduler's cache.
 
-use edgeward_core::model::node::Node;
-use edgeward_core::resources::Amounts;
-use edgeward_core::units::Micros;
+use edgeward_kube::node::Node;
+use edgeward_kube::resources::Amounts;
+use edgeward_kube::units::Micros;
 
 pub(crate) type PodNumber = usize;
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use edgeward_core::units::Micros;
+use edgeward_kube::units::Micros;
 
 #[derive(Debug)]
 pub(crate) struct Events<E> {

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use edgeward_core::model::slo::{Class, PerClass};
+use edgeward_decision::model::slo::{Class, PerClass};
 
 use crate::load::Load;
 use crate::outcome::{Attained, Outcome, Pods, Tick};

@@ -1,10 +1,10 @@
 //! The scheduling queue of kube-scheduler. Source: `pkg/scheduler/backend/queue` and `schedule_one.go` of Kubernetes
-//! 1.36. [`edgeward_core::placement::score`] scores the nodes.
+//! 1.36. [`edgeward_decision::placement::score`] scores the nodes.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 
-use edgeward_core::units::Micros;
+use edgeward_kube::units::Micros;
 
 use crate::cluster::PodNumber;
 

@@ -1,7 +1,7 @@
 //! The load of a run, which does not depend on the policy: creation times of pods, times of their work, replicas of
 //! services.
 
-use edgeward_core::units::Micros;
+use edgeward_kube::units::Micros;
 
 use crate::random::{Distribution, Purpose, Stream};
 use crate::scenario::{Arrivals, Rate, Replicas, Scaling, Scenario, Workload, WorkloadKind};

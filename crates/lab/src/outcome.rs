@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use edgeward_core::model::slo::{Class, PerClass};
+use edgeward_decision::model::slo::{Class, PerClass};
 
 #[derive(Debug, Clone, Default)]
 pub struct Outcome {

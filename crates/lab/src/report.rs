@@ -9,7 +9,7 @@ pub use page::page;
 pub(crate) use page::plot;
 pub use table::table;
 
-use edgeward_core::model::slo::Class;
+use edgeward_decision::model::slo::Class;
 
 use crate::experiment::{Results, RunResult, all};
 use crate::policy::Policy;
@@ -103,7 +103,7 @@ impl Measure {
 
 /// The attainments of the bound `relaxed`, in the order of the measures.
 fn relaxed(results: &Results) -> [Option<Estimate>; ATTAINMENTS] {
-    let of = |share: &dyn Fn(&edgeward_core::model::slo::PerClass<crate::outcome::Attained>) -> Option<f64>| {
+    let of = |share: &dyn Fn(&edgeward_decision::model::slo::PerClass<crate::outcome::Attained>) -> Option<f64>| {
         estimate(&results.relaxed.values().filter_map(share).collect::<Vec<_>>())
     };
     let [latency, throughput, batch] = Class::ALL.map(|class| of(&|bound| bound[class].share()));

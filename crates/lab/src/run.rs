@@ -10,9 +10,9 @@ mod scheduling;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use edgeward_core::model::node::Node;
-use edgeward_core::resources::Amounts;
-use edgeward_core::units::Micros;
+use edgeward_kube::node::Node;
+use edgeward_kube::resources::Amounts;
+use edgeward_kube::units::Micros;
 
 use crate::cluster::{NodeState, Phase, Pod, PodNumber, Work};
 use crate::events::Events;

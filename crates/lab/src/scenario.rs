@@ -8,12 +8,12 @@ mod trace;
 
 use std::sync::Arc;
 
-use edgeward_core::config::Config;
-use edgeward_core::model::node::Node;
-use edgeward_core::model::site::{SiteDefinition, SiteKind};
-use edgeward_core::model::slo::Class;
-use edgeward_core::resources::Amounts;
-use edgeward_core::units::{Micros, Permille};
+use edgeward_decision::config::Config;
+use edgeward_decision::model::site::{SiteDefinition, SiteKind};
+use edgeward_decision::model::slo::Class;
+use edgeward_kube::node::Node;
+use edgeward_kube::resources::Amounts;
+use edgeward_kube::units::{Micros, Permille};
 use serde::Deserialize;
 use serde_json::Value;
 

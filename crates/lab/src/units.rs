@@ -1,8 +1,8 @@
 //! Units: everything with a time to meet. A unit is a task, or a sampled request of a service. All policies get the
 //! same units.
 
-use edgeward_core::model::slo::Class;
-use edgeward_core::units::{Micros, Permille};
+use edgeward_decision::model::slo::Class;
+use edgeward_kube::units::{Micros, Permille};
 
 use crate::load::{Load, service_time};
 use crate::scenario::{Scenario, Slo, Workload};
@@ -123,7 +123,7 @@ pub fn relaxed(scenario: &Scenario, load: &Load, paths: &[Option<Path>], seed: u
         .workloads
         .iter()
         .map(|workload| {
-            let fits = |nodes: &&Vec<edgeward_core::model::node::Node>| {
+            let fits = |nodes: &&Vec<edgeward_kube::node::Node>| {
                 nodes
                     .iter()
                     .any(|node| workload.request.fits(&node.allocatable, &Default::default()))

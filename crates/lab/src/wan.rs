@@ -1,7 +1,7 @@
 //! The WAN towards a cloud in one run: RTT and loss in each second.
 
-use edgeward_core::model::slo::Class;
-use edgeward_core::units::Micros;
+use edgeward_decision::model::slo::Class;
+use edgeward_kube::units::Micros;
 
 use crate::random::{Purpose, Stream, unit};
 use crate::scenario::{Wan, WanModel};

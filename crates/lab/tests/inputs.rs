@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::{env, fs};
 
-use edgeward_core::config::Config;
-use edgeward_core::document::Faults;
-use edgeward_core::model::node::Node;
-use edgeward_core::units::Moment;
-use edgeward_core::wire::fleet_file;
+use edgeward_decision::config::Config;
+use edgeward_decision::document::Faults;
+use edgeward_decision::fleet_file;
+use edgeward_kube::node::Node;
+use edgeward_kube::units::Moment;
 use edgeward_lab::load::Load;
 use edgeward_lab::outcome::Outcome;
 use edgeward_lab::policy::Policy;

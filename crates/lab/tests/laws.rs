@@ -156,7 +156,7 @@ fn what_is_asked_is_the_same_for_all_policies_and_nobody_exceeds_the_bound() {
     for (policy, runs) in &results.runs {
         for (seed, run) in runs {
             let bound = &results.relaxed[seed];
-            for class in edgeward_core::model::slo::Class::ALL {
+            for class in edgeward_decision::model::slo::Class::ALL {
                 let (run, bound) = (run.attainment[class], bound[class]);
                 assert_eq!(run.asked, bound.asked, "{policy}, {seed}");
                 assert!(run.met <= bound.met, "{policy}, {seed}");

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
-use edgeward_core::model::slo::Class;
+use edgeward_decision::model::slo::Class;
 use edgeward_lab::experiment::{Plan, carry_out};
 use edgeward_lab::policy::Policy;
 use edgeward_lab::scenario::{Scenario, read};

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use edgeward_core::model::scores::ProfileScores;
-use edgeward_core::units::Now;
+use edgeward_decision::model::scores::ProfileScores;
+use edgeward_kube::units::Now;
 use jiff::Timestamp;
 use serde_json::Value;
 

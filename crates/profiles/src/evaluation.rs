@@ -4,14 +4,14 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use edgeward_core::config::Config;
-use edgeward_core::model::link::{Link, LinkState};
-use edgeward_core::model::node::Node;
-use edgeward_core::model::scores::{Score, SiteScore};
-use edgeward_core::model::site::SiteKind;
-use edgeward_core::model::snapshot::{Site, Snapshot};
-use edgeward_core::placement::estimate;
-use edgeward_core::units::{Micros, Moment};
+use edgeward_decision::config::Config;
+use edgeward_decision::model::link::{Link, LinkState};
+use edgeward_decision::model::scores::{Score, SiteScore};
+use edgeward_decision::model::site::SiteKind;
+use edgeward_decision::model::snapshot::{Site, Snapshot};
+use edgeward_decision::placement::estimate;
+use edgeward_kube::node::Node;
+use edgeward_kube::units::{Micros, Moment};
 
 use crate::profile::{Aggregate, BuiltIn, By, Metric, Profile, Source};
 

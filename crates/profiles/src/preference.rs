@@ -1,8 +1,8 @@
 //! The preferred site of a profile. It changes only after another site has been better by the margin, without a break,
 //! for the dwell time.
 
-use edgeward_core::model::scores::{ProfileScores, Score};
-use edgeward_core::units::{Micros, Moment};
+use edgeward_decision::model::scores::{ProfileScores, Score};
+use edgeward_kube::units::{Micros, Moment};
 
 /// The preferred site, and since when another site has been better.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -59,7 +59,7 @@ impl Preference {
 
 #[cfg(test)]
 mod tests {
-    use edgeward_core::model::scores::{Better, SiteScore};
+    use edgeward_decision::model::scores::{Better, SiteScore};
     use proptest::prelude::*;
 
     use super::*;

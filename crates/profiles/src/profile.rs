@@ -2,12 +2,19 @@
 
 use std::sync::LazyLock;
 
-use edgeward_core::document::texts::{LabelKey, PromQl};
-use edgeward_core::document::{self, Checks, DAY, Faults, SECOND, Span, schema};
-use edgeward_core::model::scores::{Better, Score};
-use edgeward_core::model::slo::Class;
-use edgeward_core::units::Micros;
-use edgeward_core::words;
+use edgeward_decision::document;
+use edgeward_decision::document::Checks;
+use edgeward_decision::document::DAY;
+use edgeward_decision::document::Faults;
+use edgeward_decision::document::SECOND;
+use edgeward_decision::document::Span;
+use edgeward_decision::document::schema;
+use edgeward_decision::document::texts::PromQl;
+use edgeward_decision::model::scores::{Better, Score};
+use edgeward_decision::model::slo::Class;
+use edgeward_kube::texts::LabelKey;
+use edgeward_kube::units::Micros;
+use edgeward_kube::words;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;

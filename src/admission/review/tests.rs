@@ -1,8 +1,8 @@
 use base64::Engine as _;
-use edgeward_core::config::InvalidSlo;
-use edgeward_core::placement::policy::{Policy, Seen};
-use edgeward_core::testkit;
-use edgeward_core::units::Moment;
+use edgeward_decision::config::InvalidSlo;
+use edgeward_decision::placement::policy::{Policy, Seen};
+use edgeward_decision::testkit;
+use edgeward_kube::units::Moment;
 use serde_json::{Value, json};
 
 use super::*;

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use edgeward_core::config::sites::of_objects;
-use edgeward_core::document::Faults;
-use edgeward_core::model::site::SiteDefinition;
-use edgeward_core::placement::policy::Seen;
+use edgeward_decision::config::sites::of_objects;
+use edgeward_decision::document::Faults;
+use edgeward_decision::model::site::SiteDefinition;
+use edgeward_decision::placement::policy::Seen;
 use serde_json::Value;
 
 use super::Facts;
@@ -131,7 +131,7 @@ mod tests {
 
     use super::super::finding::Level;
     use super::*;
-    use edgeward_core::placement::policy::Policy;
+    use edgeward_decision::placement::policy::Policy;
 
     fn none() -> CustomResources {
         CustomResources {

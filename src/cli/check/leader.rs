@@ -1,6 +1,6 @@
 //! Checks that a replica leads, and that no pod is gated past its limit.
 
-use edgeward_core::model::pod_record::GatedPod;
+use edgeward_cluster::pod_record::GatedPod;
 use jiff::SignedDuration;
 
 use super::Facts;
@@ -72,8 +72,8 @@ mod tests {
     use super::super::finding::Level;
     use super::*;
     use crate::inspect::installation::Leaderless;
-    use edgeward_core::keys::Keys;
-    use edgeward_core::testkit;
+    use edgeward_cluster::testkit;
+    use edgeward_decision::keys::Keys;
 
     fn now() -> Timestamp {
         Facts::example().now

@@ -1,7 +1,7 @@
 //! Checks Liqo, if it is installed, for what keeps pods from its clusters.
 
-use edgeward_core::model::liqo::{OffloadingPhase, Strategy};
-use edgeward_core::wire::liqo_objects::LiqoObjects;
+use edgeward_cluster::liqo::LiqoObjects;
+use edgeward_decision::model::liqo::{OffloadingPhase, Strategy};
 
 use super::Facts;
 use super::finding::Finding;
@@ -77,7 +77,7 @@ mod tests {
     use std::collections::BTreeMap;
     use std::sync::Arc;
 
-    use edgeward_core::wire::liqo;
+    use edgeward_cluster::liqo;
     use serde_json::json;
 
     use super::super::finding::Level;

@@ -8,7 +8,7 @@ use crate::cli::installed::LEASE;
 use crate::cli::sentence;
 use crate::inspect::Connection;
 use crate::inspect::installation::{self, PairSecret, User};
-use crate::sources::volumes::can_have_data;
+use crate::watch::volumes::can_have_data;
 
 const AREA: &str = "rights";
 
@@ -194,12 +194,12 @@ fn grant(resource: &str, verbs: &[&str], user: User<'_>, (namespace, name): inst
 mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
-    use edgeward_core::config::Config;
+    use edgeward_decision::config::Config;
     use serde_json::{Value, json};
 
     use super::super::Behind;
     use super::*;
-    use crate::sources::namespaced_name::NamespacedName;
+    use crate::watch::namespaced_name::NamespacedName;
 
     /// Returns resource and verb of every rule in the first YAML block of a page that contains `words`. Resources have
     /// kubectl's names.

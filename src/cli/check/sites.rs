@@ -1,11 +1,11 @@
 //! Checks the sites, their nodes, and the WAN to the clouds.
 
-use edgeward_core::model::link::LinkState;
-use edgeward_core::model::liqo::ApiServerStatus;
-use edgeward_core::model::node::Node;
-use edgeward_core::model::site::SiteKind;
-use edgeward_core::model::snapshot::Site;
-use edgeward_core::model::traits::LABEL_PREFIX;
+use edgeward_decision::model::link::LinkState;
+use edgeward_decision::model::liqo::ApiServerStatus;
+use edgeward_decision::model::site::SiteKind;
+use edgeward_decision::model::snapshot::Site;
+use edgeward_decision::model::traits::LABEL_PREFIX;
+use edgeward_kube::node::Node;
 use serde_json::{Value, json};
 
 use super::Facts;
@@ -134,10 +134,10 @@ mod tests {
     use super::super::Nodes;
     use super::super::finding::Level;
     use super::*;
-    use edgeward_core::cluster::cache::NodeFault;
-    use edgeward_core::config::Config;
-    use edgeward_core::units::Moment;
-    use edgeward_core::wire::fleet_file;
+    use edgeward_cluster::cache::NodeFault;
+    use edgeward_decision::config::Config;
+    use edgeward_decision::fleet_file;
+    use edgeward_kube::units::Moment;
 
     /// Facts with the cluster of a fleet file.
     fn facts(fleet: &Value) -> Facts {

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use edgeward_core::keys::Keys;
-use edgeward_core::model::site::SiteDefinition;
-use edgeward_core::wire::pod::Pod;
+use edgeward_decision::keys::Keys;
+use edgeward_decision::model::site::SiteDefinition;
+use edgeward_decision::pod::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::Facts;
@@ -157,7 +157,7 @@ fn not_whitelisted(name: &str, namespace: &ObjectMeta, sites: &[Arc<SiteDefiniti
     let stated = namespace.annotations.as_ref().and_then(|all| all.get(WHITELIST));
     let pod = stated.map(|stated| format!(r#"{{"spec": {{"tolerations": {stated}}}}}"#));
     let pod = pod.as_deref().and_then(|pod| Pod::from_json(pod).ok());
-    let allowed: Vec<_> = pod.iter().flat_map(Pod::tolerations).collect();
+    let allowed: Vec<_> = pod.iter().flat_map(|pod| pod.tolerations()).collect();
     let tolerations = sites
         .iter()
         .flat_map(|site| site.tolerations.iter().map(|it| (&site.name, it)));

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use edgeward_core::config::Config;
-use edgeward_core::model::workload::Workload;
-use edgeward_core::placement::verdict::Reason;
-use edgeward_core::wire::pod::Pod;
+use edgeward_decision::config::Config;
+use edgeward_decision::model::workload::Workload;
+use edgeward_decision::placement::verdict::Reason;
+use edgeward_decision::pod::Pod;
 use serde_json::{Value, json};
 
 use super::report::{AnswerItem, Item, integers};

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use edgeward_core::keys::Keys;
-use edgeward_core::model::slo::SloFault;
-use edgeward_core::model::workload::Workload;
-use edgeward_core::placement::explain::times;
-use edgeward_core::placement::sentences;
-use edgeward_core::placement::verdict::{Assessment, Verdict};
-use edgeward_core::resources::ResourceList;
-use edgeward_core::wire::pod::Pod;
+use edgeward_decision::keys::Keys;
+use edgeward_decision::model::slo::SloFault;
+use edgeward_decision::model::workload::Workload;
+use edgeward_decision::placement::explain::times;
+use edgeward_decision::placement::sentences;
+use edgeward_decision::placement::verdict::{Assessment, Verdict};
+use edgeward_decision::pod::Pod;
+use edgeward_kube::resources::ResourceList;
 use json_patch::PatchOperation;
 use serde::Serialize;
 use serde_json::{Map, Value, json};

@@ -1,9 +1,9 @@
 //! The pods of a document: the pods in it, and the pods that its workloads would create.
 
 use anyhow::{Context as _, anyhow, bail};
-use edgeward_core::keys::Keys;
-use edgeward_core::model::workload::Workload;
-use edgeward_core::wire::pod::Pod;
+use edgeward_decision::keys::Keys;
+use edgeward_decision::model::workload::Workload;
+use edgeward_decision::pod::Pod;
 use serde_json::{Map, Value, json};
 
 use crate::admission::review::Request;

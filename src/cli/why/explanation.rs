@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-use edgeward_core::config::Config;
-use edgeward_core::model::workload::Workload;
-use edgeward_core::placement::verdict::Verdict;
+use edgeward_decision::config::Config;
+use edgeward_decision::model::workload::Workload;
+use edgeward_decision::placement::verdict::Verdict;
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Value, json};

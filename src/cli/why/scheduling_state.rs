@@ -5,8 +5,8 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use edgeward_core::keys::Keys;
-use edgeward_core::placement::{explain, sentences};
+use edgeward_decision::keys::Keys;
+use edgeward_decision::placement::{explain, sentences};
 
 /// The scheduling state of an existing pod.
 #[derive(Debug, Clone, Default, Serialize)]

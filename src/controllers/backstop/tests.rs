@@ -2,15 +2,15 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use edgeward_core::cluster::cache::Contribution;
-use edgeward_core::config::Config;
-use edgeward_core::engine::SharedState;
-use edgeward_core::guard::backstop::Candidate;
-use edgeward_core::keys::Keys;
-use edgeward_core::model::pod_record::StuckPod;
-use edgeward_core::testkit;
-use edgeward_core::units::{Micros, Moment};
-use edgeward_core::wire::pod::Pod;
+use edgeward_cluster::backstop::Candidate;
+use edgeward_cluster::cache::Contribution;
+use edgeward_cluster::engine::SharedState;
+use edgeward_cluster::pod_record::StuckPod;
+use edgeward_decision::config::Config;
+use edgeward_decision::keys::Keys;
+use edgeward_decision::pod::Pod;
+use edgeward_decision::testkit;
+use edgeward_kube::units::{Micros, Moment};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
@@ -130,7 +130,7 @@ async fn each_finding_is_counted_and_reported_once() {
     let replica = Replica::start();
     let mut decided = candidate("b");
     let pod = Arc::make_mut(&mut decided.pod);
-    pod.decision = Some(edgeward_core::model::decision_id::DecisionId(7));
+    pod.decision = Some(edgeward_decision::model::decision_id::DecisionId(7));
     pod.reason = Some("edge_no_capacity".into());
     let all = [candidate("a"), decided, candidate("c")];
     replica.report(&all);

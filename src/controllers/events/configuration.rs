@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use edgeward_core::config::map::Refused;
+use edgeward_decision::config::map::Refused;
 use jiff::Timestamp;
 use k8s_openapi::api::events::v1::Event;
 use kube::Client;
@@ -56,7 +56,7 @@ fn event(refused: &Refused, now: Timestamp) -> Event {
 mod tests {
     use super::super::NOTE_BYTES;
     use super::*;
-    use edgeward_core::document::{Fault, Faults};
+    use edgeward_decision::document::{Fault, Faults};
 
     fn refused(resource_version: &str, faults: usize) -> Refused {
         let fault = |i| Fault {

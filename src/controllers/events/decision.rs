@@ -2,20 +2,20 @@
 
 use std::fmt::Write as _;
 
-use edgeward_core::keys::Keys;
-use edgeward_core::model::decision_id::DecisionId;
-use edgeward_core::model::pod_record::GatedPod;
-use edgeward_core::model::site::SiteKind;
-use edgeward_core::model::slo::Slo;
-use edgeward_core::placement::{explain, sentences};
-use edgeward_core::wire::pod::ObservedDecision;
+use edgeward_cluster::pod_record::GatedPod;
+use edgeward_cluster::pod_record::ObservedDecision;
+use edgeward_decision::keys::Keys;
+use edgeward_decision::model::decision_id::DecisionId;
+use edgeward_decision::model::site::SiteKind;
+use edgeward_decision::model::slo::Slo;
+use edgeward_decision::placement::{explain, sentences};
 use jiff::Timestamp;
 use k8s_openapi::api::events::v1::Event;
 use serde_json::{Map, Number, Value};
 
 use super::{cut, object};
 
-edgeward_core::words! {
+edgeward_kube::words! {
     /// Reason of an Event on a pod.
     pub enum PodReason {
         /// The pod was sent to a cloud.

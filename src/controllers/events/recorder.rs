@@ -5,8 +5,8 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use edgeward_core::units::{Micros, Moment};
-use edgeward_core::wire::pod::ObservedDecision;
+use edgeward_cluster::pod_record::ObservedDecision;
+use edgeward_kube::units::{Micros, Moment};
 use kube::Client;
 use tokio::sync::mpsc;
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use edgeward_core::testkit;
+use edgeward_decision::testkit;
 use http::Method;
 use serde_json::{Value, json};
 
@@ -183,7 +183,9 @@ fn pod(name: &str, version: &str) -> Value {
 /// The pod of this number as the waitlist keeps it, in version 7.
 fn gated_pod(number: usize) -> Arc<GatedPod> {
     let pod = pod(&format!("p{number}"), "7");
-    testkit::record(&pod, &Config::default().keys).gated_pod.unwrap()
+    edgeward_cluster::testkit::record(&pod, &Config::default().keys)
+        .gated_pod
+        .unwrap()
 }
 
 fn seconds(patches: &[Asked]) -> Vec<u64> {

@@ -7,7 +7,7 @@
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 
-use edgeward_core::units::{Micros, Moment, Now};
+use edgeward_kube::units::{Micros, Moment, Now};
 
 /// Duration stated in the Lease. The holder stops writing when half of it has passed since a renewal. Another
 /// candidate takes the Lease after four fifths. Clock rates may therefore differ by 60 %, and even with the time for

@@ -83,7 +83,7 @@ async fn election_that_never_began_leaves_the_lease_alone() {
 async fn leadership_that_is_not_renewed_ends_by_itself() {
     let clock = Clock::start();
     let (held_until, leadership) = Leadership::new(clock);
-    let soon = clock.moment().after(edgeward_core::units::Micros::from_secs(1));
+    let soon = clock.moment().after(edgeward_kube::units::Micros::from_secs(1));
     held_until.send_replace(Some(soon));
     let ended = leadership.during(std::future::pending::<()>());
     assert_eq!(timeout(BOUND, ended).await.unwrap(), None);

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use edgeward_core::model::scores::Score;
-use edgeward_core::model::site::SiteKind;
-use edgeward_core::placement::patch::timestamp;
-use edgeward_core::units::{Moment, Now};
+use edgeward_decision::model::scores::Score;
+use edgeward_decision::model::site::SiteKind;
+use edgeward_decision::placement::patch::timestamp;
+use edgeward_kube::units::{Moment, Now};
 use edgeward_profiles::{All, Evaluated, Evaluation, Preference, Round};
 use jiff::Timestamp;
 use kube::Api;
@@ -182,7 +182,7 @@ mod tests {
             let by_missing = [Score(*score)].into();
             (
                 Box::from(*site),
-                edgeward_core::model::scores::SiteScore { by_missing, as_of },
+                edgeward_decision::model::scores::SiteScore { by_missing, as_of },
             )
         };
         let evaluation = Evaluation {

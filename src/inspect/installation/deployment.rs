@@ -10,9 +10,9 @@ use kube::Api;
 use kube::api::ListParams;
 
 use crate::inspect::Connection;
-use crate::sources::namespaced_name::NamespacedName;
 use crate::tls::Contents;
 use crate::tls::stored::contents;
+use crate::watch::namespaced_name::NamespacedName;
 
 /// Default Secret of `--self-managed`.
 pub const SELF_MANAGED: &str = "edgeward-certificates";

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-use edgeward_core::units::Micros;
+use edgeward_kube::units::Micros;
 
 use crate::platform::clock::Clock;
 use crate::platform::token_bucket::TokenBucket;

@@ -1,8 +1,8 @@
 //! Metrics of sites and of the WAN links to them, from one snapshot. Labels use the configured site names.
 
-use edgeward_core::model::link::{Link, LinkState};
-use edgeward_core::model::slo::Class;
-use edgeward_core::model::snapshot::{Site, Snapshot};
+use edgeward_decision::model::link::{Link, LinkState};
+use edgeward_decision::model::slo::Class;
+use edgeward_decision::model::snapshot::{Site, Snapshot};
 
 use crate::instruments::metrics::{Metrics, count};
 

@@ -1,10 +1,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use edgeward_core::model::link::{Link, LinkState};
-use edgeward_core::model::site::SiteDefinition;
-use edgeward_core::model::snapshot::{Site, Snapshot};
-use edgeward_core::units::{Micros, Moment, Permille};
+use edgeward_decision::model::link::{Link, LinkState};
+use edgeward_decision::model::site::SiteDefinition;
+use edgeward_decision::model::snapshot::{Site, Snapshot};
+use edgeward_kube::units::{Micros, Moment, Permille};
 
 use super::*;
 

@@ -1,7 +1,7 @@
 //! The ValidatingAdmissionPolicies of `webhook/` judge a manifest as edgeward's own parser does.
 
-use edgeward_core::keys::Keys;
-use edgeward_core::model::slo::parse;
+use edgeward_decision::keys::Keys;
+use edgeward_decision::model::slo::parse;
 use edgeward_harness::clients;
 use edgeward_harness::fixture::POLICIES;
 use edgeward_harness::folder::copy;

@@ -5,7 +5,7 @@ pub(crate) mod plot;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use edgeward_core::model::slo::Class;
+use edgeward_decision::model::slo::Class;
 
 use super::{MEASURES, Measure, relaxed};
 use crate::experiment::{AtLoad, Experiment, Results, RunResult};

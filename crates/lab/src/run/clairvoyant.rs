@@ -4,8 +4,8 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use edgeward_core::resources::Amounts;
-use edgeward_core::units::Micros;
+use edgeward_kube::resources::Amounts;
+use edgeward_kube::units::Micros;
 
 use super::{Event, Placer, Run};
 use crate::cluster::{Phase, PodNumber, Work, less};

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::VecDeque;
 
-use edgeward_core::units::Micros;
+use edgeward_kube::units::Micros;
 
 use super::{Event, INFORMER, Placer, Run};
 use crate::cluster::{Phase, Pod, PodNumber, Work};

@@ -8,16 +8,16 @@ use std::cell::OnceCell;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use edgeward_core::cluster::cache::Kind;
-use edgeward_core::cluster::wan::LinkHealth;
-use edgeward_core::config::Config;
-use edgeward_core::engine::{Change, DecisionContext, Engine, SharedState};
-use edgeward_core::model::decision_id::DecisionId;
-use edgeward_core::model::node::Node;
-use edgeward_core::model::scores::ProfileScores;
-use edgeward_core::model::site::SiteKind;
-use edgeward_core::placement::verdict::Action;
-use edgeward_core::units::{Micros, Moment, Now};
+use edgeward_cluster::cache::Kind;
+use edgeward_cluster::engine::{Change, DecisionContext, Engine, SharedState};
+use edgeward_cluster::wan::LinkHealth;
+use edgeward_decision::config::Config;
+use edgeward_decision::model::decision_id::DecisionId;
+use edgeward_decision::model::scores::ProfileScores;
+use edgeward_decision::model::site::SiteKind;
+use edgeward_decision::placement::verdict::Action;
+use edgeward_kube::node::Node;
+use edgeward_kube::units::{Micros, Moment, Now};
 
 use edgeward_profiles::Preference;
 
@@ -399,7 +399,13 @@ impl Run<'_> {
     }
 }
 
-fn probe_at(probing: &edgeward_core::config::Probing, seed: u64, replica: usize, site: usize, probe: u64) -> Micros {
+fn probe_at(
+    probing: &edgeward_decision::config::Probing,
+    seed: u64,
+    replica: usize,
+    site: usize,
+    probe: u64,
+) -> Micros {
     let random = |which: u64| {
         let name = ((replica as u64) << 40) | ((site as u64) << 32) | (1 << 60);
         Stream::new(seed, Purpose::Probe, name, which).bits() as u64

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use edgeward_core::model::slo::PerClass;
-use edgeward_core::resources::Amounts;
-use edgeward_core::units::Micros;
+use edgeward_decision::model::slo::PerClass;
+use edgeward_kube::resources::Amounts;
+use edgeward_kube::units::Micros;
 
 use super::{Event, Run};
 use crate::cluster::{Phase, PodNumber, Work, less};
@@ -199,7 +199,7 @@ impl Run<'_> {
         let slo = self.scenario.workloads[self.load.services[service].workload].slo;
         let (Some(site), Some(slo)) = (site, slo) else { return };
         let time = self.request_time(service, Some(slot), minute);
-        let time = time.rescaled(edgeward_core::units::Permille::ONE, self.scenario.sites[site].speed);
+        let time = time.rescaled(edgeward_kube::units::Permille::ONE, self.scenario.sites[site].speed);
         let slo = Slo { deadline: None, ..slo };
         self.measure.met[place] = is_met(&slo, Micros(0), time, self.crossing(site, &slo, unit));
     }

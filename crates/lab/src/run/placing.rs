@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use edgeward_core::resources::Amounts;
-use edgeward_core::units::Micros;
-use edgeward_core::wire::pod::Pod as WirePod;
+use edgeward_decision::pod::Pod as WirePod;
+use edgeward_kube::resources::Amounts;
+use edgeward_kube::units::Micros;
 
 use super::{Event, Placer, Run};
 use crate::cluster::{NodeState, Phase, PodNumber};
@@ -36,7 +36,7 @@ pub(super) fn allowed(scenario: &Scenario, nodes: &[NodeState]) -> Vec<Vec<Arc<[
                 tolerations.extend(site.definition.tolerations.iter().cloned());
             }
             let admits = |node: &NodeState| {
-                let node = edgeward_core::model::node::Node {
+                let node = edgeward_kube::node::Node {
                     ready: true,
                     ..node.node.clone()
                 };
@@ -138,7 +138,7 @@ impl<'s> Run<'s> {
             crate::cluster::Work::Replica { service, first_of, .. } => self.request_time(service, first_of, 0),
             crate::cluster::Work::Initial => return Micros(0),
         };
-        time.rescaled(edgeward_core::units::Permille::ONE, speed)
+        time.rescaled(edgeward_kube::units::Permille::ONE, speed)
     }
 
     pub(super) fn reconsider(&mut self) {

@@ -1,8 +1,8 @@
 //! kube-scheduler: handles one pod at a time. A pod gets a node or waits for an event; bindings run concurrently.
 
-use edgeward_core::placement::score::score;
-use edgeward_core::resources::Amounts;
-use edgeward_core::units::Micros;
+use edgeward_decision::placement::score::score;
+use edgeward_kube::resources::Amounts;
+use edgeward_kube::units::Micros;
 
 use super::{Event, INFORMER, Run, micros};
 use crate::cluster::{PodNumber, less};

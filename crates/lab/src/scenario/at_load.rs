@@ -64,7 +64,7 @@ fn repeated<T: Copy>(rows: &[(T, u32)], factor: f64) -> Vec<(T, u32)> {
 
 #[cfg(test)]
 mod tests {
-    use edgeward_core::units::Micros;
+    use edgeward_kube::units::Micros;
 
     use super::*;
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use edgeward_core::document::{Checks, Faults, within};
-use edgeward_core::units::{Micros, Moment};
+use edgeward_decision::document::{Checks, Faults, within};
+use edgeward_kube::units::{Micros, Moment};
 use edgeward_profiles::profile::{By, Source};
 use edgeward_profiles::{Profile, Series};
 use serde::Deserialize;

@@ -8,13 +8,13 @@ mod workload;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use edgeward_core::config::Config;
-use edgeward_core::document::{Checks, Decimal, Fault, Faults, checked, parse, within, without_nulls};
-use edgeward_core::model::constraints::Taint;
-use edgeward_core::model::node::Node;
-use edgeward_core::model::site::{SiteDefinition, SiteKind};
-use edgeward_core::units::{Micros, Permille, Quantity};
-use edgeward_core::wire::node;
+use edgeward_decision::config::Config;
+use edgeward_decision::document::{Checks, Decimal, Fault, Faults, checked, parse, within, without_nulls};
+use edgeward_decision::model::site::{SiteDefinition, SiteKind};
+use edgeward_kube::constraints::Taint;
+use edgeward_kube::node;
+use edgeward_kube::node::Node;
+use edgeward_kube::units::{Micros, Permille, Quantity};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 

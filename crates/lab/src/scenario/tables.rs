@@ -1,6 +1,6 @@
 //! Traces, as tables of comma-separated values.
 
-use edgeward_core::units::Micros;
+use edgeward_kube::units::Micros;
 
 const MOST_ROWS: usize = 5_000_000;
 

@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use edgeward_core::document::{Decimal, parse, without_nulls};
-use edgeward_core::model::slo::Class;
-use edgeward_core::units::{Micros, Quantity};
-use edgeward_core::wire::pod::Pod;
+use edgeward_decision::document::{Decimal, parse, without_nulls};
+use edgeward_decision::model::slo::Class;
+use edgeward_decision::pod::Pod;
+use edgeward_kube::units::{Micros, Quantity};
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};

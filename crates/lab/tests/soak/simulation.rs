@@ -6,8 +6,8 @@ mod pods;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::anyhow;
-use edgeward_core::document::Faults;
-use edgeward_core::model::slo::Class;
+use edgeward_decision::document::Faults;
+use edgeward_decision::model::slo::Class;
 use edgeward_harness::prelude::*;
 use edgeward_harness::tables::Table;
 use edgeward_harness::timing::TooBusy;

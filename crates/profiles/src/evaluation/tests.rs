@@ -1,4 +1,5 @@
-use edgeward_core::testkit::{self, NOW};
+use edgeward_decision::testkit;
+use edgeward_decision::testkit::NOW;
 use serde_json::{Value, json};
 
 use super::*;

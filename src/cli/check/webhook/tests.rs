@@ -1,4 +1,4 @@
-use edgeward_core::config::Config;
+use edgeward_decision::config::Config;
 
 use super::super::finding::Level;
 use super::*;
@@ -134,7 +134,7 @@ fn namespaces_that_opted_in_must_be_selected() {
     assert_eq!(namespaces(&facts)[0].level, Level::Fault);
     // The manifest was not changed to the domain.
     let acme = Config {
-        keys: edgeward_core::keys::Keys::new("acme.dev"),
+        keys: edgeward_decision::keys::Keys::new("acme.dev"),
         ..config
     };
     let labels = Labels::from([("scheduling.acme.dev/managed".to_owned(), "true".to_owned())]);

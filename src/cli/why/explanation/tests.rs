@@ -1,9 +1,9 @@
-use edgeward_core::placement::decide::decide;
-use edgeward_core::placement::room::Room;
-use edgeward_core::units;
-use edgeward_core::units::Moment;
-use edgeward_core::wire::fleet_file;
-use edgeward_core::wire::pod::Pod;
+use edgeward_decision::fleet_file;
+use edgeward_decision::placement::decide::decide;
+use edgeward_decision::placement::room::Room;
+use edgeward_decision::pod::Pod;
+use edgeward_kube::units;
+use edgeward_kube::units::Moment;
 
 use super::*;
 
@@ -59,7 +59,7 @@ fn explained_under(
     let snapshot = fleet_file::read(&fleet(used), &config, now.moment).unwrap();
     let state = SchedulingState::read(&json, &config.keys, site.map(str::to_owned), now.wall).unwrap();
     let pod = Pod::from_json(&json).unwrap();
-    let gated = Pod::from_json(&json).unwrap().record(&config.keys).unwrap();
+    let gated = edgeward_cluster::pod_record::record(&Pod::from_json(&json).unwrap(), &config.keys).unwrap();
     let gated = gated.and_then(|record| record.gated_pod);
     let workload = super::super::as_it_arrived(&pod, "shop", &state, &snapshot, &config);
     let verdict = decide(&workload, &Room::of(&snapshot), &config, now);

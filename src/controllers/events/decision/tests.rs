@@ -1,8 +1,8 @@
 use std::collections::HashSet;
 
-use edgeward_core::keys::Keys;
-use edgeward_core::placement::verdict::Reason;
-use edgeward_core::testkit;
+use edgeward_cluster::testkit;
+use edgeward_decision::keys::Keys;
+use edgeward_decision::placement::verdict::Reason;
 use serde_json::json;
 
 use super::super::NOTE_BYTES;

@@ -1,4 +1,4 @@
-use edgeward_core::units::Micros;
+use edgeward_kube::units::Micros;
 use jiff::Timestamp;
 use proptest::prelude::*;
 

@@ -4,10 +4,10 @@
 use std::cell::OnceCell;
 use std::collections::HashMap;
 
-use edgeward_core::engine::DecisionContext;
-use edgeward_core::model::decision_id::DecisionId;
-use edgeward_core::queue::{Plan, PlanAction, Step};
-use edgeward_core::units::Micros;
+use edgeward_cluster::engine::DecisionContext;
+use edgeward_cluster::queue::{Plan, PlanAction, Step};
+use edgeward_decision::model::decision_id::DecisionId;
+use edgeward_kube::units::Micros;
 
 use super::{Placer, Run, clock, records};
 use crate::cluster::{Phase, PodNumber};

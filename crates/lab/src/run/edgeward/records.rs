@@ -4,14 +4,15 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use edgeward_core::keys::Keys;
-use edgeward_core::model::decision_id::DecisionId;
-use edgeward_core::model::pod_record::{Phase as RecordPhase, PodRecord};
-use edgeward_core::model::remote_room::Start;
-use edgeward_core::model::site::SiteDefinition;
-use edgeward_core::model::workload::Workload;
-use edgeward_core::units::Micros;
-use edgeward_core::wire::pod::Pod as WirePod;
+use edgeward_cluster::pod_record;
+use edgeward_cluster::pod_record::{Phase as RecordPhase, PodRecord};
+use edgeward_decision::keys::Keys;
+use edgeward_decision::model::decision_id::DecisionId;
+use edgeward_decision::model::remote_room::Start;
+use edgeward_decision::model::site::SiteDefinition;
+use edgeward_decision::model::workload::Workload;
+use edgeward_decision::pod::Pod as WirePod;
+use edgeward_kube::units::Micros;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -195,7 +196,7 @@ impl Records {
 
     fn read_record(&self, manifest: &Value) -> PodRecord {
         let text = manifest.to_string();
-        let record = read(&text).record(&self.keys);
+        let record = pod_record::record(&read(&text), &self.keys);
         // The manifest has a uid and a namespace. A manifest that is not a pod has already been reported as a fault of
         // the scenario.
         let mut record = record.ok().flatten().unwrap_or_else(|| unreachable!("{text}"));
@@ -223,11 +224,11 @@ fn seconds(at: Micros) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use edgeward_core::config::Config;
-    use edgeward_core::placement::decide::decide;
-    use edgeward_core::placement::patch::{Stamp, patch};
-    use edgeward_core::placement::room::Room;
-    use edgeward_core::wire::fleet_file;
+    use edgeward_decision::config::Config;
+    use edgeward_decision::fleet_file;
+    use edgeward_decision::placement::decide::decide;
+    use edgeward_decision::placement::patch::{Stamp, patch};
+    use edgeward_decision::placement::room::Room;
 
     use super::*;
     use crate::scenario::read as read_scenario;
@@ -280,7 +281,7 @@ mod tests {
             let uid = uid(5);
             let (controller, kind) = controller(&pod);
             let text = patched(&records.manifest(&pod, &uid, &controller, kind), cpu).to_string();
-            let mut expected = read(&text).record(&records.keys).unwrap().unwrap();
+            let mut expected = pod_record::record(&read(&text), &records.keys).unwrap().unwrap();
             assert!(expected.decided.take().is_some());
             assert_eq!(format!("{found:?}"), format!("{expected:?}"));
         }

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use edgeward_core::config::Config;
-use edgeward_core::document::{Checks, Faults};
-use edgeward_core::model::link::LinkState;
-use edgeward_core::model::node::{Node, Placeholder, Share};
-use edgeward_core::model::snapshot::Site as SeenSite;
-use edgeward_core::resources::Amounts;
-use edgeward_core::units::{Micros, Moment};
-use edgeward_core::wire::fleet_file;
+use edgeward_decision::config::Config;
+use edgeward_decision::document::{Checks, Faults};
+use edgeward_decision::fleet_file;
+use edgeward_decision::model::link::LinkState;
+use edgeward_decision::model::snapshot::Site as SeenSite;
+use edgeward_kube::node::{Node, Placeholder, Share};
+use edgeward_kube::resources::Amounts;
+use edgeward_kube::units::{Micros, Moment};
 use serde_json::{Map, Value, json};
 
 use super::{Fleet, Load, StatedSite, config, part};

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use edgeward_core::document::{Decimal, parse};
-use edgeward_core::units::{Micros, Quantity};
+use edgeward_decision::document::{Decimal, parse};
+use edgeward_kube::units::{Micros, Quantity};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};

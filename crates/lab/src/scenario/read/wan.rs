@@ -1,6 +1,6 @@
 //! The WAN of a scenario.
 
-use edgeward_core::document::Checks;
+use edgeward_decision::document::Checks;
 use serde::Deserialize;
 
 use super::Load;

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use edgeward_core::document::{Checks, Decimal};
-use edgeward_core::model::slo::Class;
-use edgeward_core::units::{Micros, Quantity};
-use edgeward_core::wire::pod::Pod;
+use edgeward_decision::document::{Checks, Decimal};
+use edgeward_decision::model::slo::Class;
+use edgeward_decision::pod::Pod;
+use edgeward_kube::units::{Micros, Quantity};
 use serde::Deserialize;
 use serde_json::{Value, json};
 

@@ -2,13 +2,13 @@
 
 use std::fmt;
 
-use edgeward_core::units::{Micros, Permille};
-use edgeward_core::wire::node;
 use edgeward_harness::balancer::Balancer;
 use edgeward_harness::clients;
 use edgeward_harness::control_plane::{SLOW, SLOW_END, WORKS_ON};
 use edgeward_harness::nodes::Wan;
 use edgeward_harness::prelude::*;
+use edgeward_kube::node;
+use edgeward_kube::units::{Micros, Permille};
 use edgeward_lab::load::{Load, Service, Task};
 use edgeward_lab::outcome::Outcome;
 use edgeward_lab::random::Distribution;

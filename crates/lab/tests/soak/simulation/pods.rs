@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::pin::pin;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use edgeward_core::units::Micros;
 use edgeward_harness::prelude::*;
+use edgeward_kube::units::Micros;
 use futures::TryStreamExt as _;
 use http::Request;
 use kube::Client;

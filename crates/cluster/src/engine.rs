@@ -1,0 +1,299 @@
+//! The engine: one state machine from changes to snapshots, plans, reports and effects.
+//!
+//! The [`Engine`] folds the changes that sources report into the cache, and publishes snapshots with the plan for gated
+//! pods. Reviews and releases are decided on the last publication, in the [`SharedState`]. Times and ids are arguments. So
+//! the same calls in the same order give the same results in a process, a test and a simulation.
+
+mod change;
+mod shared_state;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crate::backstop::{Backstop, BackstopReport};
+use crate::cache::{Cache, Kind, NodeFault};
+use crate::pod_record::ObservedDecision;
+use crate::pod_record::PodRecord;
+use crate::queue::{Plan, Waitlist};
+use crate::volumes::VolumeCache;
+use edgeward_decision::config::Config;
+use edgeward_decision::model::decision_id::DecisionId;
+use edgeward_decision::model::scores::Profiles;
+use edgeward_decision::model::snapshot::Snapshot;
+use edgeward_decision::placement::ledger::Ledger;
+use edgeward_kube::node::NodeId;
+use edgeward_kube::units::{Moment, Now};
+
+pub use change::Change;
+pub use shared_state::{DecisionContext, SharedState};
+
+/// The greatest age of a decision that a new process reports, which is longer than a change of the leader takes. Also the
+/// most that a decision may be older than its pod or lie in the future.
+const RECENT: jiff::SignedDuration = jiff::SignedDuration::from_secs(60);
+
+/// Something to do, log or report because of changes.
+#[derive(Debug, Clone)]
+pub enum Effect {
+    /// All objects of this kind are listed for the first time, and the published snapshot shows them.
+    Listed(Kind),
+    /// A decision was seen on a pod for the first time.
+    Decided(Box<ObservedDecision>),
+    /// The labels of a node do not assign it to one site.
+    NodeFault(NodeFault),
+}
+
+/// The results of a publication.
+#[derive(Debug)]
+pub struct Publication {
+    /// The actions for gated pods, if a new plan was made.
+    pub plan: Option<Plan>,
+    /// The candidates of the backstop, if a report was due.
+    pub report: Option<BackstopReport>,
+    /// The effects, in the order in which they were found.
+    pub effects: Vec<Effect>,
+}
+
+/// Folds changes into the cache and publishes snapshots of it. No other code writes the snapshot of a cluster.
+#[derive(Debug)]
+pub struct Engine {
+    shared: Arc<SharedState>,
+    /// The configuration by which gated pods are decided.
+    config: Arc<Config>,
+    cache: Cache,
+    waitlist: Waitlist,
+    /// The value of [`Ledger::freed`] when it was last read.
+    freed: u64,
+    backstop: Backstop,
+    volumes: VolumeCache,
+    profiles: Arc<Profiles>,
+    /// The kinds that were reported as listed.
+    listed: BTreeSet<Kind>,
+    /// The node faults that were last reported.
+    faults: Vec<NodeFault>,
+    effects: Vec<Effect>,
+}
+
+impl Engine {
+    /// An engine that has seen nothing, with the sites and settings of this configuration.
+    pub fn new(config: Arc<Config>, shared: Arc<SharedState>) -> Self {
+        Self {
+            cache: Cache::new(&config),
+            shared,
+            config,
+            waitlist: Waitlist::default(),
+            freed: 0,
+            backstop: Backstop::default(),
+            volumes: VolumeCache::default(),
+            profiles: Arc::default(),
+            listed: BTreeSet::new(),
+            faults: vec![],
+            effects: vec![],
+        }
+    }
+
+    /// The known nodes and pods.
+    pub fn cache(&self) -> &Cache {
+        &self.cache
+    }
+
+    /// The gated pods.
+    pub fn waitlist(&self) -> &Waitlist {
+        &self.waitlist
+    }
+
+    /// The known claims, volumes and classes.
+    pub fn volumes(&self) -> &VolumeCache {
+        &self.volumes
+    }
+
+    /// The next time at which [`Self::publish`] is due without a change.
+    pub fn next_change(&self) -> Option<Moment> {
+        let of_waitlist = self.cache.is_complete().then(|| self.waitlist.next_change()).flatten();
+        let of_ledger = (!self.waitlist.is_empty()).then(|| self.shared.ledger().next_expiry());
+        let of_backstop = self.backstop.next_change().filter(|_| self.cache.is_complete());
+        let all = [of_waitlist, of_ledger.flatten(), of_backstop, self.cache.next_change()];
+        all.into_iter().flatten().min()
+    }
+
+    /// Applies a change that was seen at this time. Cost: proportional to what it changes.
+    pub fn apply(&mut self, change: &Change, at: Now) {
+        if let Some(kind) = change.kind() {
+            self.cache.record_event(kind, at.moment);
+        }
+        match change {
+            Change::Node(node) => self.cache.apply_node((**node).clone()),
+            Change::NodeGone(name) => self.cache.delete_node(name),
+            Change::Pod(pod) => {
+                let reserved_node = self.confirm(&mut self.shared.ledger(), pod);
+                self.apply_pod(pod, at);
+                self.cache.apply_pod(pod, reserved_node, at);
+            }
+            Change::PodGone(uid) => {
+                self.shared.ledger().forget_release(uid);
+                self.waitlist.delete(uid);
+                self.backstop.delete(uid);
+                self.cache.observe_gone(uid, at.moment);
+                self.cache.delete_pod(uid);
+            }
+            Change::Namespace(name, is_managed) => {
+                if !is_managed {
+                    self.backstop.opted_out(name);
+                }
+                self.cache.apply_namespace(name, *is_managed);
+            }
+            Change::Link(site, link) => self.cache.set_link(site, *link),
+            Change::ByClaim(names) => self.cache.set_by_claim(names),
+            Change::Liqo(liqo) => self.cache.set_liqo(liqo.clone()),
+            Change::Telemetry(telemetry) => self.cache.set_telemetry((**telemetry).clone()),
+            Change::Settings(config) => {
+                self.config = Arc::clone(config);
+                self.shared.ledger().set_ttl(config.reservation_ttl);
+                self.waitlist.reset();
+                self.cache.configure(config);
+            }
+            Change::Volumes(change) => self.volumes.apply(change, at.moment),
+            Change::Profiles(profiles) => self.profiles = Arc::clone(profiles),
+            Change::ListBegan(kind) => self.cache.list_began(*kind),
+            Change::ListEnded(kind) => {
+                self.cache.list_ended(*kind);
+                let is_there = |uid: &str| self.cache.has_seen(uid);
+                self.waitlist.retain(is_there);
+                self.backstop.retain(is_there);
+            }
+            Change::Replicas(ready) => self.shared.ledger().set_replicas(*ready),
+            Change::WatchAlive(_) | Change::WatchLost(_) => {}
+        }
+    }
+
+    fn apply_pod(&mut self, pod: &PodRecord, at: Now) {
+        self.effects.extend(self.first_seen(pod, at));
+        self.backstop.apply(pod, at.moment);
+        match &pod.gated_pod {
+            Some(gated) => self.waitlist.apply(Arc::clone(gated), at),
+            None => self.waitlist.delete(&pod.uid),
+        }
+    }
+
+    /// Confirms the reservation of a decided pod at its first event, or of a released pod at its first event without a
+    /// gate. Returns the node that was charged.
+    fn confirm(&self, ledger: &mut Ledger, pod: &PodRecord) -> Option<NodeId> {
+        if self.cache.has_seen(&pod.uid) && (pod.gated || !self.cache.is_gated(&pod.uid)) {
+            return None;
+        }
+        let decision = pod.decision.as_deref().and_then(DecisionId::parse);
+        let confirmed = decision.zip(self.cache.site_of(pod)).and_then(|(id, site)| {
+            let revision = self.cache.next_revision();
+            ledger.confirm(id, &pod.namespace, &site.name, revision)
+        });
+        if !pod.gated {
+            ledger.forget_release(&pod.uid);
+        }
+        confirmed
+    }
+
+    /// The effect that reports a pod's decision, if it is seen for the first time in an opted-in namespace. From the first
+    /// list, only recent decisions count, because others were made before this process started. A decision that is copied
+    /// with a manifest or lies in the future does not count.
+    fn first_seen(&self, pod: &PodRecord, at: Now) -> Option<Effect> {
+        let decided = pod.decided.as_ref()?;
+        let is_recent = |by: jiff::Timestamp| by.duration_since(decided.at) <= RECENT;
+        let is_copied = pod.created.is_some_and(|created| !is_recent(created));
+        let is_old = !self.cache.is_listed(Kind::Pods) && !is_recent(at.wall);
+        let is_future = decided.at.duration_since(at.wall) > RECENT;
+        let is_ours = self.cache.is_managed(&pod.namespace) && self.cache.has_new_decision(pod);
+        if is_copied || is_old || is_future || !is_ours {
+            return None;
+        }
+        Some(Effect::Decided(Box::new(ObservedDecision {
+            namespace: pod.namespace.clone(),
+            uid: pod.uid.clone(),
+            site: self.cache.site_of(pod).map(|site| (site.name.clone(), site.kind)),
+            gated: pod.gated,
+            request: pod.request.clone(),
+            was_gated: self.cache.is_gated(&pod.uid),
+            decided: (**decided).clone(),
+        })))
+    }
+
+    /// Publishes a snapshot as of now, with the claims of a new plan if one is due. Until then, decisions read the previous
+    /// snapshot. Confirmed reservations are marked with the revision that shows their pods, and are dropped here. So a
+    /// review counts either the reservation or the pod.
+    pub fn publish(&mut self, now: Now) -> Publication {
+        let mut snapshot = self.cache.publish(now.moment);
+        // Profiles rank good sites, and a gated pod has none, so they do not make a plan necessary.
+        snapshot.profiles = Arc::clone(&self.profiles);
+        let (volumes, are_others) = self.volumes.publish(self.config.telemetry_ttl, now.moment);
+        snapshot.volumes = volumes;
+        snapshot.awaits_volumes = snapshot.sites.iter().any(|site| site.definition.can_have_data())
+            && self.volumes.is_awaited(self.config.telemetry_ttl, now.moment);
+        if are_others || snapshot.awaits_volumes != self.shared.snapshot().awaits_volumes {
+            self.waitlist.reconsider();
+        }
+        let report = self
+            .cache
+            .is_complete()
+            .then(|| self.backstop.report(&self.cache, now.moment));
+        let plan = self.plan(&mut snapshot, now);
+        let snapshot = Arc::new(snapshot);
+        // A review decides and reserves under this lock, so none comes in between.
+        let mut ledger = self.shared.ledger();
+        let before = self.shared.set_snapshot(Arc::clone(&snapshot));
+        ledger.published(snapshot.revision);
+        ledger.move_displaced(&snapshot);
+        drop(ledger);
+        // The old snapshot is freed after the lock is released, so nothing waits for that.
+        drop(before);
+        self.find_faults();
+        let listed = Kind::ALL.into_iter().filter(|kind| self.cache.is_listed(*kind));
+        let new = listed.filter(|kind| self.listed.insert(*kind));
+        self.effects.extend(new.map(Effect::Listed));
+        Publication {
+            plan,
+            report: report.flatten(),
+            effects: std::mem::take(&mut self.effects),
+        }
+    }
+
+    /// Puts the claims of gated pods into this snapshot, and returns a new plan if one is due. No plan is made until
+    /// everything is listed, because a namespace that is not known yet would count as not opted in.
+    fn plan(&mut self, snapshot: &mut Snapshot, now: Now) -> Option<Plan> {
+        let ledger = {
+            let mut ledger = self.shared.ledger();
+            ledger.expire(now.moment);
+            if !self.cache.is_complete() {
+                return None;
+            }
+            let delta = self.cache.take_delta();
+            let freed = std::mem::replace(&mut self.freed, ledger.freed());
+            if delta.sites {
+                self.waitlist.reconsider_sites();
+            } else if freed != self.freed || delta.pods && self.waitlist.waits_for_pods() {
+                self.waitlist.reconsider();
+            }
+            let (gained, lost) = (&delta.gained, &delta.lost);
+            self.waitlist
+                .apply_delta(gained, lost, snapshot, &self.config, now.moment);
+            self.waitlist.wants_plan(now.moment).then(|| ledger.clone())
+        };
+        let plan = ledger.map(|ledger| {
+            let is_managed = |namespace: &str| self.cache.is_managed(namespace);
+            self.waitlist.plan(snapshot, &ledger, &self.config, is_managed, now)
+        });
+        snapshot.queue_claims = self.waitlist.claims();
+        plan
+    }
+
+    /// Reports each node fault once.
+    fn find_faults(&mut self) {
+        if self.cache.faults().eq(&self.faults) {
+            return;
+        }
+        let faults: Vec<_> = self.cache.faults().cloned().collect();
+        let new = faults.iter().filter(|fault| !self.faults.contains(fault));
+        self.effects.extend(new.cloned().map(Effect::NodeFault));
+        self.faults = faults;
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,72 @@
+//! The changes that sources send to the engine.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crate::cache::Kind;
+use crate::pod_record::PodRecord;
+use crate::telemetry::Telemetry;
+use crate::volumes::VolumeChange;
+use edgeward_decision::config::Config;
+use edgeward_decision::model::link::Link;
+use edgeward_decision::model::liqo::Liqo;
+use edgeward_decision::model::scores::Profiles;
+use edgeward_kube::node::Node;
+
+/// A change that a source has seen.
+#[derive(Debug, Clone)]
+pub enum Change {
+    /// A node was added or changed.
+    Node(Box<Node>),
+    /// A node was deleted.
+    NodeGone(Box<str>),
+    /// A pod was added or changed.
+    Pod(Box<PodRecord>),
+    /// The pod of this uid was deleted.
+    PodGone(Box<str>),
+    /// A namespace, and whether it is opted in.
+    Namespace(Box<str>, bool),
+    /// The WAN towards a site, as probes measure it.
+    Link(String, Option<Link>),
+    /// The state of Liqo; `None` while it is not in use.
+    Liqo(Option<Arc<Liqo>>),
+    /// The extended resources that DeviceClasses serve.
+    ByClaim(BTreeSet<Box<str>>),
+    /// A change of claims, volumes or classes.
+    Volumes(VolumeChange),
+    /// The scores of performance profiles.
+    Profiles(Arc<Profiles>),
+    /// The measurements of a Prometheus server.
+    Telemetry(Box<Telemetry>),
+    /// A newer configuration.
+    Settings(Arc<Config>),
+    /// The number of ready replicas.
+    Replicas(u32),
+    /// A list of all objects of this kind begins.
+    ListBegan(Kind),
+    /// The list of this kind is complete.
+    ListEnded(Kind),
+    /// A watch of this kind is alive without an event, because the API server has opened it again.
+    WatchAlive(Kind),
+    /// A watch of this kind is interrupted.
+    WatchLost(Kind),
+}
+
+impl From<VolumeChange> for Change {
+    fn from(change: VolumeChange) -> Self {
+        Change::Volumes(change)
+    }
+}
+
+impl Change {
+    /// The kind whose watch this change shows to be alive.
+    pub(super) fn kind(&self) -> Option<Kind> {
+        Some(match self {
+            Change::Node(_) | Change::NodeGone(_) => Kind::Nodes,
+            Change::Pod(_) | Change::PodGone(_) => Kind::Pods,
+            Change::Namespace(..) => Kind::Namespaces,
+            Change::ListBegan(kind) | Change::ListEnded(kind) | Change::WatchAlive(kind) => *kind,
+            _ => return None,
+        })
+    }
+}

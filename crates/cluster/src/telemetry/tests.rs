@@ -1,0 +1,153 @@
+use proptest::option;
+use proptest::prelude::*;
+use proptest::sample::select;
+
+use super::*;
+use edgeward_decision::testkit;
+
+const SITE: &str = "cloud";
+
+fn at(seconds: i64) -> Moment {
+    Moment(seconds * 1_000_000)
+}
+
+/// Records a measurement taken at the first of these seconds and valid until the second.
+fn record(telemetry: &mut Telemetry, measurement: Measurement, seconds: (i64, i64)) {
+    telemetry.record(measurement, at(seconds.0), at(seconds.1), &Config::default());
+}
+
+fn rtt(ms: u64) -> Measurement {
+    Measurement::new(Input::WanRtt, SITE, None, 1_000 * ms)
+}
+
+fn loss(permille: u32) -> Measurement {
+    Measurement::new(Input::WanLoss, SITE, None, permille.into())
+}
+
+fn free_cpu(millicores: u64) -> Measurement {
+    Measurement::new(Input::EdgeFreeCpu, "", None, millicores)
+}
+
+fn measured(measurements: impl IntoIterator<Item = Measurement>) -> Telemetry {
+    let mut telemetry = Telemetry::default();
+    for measurement in measurements {
+        record(&mut telemetry, measurement, (10, 70));
+    }
+    telemetry
+}
+
+#[test]
+fn a_value_counts_until_it_is_stale_or_replaced() {
+    let mut telemetry = measured([
+        free_cpu(1_500),
+        Measurement::new(Input::Processing, "edge", Some(Class::Batch), 7),
+    ]);
+    assert_eq!(telemetry.edge_free(Input::EdgeFreeCpu, at(70)).unwrap().value, 1_500);
+    assert_eq!(telemetry.edge_free(Input::EdgeFreeCpu, at(71)), None);
+    assert_eq!(telemetry.edge_free(Input::EdgeFreeMemory, at(10)), None);
+    assert_eq!(telemetry.processing("edge", at(70))[Class::Batch], Some(Micros(7)));
+    assert_eq!(telemetry.processing("edge", at(71)), PerClass::default());
+    assert_eq!(telemetry.processing(SITE, at(10)), PerClass::default());
+
+    record(&mut telemetry, free_cpu(2), (30, 90));
+    let sample = telemetry.edge_free(Input::EdgeFreeCpu, at(71)).unwrap();
+    assert_eq!((sample.value, sample.as_of), (2, at(30)));
+}
+
+#[test]
+fn a_link_that_is_only_measured_needs_both_numbers() {
+    let state = |telemetry: &Telemetry| telemetry.link(SITE, None, at(20)).map(|link| link.state);
+    assert_eq!(state(&measured([])), None);
+    assert_eq!(state(&measured([rtt(20)])), Some(LinkState::Degraded));
+    assert_eq!(state(&measured([loss(1)])), Some(LinkState::Degraded));
+    assert_eq!(state(&measured([rtt(20), loss(1)])), Some(LinkState::Healthy));
+    assert_eq!(state(&measured([rtt(100), loss(1)])), Some(LinkState::Degraded));
+    assert_eq!(state(&measured([rtt(20), loss(20)])), Some(LinkState::Degraded));
+    assert_eq!(state(&measured([loss(1_000)])), Some(LinkState::Unreachable));
+    assert_eq!(measured([rtt(20), loss(1)]).link(SITE, None, at(71)), None);
+    assert_eq!(measured([rtt(20), loss(1)]).link("far", None, at(20)), None);
+}
+
+#[test]
+fn a_measured_number_around_its_threshold_does_not_flap() {
+    let states = |numbers: &[Measurement]| {
+        let mut telemetry = measured([rtt(1), loss(0)]);
+        let states = numbers.iter().map(|number| {
+            record(&mut telemetry, number.clone(), (10, 70));
+            telemetry.link(SITE, None, at(20)).unwrap().state == LinkState::Healthy
+        });
+        states.collect::<Vec<_>>()
+    };
+    assert_eq!(
+        states(&[rtt(99), rtt(100), rtt(99), rtt(90), rtt(89), rtt(99)]),
+        [true, false, false, false, true, true]
+    );
+    assert_eq!(
+        states(&[loss(19), loss(20), loss(19), loss(10), loss(9), loss(19)]),
+        [true, false, false, false, true, true]
+    );
+}
+
+#[test]
+fn probes_keep_their_age() {
+    let probed = testkit::link(LinkState::Healthy, 30, at(19));
+    let telemetry = measured([rtt(25), loss(3)]);
+    assert_eq!(
+        telemetry.link(SITE, Some(probed), at(20)),
+        Some(Link {
+            loss: Some(Permille(3)),
+            ..probed
+        })
+    );
+    assert_eq!(telemetry.link(SITE, Some(probed), at(71)), Some(probed));
+}
+
+#[test]
+fn a_required_input_makes_the_view_stale_when_it_stops_to_count() {
+    let ttl = Micros::from_secs(60);
+    let is_stale = |telemetry: &Telemetry, now: Moment| now.since(telemetry.kubernetes_as_of(now, ttl)) > ttl;
+    let mut telemetry = Telemetry::new(vec![Input::EdgeFreeCpu, Input::WanRtt]);
+    assert!(is_stale(&telemetry, at(1)));
+    record(&mut telemetry, free_cpu(1), (10, 200));
+    assert!(is_stale(&telemetry, at(11)));
+    record(&mut telemetry, rtt(1), (10, 100));
+    assert!(!is_stale(&telemetry, at(100)));
+    assert!(is_stale(&telemetry, at(101)));
+    record(&mut telemetry, rtt(1), (101, 300));
+    assert!(!is_stale(&telemetry, at(200)));
+    assert!(is_stale(&telemetry, at(201)));
+
+    // An earlier observation keeps its age. Without required inputs, nothing changes.
+    assert_eq!(telemetry.kubernetes_as_of(at(-900), ttl), at(-900));
+    assert_eq!(measured([]).kubernetes_as_of(at(5), ttl), at(5));
+}
+
+fn links() -> impl Strategy<Value = Option<Link>> {
+    let state = select(vec![LinkState::Healthy, LinkState::Degraded, LinkState::Unreachable]);
+    let link = (state, option::of(0..300_u64), option::of(0..1_001_u32), 0..20_i64);
+    let link = link.prop_map(|(state, rtt, loss, seconds)| Link {
+        state,
+        rtt: rtt.map(Micros::from_millis),
+        loss: loss.map(Permille),
+        as_of: at(seconds),
+    });
+    option::of(link)
+}
+
+proptest! {
+    #[test]
+    fn measurements_never_make_a_link_better(
+        probed in links(), rtt_ms in option::of(0..300_u64), lost in option::of(0..1_001_u32), now in 10..100_i64,
+    ) {
+        let telemetry = measured(rtt_ms.map(rtt).into_iter().chain(lost.map(loss)));
+        let link = telemetry.link(SITE, probed, at(now));
+        if let Some(probed) = probed {
+            let link = link.unwrap();
+            prop_assert!(link.state >= probed.state && link.rtt >= probed.rtt && link.loss >= probed.loss);
+            prop_assert!(link.as_of <= probed.as_of);
+        }
+        if let (Some(link), true) = (link, now <= 70) {
+            prop_assert!(link.rtt >= rtt_ms.map(Micros::from_millis) && link.loss >= lost.map(Permille));
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! The state of a link, without flapping.
+
+use crate::wan::RUN;
+use crate::wan::window::{JUDGED_FROM, Window};
+use edgeward_decision::model::link::{Link, LinkState, Thresholds};
+use edgeward_kube::units::{Micros, Moment};
+
+/// The shortest time for which a link stays healthy or degraded. It becomes unreachable at once.
+pub const DWELL: Micros = Micros::from_secs(30);
+
+/// The link towards one site, by the probes of its endpoints.
+///
+/// Each endpoint has its own window of outcomes. [`RUN`] losses in a row make it silent. [`RUN`] answers in a row end that,
+/// and are the first outcomes of a new window. Before its first [`RUN`] outcomes, nothing is known about it.
+///
+/// The link is as good as its best endpoint, because each endpoint is another way to the site. The link is unreachable if
+/// every endpoint is silent, healthy if an answering endpoint is within the thresholds, and otherwise degraded. It recovers
+/// when an endpoint is below 90 % of the RTT threshold and not above half of the loss threshold. A link that was
+/// unreachable is judged like a new one.
+///
+/// Loss counts from [`JUDGED_FROM`] outcomes on. It exceeds the threshold if it does so by more than chance.
+#[derive(Debug, Clone)]
+pub struct LinkHealth {
+    paths: Vec<Path>,
+    state: Option<LinkState>,
+    /// When `state` last changed.
+    since: Moment,
+    /// The endpoint whose numbers count for the link.
+    best: usize,
+}
+
+impl LinkHealth {
+    /// A link with this number of endpoints, without outcomes.
+    pub fn new(endpoints: usize) -> Self {
+        Self {
+            paths: vec![Path::default(); endpoints],
+            state: None,
+            since: Moment::default(),
+            best: 0,
+        }
+    }
+
+    /// Adds the outcome of a probe of this endpoint: answered after `outcome`, or lost if `None`. Outcomes come in the
+    /// order of their times. An endpoint that the link does not have is ignored.
+    pub fn record(&mut self, endpoint: usize, outcome: Option<Micros>, at: Moment, thresholds: Thresholds) {
+        let Some(path) = self.paths.get_mut(endpoint) else {
+            return;
+        };
+        path.record(outcome, at);
+        let is_recovering = self.state == Some(LinkState::Degraded);
+        let is_good = |path: &Path| path.is_within(thresholds, is_recovering);
+        let answering = self
+            .paths
+            .iter()
+            .enumerate()
+            .filter(|(_, path)| path.reach == Reach::Answering);
+        let best = answering.min_by_key(|(_, path)| (!is_good(path), path.window.rtt()));
+        let next = match best {
+            Some((best, path)) => {
+                self.best = best;
+                Some(if is_good(path) {
+                    LinkState::Healthy
+                } else {
+                    LinkState::Degraded
+                })
+            }
+            None if self.paths.iter().all(|path| path.reach == Reach::Silent) => Some(LinkState::Unreachable),
+            None => self.state,
+        };
+        let lasts = [self.state, next].map(|state| matches!(state, Some(LinkState::Healthy | LinkState::Degraded)));
+        if next != self.state && (lasts != [true, true] || at.since(self.since) >= DWELL) {
+            self.state = next;
+            self.since = at;
+        }
+    }
+
+    /// The link as decisions read it: its state, and the numbers of the best answering endpoint. If none answers, the
+    /// numbers are those of the last best endpoint. `as_of` is the last outcome of that endpoint, answered or lost, because
+    /// a loss is a measurement too. `None` until the link has a state.
+    pub fn link(&self) -> Option<Link> {
+        let best = self.paths.get(self.best)?;
+        Some(Link {
+            state: self.state?,
+            rtt: best.rtt,
+            loss: best.window.loss(),
+            as_of: best.last_outcome?,
+        })
+    }
+
+    /// Whether the endpoint is silent after a run of lost probes.
+    pub fn is_silent(&self, endpoint: usize) -> bool {
+        self.paths.get(endpoint).is_some_and(|path| path.reach == Reach::Silent)
+    }
+}
+
+/// Whether more probes are lost than by chance on a link that loses `expected` on average. The limit is two standard
+/// deviations of a Poisson distribution. Both numbers are in thousandths of a probe.
+fn is_beyond_chance(lost: u64, expected: u64) -> bool {
+    lost > expected && (lost - expected).pow(2) > 4 * 1_000 * expected
+}
+
+/// Whether an endpoint answers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Reach {
+    /// Fewer than [`RUN`] outcomes so far.
+    #[default]
+    Unknown,
+    Answering,
+    Silent,
+}
+
+/// The state of one endpoint.
+#[derive(Debug, Clone, Default)]
+struct Path {
+    window: Window,
+    reach: Reach,
+    /// Answers since the last loss.
+    answers: usize,
+    /// Losses since the last answer.
+    losses: usize,
+    /// The RTT of the window, or of the last window with an answer.
+    rtt: Option<Micros>,
+    /// When the last probe was answered or lost.
+    last_outcome: Option<Moment>,
+}
+
+impl Path {
+    /// Whether the endpoint is good enough for a healthy link. A degraded link needs better numbers to recover.
+    fn is_within(&self, most: Thresholds, is_recovering: bool) -> bool {
+        let Some(rtt) = self.window.rtt() else { return false };
+        let is_judged = self.window.probes() >= JUDGED_FROM;
+        // In thousandths of a probe.
+        let lost = 1_000 * self.window.lost() as u64;
+        let bound = u64::from(most.loss.0) * self.window.probes() as u64;
+        if is_recovering {
+            rtt.times(10) < most.rtt.times(9) && (!is_judged || 2 * lost <= bound)
+        } else {
+            rtt < most.rtt && (!is_judged || !is_beyond_chance(lost, bound))
+        }
+    }
+
+    fn record(&mut self, outcome: Option<Micros>, at: Moment) {
+        self.window.push(outcome);
+        self.last_outcome = Some(at);
+        if outcome.is_some() {
+            (self.answers, self.losses) = (self.answers.saturating_add(1), 0);
+        } else {
+            (self.answers, self.losses) = (0, self.losses.saturating_add(1));
+        }
+        match self.reach {
+            _ if self.losses >= RUN => self.reach = Reach::Silent,
+            Reach::Silent if self.answers >= RUN => {
+                self.reach = Reach::Answering;
+                self.window.keep(RUN);
+            }
+            Reach::Unknown if self.window.probes() >= RUN => self.reach = Reach::Answering,
+            _ => {}
+        }
+        self.rtt = self.window.rtt().or(self.rtt);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,323 @@
+use proptest::prelude::*;
+use proptest::test_runner::{RngAlgorithm, TestRng};
+
+use super::*;
+use crate::wan::window::WINDOW;
+use edgeward_kube::units::Permille;
+
+const THRESHOLDS: Thresholds = Thresholds {
+    rtt: Micros::from_millis(100),
+    loss: Permille(20),
+};
+
+/// A link that is probed every 2 s.
+struct Probed {
+    health: LinkHealth,
+    now: Moment,
+    changes: Vec<(i64, LinkState)>,
+}
+
+impl Probed {
+    fn new(endpoints: usize) -> Self {
+        Self {
+            health: LinkHealth::new(endpoints),
+            now: Moment(0),
+            changes: vec![],
+        }
+    }
+
+    /// Records one round of probes: an outcome in milliseconds, or a loss, for each endpoint.
+    fn round<const N: usize>(&mut self, outcomes: [Option<u64>; N]) -> &mut Self {
+        self.now = Moment(self.now.0 + 2_000_000);
+        for (endpoint, outcome) in outcomes.into_iter().enumerate() {
+            let before = self.state();
+            let outcome = outcome.map(Micros::from_millis);
+            self.health.record(endpoint, outcome, self.now, THRESHOLDS);
+            if self.state() != before {
+                self.changes
+                    .extend(self.state().map(|state| (self.now.0 / 1_000_000, state)));
+            }
+        }
+        self
+    }
+
+    fn rounds<const N: usize>(&mut self, count: usize, outcomes: [Option<u64>; N]) -> &mut Self {
+        for _ in 0..count {
+            self.round(outcomes);
+        }
+        self
+    }
+
+    fn state(&self) -> Option<LinkState> {
+        self.health.link().map(|link| link.state)
+    }
+
+    fn link(&self) -> Link {
+        self.health.link().unwrap()
+    }
+}
+
+#[test]
+fn nothing_is_said_before_the_first_five_outcomes() {
+    let mut link = Probed::new(1);
+    assert_eq!(link.rounds(4, [Some(20)]).health.link(), None);
+    assert_eq!(
+        link.round([Some(20)]).link(),
+        Link {
+            state: LinkState::Healthy,
+            rtt: Some(Micros::from_millis(20)),
+            loss: Some(Permille(0)),
+            as_of: Moment(10_000_000),
+        }
+    );
+    assert_eq!(Probed::new(0).health.link(), None);
+}
+
+#[test]
+fn before_fifty_probes_loss_is_not_judged() {
+    let mut link = Probed::new(1);
+    link.rounds(4, [None]).round([Some(20)]);
+    assert_eq!(link.changes, [(10, LinkState::Healthy)]);
+    assert_eq!(link.link().loss, Some(Permille(800)));
+    link.rounds(44, [Some(20)]);
+    assert_eq!(
+        (link.health.paths[0].window.probes(), link.state()),
+        (49, Some(LinkState::Healthy))
+    );
+    // The fiftieth probe.
+    link.round([Some(20)]);
+    assert_eq!(link.changes, [(10, LinkState::Healthy), (100, LinkState::Degraded)]);
+}
+
+#[test]
+fn loss_degrades_beyond_chance_and_recovers_from_half_of_the_threshold() {
+    let mut link = Probed::new(1);
+    link.rounds(WINDOW, [Some(20)]);
+    for _ in 0..4 {
+        link.round([None]).rounds(10, [Some(20)]);
+    }
+    assert_eq!(
+        (link.link().loss, link.state()),
+        (Some(Permille(40)), Some(LinkState::Healthy))
+    );
+    link.round([None]);
+    assert_eq!(
+        (link.link().loss, link.state()),
+        (Some(Permille(50)), Some(LinkState::Degraded))
+    );
+    // First all but two losses have left the window, then all but the last.
+    link.rounds(WINDOW - 12, [Some(20)]);
+    assert_eq!(
+        (link.link().loss, link.state()),
+        (Some(Permille(20)), Some(LinkState::Degraded))
+    );
+    link.rounds(1, [Some(20)]);
+    assert_eq!(
+        (link.link().loss, link.state()),
+        (Some(Permille(10)), Some(LinkState::Healthy))
+    );
+}
+
+/// Percentage of time that a link with this loss rate (per mille) is not healthy.
+fn unhealthy_share(permille: u64) -> usize {
+    const PROBES: usize = 50_000;
+    let mut random = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
+    let mut link = Probed::new(1);
+    let unhealthy = (0..PROBES).filter(|_| {
+        let is_lost = random.random_range(0..1_000) < permille;
+        link.round([Some(20).filter(|_| !is_lost)]).state() != Some(LinkState::Healthy)
+    });
+    unhealthy.count() * 100 / PROBES
+}
+
+#[test]
+fn chance_does_not_degrade_a_link() {
+    for (permille, expected) in [(2, 0..=0), (5, 0..=0), (10, 0..=5), (50, 80..=100), (100, 99..=100)] {
+        let share = unhealthy_share(permille);
+        assert!(expected.contains(&share), "{permille} of a thousand: {share} %");
+    }
+}
+
+#[test]
+fn rtt_degrades_from_the_threshold_and_recovers_below_nine_tenths() {
+    let mut link = Probed::new(1);
+    link.rounds(30, [Some(99)]);
+    assert_eq!(link.changes, [(10, LinkState::Healthy)]);
+    link.rounds(5, [Some(100)]);
+    assert_eq!(link.changes[1..], [(70, LinkState::Degraded)]);
+    link.rounds(50, [Some(90)]);
+    assert_eq!(link.changes.len(), 2);
+    link.rounds(5, [Some(89)]);
+    assert_eq!(link.changes[2..], [(172, LinkState::Healthy)]);
+}
+
+#[test]
+fn five_losses_are_unreachable_at_once_and_keep_the_numbers() {
+    let mut link = Probed::new(1);
+    link.rounds(5, [Some(20)]).rounds(4, [None]);
+    assert_eq!(link.state(), Some(LinkState::Healthy));
+    link.round([None]);
+    assert_eq!(link.changes, [(10, LinkState::Healthy), (20, LinkState::Unreachable)]);
+    // Holds even when the window has no answer left.
+    link.rounds(2 * WINDOW, [None]);
+    assert_eq!(
+        link.link(),
+        Link {
+            state: LinkState::Unreachable,
+            rtt: Some(Micros::from_millis(20)),
+            loss: Some(Permille(1_000)),
+            as_of: link.now,
+        }
+    );
+}
+
+#[test]
+fn five_answers_end_that_and_begin_a_new_window() {
+    let mut link = Probed::new(1);
+    link.rounds(80, [Some(20)])
+        .rounds(5, [None])
+        .rounds(4, [Some(30)])
+        .round([None]);
+    link.rounds(4, [Some(30)]);
+    assert_eq!(link.state(), Some(LinkState::Unreachable));
+    link.round([Some(30)]);
+    assert_eq!(link.state(), Some(LinkState::Healthy));
+    assert_eq!(link.health.paths[0].window.probes(), 5);
+    assert_eq!(
+        (link.link().loss, link.link().rtt),
+        (Some(Permille(0)), Some(Micros::from_millis(30)))
+    );
+    // The link is judged like a new one: only by its RTT, with the threshold included.
+    link.rounds(5, [None]).rounds(5, [Some(95)]);
+    assert_eq!(link.state(), Some(LinkState::Healthy));
+    link.rounds(5, [None]).rounds(5, [Some(100)]);
+    assert_eq!(link.state(), Some(LinkState::Degraded));
+}
+
+#[test]
+fn a_link_is_as_good_as_its_best_endpoint() {
+    let mut link = Probed::new(2);
+    link.rounds(20, [Some(40), Some(20)]);
+    assert_eq!(link.link().rtt, Some(Micros::from_millis(20)));
+    // The better endpoint falls silent. The other one now counts for the link, which stays healthy.
+    link.rounds(5, [Some(40), None]);
+    assert!(link.health.is_silent(1));
+    assert_eq!(
+        (link.link().rtt, link.link().loss),
+        (Some(Micros::from_millis(40)), Some(Permille(0)))
+    );
+    assert_eq!(link.changes, [(10, LinkState::Healthy)]);
+    // The link is unreachable when no endpoint answers.
+    link.rounds(5, [None, None]);
+    assert_eq!(
+        (link.state(), link.link().rtt),
+        (Some(LinkState::Unreachable), Some(Micros::from_millis(40)))
+    );
+    // One answering endpoint makes the link reachable again.
+    link.rounds(5, [None, Some(30)]);
+    assert_eq!(
+        (link.state(), link.link().rtt),
+        (Some(LinkState::Healthy), Some(Micros::from_millis(30)))
+    );
+}
+
+#[test]
+fn a_lossy_endpoint_gives_way_to_a_slower_one_that_is_not() {
+    let mut link = Probed::new(2);
+    for k in 0..60 {
+        // The first endpoint is faster but loses every tenth probe.
+        link.round([(k % 10 != 0).then_some(10), Some(50)]);
+    }
+    assert_eq!(
+        (link.state(), link.link().rtt),
+        (Some(LinkState::Healthy), Some(Micros::from_millis(50)))
+    );
+}
+
+/// Outcomes in milliseconds, or lost, in runs. Independent random outcomes would never produce such runs.
+fn outcomes() -> impl Strategy<Value = Vec<Option<u64>>> {
+    let outcome = prop_oneof![
+        Just(None),
+        Just(Some(20)),
+        Just(Some(95)),
+        Just(Some(300)),
+        (0..200_u64).prop_map(Some)
+    ];
+    let run = (outcome, 1..30_usize).prop_map(|(outcome, count)| vec![outcome; count]);
+    proptest::collection::vec(run, 1..30).prop_map(|runs| runs.concat())
+}
+
+proptest! {
+    #[test]
+    fn no_sequence_makes_a_link_flap(first in outcomes(), second in outcomes(), gap_ms in 1..10_000_i64) {
+        let mut health = LinkHealth::new(2);
+        // Time and state of the last change.
+        let mut last: Option<(Moment, LinkState)> = None;
+        for k in 0..first.len().max(second.len()) {
+            let now = Moment(k as i64 * gap_ms * 1_000);
+            for (endpoint, outcomes) in [&first, &second].into_iter().enumerate() {
+                let Some(outcome) = outcomes.get(k) else { continue };
+                health.record(endpoint, outcome.map(Micros::from_millis), now, THRESHOLDS);
+                let Some(state) = health.link().map(|link| link.state) else { continue };
+                if let Some((since, before)) = last.filter(|(_, before)| *before != state) {
+                    let dwells = before != LinkState::Unreachable && state != LinkState::Unreachable;
+                    prop_assert!(!dwells || now.since(since) >= DWELL, "{before:?} to {state:?} after {:?}", now.since(since));
+                }
+                if last.is_none_or(|(_, before)| before != state) {
+                    last = Some((now, state));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn unreachable_from_five_losses_to_five_answers(outcomes in outcomes()) {
+        let mut health = LinkHealth::new(1);
+        let mut unreachable = false;
+        for k in 0..outcomes.len() {
+            health.record(0, outcomes[k].map(Micros::from_millis), Moment(k as i64 * 2_000_000), THRESHOLDS);
+            let run = outcomes[..=k].last_chunk::<RUN>();
+            unreachable = match run {
+                Some(run) if run.iter().all(Option::is_none) => true,
+                Some(run) if run.iter().all(Option::is_some) => false,
+                _ => unreachable,
+            };
+            let state = health.link().map(|link| link.state);
+            prop_assert_eq!(state.is_some(), k + 1 >= RUN);
+            prop_assert_eq!(state == Some(LinkState::Unreachable), unreachable);
+        }
+    }
+
+    #[test]
+    fn where_no_dwell_holds_it_back_the_state_is_what_the_numbers_say(outcomes in outcomes()) {
+        let mut health = LinkHealth::new(1);
+        for (k, outcome) in outcomes.iter().enumerate() {
+            // The probes are so far apart that every state has lasted long enough.
+            health.record(0, outcome.map(Micros::from_millis), Moment(k as i64 * 30_000_000), THRESHOLDS);
+            let Some(link) = health.link() else { continue };
+            let judged = health.paths[0].window.probes() >= JUDGED_FROM;
+            let loss = link.loss.filter(|_| judged).unwrap_or_default();
+            let rtt = link.rtt.unwrap_or_default();
+            match link.state {
+                // More than three of 50 probes, or more than four of 100.
+                LinkState::Healthy => prop_assert!(rtt < THRESHOLDS.rtt && loss <= Permille(60), "{link:?}"),
+                LinkState::Degraded => prop_assert!(rtt >= Micros::from_millis(90) || loss >= Permille(10), "{link:?}"),
+                LinkState::Unreachable => {}
+            }
+        }
+    }
+
+    #[test]
+    fn any_endpoint_that_answers_makes_a_link_reachable(first in outcomes(), second in outcomes()) {
+        let mut health = LinkHealth::new(2);
+        for k in 0..first.len().min(second.len()) {
+            for (endpoint, outcomes) in [&first, &second].into_iter().enumerate() {
+                let outcome = outcomes[k].map(Micros::from_millis);
+                health.record(endpoint, outcome, Moment(k as i64 * 2_000_000), THRESHOLDS);
+            }
+            let state = health.link().map(|link| link.state);
+            let silent = health.is_silent(0) && health.is_silent(1);
+            prop_assert_eq!(state == Some(LinkState::Unreachable), silent);
+        }
+    }
+}

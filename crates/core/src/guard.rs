@@ -1,3 +1,0 @@
-//! Checks on pods after they are created.
-
-pub mod backstop;

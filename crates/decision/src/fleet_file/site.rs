@@ -1,0 +1,198 @@
+//! A site in a fleet file: what it is, and what is seen of it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::config::Config;
+use crate::config::site_definition::{self, WrittenSite, some_of};
+use crate::document::{Checks, Decimal, Fault};
+use crate::fleet_file::Age;
+use crate::fleet_file::node::Resources;
+use crate::model::link::{Link, LinkState, Thresholds};
+use crate::model::liqo::ApiServerStatus;
+use crate::model::remote_room::{Bound, FullFrom, MAX_BOUNDS};
+use crate::model::site::{SiteDefinition, SiteKind, SiteSource};
+use crate::model::slo::{ByClass, PerClass};
+use crate::model::snapshot::{ByNamespace, Free, JobTimes, QueueGroup, Site};
+use edgeward_kube::units::{Bytes, Micros, Millicores, Moment, Permille};
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct SiteEntry {
+    /// Every other field: those of the definition, which alone says which there are.
+    #[serde(flatten)]
+    definition: Value,
+    source: Option<SiteSource>,
+    api_server_status: Option<ApiServerStatus>,
+    wan: Option<Wan>,
+    queues: Option<Vec<QueueGroup>>,
+    observed_proc_ms: Option<ByClass<ProcessingTime>>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    observed_namespace_proc_ms: BTreeMap<Box<str>, ByClass<ProcessingTime>>,
+    #[serde(default, skip_serializing_if = "ByNamespace::is_empty")]
+    observed_controller_proc_ms: ByNamespace<ProcessingTime>,
+    measured_free: Option<Resources>,
+    #[serde(default, skip_serializing_if = "ByNamespace::is_empty")]
+    closed: ByNamespace<u64>,
+    full: Option<Vec<Full>>,
+    #[serde(default, skip_serializing_if = "ByNamespace::is_empty")]
+    controller_pods: ByNamespace<u64>,
+    #[serde(default, skip_serializing_if = "ByNamespace::is_empty")]
+    labelled_pods: ByNamespace<u64>,
+}
+
+/// Milliseconds, up to a day.
+type ProcessingTime = Decimal<3, 1, 86_400_000_000>;
+
+/// The longest round trip that a fleet file states, in µs; no threshold is above it.
+const LONGEST_RTT: i64 = 60_000_000;
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Wan {
+    reachable: Option<bool>,
+    rtt_ms: Option<Decimal<3, 0, LONGEST_RTT>>,
+    loss_pct: Option<Decimal<1, 0, 1_000>>,
+    age_seconds: Option<Age>,
+    health: Option<LinkState>,
+}
+
+/// From where on a site is full.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Full {
+    refused: Resources,
+    pods: Option<u32>,
+}
+
+impl SiteEntry {
+    /// The site, without its nodes.
+    pub(super) fn site(self, config: &Config, now: Moment, at: &str, faults: &mut Vec<Fault>) -> Option<Site> {
+        let definition = site_definition::read(&self.definition, 0, at, faults)?;
+        let definition = SiteDefinition {
+            source: self.source.unwrap_or(SiteSource::Config),
+            ..definition
+        };
+        let mut checks = Checks { at, faults };
+        let is_edge = definition.kind == SiteKind::Edge;
+        if is_edge && self.wan.is_some() {
+            checks.fault("wan", "is not for the edge site, which no WAN leads to");
+        }
+        if is_edge && self.full.is_some() {
+            checks.fault("full", "is not for the edge site, whose nodes are no promises");
+        }
+        let thresholds = Thresholds::from(config).with(definition.thresholds);
+        let link = self.wan.map(|wan| wan.link(thresholds, now, &mut checks));
+        let classes = self.observed_namespace_proc_ms.into_iter();
+        let job_times = JobTimes {
+            classes: classes.map(|(namespace, stated)| (namespace, times(stated))).collect(),
+            controllers: self.observed_controller_proc_ms.map(|ms| (*ms).into()),
+        };
+        let full = full_from(self.full.unwrap_or_default(), &mut checks);
+        let free = self.measured_free.unwrap_or_default();
+        Some(Site {
+            link,
+            api_server: self.api_server_status,
+            queues: self.queues.unwrap_or_default(),
+            observed: self.observed_proc_ms.map(times).unwrap_or_default(),
+            job_times: Arc::new(job_times),
+            free: Free {
+                cpu: free.get("cpu").map(|cpu| Millicores(cpu.millis())),
+                memory: free.get("memory").map(|memory| Bytes(memory.units())),
+            },
+            closed: Arc::new(self.closed),
+            full: Arc::new(full),
+            pods_of: Arc::new(self.controller_pods),
+            labelled: Arc::new(self.labelled_pods),
+            ..Site::new(Arc::new(definition))
+        })
+    }
+
+    pub(super) fn of(site: &Site, now: Moment) -> Self {
+        let definition = &site.definition;
+        let is_cloud = definition.kind == SiteKind::Cloud;
+        let is_observed = site.observed != PerClass::default();
+        let times = |known: PerClass<Option<Micros>>| known.map(|time| time.map(Decimal::from)).into();
+        let classes = site.job_times.classes.iter();
+        let controllers = &site.job_times.controllers;
+        // What is promised may be more than what was measured.
+        let cpu = site.free.cpu.map(|cpu| ("cpu", cpu.0.max(0)));
+        let memory = site.free.memory.map(|memory| ("memory", memory.0.max(0)));
+        let free = cpu.into_iter().chain(memory).collect();
+        let full = site.full.iter().map(|full| Full {
+            refused: full.bound.amounts().collect(),
+            pods: Some(u32::try_from(full.pods).unwrap_or(u32::MAX)),
+        });
+        Self {
+            definition: json!(WrittenSite::of(definition)),
+            source: Some(definition.source).filter(|source| *source != SiteSource::Config),
+            api_server_status: site.api_server,
+            wan: site.link.filter(|_| is_cloud).map(|link| Wan::of(&link, now)),
+            queues: some_of(site.queues.iter().copied()),
+            observed_proc_ms: is_observed.then(|| times(site.observed)),
+            observed_namespace_proc_ms: classes.map(|(name, known)| (name.clone(), times(*known))).collect(),
+            observed_controller_proc_ms: controllers.map(|time| (*time).into()),
+            measured_free: (site.free != Free::default()).then_some(free),
+            closed: (*site.closed).clone(),
+            full: some_of(full),
+            controller_pods: (*site.pods_of).clone(),
+            labelled_pods: (*site.labelled).clone(),
+        }
+    }
+}
+
+impl Wan {
+    fn link(self, thresholds: Thresholds, now: Moment, checks: &mut Checks<'_>) -> Link {
+        let is_reachable = self.reachable.unwrap_or(true);
+        let rtt = self.rtt_ms.map(Micros::from);
+        let loss = self.loss_pct.map(Permille::from);
+        if is_reachable && self.health.is_none() && rtt.is_none() {
+            checks.fault("wan.rttMs", "is missing");
+        }
+        if !is_reachable && self.health.is_some_and(|state| state != LinkState::Unreachable) {
+            checks.fault("wan.health", "contradicts `reachable: false`");
+        }
+        let judged = || LinkState::judge(is_reachable, rtt, loss, thresholds);
+        Link {
+            state: self.health.unwrap_or_else(judged),
+            rtt,
+            loss,
+            as_of: self.age_seconds.map_or(now, |age| age.before(now)),
+        }
+    }
+
+    fn of(link: &Link, now: Moment) -> Self {
+        Self {
+            reachable: (link.state == LinkState::Unreachable).then_some(false),
+            rtt_ms: link.rtt.map(|rtt| Decimal(rtt.signed().min(LONGEST_RTT))),
+            loss_pct: link.loss.map(Decimal::from),
+            age_seconds: Some(Age::of(link.as_of, now)),
+            health: Some(link.state),
+        }
+    }
+}
+
+fn full_from(full: Vec<Full>, checks: &mut Checks<'_>) -> Vec<FullFrom> {
+    if full.len() > MAX_BOUNDS {
+        checks.fault("full", format_args!("has more than {MAX_BOUNDS} entries"));
+    }
+    let mut bounds = vec![];
+    for (i, entry) in full.into_iter().enumerate() {
+        match Bound::of(&entry.refused.amounts(), entry.refused.pods()) {
+            Some(bound) => bounds.push(FullFrom {
+                bound: Arc::new(bound),
+                pods: entry.pods.unwrap_or(1).into(),
+            }),
+            None => checks.fault(format_args!("full[{i}].refused"), "names no amount above zero"),
+        }
+    }
+    bounds.sort_by(|one, other| one.bound.cmp(&other.bound));
+    bounds
+}
+
+fn times(stated: ByClass<ProcessingTime>) -> PerClass<Option<Micros>> {
+    stated.stated().map(|ms| ms.map(Micros::from))
+}

@@ -1,0 +1,298 @@
+//! The [`Snapshot`] of all sites that a decision reads.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::link::Link;
+use crate::model::liqo::{ApiServerStatus, OffloadingPhase, Offloadings, REMOTE_CLUSTER_ID};
+use crate::model::queue_claims::QueueClaims;
+use crate::model::remote_room::FullFrom;
+use crate::model::scores::Profiles;
+use crate::model::site::{SiteDefinition, SiteKind};
+use crate::model::slo::{Class, PerClass, Slo};
+use crate::model::volumes::Volumes;
+use edgeward_kube::node::Node;
+use edgeward_kube::resources::Amounts;
+use edgeward_kube::units::{Bytes, Micros, Millicores, Moment};
+
+/// All sites at one moment. Immutable; many reviews read it at once.
+#[derive(Debug, Clone, Default)]
+pub struct Snapshot {
+    /// Number of this publication.
+    pub revision: u64,
+    /// The moment that the Kubernetes data reflects.
+    pub kubernetes_as_of: Moment,
+    /// The edge site first, then the cloud sites by name.
+    pub sites: Vec<Site>,
+    /// Room that gated pods claim.
+    pub queue_claims: Arc<QueueClaims>,
+    /// Where the pods' data is. `None` if no cloud can hold data, or if not everything is listed yet.
+    pub volumes: Option<Arc<Volumes>>,
+    /// Whether a cloud can hold data, and the lists that tell where it is are still expected.
+    pub awaits_volumes: bool,
+    /// Whether any node has placeholders. If none has, decisions do not look for them.
+    pub has_placeholders: bool,
+    /// Where Liqo lets the pods of a namespace run. `None` while Liqo is not in use.
+    pub offloadings: Option<Arc<Offloadings>>,
+    /// Scores of the sites by performance profile.
+    pub profiles: Arc<Profiles>,
+}
+
+impl Snapshot {
+    /// Whether anything is known about this controller that decides whether its pods can be placed at all. The number
+    /// of its pods per site does not count, because it only affects the choice among sites. Cost: two searches per
+    /// site.
+    pub fn knows_controller(&self, namespace: &str, uid: &str) -> bool {
+        let is_known_at = |site: &Site| {
+            site.job_times.controllers.get(namespace, uid).is_some() || site.closed.get(namespace, uid).is_some()
+        };
+        self.sites.iter().any(is_known_at)
+    }
+
+    /// Returns the phase of Liqo's offloading of this namespace to a cloud of this snapshot. kube-scheduler may take
+    /// any of the site's virtual nodes, so the worst phase of the clusters behind them counts. `None` at the edge, if
+    /// Liqo is not in use, or if the site has no virtual nodes. Cost: two searches, and a pass over the site's nodes
+    /// unless its selector names the cluster.
+    pub fn offloading(&self, namespace: &str, site: &Site) -> Option<OffloadingPhase> {
+        let offloadings = self.offloadings.as_ref().filter(|_| site.kind() == SiteKind::Cloud)?;
+        if let Some(cluster) = site.definition.remote_cluster() {
+            return Some(offloadings.phase(namespace, cluster));
+        }
+        let clusters = site.nodes().filter_map(|node| node.labels.get(REMOTE_CLUSTER_ID));
+        clusters.map(|cluster| offloadings.phase(namespace, cluster)).max()
+    }
+
+    /// Whether Liqo lets the pods of this namespace run on virtual nodes only (strategy Remote).
+    pub fn is_remote(&self, namespace: &str) -> bool {
+        self.offloadings
+            .as_ref()
+            .is_some_and(|offloadings| offloadings.is_remote(namespace))
+    }
+
+    /// Whether the Kubernetes data is older than `ttl`.
+    pub fn is_stale(&self, ttl: Micros, now: Moment) -> bool {
+        now.since(self.kubernetes_as_of) > ttl
+    }
+
+    /// Number of nodes that a pod's constraints are compared with.
+    pub fn node_count(&self) -> usize {
+        self.sites.iter().map(|site| site.nodes.len()).sum()
+    }
+}
+
+/// A place where pods can run, with its current state.
+#[derive(Debug, Clone)]
+pub struct Site {
+    /// Definition of the site.
+    pub definition: Arc<SiteDefinition>,
+    /// Nodes of the site, sorted by name. Snapshots whose nodes do not differ share them.
+    pub nodes: Arc<Vec<Arc<Node>>>,
+    /// WAN to the site. `None` at the edge, and at a cloud site whose WAN is not known.
+    pub link: Option<Link>,
+    /// Since when no pod could use this cloud, because its WAN is not healthy or it has no node that is Ready and not
+    /// cordoned. `None` if the cloud can be used, or has not been observed.
+    pub away_since: Option<Moment>,
+    /// State of the API server of the cluster behind the site, as Liqo reports it. `None` if Liqo reports none.
+    pub api_server: Option<ApiServerStatus>,
+    /// Pods that are not running yet at the site.
+    pub queues: Vec<QueueGroup>,
+    /// Mean processing time by class, over the pods of all namespaces, from a Prometheus server.
+    pub observed: PerClass<Option<Micros>>,
+    /// How long finished pods of Jobs took at the site.
+    pub job_times: Arc<JobTimes>,
+    /// Measured free capacity of the whole site. It is an upper bound in addition to the room on the nodes.
+    pub free: Free,
+    /// Controllers whose pods kube-scheduler refuses at this site, with the number of their pods that wait there. The
+    /// cause is something that edgeward does not evaluate.
+    pub closed: Arc<ByNamespace<u64>>,
+    /// Bounds from which on the site is full, as pods there report. Sorted; no bound covers another.
+    pub full: Arc<Vec<FullFrom>>,
+    /// Nodes that carry the edge's selector but do not belong to the edge. Placements exclude them.
+    pub foreign: Vec<Arc<str>>,
+    /// Number of pods per controller at the site, bound or not. Filled only if it affects decisions (`sitePolicy:
+    /// spread`).
+    pub pods_of: Arc<ByNamespace<u64>>,
+    /// Number of pods at the site by their labels. The labels take the place of a controller's uid.
+    pub labelled: Arc<ByNamespace<u64>>,
+}
+
+impl Site {
+    /// Creates a site without any observed state.
+    pub fn new(definition: Arc<SiteDefinition>) -> Self {
+        Self {
+            definition,
+            nodes: Arc::default(),
+            link: None,
+            away_since: None,
+            api_server: None,
+            queues: vec![],
+            observed: PerClass::default(),
+            job_times: Arc::default(),
+            free: Free::default(),
+            closed: Arc::default(),
+            full: Arc::default(),
+            foreign: vec![],
+            pods_of: Arc::default(),
+            labelled: Arc::default(),
+        }
+    }
+
+    /// Iterates over the nodes.
+    pub fn nodes(&self) -> impl Iterator<Item = &Node> + Clone {
+        self.nodes.iter().map(|node| &**node)
+    }
+
+    /// The nodes that are Ready and not cordoned.
+    pub fn usable_nodes(&self) -> impl Iterator<Item = &Node> + Clone {
+        self.nodes().filter(|node| node.ready && !node.cordoned)
+    }
+
+    /// Sums what charges leave free of one resource on the usable nodes.
+    pub fn uncharged(&self, amount: fn(&Amounts) -> i64) -> i64 {
+        let free = |node: &Node| amount(&node.allocatable).saturating_sub(amount(&node.used)).max(0);
+        self.usable_nodes().map(free).fold(0, i64::saturating_add)
+    }
+
+    /// Name of the site.
+    pub fn name(&self) -> &str {
+        &self.definition.name
+    }
+
+    /// Edge or cloud.
+    pub fn kind(&self) -> SiteKind {
+        self.definition.kind
+    }
+}
+
+/// Mean run times of finished pods of Jobs at a site, where there are enough recent ones. A tenant can make its pods
+/// run as long as it likes, so each mean counts only within its namespace.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct JobTimes {
+    /// Mean by namespace and class.
+    pub classes: BTreeMap<Box<str>, PerClass<Option<Micros>>>,
+    /// Mean by controller, which is more precise than the class.
+    pub controllers: ByNamespace<Micros>,
+}
+
+/// Measured free capacity of a whole site, less everything reserved since the measurement. `None` means no limit,
+/// because nothing was measured.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Free {
+    /// CPU.
+    pub cpu: Option<Millicores>,
+    /// Memory.
+    pub memory: Option<Bytes>,
+}
+
+impl Free {
+    /// The free amount of this resource, if it is measured.
+    pub fn get(&self, name: &str) -> Option<i64> {
+        match name {
+            "cpu" => self.cpu.map(|cpu| cpu.0),
+            "memory" => self.memory.map(|memory| memory.0),
+            _ => None,
+        }
+    }
+
+    /// Whether more CPU or memory is free than in `other`.
+    pub fn has_more_than(&self, other: &Free) -> bool {
+        let is_more = |name: &&str| {
+            let others = other.get(name);
+            others.is_some_and(|others| self.get(name).is_none_or(|some| some > others))
+        };
+        ["cpu", "memory"].iter().any(is_more)
+    }
+}
+
+/// A value per namespace and key. The key is the uid of a controller, or the labels of pods. A pod states the uid of
+/// its controller itself, so a value counts only within its namespace.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ByNamespace<T>(BTreeMap<Box<str>, BTreeMap<Box<str>, T>>);
+
+impl<T> Default for ByNamespace<T> {
+    fn default() -> Self {
+        Self(BTreeMap::new())
+    }
+}
+
+impl<T> ByNamespace<T> {
+    /// Returns the value of this key. Cost: two searches.
+    pub fn get(&self, namespace: &str, key: &str) -> Option<&T> {
+        self.0.get(namespace)?.get(key)
+    }
+
+    /// Iterates over the keys of a namespace.
+    pub fn of(&self, namespace: &str) -> impl Iterator<Item = &str> {
+        self.0
+            .get(namespace)
+            .into_iter()
+            .flat_map(|keys| keys.keys().map(|key| &**key))
+    }
+
+    /// Returns the map entry of this key, for reading or insertion.
+    pub fn entry(&mut self, namespace: &str, key: &str) -> std::collections::btree_map::Entry<'_, Box<str>, T> {
+        self.0.entry(namespace.into()).or_default().entry(key.into())
+    }
+
+    /// Removes the value of this key.
+    pub fn remove(&mut self, namespace: &str, key: &str) {
+        if let Some(keys) = self.0.get_mut(namespace) {
+            keys.remove(key);
+            if keys.is_empty() {
+                self.0.remove(namespace);
+            }
+        }
+    }
+
+    /// Maps every value.
+    pub fn map<U>(&self, change: impl Fn(&T) -> U) -> ByNamespace<U> {
+        let mut changed = ByNamespace::default();
+        for (namespace, key, known) in self.iter() {
+            changed.entry(namespace, key).insert_entry(change(known));
+        }
+        changed
+    }
+
+    /// Iterates over namespaces, keys and values, sorted.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str, &T)> {
+        self.0
+            .iter()
+            .flat_map(|(namespace, keys)| keys.iter().map(|(key, known)| (&**namespace, &**key, known)))
+    }
+
+    /// Whether there are no values.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl ByNamespace<u64> {
+    /// Changes a count. A count of zero is removed.
+    pub fn change(&mut self, namespace: &str, key: &str, by: i64) {
+        let count = self.entry(namespace, key).or_default();
+        *count = count.saturating_add_signed(by);
+        if *count == 0 {
+            self.remove(namespace, key);
+        }
+    }
+}
+
+/// Pods of one class and priority that are not running yet at a site.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct QueueGroup {
+    /// Class of the pods.
+    pub class: Class,
+    /// `spec.priority` of the pods.
+    #[serde(default)]
+    pub priority: i32,
+    /// SLO priority of the pods.
+    #[serde(default = "Slo::default_priority")]
+    pub slo_priority: u8,
+    /// Number of pods that wait for room.
+    #[serde(default)]
+    pub waiting: u64,
+}

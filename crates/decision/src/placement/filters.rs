@@ -1,0 +1,124 @@
+//! Filters. Each looks at one site and may refuse it for the pod. A refusal gives the site a
+//! [`Standing`](super::verdict::Standing), and the worst one counts.
+
+mod distance;
+pub(super) mod namespace;
+pub(super) mod nodes;
+mod offload;
+mod pods;
+mod remote_room;
+mod room;
+mod scheduler;
+mod sites;
+mod time;
+mod traits;
+mod wan;
+
+use crate::config::Config;
+use crate::model::scores::ProfileScores;
+use crate::model::site::SiteKind;
+use crate::model::slo::{Intent, Slo};
+use crate::model::snapshot::Site;
+use crate::model::workload::Workload;
+use crate::placement::estimate;
+use crate::placement::room::Room;
+use crate::placement::verdict::{Assessment, Refusal, Standing};
+use edgeward_kube::units::{Micros, Now, Permille};
+
+/// One decision: the pod, and everything that the filters read about it.
+pub(super) struct Case<'c, 's> {
+    pub(super) workload: &'c Workload<'c>,
+    pub(super) intent: &'c Intent,
+    pub(super) room: &'c Room<'s, 'c>,
+    /// Sites with pods that the required pod affinity selects.
+    pub(super) homes: Vec<&'s Site>,
+    pub(super) config: &'c Config,
+    pub(super) now: Now,
+    /// Scores of the pod's performance profile.
+    pub(super) profile: Option<&'s ProfileScores>,
+}
+
+type Filter = fn(&Case<'_, '_>, &Assessment<'_>) -> Option<Refusal>;
+
+/// Every filter, in the order in which they run. None runs after a `Never` refusal.
+const FILTERS: [Filter; 13] = [
+    sites::not_in_sites,
+    namespace::not_offloaded,
+    nodes::no_usable_node,
+    pods::pods_elsewhere,
+    offload::not_offloadable,
+    traits::missing_trait,
+    wan::bad_link,
+    distance::too_far,
+    room::no_room,
+    scheduler::closed_to_controller,
+    remote_room::full_behind_nodes,
+    time::deadline_missed,
+    time::latency_target_missed,
+];
+
+impl Case<'_, '_> {
+    pub(super) fn slo(&self) -> &Slo {
+        &self.intent.slo
+    }
+
+    /// Whether the view of the cluster is too old to send a pod to a cloud.
+    pub(super) fn is_stale(&self) -> bool {
+        self.room.snapshot.is_stale(self.config.telemetry_ttl, self.now.moment)
+    }
+
+    /// How long the pod has been gated; zero for a pod that is being created.
+    pub(super) fn gated_for(&self) -> Micros {
+        self.workload.gated_for.unwrap_or_default()
+    }
+}
+
+/// Assesses every site for the pod, in the order of the snapshot. Cost: a pass over all nodes.
+pub(super) fn assess<'s>(case: &Case<'_, 's>) -> Vec<Assessment<'s>> {
+    let sites = &case.room.snapshot.sites;
+    let edge = sites.iter().find(|site| site.kind() == SiteKind::Edge);
+    let edge_speed = edge.map_or(Permille::ONE, |edge| edge.definition.speed);
+    sites.iter().map(|site| assess_site(case, site, edge_speed)).collect()
+}
+
+fn assess_site<'s>(case: &Case<'_, 's>, site: &'s Site, edge_speed: Permille) -> Assessment<'s> {
+    let mut assessment = unfiltered(case, site, edge_speed);
+    for filter in FILTERS {
+        let refusal = filter(case, &assessment);
+        assessment.refusals.extend(refusal);
+        if assessment.standing() == Standing::Never {
+            break;
+        }
+    }
+    assessment
+}
+
+/// The assessment that the filters read: the site's usable and fitting nodes, and the pod's time there.
+fn unfiltered<'s>(case: &Case<'_, 's>, site: &'s Site, edge_speed: Permille) -> Assessment<'s> {
+    let (workload, room) = (case.workload, case.room);
+    let fitting = nodes::fitting_nodes(workload, site, room);
+    // The other usable nodes are read only when the pod fits none.
+    let usable = if fitting.is_empty() {
+        nodes::usable_nodes(workload, site, room)
+    } else {
+        fitting.clone()
+    };
+    let by_headroom = fitting
+        .iter()
+        .filter(|node| room.needs_headroom(&workload.request, node));
+    let missing_optional = traits::missing_optional(workload, site, &fitting);
+    let profile = case.profile;
+    Assessment {
+        site,
+        headroom: by_headroom.count(),
+        estimate: estimate::estimate(workload, case.slo(), site, !fitting.is_empty(), edge_speed, case.config),
+        missing_optional,
+        score: profile.and_then(|profile| profile.score(site.name(), missing_optional, case.now.moment)),
+        usable,
+        fitting,
+        refusals: vec![],
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,29 @@
+//! The deadline and the latency target. An unknown time misses neither: the WAN filter has refused that site already.
+
+use crate::placement::filters::Case;
+use crate::placement::verdict::{Assessment, Refusal, RefusalCode};
+use edgeward_kube::units::Micros;
+
+pub(super) fn deadline_missed(case: &Case<'_, '_>, found: &Assessment<'_>) -> Option<Refusal> {
+    let (deadline, eta) = (case.slo().deadline?, found.estimate.eta()?);
+    let gated_for = case.gated_for();
+    if gated_for + eta <= deadline {
+        return None;
+    }
+    let refusal = Refusal::new(RefusalCode::Deadline)
+        .with("etaMs", eta)
+        .with("boundMs", deadline);
+    match gated_for {
+        Micros(0) => Some(refusal),
+        gated_for => Some(refusal.with("gatedMs", gated_for)),
+    }
+}
+
+pub(super) fn latency_target_missed(case: &Case<'_, '_>, found: &Assessment<'_>) -> Option<Refusal> {
+    let (target, latency) = (case.slo().latency_target?, found.estimate.latency()?);
+    if latency <= target {
+        return None;
+    }
+    let refusal = Refusal::new(RefusalCode::LatencyTarget).with("latencyMs", latency);
+    Some(refusal.with("boundMs", target))
+}

@@ -1,0 +1,36 @@
+//! Traits that the pod requires of its site or node.
+
+use crate::model::site::SiteKind;
+use crate::model::snapshot::Site;
+use crate::model::workload::Workload;
+use crate::placement::filters::Case;
+use crate::placement::filters::nodes::{self, Obstacle};
+use crate::placement::verdict::{Assessment, Refusal, RefusalCode};
+use edgeward_kube::excerpt::excerpt;
+use edgeward_kube::node::Node;
+use edgeward_kube::units::Micros;
+
+/// The most bytes of the missing traits that a refusal shows.
+const SHOWN: usize = 100;
+
+pub(super) fn missing_trait(case: &Case<'_, '_>, found: &Assessment<'_>) -> Option<Refusal> {
+    let traits = case.workload.traits()?;
+    let site = found.site;
+    if !traits.is_unreadable() && nodes::nearest_obstacle(case, found) != Some(Obstacle::Traits) {
+        return None;
+    }
+    let missing = traits.missing(&site.definition, site.nodes()).join(", ");
+    Some(Refusal::new(RefusalCode::MissingTrait).with("traits", excerpt(missing, SHOWN)))
+}
+
+/// How many of the pod's optional traits the site lacks.
+pub(super) fn missing_optional(workload: &Workload<'_>, site: &Site, fitting: &[&Node]) -> usize {
+    let rtt = match site.kind() {
+        SiteKind::Edge => Some(Micros(0)),
+        SiteKind::Cloud => site.link.and_then(|link| link.rtt),
+    };
+    let traits = workload.traits();
+    traits.map_or(0, |traits| {
+        traits.missing_optional(&site.definition, fitting.iter().copied(), rtt)
+    })
+}

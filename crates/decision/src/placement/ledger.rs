@@ -1,0 +1,386 @@
+//! Reservations: room for pods that are decided but not in the snapshot yet. kube-scheduler's cache treats the pods that it
+//! assumes likewise: it confirms, forgets or expires them.
+//!
+//! A reservation ends in one of three ways. It is confirmed when its pod is seen, forgotten when no pod will come, and
+//! expires when no pod comes in time. A confirmed reservation is marked with the first revision that shows the pod. It then
+//! counts only for reviews that read an older one. So exactly one of a pod and its reservation counts.
+//!
+//! A user can ask for a decision without creating the pod. So an unconfirmed reservation keeps room from other namespaces
+//! only within a share of the free room. Beyond the share, it counts only for its own namespace.
+//!
+//! One [`Ledger`] lives under one lock. A review loads the snapshot, decides and reserves while it holds the lock. The
+//! engine confirms reservations before it publishes a snapshot, and drops them afterwards.
+
+mod assumed_volumes;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::model::decision_id::DecisionId;
+use crate::model::snapshot::{Site, Snapshot};
+use crate::model::workload::Workload;
+use crate::placement::room::{all_of, fits_beside};
+use crate::placement::score::best_node;
+pub use assumed_volumes::AssumedVolumes;
+use edgeward_kube::node::{Node, NodeId, Share};
+use edgeward_kube::resources::Amounts;
+use edgeward_kube::units::{Micros, Moment};
+
+/// Room that is reserved for one pod.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reservation {
+    /// The id of the decision, which the pod carries in an annotation.
+    pub id: DecisionId,
+    /// Namespace of the pod.
+    pub namespace: Box<str>,
+    /// Uid of the pod's controller. A pod can state any text; one that is too long counts as none.
+    pub controller: Option<Box<str>>,
+    /// The site on which the pod is placed.
+    pub site: Box<str>,
+    /// The charged node, which kube-scheduler would pick.
+    pub node: NodeId,
+    /// The pod's effective request. One pod slot is reserved too.
+    pub amount: Amounts,
+    /// The pod's labels.
+    pub labels: Arc<str>,
+    /// The pod's `spec.priority`.
+    pub priority: i32,
+    /// The uid of the gated pod that is being released; `None` for a pod that is being created.
+    pub releases: Option<Arc<str>>,
+}
+
+/// Maximum length in bytes of a uid with its revision. A uid from the API server has 36 bytes.
+const MAX_UID_BYTES: usize = 81;
+
+impl Reservation {
+    /// Reserves room on a node of a site for a pod that is being created.
+    pub fn new(id: DecisionId, workload: &Workload<'_>, site: &str, node: NodeId) -> Self {
+        let controller = workload.controller.as_deref();
+        Self {
+            id,
+            namespace: (*workload.namespace).into(),
+            controller: controller.filter(|uid| uid.len() <= MAX_UID_BYTES).map(Into::into),
+            site: site.into(),
+            node,
+            amount: workload.request.clone(),
+            labels: Arc::clone(&workload.labels),
+            priority: workload.priority,
+            releases: None,
+        }
+    }
+}
+
+/// A reservation for a pod that the snapshot does not show, and how many times its request and pod slot are charged.
+pub type Charge<'l> = (&'l Reservation, u32);
+
+/// The open reservations. Two ledgers are equal after the same calls.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Ledger {
+    ttl: Micros,
+    /// The number of replicas that decide besides this one.
+    other_replicas: u32,
+    nodes: BTreeMap<NodeId, Vec<Entry>>,
+    /// Gated pods that are being released, by uid, with the id of each reservation.
+    releases: BTreeMap<Arc<str>, DecisionId>,
+    /// The number of times that reserved room became free since the start.
+    freed: u64,
+    /// The number of reservations that have expired since the start.
+    expired: u64,
+    /// Sites of pods whose volumes are still to be made.
+    pub assumed_volumes: AssumedVolumes,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Entry {
+    reservation: Reservation,
+    since: Moment,
+    /// Whether the reservation is beyond its namespace's share. False for a release, because its pod exists.
+    is_beyond_share: bool,
+    /// The first revision that shows the pod; `None` until the pod is seen.
+    shown_in: Option<u64>,
+}
+
+impl Entry {
+    fn is_of(&self, namespace: &str) -> bool {
+        *self.reservation.namespace == *namespace
+    }
+
+    /// Whether this is the unconfirmed reservation with this id.
+    fn is_open(&self, id: DecisionId) -> bool {
+        self.reservation.id == id && self.shown_in.is_none()
+    }
+}
+
+impl Ledger {
+    /// An empty ledger. Reservations expire after `ttl` unless they are confirmed; with a `ttl` of zero, none is made. It
+    /// counts one replica until [`Ledger::set_replicas`] is called.
+    pub fn new(ttl: Micros) -> Self {
+        Self { ttl, ..Self::default() }
+    }
+
+    /// Sets how long reservations last, including open ones. With zero, no more are made.
+    pub fn set_ttl(&mut self, ttl: Micros) {
+        self.ttl = ttl;
+    }
+
+    /// Sets the number of replicas that decide, this one included; zero counts as one. An unconfirmed reservation is
+    /// charged once for each replica, because the others may be reserving the same room.
+    pub fn set_replicas(&mut self, ready: u32) {
+        let before = std::mem::replace(&mut self.other_replicas, ready.saturating_sub(1));
+        self.freed += u64::from(self.other_replicas < before && self.open() > 0);
+    }
+
+    fn replicas(&self) -> u32 {
+        self.other_replicas.saturating_add(1)
+    }
+
+    /// Reserves the room, as of `since`. Returns false and reserves nothing while a reservation with this id is
+    /// unconfirmed. `is_within_share` is called with everything that the namespace would keep from others at the site, this
+    /// reservation included. It is not called for a release, because that pod exists. Cost: a pass over the open
+    /// reservations.
+    pub fn reserve(
+        &mut self,
+        mut reservation: Reservation,
+        since: Moment,
+        is_within_share: impl FnOnce(&Share) -> bool,
+    ) -> bool {
+        if self.ttl == Micros(0) || self.open_entry(reservation.id).is_some() {
+            return false;
+        }
+        reservation.amount.forget_zeros();
+        let is_beyond_share = match &reservation.releases {
+            Some(uid) => {
+                self.releases.insert(Arc::clone(uid), reservation.id);
+                false
+            }
+            None => !is_within_share(&self.kept_with(&reservation)),
+        };
+        let entry = Entry {
+            reservation,
+            since,
+            is_beyond_share,
+            shown_in: None,
+        };
+        self.nodes.entry(entry.reservation.node).or_default().push(entry);
+        true
+    }
+
+    /// Forgets a reservation because its pod is reviewed again or will not come. Returns the time from which it counted.
+    /// `None` if no unconfirmed reservation has this id and namespace.
+    pub fn forget(&mut self, id: DecisionId, namespace: &str) -> Option<Moment> {
+        self.open_entry(id).filter(|entry| entry.is_of(namespace))?;
+        self.freed += 1;
+        Some(self.take_unconfirmed(id)?.since)
+    }
+
+    /// Forgets the reservation of a gated pod that is gone, or that another decision has released. Cost: a search.
+    pub fn forget_release(&mut self, uid: &str) {
+        if let Some(id) = self.releases.get(uid).copied()
+            && self.take_unconfirmed(id).is_some()
+        {
+            self.freed += 1;
+        }
+    }
+
+    /// Confirms the reservation of a pod that is seen with this id, namespace and site, and returns its node. The snapshot
+    /// of `revision`, which is not published yet, will be the first to show the pod. Only the first such pod has a
+    /// reservation; any other gets `None`.
+    pub fn confirm(&mut self, id: DecisionId, namespace: &str, site: &str, revision: u64) -> Option<NodeId> {
+        let mut open = self.nodes.values_mut().flatten().filter(|entry| entry.is_open(id));
+        let entry = open.find(|entry| entry.is_of(namespace) && *entry.reservation.site == *site)?;
+        entry.shown_in = Some(revision);
+        // From now on it is charged once, and no longer once for each replica.
+        self.freed += u64::from(self.other_replicas > 0);
+        Some(entry.reservation.node)
+    }
+
+    /// Drops confirmed reservations whose pods the snapshot of this revision shows. That snapshot is published, so every
+    /// review from now on reads it or a later one. Cost: a pass over the open reservations.
+    pub fn published(&mut self, revision: u64) {
+        let releases = &mut self.releases;
+        self.nodes.retain(|_, on_node| {
+            for shown in on_node.extract_if(.., |entry| entry.shown_in.is_some_and(|shown_in| shown_in <= revision)) {
+                if let Some(uid) = &shown.reservation.releases {
+                    releases.remove(uid);
+                }
+            }
+            !on_node.is_empty()
+        });
+    }
+
+    /// Moves unconfirmed reservations off nodes that other pods have filled, because the room would be promised twice. Each
+    /// moves to the node of its site that kube-scheduler would pick, or stays if no node has room. Cost: a pass over the
+    /// nodes and the open reservations, and for each move a pass over the nodes of the site.
+    pub fn move_displaced(&mut self, snapshot: &Snapshot) {
+        let mut displaced = vec![];
+        for node in snapshot.sites.iter().flat_map(Site::nodes) {
+            let Some(on_node) = self.nodes.get_mut(&node.id) else {
+                continue;
+            };
+            let mut taken = all_of(node);
+            let mut keeps = |entry: &Entry| {
+                let amount = &entry.reservation.amount;
+                let keeps = fits_beside(amount, node, &taken);
+                taken.add(amount, u32::from(keeps));
+                keeps
+            };
+            displaced.extend(on_node.extract_if(.., |entry| entry.shown_in.is_none() && !keeps(entry)));
+        }
+        for mut entry in displaced {
+            let reservation = &mut entry.reservation;
+            reservation.node = self.other_node(reservation, snapshot).unwrap_or(reservation.node);
+            self.nodes.entry(reservation.node).or_default().push(entry);
+        }
+    }
+
+    fn other_node<'s>(&self, reservation: &Reservation, snapshot: &'s Snapshot) -> Option<NodeId> {
+        let site = snapshot.sites.iter().find(|site| site.name() == &*reservation.site)?;
+        let with_reservations = |node: &'s Node| {
+            let mut taken = all_of(node);
+            let on_node = self.nodes.get(&node.id).into_iter().flatten();
+            let open = on_node.filter(|entry| entry.shown_in.is_none());
+            open.for_each(|entry| taken.add(&entry.reservation.amount, 1));
+            (node, taken)
+        };
+        let nodes = site.usable_nodes().map(with_reservations);
+        let with_room = nodes.filter(|(node, taken)| fits_beside(&reservation.amount, node, taken));
+        let node = best_node(
+            &reservation.amount,
+            with_room.map(|(node, taken)| (node, taken.amounts)),
+        );
+        node.map(|node| node.id)
+    }
+
+    /// Drops reservations that were not confirmed in time, and returns their number. Cost: a pass over the open
+    /// reservations.
+    pub fn expire(&mut self, now: Moment) -> u64 {
+        self.freed += u64::from(self.assumed_volumes.expire(now));
+        let limit = now.before(self.ttl);
+        let over = self.unconfirmed().filter(|entry| entry.since <= limit);
+        let over: Vec<DecisionId> = over.map(|entry| entry.reservation.id).collect();
+        let expired = over.len() as u64;
+        for id in over {
+            self.take_unconfirmed(id);
+        }
+        self.expired += expired;
+        self.freed += expired;
+        expired
+    }
+
+    /// The charges on `node` for a pod of this namespace, in a review that reads the snapshot of `revision`.
+    ///
+    /// An unconfirmed reservation is charged once for each replica, if it is of this namespace or within the share of its
+    /// own. A release is charged once. A confirmed reservation is charged once if the snapshot does not show its pod yet.
+    /// Cost: a search if anything is reserved.
+    pub fn charges<'l>(&'l self, node: NodeId, revision: u64, namespace: &'l str) -> impl Iterator<Item = Charge<'l>> {
+        let entries = self.nodes.get(&node).into_iter().flatten();
+        entries.filter_map(move |entry| self.charge(entry, revision, namespace))
+    }
+
+    /// The charges on all nodes of a site, counted as in [`Self::charges`]. Cost: a pass over the open reservations.
+    pub fn reserved<'l>(
+        &'l self,
+        site: &'l str,
+        revision: u64,
+        namespace: &'l str,
+    ) -> impl Iterator<Item = Charge<'l>> {
+        let of_site = self.entries().filter(move |entry| *entry.reservation.site == *site);
+        of_site.filter_map(move |entry| self.charge(entry, revision, namespace))
+    }
+
+    /// The reservations at a site whose pods the snapshot of `revision` does not show. Cost: a pass over the open reservations.
+    pub fn coming(&self, site: &str, revision: u64) -> impl Iterator<Item = &Reservation> {
+        let is_hidden = move |entry: &&Entry| entry.shown_in.is_none_or(|shown_in| shown_in > revision);
+        let hidden = self.entries().filter(is_hidden).map(|entry| &entry.reservation);
+        hidden.filter(move |reservation| *reservation.site == *site)
+    }
+
+    /// Whether the gated pod of this uid is being released. It then has a reservation, and its queue claim does not count.
+    /// Cost: a search.
+    pub fn releases(&self, uid: &str) -> bool {
+        self.releases.contains_key(uid)
+    }
+
+    /// The number of times that reserved room became free since the start, because a reservation was forgotten, expired, or
+    /// is charged fewer times.
+    pub fn freed(&self) -> u64 {
+        self.freed
+    }
+
+    /// The number of reservations that have expired since the start.
+    pub fn expired(&self) -> u64 {
+        self.expired
+    }
+
+    /// When the next unconfirmed reservation or assumed volume expires.
+    pub fn next_expiry(&self) -> Option<Moment> {
+        let oldest = self.unconfirmed().map(|entry| entry.since).min();
+        let of_reservations = oldest.map(|since| since.after(self.ttl));
+        let of_volumes = self.assumed_volumes.next_expiry();
+        [of_reservations, of_volumes].into_iter().flatten().min()
+    }
+
+    /// The number of unconfirmed reservations.
+    pub fn open(&self) -> usize {
+        self.unconfirmed().count()
+    }
+
+    fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.nodes.values().flatten()
+    }
+
+    fn unconfirmed(&self) -> impl Iterator<Item = &Entry> {
+        self.entries().filter(|entry| entry.shown_in.is_none())
+    }
+
+    /// The share that the namespace would keep from others at the site if this reservation were within its share.
+    /// Everything is charged once for each replica.
+    fn kept_with(&self, reservation: &Reservation) -> Share {
+        let namespace = &reservation.namespace;
+        let is_in_share = |entry: &&Entry| !entry.is_beyond_share && entry.reservation.releases.is_none();
+        let is_kept = |entry: &&Entry| entry.is_of(namespace) && entry.reservation.site == reservation.site;
+        let mut kept = Share::default();
+        let others = self.unconfirmed().filter(is_in_share).filter(is_kept);
+        let others = others.map(|entry| &entry.reservation);
+        for reservation in others.chain([reservation]) {
+            kept.amounts.add(&reservation.amount, self.replicas());
+            kept.pods = kept.pods.saturating_add(self.replicas().into());
+        }
+        kept
+    }
+
+    fn charge<'l>(&self, entry: &'l Entry, revision: u64, namespace: &str) -> Option<Charge<'l>> {
+        let times = match entry.shown_in {
+            None if entry.is_beyond_share && !entry.is_of(namespace) => return None,
+            // Other replicas count the pod's queue claim for as long as they see it gated.
+            None if entry.reservation.releases.is_some() => 1,
+            None => self.replicas(),
+            Some(shown_in) if shown_in > revision => 1,
+            Some(_) => return None,
+        };
+        Some((&entry.reservation, times))
+    }
+
+    /// The unconfirmed reservation with this id.
+    fn open_entry(&self, id: DecisionId) -> Option<&Entry> {
+        self.entries().find(|entry| entry.is_open(id))
+    }
+
+    /// Removes and returns the unconfirmed reservation with this id.
+    fn take_unconfirmed(&mut self, id: DecisionId) -> Option<Entry> {
+        let node = self.open_entry(id)?.reservation.node;
+        let on_node = self.nodes.get_mut(&node)?;
+        let at = on_node.iter().position(|entry| entry.is_open(id))?;
+        let entry = on_node.swap_remove(at);
+        if on_node.is_empty() {
+            self.nodes.remove(&node);
+        }
+        if let Some(uid) = &entry.reservation.releases {
+            self.releases.remove(uid);
+        }
+        Some(entry)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,312 @@
+//! Turns a verdict about a pod into a JSONPatch.
+//!
+//! A new pod gets only `add` operations, whose parents exist or are created first. A patch that does not apply would reject
+//! the pod even under `failurePolicy: Ignore`. The pod is never re-serialised, so unknown fields survive.
+
+mod release;
+
+pub use release::{release, remove_gate, update_reason};
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use json_patch::jsonptr::PointerBuf;
+use json_patch::{AddOperation, PatchOperation};
+use serde_json::{Map, Value, json};
+
+use crate::config::Config;
+use crate::model::site::SiteKind;
+use crate::model::snapshot::Site;
+use crate::placement::explain::explain;
+use crate::placement::verdict::{Action, Reason, Verdict};
+use crate::pod::Pod;
+use edgeward_kube::constraints::Toleration;
+use edgeward_kube::pod::StringMap;
+
+/// Identifies one decision by its time and its random id.
+#[derive(Debug, Clone)]
+pub struct Stamp {
+    /// Wall-clock time.
+    pub at: jiff::Timestamp,
+    /// Unique among decisions.
+    pub id: String,
+}
+
+/// The most bytes in all keys and values of a pod's annotations; the API server refuses a pod with more. Source:
+/// `apimachinery/pkg/api/validation.TotalAnnotationSizeLimitB`.
+const ANNOTATIONS_LIMIT: usize = 256 * 1024;
+
+/// How long after its timestamp a gate counts as edgeward's own when a pod is reviewed again.
+const RECENT: jiff::SignedDuration = jiff::SignedDuration::from_secs(30);
+
+/// The annotation by which a ReplicaSet chooses the pods to delete first.
+const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
+
+/// The deletion cost of a pod in a cloud. A ReplicaSet deletes pods with a lower cost first, and the default is 0.
+const CLOUD_DELETION_COST: &str = "-100";
+
+/// The operations that write the verdict on the pod. Empty for a verdict that writes nothing, and for a pod that already
+/// carries all of it.
+///
+/// A placement adds the site's selector, tolerations and RuntimeClass, and the label of placed pods, each only if it is
+/// missing. It replaces existing annotations under edgeward's keys. A gate adds the scheduling gate, its time and its
+/// reason. Both add the SLO that the pod inherits from a policy.
+///
+/// If the pod's own annotations leave too little space, the explanation is dropped first. Then all other annotations are
+/// dropped except the sites and traits of a policy, because the placement is more important.
+pub fn patch(pod: &Pod<'_>, verdict: &Verdict<'_>, config: &Config, stamp: &Stamp) -> Vec<PatchOperation> {
+    let writes_nothing = match verdict.action {
+        Action::Place(_) => false,
+        Action::Gate => is_gated(pod, config, stamp),
+        Action::PassThrough | Action::Deny => true,
+    };
+    if writes_nothing {
+        return Vec::new();
+    }
+    let mut wanted = annotations(pod, verdict, config, stamp);
+    let mut operations = Vec::new();
+    let inherited = pod.inherited().iter();
+    wanted.extend(inherited.map(|(key, value)| (&**key, Cow::Borrowed(&**value))));
+    if !fit(pod, &wanted, config) {
+        wanted.retain(|(key, _)| *key != config.keys.explain);
+    }
+    if !fit(pod, &wanted, config) {
+        // The pod must not be gated without the sites and traits of its policy, even if the API server refuses it.
+        wanted.retain(|(key, _)| config.keys.is_of_policy(key));
+    }
+    annotate(pod, wanted, config, &mut operations);
+    match verdict.site() {
+        Some(site) => {
+            select(pod, site, &verdict.trait_labels, &mut operations);
+            exclude(pod, site, &mut operations);
+            tolerate(pod, site, &mut operations);
+            classify(pod, site, config, &mut operations);
+            label(pod, config, &mut operations);
+        }
+        None => gate(pod, config, &mut operations),
+    }
+    operations
+}
+
+fn add<const N: usize>(operations: &mut Vec<PatchOperation>, path: [&str; N], value: Value) {
+    let path = PointerBuf::from_tokens(path);
+    operations.push(PatchOperation::Add(AddOperation { path, value }));
+}
+
+/// Annotations to write, by key.
+type Wanted<'a> = Vec<(&'a str, Cow<'a, str>)>;
+
+/// Whether the API server's limit leaves space for these annotations on the pod.
+fn fit(pod: &Pod<'_>, wanted: &Wanted<'_>, config: &Config) -> bool {
+    let own = pod.annotations().into_iter().flat_map(StringMap::iter);
+    let own = own.filter(|(key, _)| !config.keys.written().contains(key));
+    let own: usize = own.map(|(key, value)| key.len() + value.len()).sum();
+    let ours: usize = wanted.iter().map(|(key, value)| key.len() + value.len()).sum();
+    own + ours <= ANNOTATIONS_LIMIT
+}
+
+/// The annotations of a placement, or those that say since when and why a pod is gated.
+fn annotations<'a>(pod: &Pod<'_>, verdict: &'a Verdict<'_>, config: &'a Config, stamp: &'a Stamp) -> Wanted<'a> {
+    let (keys, site) = (&config.keys, verdict.site());
+    let is_cloud = site.is_some_and(|site| site.kind() == SiteKind::Cloud);
+    let states_cost = is_cloud && pod.annotation(DELETION_COST).is_none();
+    let rtt = verdict.rtt.filter(|_| site.is_some());
+    let all: [(&str, Option<Cow<'_, str>>); 8] = [
+        (&keys.decision, site.map(|site| site.kind().as_str().into())),
+        (&keys.site, site.map(|site| site.name().into())),
+        (&keys.reason, Some(verdict.reason.as_str().into())),
+        (&keys.timestamp, Some(timestamp(stamp.at).into())),
+        (&keys.decision_id, site.map(|_| stamp.id.as_str().into())),
+        (&keys.wan_rtt_ms, rtt.map(|rtt| rtt.to_string().into())),
+        (&keys.explain, explain(verdict, config.explain).map(Cow::from)),
+        (DELETION_COST, states_cost.then(|| CLOUD_DELETION_COST.into())),
+    ];
+    all.into_iter().filter_map(|(key, value)| Some((key, value?))).collect()
+}
+
+/// Whether the pod carries a recent gate of edgeward's, because it is reviewed again.
+fn is_gated(pod: &Pod<'_>, config: &Config, stamp: &Stamp) -> bool {
+    let keys = &config.keys;
+    let is_recent = |text: &str| {
+        let at: Result<jiff::Timestamp, _> = text.parse();
+        at.is_ok_and(|at| stamp.at.duration_since(at).abs() <= RECENT)
+    };
+    let is_reason = |text: &str| {
+        Reason::ALL
+            .iter()
+            .any(|reason| reason.is_gate() && reason.as_str() == text)
+    };
+    let of_placements = [&keys.decision, &keys.site, &keys.decision_id];
+    pod.gate(&keys.gate).is_some()
+        && pod.annotation(&keys.timestamp).is_some_and(is_recent)
+        && pod.annotation(&keys.reason).is_some_and(is_reason)
+        && of_placements.iter().all(|key| pod.annotation(key).is_none())
+}
+
+/// A time in RFC 3339, to the second.
+pub fn timestamp(at: jiff::Timestamp) -> String {
+    at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+/// Writes `wanted`. If the pod brought an annotation of edgeward's that this decision does not write, the whole map is
+/// added again without it, because a new pod's patch contains no `remove`.
+fn annotate(pod: &Pod<'_>, wanted: Wanted<'_>, config: &Config, operations: &mut Vec<PatchOperation>) {
+    let map = |pairs: Wanted<'_>| -> Map<String, Value> {
+        let pairs = pairs.into_iter();
+        pairs.map(|(key, value)| (key.to_owned(), value.into())).collect()
+    };
+    let Some(found) = pod.annotations() else {
+        if wanted.is_empty() {
+            return;
+        }
+        if pod.metadata.is_some() {
+            add(operations, ["metadata", "annotations"], map(wanted).into());
+        } else {
+            add(operations, ["metadata"], json!({ "annotations": map(wanted) }));
+        }
+        return;
+    };
+    let is_wanted = |key: &str| wanted.iter().any(|(k, _)| *k == key);
+    let stale = config
+        .keys
+        .written()
+        .into_iter()
+        .any(|key| found.get(key).is_some() && !is_wanted(key));
+    if stale {
+        let kept = found.iter().filter(|(key, _)| !config.keys.written().contains(key));
+        let mut all: Map<_, _> = kept.map(|(key, value)| (key.to_owned(), Value::from(value))).collect();
+        all.append(&mut map(wanted));
+        add(operations, ["metadata", "annotations"], all.into());
+        return;
+    }
+    for (key, value) in wanted {
+        if found.get(key) != Some(&*value) {
+            add(operations, ["metadata", "annotations", key], value.into());
+        }
+    }
+}
+
+fn select(pod: &Pod<'_>, site: &Site, trait_labels: &[Box<str>], operations: &mut Vec<PatchOperation>) {
+    let of_traits = trait_labels.iter().map(|label| (&**label, "true"));
+    let selector = site.definition.selector().chain(of_traits);
+    add_missing(
+        operations,
+        ["spec", "nodeSelector"],
+        pod.spec.constraints.node_selector.as_ref(),
+        selector,
+    );
+}
+
+/// Adds entries to a map of the pod. An entry that the pod has stays as it is.
+fn add_missing<'p>(
+    operations: &mut Vec<PatchOperation>,
+    [parent, field]: [&str; 2],
+    found: Option<&StringMap<'_>>,
+    wanted: impl Iterator<Item = (&'p str, &'p str)>,
+) {
+    let Some(found) = found else {
+        let all: Map<_, _> = wanted.map(|(key, value)| (key.to_owned(), value.into())).collect();
+        add(operations, [parent, field], all.into());
+        return;
+    };
+    for (key, value) in wanted.filter(|(key, _)| found.get(key).is_none()) {
+        add(operations, [parent, field, key], value.into());
+    }
+}
+
+/// Keeps the pod off nodes that carry the site's selector but belong elsewhere: each term of its required node affinity
+/// excludes them by name. A term without requirements matches no node and stays as it is. The affinity is replaced as a
+/// whole, with all its fields.
+fn exclude(pod: &Pod<'_>, site: &Site, operations: &mut Vec<PatchOperation>) {
+    let other_than = |name: &Arc<str>| json!({"key": "metadata.name", "operator": "NotIn", "values": [&**name]});
+    let excluded: Vec<Value> = site.foreign.iter().take(MAX_EXCLUDED).map(other_than).collect();
+    if excluded.is_empty() {
+        return;
+    }
+    let Some(before) = pod.affinity() else { return };
+    let mut affinity = before.clone();
+    let required = child(&mut affinity, "nodeAffinity").and_then(|of_nodes| child(of_nodes, REQUIRED));
+    let Some(required) = required else { return };
+    if required.is_null() {
+        *required = json!({"nodeSelectorTerms": [{"matchFields": excluded}]});
+    } else {
+        let terms = required.get_mut("nodeSelectorTerms").and_then(Value::as_array_mut);
+        for term in terms.into_iter().flatten() {
+            let is_empty = |field: &str| term[field].as_array().is_none_or(Vec::is_empty);
+            if is_empty("matchExpressions") && is_empty("matchFields") {
+                continue;
+            }
+            let own = term["matchFields"].as_array().cloned().unwrap_or_default();
+            let missing = excluded.iter().filter(|one| !own.contains(one));
+            term["matchFields"] = own.iter().chain(missing).cloned().collect();
+        }
+    }
+    if affinity != before {
+        add(operations, ["spec", "affinity"], affinity);
+    }
+}
+
+const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
+
+/// The most nodes that a placement excludes.
+const MAX_EXCLUDED: usize = 64;
+
+/// A field of an object, created if it is missing; `None` if `value` is not an object. A null `value` becomes an object.
+fn child<'v>(value: &'v mut Value, field: &str) -> Option<&'v mut Value> {
+    if value.is_null() {
+        *value = json!({});
+    }
+    Some(value.as_object_mut()?.entry(field).or_insert(Value::Null))
+}
+
+fn tolerate(pod: &Pod<'_>, site: &Site, operations: &mut Vec<PatchOperation>) {
+    let is_missing = |wanted: &&Toleration<'_>| !pod.tolerations().any(|toleration| toleration.covers(wanted));
+    let missing = site.definition.tolerations.iter().filter(is_missing);
+    let missing = missing.map(|wanted| json!(wanted)).collect();
+    append(
+        operations,
+        ["spec", "tolerations"],
+        pod.spec.tolerations.is_some(),
+        missing,
+    );
+}
+
+/// Appends items to a list of the pod, which may not exist yet.
+fn append(operations: &mut Vec<PatchOperation>, [parent, field]: [&str; 2], exists: bool, items: Vec<Value>) {
+    if exists {
+        for item in items {
+            add(operations, [parent, field, "-"], item);
+        }
+    } else if !items.is_empty() {
+        add(operations, [parent, field], items.into());
+    }
+}
+
+/// Adds the site's RuntimeClass. A gated pod gets none, because the API server accepts it only at creation.
+fn classify(pod: &Pod<'_>, site: &Site, config: &Config, operations: &mut Vec<PatchOperation>) {
+    let is_missing = !pod.spec.names_runtime_class() && pod.gate(&config.keys.gate).is_none();
+    if let Some(class) = site.definition.runtime_class.as_deref().filter(|_| is_missing) {
+        add(operations, ["spec", "runtimeClassName"], class.into());
+    }
+}
+
+/// Labels a placed pod. An existing value of this label stays, because the pod's controller may select by it.
+fn label(pod: &Pod<'_>, config: &Config, operations: &mut Vec<PatchOperation>) {
+    let placed = [(&*config.keys.placed, "true")].into_iter();
+    add_missing(operations, ["metadata", "labels"], pod.label_map(), placed);
+}
+
+fn gate(pod: &Pod<'_>, config: &Config, operations: &mut Vec<PatchOperation>) {
+    if pod.gate(&config.keys.gate).is_none() {
+        let gate = json!({"name": config.keys.gate});
+        append(
+            operations,
+            ["spec", "schedulingGates"],
+            pod.spec.scheduling_gates.is_some(),
+            vec![gate],
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,89 @@
+//! The order of sites with the same standing.
+
+use crate::config::SitePolicy;
+use crate::model::site::SiteKind;
+use crate::placement::filters::Case;
+use crate::placement::verdict::{Assessment, Standing};
+use edgeward_kube::units::Micros;
+
+/// The best good site. Sites that the pod's profile ranks first come first, then the edge, then the cloud that `sitePolicy`
+/// prefers, then the lowest ETA, then the first by name.
+pub(super) fn best_good<'a, 's>(case: &Case<'_, 's>, sites: &'a [Assessment<'s>]) -> Option<&'a Assessment<'s>> {
+    let good = sites.iter().filter(|site| site.is_good()).collect();
+    let leaders = profile_leaders(case, good);
+    let edge = leaders.iter().find(|site| is_edge(site)).copied();
+    edge.or_else(|| {
+        leaders
+            .into_iter()
+            .min_by_key(|site| (policy_rank(case, site), eta(site)))
+    })
+}
+
+/// The late cloud with the lowest ETA; ties go by `sitePolicy`, then by name.
+pub(super) fn best_late_cloud<'a, 's>(case: &Case<'_, 's>, sites: &'a [Assessment<'s>]) -> Option<&'a Assessment<'s>> {
+    let late = sites
+        .iter()
+        .filter(|site| !is_edge(site) && site.standing() == Standing::Late);
+    late.min_by_key(|site| (eta(site), policy_rank(case, site)))
+}
+
+/// The possible site with the best standing; ties go to the lowest ETA, then the first by name.
+pub(super) fn best_possible<'a, 's>(sites: &'a [Assessment<'s>]) -> Option<&'a Assessment<'s>> {
+    let possible = sites.iter().filter(|site| site.is_possible());
+    possible.min_by_key(|site| (site.standing(), eta(site)))
+}
+
+/// Whether the pod's profile alone decides among several good sites.
+pub(super) fn profile_decides(case: &Case<'_, '_>, sites: &[Assessment<'_>]) -> bool {
+    let good: Vec<_> = sites.iter().filter(|site| site.is_good()).collect();
+    good.len() > 1 && profile_leaders(case, good).len() == 1
+}
+
+/// Whether a cloud is good and the pod's profile prefers it.
+pub(super) fn prefers_good_cloud(case: &Case<'_, '_>, sites: &[Assessment<'_>]) -> bool {
+    let Some(profile) = case.profile else { return false };
+    let mut good = sites.iter().filter(|site| !is_edge(site) && site.is_good());
+    good.any(|site| site.score.is_some() && profile.prefers(site.site.name()))
+}
+
+/// The good sites that the profile ranks first: its preferred site, or else every site that no other beats by the profile's
+/// margin. Returns all sites without a profile, if the edge is good but has no score, or if fewer than two sites have a
+/// score.
+fn profile_leaders<'a, 's>(case: &Case<'_, 's>, sites: Vec<&'a Assessment<'s>>) -> Vec<&'a Assessment<'s>> {
+    let Some(profile) = case.profile else { return sites };
+    let scored: Vec<_> = sites.iter().filter_map(|site| Some((*site, site.score?))).collect();
+    let edge_is_unknown = sites.iter().any(|site| is_edge(site) && site.score.is_none());
+    if edge_is_unknown || scored.len() < 2 {
+        return sites;
+    }
+    let none_is_better = |score| !scored.iter().any(|(_, other)| profile.is_better(*other, score));
+    // The profile computes its preference for pods that miss no optional trait.
+    let misses_nothing = scored.iter().all(|(site, _)| site.missing_optional == 0);
+    let preferred = scored.iter().find(|(site, _)| profile.prefers(site.site.name()));
+    if let Some((preferred, score)) = preferred
+        && (misses_nothing || none_is_better(*score))
+    {
+        return vec![preferred];
+    }
+    let leaders = scored.iter().filter(|(_, score)| none_is_better(*score));
+    leaders.map(|(site, _)| *site).collect()
+}
+
+/// The rank by `sitePolicy`; lower is better. Cost: with `spread`, a pass over the open reservations.
+fn policy_rank(case: &Case<'_, '_>, site: &Assessment<'_>) -> u64 {
+    match case.config.site_policy {
+        SitePolicy::LowestEta => 0,
+        SitePolicy::LowestCost => site.site.definition.cost.map_or(u64::MAX, |cost| cost.0),
+        SitePolicy::Spread => case.room.pods_of_controller(case.workload, site.site),
+        SitePolicy::Ordered => site.site.definition.order.into(),
+    }
+}
+
+/// The site's ETA; the maximum if it is unknown.
+fn eta(site: &Assessment<'_>) -> Micros {
+    site.estimate.eta().unwrap_or(Micros(u64::MAX))
+}
+
+pub(super) fn is_edge(site: &Assessment<'_>) -> bool {
+    site.site.kind() == SiteKind::Edge
+}

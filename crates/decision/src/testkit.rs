@@ -1,0 +1,89 @@
+//! Inputs for tests, also of other crates: a time and a fleet. Property tests of this crate get generated ones.
+
+mod generated;
+
+use serde_json::Value;
+
+use crate::config::Config;
+use crate::fleet_file;
+use crate::keys::Keys;
+use crate::model::decision_id::DecisionId;
+use crate::model::link::{Link, LinkState};
+use crate::model::snapshot::Snapshot;
+use crate::model::workload::Workload;
+use crate::placement::ledger::Reservation;
+use crate::pod::Pod;
+use edgeward_kube::node::NodeId;
+use edgeward_kube::resources::Amounts;
+use edgeward_kube::units::Millicores;
+use edgeward_kube::units::{Micros, Moment, Now};
+
+pub use generated::{fleet, huge_pod, pod};
+
+/// The time at which tests decide: midnight, a thousand seconds after the process started.
+pub const NOW: Now = Now {
+    moment: Moment(1_000_000_000),
+    wall: jiff::Timestamp::constant(1_767_225_600, 0),
+};
+
+/// The snapshot of a fleet file.
+#[allow(clippy::panic)]
+pub fn snapshot(fleet: &Value) -> Snapshot {
+    fleet_file::read(fleet, &Config::default(), NOW.moment).unwrap_or_else(|faults| panic!("{faults}"))
+}
+
+/// A pod of namespace `shop` as decisions read it.
+#[allow(clippy::unwrap_used)]
+pub fn workload(pod: &Value, keys: &Keys) -> Workload<'static> {
+    let text = pod.to_string();
+    let pod = Pod::from_json(&text).unwrap();
+    pod.workload("shop".into(), keys).into_owned()
+}
+
+/// A link that was measured at this moment, without a loss.
+pub fn link(state: LinkState, rtt_ms: u64, as_of: Moment) -> Link {
+    Link {
+        state,
+        rtt: Some(Micros::from_millis(rtt_ms)),
+        loss: None,
+        as_of,
+    }
+}
+
+/// A reservation on this node of the edge, for a pod of namespace `shop` that is being created.
+pub fn reservation(id: u128, node: u32, millicores: i64) -> Reservation {
+    Reservation {
+        id: DecisionId(id),
+        namespace: "shop".into(),
+        controller: None,
+        site: "edge".into(),
+        node: NodeId(node),
+        amount: cpu(millicores),
+        labels: "".into(),
+        priority: 0,
+        releases: None,
+    }
+}
+
+/// A request of CPU alone.
+pub fn cpu(millicores: i64) -> Amounts {
+    Amounts {
+        cpu: Millicores(millicores),
+        ..Amounts::default()
+    }
+}
+
+/// The document with another value at this pointer, or one more at the end of a list (`-`).
+#[allow(clippy::unwrap_used)]
+pub fn with(mut document: Value, pointer: &str, value: Value) -> Value {
+    let (parent, key) = pointer.rsplit_once('/').unwrap();
+    let key = key.replace("~1", "/");
+    match document.pointer_mut(parent).unwrap() {
+        Value::Array(list) if key == "-" => list.push(value),
+        parent => parent[key] = value,
+    }
+    document
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,455 @@
+//! The only reader of a pod's JSON. It produces a [`Workload`].
+//!
+//! It reads only the fields that a decision or a patch needs, and borrows their strings from the JSON. All other fields
+//! are skipped. They survive, because a patch is built for the raw object and never from these types.
+
+// Named as in the Kubernetes API.
+mod affinity;
+#[allow(missing_docs)]
+pub mod fields;
+mod job_time;
+mod status;
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+
+use crate::constraints::{DECLARED, NodeConstraints, Requirement, Term, Toleration};
+use crate::resources::{ResourceList, is_pod_level};
+use crate::ties::{Leftover, Tie, Ties};
+use crate::units::Micros;
+use fields::{Constraints, Container, NodeSelectorRequirement, Resources, Spec, UnreadPod, WireToleration};
+
+pub use fields::{Condition, Metadata};
+pub use fields::{NodeSelector, NodeSelectorTerm};
+pub use fields::{Pod, StringMap, Text};
+
+/// Maximum total length, in bytes, of the JSON text of nodeSelector, affinity and tolerations in a pod that is kept
+/// whole. A pod above it is kept with its request and nodeSelector only.
+pub const MAX_CONSTRAINTS: usize = 4096;
+
+/// `spec.schedulerName` of a pod that states none. Every cluster comes with this scheduler.
+pub const DEFAULT_SCHEDULER: &str = "default-scheduler";
+
+/// Maximum length of a uid, in bytes. It is above the length of every real uid.
+const LONGEST_UID: usize = 64;
+
+/// Maximum length of the hash in the name of a ControllerRevision, in bytes. It is above that of every real hash.
+const LONGEST_REVISION: usize = 16;
+
+/// Grace period that the API server gives to a pod without one, in seconds.
+const DEFAULT_GRACE_SECONDS: i64 = 30;
+const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
+
+impl<'a> Pod<'a> {
+    /// Reads a pod from its JSON text. Cost: one pass, about a microsecond per kilobyte. Allocates for lists and for
+    /// strings with escapes.
+    ///
+    /// # Errors
+    /// The text is not a pod.
+    pub fn from_json(json: &'a str) -> Result<Self, serde_json::Error> {
+        serde_json::from_str(json)
+    }
+
+    /// Reads an existing pod like [`Self::from_json`], but skips long constraints. Affinity and tolerations are skipped
+    /// if they and the nodeSelector together exceed [`MAX_CONSTRAINTS`] bytes. The nodeSelector is skipped if it alone
+    /// exceeds them.
+    ///
+    /// # Errors
+    /// The text is not a pod.
+    pub fn without_long_constraints(json: &'a str) -> Result<Self, serde_json::Error> {
+        serde_json::from_str::<UnreadPod<'a>>(json)?.read(MAX_CONSTRAINTS)
+    }
+
+    /// Returns the annotations, if the field exists.
+    pub fn annotations(&self) -> Option<&StringMap<'a>> {
+        self.metadata.as_ref()?.annotations.as_ref()
+    }
+
+    /// Returns the value of one annotation.
+    pub fn annotation(&self, key: &str) -> Option<&str> {
+        self.annotations()?.get(key)
+    }
+
+    /// `metadata.name`, or `metadata.generateName` if the pod has no name yet. For logs and messages only.
+    pub fn name(&self) -> &str {
+        let metadata = self.metadata.as_ref();
+        let name = metadata.and_then(|metadata| metadata.name.stated());
+        name.or_else(|| metadata?.generate_name.stated()).unwrap_or_default()
+    }
+
+    /// `metadata.namespace`, if set.
+    pub fn namespace(&self) -> Option<&str> {
+        self.metadata.as_ref()?.namespace.stated()
+    }
+
+    /// What is assumed of a pod that was read outside of a cluster. The API server's admission plugins would fill it in
+    /// from other objects.
+    pub fn assumptions(&self) -> impl Iterator<Item = &'static str> {
+        let spec = &self.spec;
+        let requests_all = ["cpu", "memory"].iter().all(|name| spec.requests_everywhere(name));
+        let lacks_overhead = spec.names_runtime_class() && spec.overhead.is_none();
+        let priority = match spec.priority_class_name.is_empty() {
+            true => "spec.priority is 0; the cluster has no default PriorityClass",
+            false => "spec.priority is 0; its PriorityClass is not known here",
+        };
+        let assumptions = [
+            (!requests_all).then_some("no LimitRange fills in the requests that containers leave out"),
+            lacks_overhead.then_some("its RuntimeClass adds no overhead"),
+            spec.priority.is_none().then_some(priority),
+        ];
+        assumptions.into_iter().flatten()
+    }
+
+    /// `spec.affinity` with all of its fields. Null if there is none; `None` if it cannot be read. Cost: a pass over
+    /// it.
+    pub fn affinity(&self) -> Option<serde_json::Value> {
+        let text = self.spec.affinity.map_or("null", |text| text.get());
+        serde_json::from_str(text).ok()
+    }
+
+    /// Names of the scheduling gates.
+    pub fn gates(&self) -> impl Iterator<Item = &str> {
+        self.spec.scheduling_gates.iter().flatten().map(|gate| &*gate.name)
+    }
+
+    /// Index of the scheduling gate with this name.
+    pub fn gate(&self, name: &str) -> Option<usize> {
+        self.gates().position(|gate| gate == name)
+    }
+
+    /// `metadata.resourceVersion` of a pod that exists.
+    pub fn resource_version(&self) -> Option<&str> {
+        self.metadata.as_ref()?.resource_version.stated()
+    }
+
+    /// Iterates over the labels.
+    pub fn labels(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.label_map().into_iter().flat_map(StringMap::iter)
+    }
+
+    /// Returns the value of one label.
+    pub fn label(&self, key: &str) -> Option<&str> {
+        self.label_map()?.get(key)
+    }
+
+    /// Returns the labels, if the field exists.
+    pub fn label_map(&self) -> Option<&StringMap<'a>> {
+        self.metadata.as_ref()?.labels.as_ref()
+    }
+
+    /// Returns the effective request: the resources that kube-scheduler reserves for the pod.
+    ///
+    /// Source: `component-helpers/resource.PodRequests` (KEP-753 sidecars, KEP-2837 pod-level resources). Init
+    /// containers run one after another, together with the sidecars started before them. The pod needs the larger of
+    /// that peak and the sum of all containers and sidecars. Pod-level requests replace the result where they are
+    /// stated. Overhead is added on top. Limits are not read, because the API server has copied them to requests.
+    pub fn request(&self) -> ResourceList<'a> {
+        let of_pod = self.spec.resources.as_ref().and_then(Resources::requests);
+        self.spec.total(Container::stated, of_pod.map(Cow::Borrowed))
+    }
+
+    /// Applies the API server's defaults to a pod that has not been through it. A missing request becomes the limit.
+    /// Missing pod-level requests become the sum of the containers' requests, or the pod-level limit. Resource lists
+    /// are rounded up to thousandths. With host networking, a container's ports become host ports. Source:
+    /// `pkg/apis/core/v1` `SetObjectDefaults_Pod`.
+    pub fn apply_api_defaults(&mut self) {
+        self.spec.apply_api_defaults();
+    }
+
+    /// `spec.tolerations`.
+    pub fn tolerations(&self) -> impl Iterator<Item = Toleration<'a>> {
+        let tolerations = self.spec.constraints.tolerations.iter().flatten();
+        tolerations.map(WireToleration::toleration)
+    }
+
+    /// Whether the pod is the mirror of a static pod.
+    pub fn is_mirror(&self) -> bool {
+        self.annotation(MIRROR_ANNOTATION).is_some()
+    }
+
+    /// Whether a DaemonSet controls the pod.
+    pub fn is_of_daemonset(&self) -> bool {
+        self.controller().is_some_and(|owner| owner.kind == "DaemonSet")
+    }
+
+    /// Whether a label marks the pod as created by Liqo on behalf of another cluster. Any user can set that label.
+    pub fn claims_to_be_shadow(&self) -> bool {
+        self.label("liqo.io/managed-by") == Some("shadowpod")
+    }
+
+    /// Whether another component decides where the pod runs.
+    pub fn is_of_others(&self) -> bool {
+        self.is_mirror() || self.is_of_daemonset() || self.claims_to_be_shadow()
+    }
+
+    /// Returns the owner that controls the pod.
+    pub fn controller(&self) -> Option<&fields::OwnerReference<'a>> {
+        let owners = self.metadata.as_ref()?.owner_references.iter().flatten();
+        owners.into_iter().find(|owner| owner.controller == Some(true))
+    }
+
+    /// Uid of the controller, followed by its revision if the pod states one. `None` if the uid is longer than every
+    /// real uid. Each revision of a StatefulSet counts as a controller of its own, just as each revision of a
+    /// Deployment does.
+    pub fn controller_uid(&self) -> Option<Cow<'a, str>> {
+        let uid = &self.controller()?.uid;
+        let revision = self
+            .label("controller-revision-hash")
+            .and_then(|label| label.rsplit('-').next());
+        if !(1..=LONGEST_UID).contains(&uid.len()) {
+            return None;
+        }
+        Some(match revision.filter(|revision| revision.len() <= LONGEST_REVISION) {
+            Some(revision) => format!("{}/{revision}", &**uid).into(),
+            None => uid.0.clone(),
+        })
+    }
+}
+
+/// Seconds of Kubernetes as a duration. Negative ones are zero.
+pub fn seconds(seconds: i64) -> Micros {
+    Micros::from_secs(seconds.max(0).unsigned_abs())
+}
+
+impl<'a> Spec<'a> {
+    /// Whether kube-scheduler may evict pods of lower priority for this pod.
+    pub fn may_preempt(&self) -> bool {
+        self.preemption_policy != "Never"
+    }
+
+    /// How long the pod may take to terminate.
+    pub fn grace(&self) -> Micros {
+        seconds(self.termination_grace_period_seconds.unwrap_or(DEFAULT_GRACE_SECONDS))
+    }
+
+    /// Iterates over containers, then init containers.
+    pub fn all_containers(&self) -> impl Iterator<Item = &Container<'a>> {
+        self.containers.iter().chain(&self.init_containers).flatten()
+    }
+
+    /// Whether every container requests this resource.
+    pub fn requests_everywhere(&self, name: &str) -> bool {
+        let requests = |container: &Container<'a>| container.requests().is_some_and(|list| list.get(name).is_some());
+        self.all_containers().all(requests)
+    }
+
+    /// Total of the pod, from the amounts of each container and the pod-level amounts.
+    pub fn total<'s>(
+        &'s self,
+        of_container: impl Fn(&'s Container<'a>) -> Option<Cow<'s, ResourceList<'a>>>,
+        of_pod: Option<Cow<'s, ResourceList<'a>>>,
+    ) -> ResourceList<'a>
+    where
+        'a: 's,
+    {
+        let mut total = self.aggregate(of_container);
+        for (name, quantity) in of_pod.iter().flat_map(|list| list.iter()) {
+            if is_pod_level(name) {
+                total.set(name.clone(), quantity);
+            }
+        }
+        if let Some(overhead) = &self.overhead {
+            total.add(overhead);
+        }
+        total
+    }
+
+    /// Source: `AggregateContainerRequests`; upstream's `AggregateContainerLimits` is the same sum over limits.
+    fn aggregate<'s>(
+        &'s self,
+        list: impl Fn(&'s Container<'a>) -> Option<Cow<'s, ResourceList<'a>>>,
+    ) -> ResourceList<'a>
+    where
+        'a: 's,
+    {
+        let mut running = ResourceList::default();
+        for container in self.containers.iter().flatten() {
+            list(container).iter().for_each(|list| running.add(list));
+        }
+        let mut sidecars = ResourceList::default();
+        let mut peak = ResourceList::default();
+        for container in self.init_containers.iter().flatten() {
+            let Some(list) = list(container) else { continue };
+            if container.is_sidecar() {
+                running.add(&list);
+                sidecars.add(&list);
+                continue;
+            }
+            // While an init container runs, so do the sidecars before it. A resource that it does not request cannot
+            // peak there, because `running` contains all sidecars.
+            for (name, quantity) in list.iter() {
+                peak.raise(name.clone(), sidecars.get(name).unwrap_or_default() + quantity);
+            }
+        }
+        for (name, quantity) in peak.iter() {
+            running.raise(name.clone(), quantity);
+        }
+        running
+    }
+
+    fn apply_api_defaults(&mut self) {
+        for container in self.containers.iter_mut().chain(&mut self.init_containers).flatten() {
+            if let Some(resources) = &mut container.resources
+                && let Some(limits) = &resources.limits
+            {
+                let requests = resources.requests.get_or_insert_default();
+                requests.fill_from(limits.iter());
+            }
+            if self.host_network == Some(true) {
+                for port in container.ports.iter_mut().flatten() {
+                    port.host_port = port.host_port.filter(|&port| port != 0).or(port.container_port);
+                }
+            }
+        }
+        self.default_pod_level_requests();
+        self.round_to_millis();
+    }
+
+    fn round_to_millis(&mut self) {
+        let containers = self.containers.iter_mut().chain(&mut self.init_containers).flatten();
+        let resources = containers.flat_map(|container| &mut container.resources);
+        resources
+            .chain(&mut self.resources)
+            .for_each(Resources::round_to_millis);
+        self.overhead.iter_mut().for_each(ResourceList::round_to_millis);
+    }
+
+    /// Source: `defaultHugePagePodLimits`, then `defaultPodRequests`.
+    fn default_pod_level_requests(&mut self) {
+        let requests = self.aggregate(Container::stated);
+        let limits = self.aggregate(|container| Some(Cow::Borrowed(container.resources.as_ref()?.limits.as_ref()?)));
+        let Some(resources) = &mut self.resources else { return };
+        let stated = |list: &Option<ResourceList<'a>>| list.as_ref().is_some_and(|list| !list.is_empty());
+        if !stated(&resources.limits) && !stated(&resources.requests) {
+            return;
+        }
+        let hugepages = limits.iter().filter(|(name, _)| {
+            let requested = resources
+                .requests
+                .as_ref()
+                .is_some_and(|requests| requests.get(name).is_some());
+            name.starts_with("hugepages-") && !requested
+        });
+        resources.limits.get_or_insert_default().fill_from(hugepages);
+        let Some(limits) = resources.limits.as_ref().filter(|limits| !limits.is_empty()) else {
+            return;
+        };
+        let from_containers = requests.iter().filter(|(name, _)| matches!(&***name, "cpu" | "memory"));
+        let from_limits = limits.iter().filter(|(name, _)| is_pod_level(name));
+        let pod_requests = resources.requests.get_or_insert_default();
+        pod_requests.fill_from(from_containers);
+        pod_requests.fill_from(from_limits);
+    }
+
+    /// Returns nodeSelector, required node affinity and needed node features.
+    pub fn constraints(&self) -> NodeConstraints<'a> {
+        let Constraints {
+            node_selector,
+            affinity,
+            ..
+        } = &self.constraints;
+        let required = (|| affinity.as_ref()?.node_affinity.as_ref()?.required.as_ref())();
+        let features = self
+            .needed_features()
+            .map(|feature| (format!("{DECLARED}{feature}").into(), "".into()));
+        NodeConstraints {
+            selector: node_selector.iter().flat_map(StringMap::cows).chain(features).collect(),
+            volumes: vec![],
+            affinity: required.map(|selector| selector.terms().collect()),
+        }
+    }
+
+    /// Features that a node must declare to run the pod. Source: `component-helpers/nodedeclaredfeatures/features`.
+    fn needed_features(&self) -> impl Iterator<Item = &'static str> {
+        let containers = self.all_containers();
+        let mut rules = containers.flat_map(|container| container.restart_policy_rules.iter().flatten());
+        let restarts_all = rules.any(|rule| rule.action == "RestartAllContainers");
+        let has_own_users = self.host_network == Some(true) && self.host_users == Some(false);
+        let restarts_all = restarts_all.then_some("RestartAllContainersOnContainerExits");
+        let has_own_users = has_own_users.then_some("UserNamespacesHostNetworkSupport");
+        restarts_all.into_iter().chain(has_own_users)
+    }
+
+    /// Whether the pod names a RuntimeClass.
+    pub fn names_runtime_class(&self) -> bool {
+        !self.runtime_class_name.is_empty()
+    }
+
+    /// Iterates over the volumes.
+    pub fn volumes(&self) -> impl Iterator<Item = &fields::Volume<'a>> {
+        self.volumes.iter().flatten()
+    }
+
+    /// Returns the fields that do not survive offloading to another cluster.
+    pub fn left_behind(&self) -> BTreeSet<Leftover> {
+        let affinity = self.constraints.affinity.as_ref();
+        // The API server adds a volume with this name to every pod.
+        let is_own_token =
+            |volume: &fields::Volume<'a>| !volume.name.starts_with("kube-api-access-") && volume.has_token();
+        let has = |leftover: &Leftover| match leftover {
+            Leftover::PodAffinity => affinity.is_some_and(|affinity| affinity.pod_affinity.is_some()),
+            Leftover::PodAntiAffinity => affinity.is_some_and(|affinity| affinity.pod_anti_affinity.is_some()),
+            Leftover::SchedulerName => self
+                .scheduler_name
+                .stated()
+                .is_some_and(|name| name != DEFAULT_SCHEDULER),
+            Leftover::ServiceAccountToken => {
+                self.automount_service_account_token == Some(true) || self.volumes().any(is_own_token)
+            }
+        };
+        Leftover::ALL.into_iter().filter(has).collect()
+    }
+
+    /// Returns the fields that tie the pod to its node or cluster.
+    pub fn ties(&self) -> Ties {
+        let is_claim =
+            |volume: &fields::Volume<'a>| volume.persistent_volume_claim.is_some() || volume.ephemeral.is_some();
+        let mut ports = self
+            .all_containers()
+            .flat_map(|container| container.ports.iter().flatten());
+        let has_host_port = ports.any(|port| port.host_port.is_some_and(|port| port > 0));
+        let has = |tie: &Tie| match tie {
+            Tie::PersistentVolumeClaim => self.volumes().any(is_claim),
+            Tie::HostPath => self.volumes().any(|volume| volume.host_path.is_some()),
+            Tie::HostNetwork => self.host_network == Some(true),
+            Tie::HostPid => self.host_pid == Some(true),
+            Tie::HostIpc => self.host_ipc == Some(true),
+            Tie::HostPort => has_host_port,
+            Tie::ResourceClaims => self.resource_claims.as_ref().is_some_and(|claims| !claims.is_empty()),
+        };
+        Tie::ALL.into_iter().filter(has).collect()
+    }
+}
+
+impl<'a> NodeSelector<'a> {
+    /// The terms of the selector. One of them must match.
+    pub fn terms(&self) -> impl Iterator<Item = Term<'a>> {
+        self.node_selector_terms.iter().flatten().map(NodeSelectorTerm::term)
+    }
+}
+
+impl<'a> NodeSelectorTerm<'a> {
+    /// Returns the term as it is matched.
+    pub fn term(&self) -> Term<'a> {
+        let requirements = |list: &Option<Vec<NodeSelectorRequirement<'a>>>, build: RequirementBuilder<'a>| {
+            let requirements = list.iter().flatten();
+            requirements.map(|requirement| requirement.build(build)).collect()
+        };
+        Term {
+            expressions: requirements(&self.match_expressions, Requirement::on_label),
+            fields: requirements(&self.match_fields, Requirement::on_field),
+        }
+    }
+}
+
+type RequirementBuilder<'a> = fn(Cow<'a, str>, Cow<'a, str>, Vec<Cow<'a, str>>) -> Requirement<'a>;
+
+impl<'a> NodeSelectorRequirement<'a> {
+    fn build(&self, build: RequirementBuilder<'a>) -> Requirement<'a> {
+        let values = self.values.iter().flatten().map(|value| value.0.clone()).collect();
+        build(self.key.0.clone(), self.operator.0.clone(), values)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,23 @@
+use super::*;
+
+#[test]
+fn what_is_no_pod_says_where() {
+    let error = Pod::from_json(r#"{"spec": {"containers": [{"resources": {"requests": {"cpu": "lots"}}}]}}"#);
+    assert!(error.unwrap_err().to_string().contains("`lots` is not a quantity"));
+    assert!(Pod::from_json(r#"{"metadata": {}}"#).is_err());
+}
+
+#[test]
+fn each_revision_of_a_stateful_set_is_a_controller() {
+    let controller = |labels: serde_json::Value| {
+        let owners = serde_json::json!([{"kind": "StatefulSet", "uid": "u1", "controller": true}]);
+        let metadata = serde_json::json!({"labels": labels, "ownerReferences": owners});
+        let pod = serde_json::json!({"metadata": metadata, "spec": {}}).to_string();
+        let pod = Pod::from_json(&pod).unwrap();
+        pod.controller_uid().map(String::from)
+    };
+    let revision = |hash: &str| serde_json::json!({"controller-revision-hash": format!("web-{hash}")});
+    assert_eq!(controller(serde_json::json!({})).as_deref(), Some("u1"));
+    assert_eq!(controller(revision("6c5f7d8b9")).as_deref(), Some("u1/6c5f7d8b9"));
+    assert_eq!(controller(revision(&"9".repeat(17))).as_deref(), Some("u1"));
+}

@@ -1,0 +1,125 @@
+//! Watches SloPolicies and publishes them as one value.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use edgeward_decision::placement::policy::{Policies, Policy, Seen};
+use kube::{Client, Resource as _};
+use serde_json::Value;
+use tokio::sync::watch;
+
+use crate::instruments::logs::LogLimit;
+use crate::instruments::metrics::Metrics;
+use crate::platform::clock::Clock;
+use crate::watch::objects::{self, Rights};
+use crate::watch::raw::{Gvr, Raw};
+
+/// The shortest time between two publications. Many policies applied in a row result in few versions.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Publishes the policies of the cluster while the CRD is installed, and none otherwise.
+#[derive(Debug, Default)]
+pub struct SloPolicies {
+    current: Arc<ArcSwap<Policies>>,
+    versions: watch::Sender<Arc<Policies>>,
+}
+
+impl SloPolicies {
+    /// The current policies.
+    pub fn current(&self) -> Arc<ArcSwap<Policies>> {
+        Arc::clone(&self.current)
+    }
+
+    /// The current policies for waiting tasks.
+    pub fn versions(&self) -> watch::Receiver<Arc<Policies>> {
+        self.versions.subscribe()
+    }
+
+    /// Follows the policies. Never returns. Calls `listed` once all were listed or the CRD is known to be absent, and
+    /// after each change.
+    pub async fn follow(self, client: Client, metrics: Arc<Metrics>, clock: Clock, listed: impl Fn()) {
+        let (seen, mut objects) = watch::channel(objects::Seen::default());
+        let limit = LogLimit::new(clock);
+        let read = |object: &Raw, before: Option<&Arc<Seen>>| read_after(object, before, &limit);
+        let watched = objects::follow(Gvr::POLICIES, Rights::Needed, &client, &metrics, read, &seen, |seen| {
+            seen
+        });
+        let published = async {
+            while objects.changed().await.is_ok() {
+                let now = objects
+                    .borrow_and_update()
+                    .all()
+                    .map(|all| Policies::of(all.values().cloned()));
+                let Some(policies) = now.map(Arc::new) else { continue };
+                self.current.store(Arc::clone(&policies));
+                if let Some(held_back) = limit.due("changed") {
+                    tracing::info!(in_force = policies.in_force(), held_back, "SloPolicies read");
+                }
+                self.versions.send_replace(policies);
+                listed();
+                tokio::time::sleep(PAUSE).await;
+            }
+        };
+        tokio::join!(watched, published);
+    }
+}
+
+/// Reads an SloPolicy, given the previously known version.
+fn read_after(object: &Raw, before: Option<&Arc<Seen>>, limit: &LogLimit) -> Option<Arc<Seen>> {
+    let now = read(object, limit)?;
+    Some(match before {
+        Some(before) => now.after(before),
+        None => now,
+    })
+}
+
+/// Reads an SloPolicy. Faults are logged.
+pub(crate) fn read(object: &Raw, limit: &LogLimit) -> Option<Arc<Seen>> {
+    let meta = object.meta();
+    let (namespace, name) = (meta.namespace.clone()?, meta.name.clone()?);
+    // The API server sends JSON.
+    let value: Value = serde_json::from_str(object.json()).ok()?;
+    let policy = Policy::read(&value);
+    if let Err(faults) = &policy
+        && let Some(held_back) = limit.due("refused")
+    {
+        tracing::warn!(namespace, name, error = %faults, held_back, "an SloPolicy is not in force as it is");
+    }
+    Some(Arc::new(Seen {
+        namespace,
+        name,
+        generation: value["metadata"]["generation"].as_i64(),
+        policy,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn fault_does_not_end_what_was_known_without() {
+        let limit = LogLimit::new(Clock::start());
+        let object = |class: &str| {
+            let spec = json!({"selector": {}, "slo": {"class": class}});
+            let object = json!({"metadata": {"namespace": "a", "name": "x"}, "spec": spec});
+            Raw::from_json(object.to_string().into()).unwrap()
+        };
+        let whole = read_after(&object("batch"), None, &limit).unwrap();
+        let faulty = read_after(&object("fast"), Some(&whole), &limit).unwrap();
+        let again = read_after(&object("fast"), Some(&faulty), &limit).unwrap();
+        for seen in [&faulty, &again] {
+            let instead = seen.policy.as_ref().unwrap_err().instead().map(ToString::to_string);
+            assert_eq!(
+                instead.as_deref(),
+                Some("the last version without faults counts meanwhile")
+            );
+        }
+        assert_eq!(faulty, again);
+        let alone = read_after(&object("fast"), None, &limit).unwrap();
+        assert!(alone.policy.as_ref().unwrap_err().instead().is_none());
+    }
+}

@@ -1,0 +1,59 @@
+//! Watches DeviceClasses where the API server serves them. They name the extended resources that kube-scheduler
+//! converts to claims.
+
+use std::sync::Arc;
+
+use edgeward_cluster::engine::Change;
+use serde_json::Value;
+use tokio::sync::watch::channel;
+
+use crate::instruments::metrics::Metrics;
+use crate::watch::Cluster;
+use crate::watch::objects::{self, Rights, Seen};
+use crate::watch::raw::{Gvr, Raw};
+
+impl Cluster {
+    /// Sends the extended resources that DeviceClasses serve. Never returns. If they may not be read, the known ones
+    /// stay. Calls `known` after each answer.
+    pub async fn follow_device_classes(self, metrics: Arc<Metrics>, known: impl Fn()) {
+        let (seen, mut objects) = channel(Seen::default());
+        let (client, read) = (self.client(), |object: &Raw, _: Option<&_>| Some(served(object)));
+        let kind = Gvr::DEVICE_CLASSES;
+        let watched = objects::follow(kind, Rights::Optional, &client, &metrics, read, &seen, |seen| seen);
+        let told = async {
+            while objects.changed().await.is_ok() {
+                let names = objects
+                    .borrow_and_update()
+                    .all()
+                    .map(|all| all.values().flatten().cloned().collect());
+                if let Some(names) = names {
+                    self.changes.send(Change::ByClaim(names)).await;
+                }
+                known();
+            }
+        };
+        tokio::join!(watched, told);
+    }
+}
+
+/// The extended resource that a class serves, if it names one.
+pub(crate) fn served(object: &Raw) -> Option<Box<str>> {
+    let class: Value = serde_json::from_str(object.json()).ok()?;
+    Some(class["spec"]["extendedResourceName"].as_str()?.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_class_serves_the_resource_that_it_names() {
+        let read = |spec: &str| {
+            let json = format!(r#"{{"metadata": {{"name": "gpu"}}, "spec": {spec}}}"#);
+            served(&Raw::from_json(json.into()).unwrap())
+        };
+        let named = read(r#"{"extendedResourceName": "example.com/gpu", "selectors": []}"#);
+        assert_eq!(named.as_deref(), Some("example.com/gpu"));
+        assert_eq!(read("{}"), None);
+    }
+}
