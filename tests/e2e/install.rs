@@ -2,6 +2,7 @@
 //! nothing is left at the end.
 
 pub(crate) mod chart;
+mod guide;
 pub(crate) mod one_node;
 pub(crate) mod quick_start;
 pub(crate) mod upgrade;
@@ -84,6 +85,9 @@ fn install_and_uninstall(fixture: &Fixture<'_>, source: Source, domain: &str) ->
     apply(&installation)?;
     is_restricted(&installation)?;
     let replica = decides_and_gates(&installation)?;
+    if source == Source::Files && domain == "example.io" {
+        guide::questions(fixture)?;
+    }
     uninstall(&installation, replica)?;
     ensure!(gates(fixture, "gated")? == Value::Null, "{}", gates(fixture, "gated")?);
     is_as_it_was(fixture, &ground.before)
@@ -368,6 +372,9 @@ fn uninstall(installation: &Installation<'_, '_>, replica: Replica<'_>) -> Resul
         "{released:?}"
     );
     drop(replica);
+    if installation.domain == "example.io" {
+        guide::additions(installation.fixture)?;
+    }
     installation.fixture.shell(delete)?;
     definitions_are_kept_until_they_are_deleted(installation.fixture)
 }

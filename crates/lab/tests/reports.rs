@@ -4,10 +4,11 @@
 #![allow(clippy::panic, clippy::unwrap_used)]
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use edgeward_harness::documentation::script;
 use edgeward_lab::experiment::{Experiment, Plan, at_loads};
 use edgeward_lab::policy::Policy;
 use edgeward_lab::report;
@@ -61,25 +62,36 @@ fn edgeward_lab(arguments: &[&str]) -> Output {
     command.args(arguments).output().unwrap()
 }
 
+/// Runs the command of a shell block of the guide in this folder.
+fn shown(page: &str, words: &str, folder: &Path) -> String {
+    let block = script(page, words).unwrap().replace('\\', " ");
+    let (_, arguments) = block.split_once(" edgeward-lab -- ").unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_edgeward-lab"));
+    command.args(arguments.split_whitespace()).current_dir(folder);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
 #[test]
 fn an_evaluation_stands_beside_the_paper() {
-    let arguments = [
-        "evaluate",
-        "--env",
-        "reward=cost",
-        "--policies",
-        "min-cost,resource-greedy",
-    ];
-    let output = edgeward_lab(&arguments);
-    let found = String::from_utf8(output.stdout).unwrap();
-    let expected = "\
-| policy          |           reward |  rejected % |        cost |    latency ms |
-|-----------------|-----------------:|------------:|------------:|--------------:|
-| min-cost        | 1359.99 ± 135.89 | 0.09 ± 1.22 | 2.40 ± 1.36 | 36.83 ± 15.41 |
-| resource-greedy |  909.22 ± 490.67 | 2.43 ± 4.21 | 6.65 ± 5.02 | 29.99 ± 15.29 |
-|   in the paper  |  909.22 ± 490.67 | 2.43 ± 4.21 | 6.65 ± 5.02 | 29.99 ± 15.29 |
-";
-    assert!(found.ends_with(expected), "{found}");
+    let words = "cargo run --release -p edgeward-lab -- evaluate --env";
+    let found = shown("learn.md", words, &folder("."));
+    let page = include_str!("../../../docs/guide/learn.md");
+    let is_table = |paragraph: &&str| paragraph.starts_with("| policy          |");
+    let table = page.split("\n\n").find(is_table).unwrap();
+    assert!(found.ends_with(&format!("{table}\n")), "{found}");
+}
+
+#[test]
+fn simulation_of_the_guide_writes_its_report() {
+    let home = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink(folder("../../examples"), home.path().join("examples")).unwrap();
+    let words = "cargo run --release -p edgeward-lab -- simulate examples/scenarios";
+    let found = shown("simulate.md", words, home.path());
+    assert!(found.contains("\nrelaxed (bound) "), "{found}");
+    let page = fs::read_to_string(home.path().join("report.html")).unwrap();
+    assert!(page.contains("<svg"), "{page}");
 }
 
 #[test]

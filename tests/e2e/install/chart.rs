@@ -4,7 +4,7 @@
 use std::process::Stdio;
 
 use edgeward_harness::control_plane::EDGE_NODES;
-use edgeward_harness::documentation::documented;
+use edgeward_harness::documentation::{documented, script};
 use edgeward_harness::fixture::DEFINITIONS;
 use edgeward_harness::helm::Helm;
 use edgeward_harness::installation::Installation;
@@ -55,13 +55,12 @@ fn install_and_uninstall(fixture: &Fixture<'_>, source: Source) -> Result<()> {
     };
     is_restricted(&installation)?;
 
+    // No kubelet has the logs of the Job's pod.
+    let command = script("install.md", "helm -n edgeward-system test")?.trim_end_matches(" --logs");
     let test = || {
-        chart.during_hook(
-            &home,
-            "helm -n edgeward-system test edgeward",
-            "edgeward-test",
-            |kubeconfig, args| fixture.command_as(kubeconfig, args),
-        )
+        chart.during_hook(&home, command, "edgeward-test", |kubeconfig, args| {
+            fixture.command_as(kubeconfig, args)
+        })
     };
     // The Deployment's pods run nowhere, so a server at their addresses has a wrong certificate, and there is no leader. All
     // other checks pass.

@@ -2,7 +2,7 @@
 
 use std::process::Stdio;
 
-use edgeward_harness::documentation::documented;
+use edgeward_harness::documentation::{documented, script};
 use edgeward_harness::installation::Installation;
 use edgeward_harness::prelude::*;
 use edgeward_harness::wait::TIMEOUT;
@@ -41,7 +41,13 @@ fn is_drained_and_upgraded(fixture: &Fixture<'_>) -> Result<()> {
     for tag in ["NEXT", "LAST"] {
         cluster.render(&["one-node", "host-network"], tag)?;
         cluster.apply()?;
-        fixture.shell(documented("sh", "delete poddisruptionbudget,networkpolicy edgeward")?)?;
+        for objects in [
+            "poddisruptionbudget edgeward",
+            "poddisruptionbudget,networkpolicy edgeward",
+        ] {
+            let command = format!("kubectl -n edgeward-system delete {objects}");
+            fixture.shell(script("install.md", &command)?)?;
+        }
         let pod = cluster.replica()?;
         let ports = &pod["spec"]["containers"][0]["ports"];
         ensure!(
@@ -124,6 +130,21 @@ fn is_drained_and_upgraded(fixture: &Fixture<'_>) -> Result<()> {
         said.stdout,
         said.stderr
     );
+    is_switched_off(fixture, &cluster)
+}
+
+/// In an emergency, new pods are undecided and no pod stays gated.
+fn is_switched_off(fixture: &Fixture<'_>, cluster: &OneNode<'_, '_>) -> Result<()> {
+    fixture.shell(script("operate.md", "kubectl delete mutatingwebhookconfiguration")?)?;
+    eventually("pods are undecided", BOUND, || {
+        let answered = fixture.kubectl.dry_run(&cluster.pod("probe"))?;
+        ensure!(annotation(&answered, "site").is_none(), "{answered:#}");
+        Ok(())
+    })?;
+    let here = format!("-n {} gated ", fixture.namespace);
+    let release = script("troubleshoot.md", "edgeward release -n shop")?;
+    let released = fixture.shell(&release.replace("-n shop nightly-report-x2k7d ", &here))?;
+    ensure!(released.contains("/gated already free\n"), "{released}");
     Ok(())
 }
 

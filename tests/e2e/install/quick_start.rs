@@ -2,6 +2,7 @@
 
 use std::net::TcpListener;
 
+use edgeward_harness::documentation::script;
 use edgeward_harness::prelude::*;
 
 /// Cleanup after success or failure. Other tests also have nodes with these labels.
@@ -30,10 +31,18 @@ fn with_kwok(fixture: &Fixture<'_>) -> Result<()> {
         let text = fs::read_to_string(checkout.join(file))?;
         fs::write(to, text.replace("timeoutSeconds: 1\n", "timeoutSeconds: 30\n"))?;
     }
-    let steps: Vec<_> = ["cluster", "edgeward", "decisions"]
-        .into_iter()
-        .map(documented)
-        .collect::<Result<_>>()?;
+    let label = script("install.md", "kubectl label node EDGE-NODE")?;
+    let label = label.replace("EDGE-NODE", "edge-0").replace("CLOUD-NODE", "cloud-0");
+    // Nodes get their labels and the taint once more, as in a cluster that exists.
+    let steps = [
+        documented("cluster")?,
+        "kubectl label node edge-0 node.role/edge-",
+        "kubectl label node cloud-0 node.role/cloud-",
+        "kubectl taint node cloud-0 cloud-",
+        label.as_str(),
+        documented("edgeward")?,
+        documented("decisions")?,
+    ];
     // Both listeners stay open until both ports are known, so that the ports differ.
     let ports = [TcpListener::bind("127.0.0.1:0")?, TcpListener::bind("127.0.0.1:0")?];
     let [admission, health] = [ports[0].local_addr()?.port(), ports[1].local_addr()?.port()];
@@ -44,11 +53,7 @@ fn with_kwok(fixture: &Fixture<'_>) -> Result<()> {
         .replace("127.0.0.1:8080", &format!("127.0.0.1:{health}"))
         // A person would notice an endless loop; the test needs a limit.
         .replace("do sleep 1; done", &format!("do {BOUNDED}; sleep 1; done"));
-    let programs = fixture.program.parent().context("a folder")?;
-    let said = fixture.shell(&format!(
-        "PATH=\"{}:$PATH\"; EDGEWARD=; trap '{CLEANUP}' EXIT\n{steps}",
-        programs.display()
-    ))?;
+    let said = fixture.shell(&format!("EDGEWARD=; trap '{CLEANUP}' EXIT\n{steps}"))?;
     let place = |text: &str| said.find(text).with_context(|| format!("{text:?} is not in {said}"));
     let (before, after) = (
         place("scheduling.example.io/reason: edge_feasible_slo_met")?,

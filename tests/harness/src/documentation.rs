@@ -1,11 +1,24 @@
-//! Commands and files from `docs/guide/install.md` and `docs/guide/operate.md`.
+//! Commands and files from the pages of `docs/guide`.
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 
-const PAGES: [&str; 2] = [
-    include_str!("../../../docs/guide/install.md"),
-    include_str!("../../../docs/guide/operate.md"),
+const PAGES: [(&str, &str); 6] = [
+    ("install.md", include_str!("../../../docs/guide/install.md")),
+    ("operate.md", include_str!("../../../docs/guide/operate.md")),
+    ("clouds.md", include_str!("../../../docs/guide/clouds.md")),
+    ("troubleshoot.md", include_str!("../../../docs/guide/troubleshoot.md")),
+    ("simulate.md", include_str!("../../../docs/guide/simulate.md")),
+    ("learn.md", include_str!("../../../docs/guide/learn.md")),
 ];
+
+/// The fenced blocks of a page, indented or not, each with its language.
+pub fn blocks(page: &str) -> impl Iterator<Item = (&str, &str)> {
+    let blocks = page.split("```").skip(1).step_by(2);
+    blocks.filter_map(|block| {
+        let (language, text) = block.split_once('\n')?;
+        Some((language, text.trim_end()))
+    })
+}
 
 /// The first block in this language that contains these words.
 pub fn documented(language: &str, words: &str) -> Result<&'static str> {
@@ -15,12 +28,28 @@ pub fn documented(language: &str, words: &str) -> Result<&'static str> {
 /// The first block in this language after a heading that contains these words.
 pub fn documented_under(heading: &str, language: &str, words: &str) -> Result<&'static str> {
     let from_heading = |page: &'static str| page.find(heading).map_or("", |start| &page[start..]);
-    let mut blocks = PAGES.into_iter().map(from_heading).flat_map(|page| {
-        page.split("\n```").filter_map(|block| {
-            let (first, block) = block.split_once('\n')?;
-            (first == language).then_some(block)
-        })
-    });
-    let block = blocks.find(|block| block.contains(words));
-    block.with_context(|| format!("docs/guide does not show {words:?}"))
+    let mut found = PAGES.into_iter().flat_map(|(_, page)| blocks(from_heading(page)));
+    let block = found.find(|(of, block)| *of == language && block.contains(words));
+    Ok(block.with_context(|| format!("docs/guide does not show {words:?}"))?.1)
+}
+
+/// The only shell block of this page that starts with these words, apart from white space.
+pub fn script(page: &str, words: &str) -> Result<&'static str> {
+    let (_, text) = PAGES
+        .into_iter()
+        .find(|(name, _)| *name == page)
+        .context("no such page")?;
+    let is_meant = |block: &str| {
+        block
+            .split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" ")
+            .starts_with(words)
+    };
+    let mut found = blocks(text).filter(|(language, block)| *language == "sh" && is_meant(block));
+    let (_, block) = found
+        .next()
+        .with_context(|| format!("{page} does not show {words:?}"))?;
+    ensure!(found.next().is_none(), "{page} shows {words:?} twice");
+    Ok(block.trim_start())
 }

@@ -351,8 +351,11 @@ impl<'run> Fixture<'run> {
         self.plane.edgeward_kubeconfig()
     }
 
+    /// Runs a script from the documentation with cluster administrator rights and the program under test as `edgeward`.
     pub fn shell(&self, script: &str) -> Result<String> {
-        self.kubectl.shell(script, &self.kubeconfig(), &self.dir)
+        let folder = self.program.parent().context("a folder")?;
+        let script = format!("PATH=\"{}:$PATH\"\n{script}", folder.display());
+        self.kubectl.shell(&script, &self.kubeconfig(), &self.dir)
     }
 
     pub fn webhook_credentials(&self) -> &WebhookCredentials {

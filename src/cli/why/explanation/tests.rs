@@ -118,7 +118,7 @@ changed   site cloud → edge
 
 #[test]
 fn a_gated_pod_is_told_what_it_waits_for() {
-    // All annotations of a gated pod (`crates/core/src/placement/patch.rs`). It has no decision id.
+    // All annotations of a gated pod (`crates/decision/src/placement/patch.rs`). It has no decision id.
     let gated = json!({"reason": "held_no_capacity", "timestamp": "2026-11-21T11:59:50Z"});
     let gates = json!([{"name": "scheduling.example.io/awaiting-capacity"}]);
     let scheduled =
