@@ -157,7 +157,7 @@ mod tests {
     use crate::testkit::gate_ledger;
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-    async fn while_a_plan_is_made_the_only_worker_has_time_for_others() {
+    async fn planning_does_not_block_the_only_worker() {
         let shared = Arc::<SharedState>::default();
         let had_turn = gate_ledger(&shared);
         let engine = Engine::new(Arc::default(), shared);

@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fault_does_not_end_what_was_known_without() {
+    fn invalid_policy_keeps_its_last_valid_version() {
         let limit = LogLimit::new(Clock::start());
         let object = |class: &str| {
             let spec = json!({"selector": {}, "slo": {"class": class}});

@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_list_follows_when_the_place_of_a_watch_is_gone() {
+    async fn expired_watch_is_listed_again() {
         let (changes, mut received) = changes();
         let cluster = forgetful_cluster(changes);
         let metrics = Metrics::new();
@@ -462,7 +462,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_node_with_too_much_is_gone_with_the_names_of_its_resources() {
+    async fn oversized_node_is_removed_with_its_resource_names() {
         let (changes, mut received) = changes();
         let cluster = Cluster::of(Client::new(tower::service_fn(inventive), "default"), changes);
         let names = Arc::clone(&cluster.resource_names);
@@ -508,7 +508,7 @@ mod tests {
 
     /// The second page breaks off the first time. The second time, its continue token has expired.
     #[tokio::test(start_paused = true)]
-    async fn a_list_in_pages_that_breaks_off_is_listed_again() {
+    async fn interrupted_paged_list_is_restarted() {
         let pages = Arc::<AtomicUsize>::default();
         let service = move |request: Request<Body>| {
             let pages = Arc::clone(&pages);
@@ -601,7 +601,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_answer_that_does_not_come_is_given_up() {
+    async fn api_server_request_without_answer_times_out() {
         // The kernel accepts connections, but there is no answer.
         let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = format!("http://{}", silent.local_addr().unwrap());
@@ -612,7 +612,7 @@ mod tests {
     }
 
     #[test]
-    fn the_clock_of_an_answer_is_compared_with_ours() {
+    fn clock_difference_is_read_from_date_header() {
         let headers = HeaderMap::from_iter([(header::DATE, "Fri, 27 Nov 2026 01:34:54 GMT".parse().unwrap())]);
         let difference = |ours: &str| clock_difference(&headers, ours.parse().unwrap());
         assert_eq!(difference("2026-11-27T01:39:54.9Z"), Some(300));
@@ -621,7 +621,7 @@ mod tests {
     }
 
     #[test]
-    fn a_watch_is_known_by_its_request() {
+    fn watch_kind_is_recognized_from_request_uri() {
         let of = |uri: &'static str| match watched(&Uri::from_static(uri))? {
             Change::WatchAlive(kind) => Some(kind.as_str().to_owned()),
             Change::Volumes(change) => Some(change.kind().as_str().to_owned()),
@@ -645,7 +645,7 @@ mod tests {
     }
 
     #[test]
-    fn a_namespace_opts_in_by_its_label() {
+    fn namespace_opts_in_by_its_label() {
         let keys = Keys::new("example.io");
         let labelled = |value: &str| {
             let label = format!(r#"{{"scheduling.example.io/managed": "{value}"}}"#);

@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn each_address_is_told_once_and_however_many_there_are_at_a_bounded_rate() {
+    async fn client_address_is_logged_once_at_a_bounded_rate() {
         let clients = Clients::new(Clock::start());
         let told = |address: &str| clients.answered(address.parse().unwrap());
         assert!(told("192.0.2.1") && told("2001:db8::1"));

@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_answer_leaves_before_the_timeout_passes() {
+    fn answer_deadline_precedes_request_timeout() {
         let cases = [
             ("/mutate?timeout=1s", 900),
             ("/mutate?timeout=2s", 1_800),

@@ -161,7 +161,7 @@ mod tests {
     use edgeward_decision::config::Config;
 
     #[test]
-    fn the_table_tells_what_is_free() {
+    fn fleet_table_lists_free_capacity_per_site_and_node() {
         let fleet = json!({
             "sites": [
                 {"name": "edge", "kind": "edge", "closed": {"shop": {"u1": 2}},

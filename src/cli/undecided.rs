@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn each_cause_is_named() {
+    fn cause_of_undecided_pod_is_named() {
         let slo = || json!({"annotations": {"slo.example.io/class": "batch"}});
         let webhook = || vec![Webhook::example()];
         let is = |found: Vec<String>, expected: &str| assert_eq!(found, [expected]);
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_is_to_be_seen_edgeward_is_not_the_only_one_to_blame() {
+    fn undecided_pod_without_visible_cause_lists_possible_causes() {
         let seen = || seen(labels("true"), vec![Webhook::example()]);
         let named = "it was created with its nodeName, which edgeward leaves alone (whether it was, or kube-scheduler \
                      placed it, cannot be told from its spec); or ";

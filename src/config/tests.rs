@@ -31,7 +31,7 @@ fn replace(path: &Path, text: &str) {
 }
 
 #[test]
-fn a_bad_version_leaves_the_last_good_one_and_a_version_counts_once() {
+fn invalid_config_version_keeps_last_valid_and_counts_once() {
     let (mut configuration, metrics) = new();
     let current = configuration.current();
     assert_eq!(
@@ -86,7 +86,7 @@ fn a_bad_version_leaves_the_last_good_one_and_a_version_counts_once() {
 }
 
 #[tokio::test]
-async fn a_file_is_a_document_or_a_manifest_and_is_read_again() {
+async fn config_file_as_document_or_manifest_is_reloaded() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("config.yaml");
     fs::write(&path, "explain: full").unwrap();
@@ -124,7 +124,7 @@ async fn a_file_is_a_document_or_a_manifest_and_is_read_again() {
 }
 
 #[tokio::test]
-async fn a_directory_holds_the_keys_of_a_config_map() {
+async fn config_directory_is_read_as_config_map_keys() {
     let directory = tempfile::tempdir().unwrap();
     let key = |name: &str, text: &str| fs::write(directory.path().join(name), text).unwrap();
     key("rttThresholdMs", "80\n");
@@ -153,7 +153,7 @@ async fn a_directory_holds_the_keys_of_a_config_map() {
 }
 
 #[tokio::test]
-async fn versions_are_offered_once_and_the_newest_first() {
+async fn version_subscriber_gets_only_the_newest_config_once() {
     let (mut configuration, _) = new();
     let mut early = configuration.versions();
     let next = async |versions: &mut Versions| timeout(TIMEOUT, versions.next()).await.expect("told");
@@ -167,7 +167,7 @@ async fn versions_are_offered_once_and_the_newest_first() {
 }
 
 #[tokio::test]
-async fn a_bad_one_at_the_start_names_every_fault() {
+async fn invalid_config_file_at_start_lists_every_fault() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("config.yaml");
     fs::write(&path, "{explain: loud, invalidSlo: long}").unwrap();

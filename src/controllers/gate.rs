@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn every_page_is_looked_at() {
+    async fn gated_pods_are_found_on_every_list_page() {
         let (server, config) = (server(pod(), 0), Config::default());
         let connection = connection(&server);
         let ungate = ungate(&connection, &config);
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn it_is_over_when_two_lists_have_none() {
+    async fn release_until_none_stops_after_two_empty_lists() {
         let config = Config::default();
         // The number of lists before the pod appears, and whether it is released.
         for (lists, is_released) in [(0, true), (1, true), (2, false)] {
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_pod_that_changes_is_read_again_a_number_of_times() {
+    async fn release_of_changing_pod_is_retried_up_to_limit() {
         let config = Config::default();
         for (changes, tries) in [(0, 1), (2, 3), (TRIES - 1, TRIES)] {
             let server = server(pod(), changes);
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_cannot_be_released_is_reported() {
+    async fn failed_release_is_reported_with_its_cause() {
         let config = Config::default();
         let mut free = pod();
         free["spec"]["schedulingGates"] = json!([{"name": "b.example/g"}]);

@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_that_does_not_count_says_why() {
+    fn status_of_ignored_policy_says_why() {
         let seen = |name: String, precedence: i64| {
             let spec = json!({"selector": {}, "precedence": precedence, "slo": {"class": "batch"}});
             Arc::new(Seen {
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_site_is_shown_by_its_usable_nodes_and_its_wan() {
+    fn site_status_shows_usable_nodes_capacity_and_wan() {
         let good = json!({"rttMs": 12.34, "lossPct": 0.5, "ageSeconds": 30});
         let fleet = fleet(&good, true);
         let edge = of(&fleet, "edge");
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn health_says_why() {
+    fn status_of_unhealthy_site_says_why() {
         let of_wan = |wan: Value| of(&fleet(&wan, true), "cloud");
         let slow = of_wan(json!({"rttMs": 250, "lossPct": 1}));
         assert_eq!(health(&slow), ("Degraded", Some("RTT 250 ms, loss 1 %")));
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn time_of_a_probe_alone_is_written_once_a_minute() {
+    fn probe_time_alone_is_written_once_a_minute() {
         let probed = |seconds: u32| {
             of(
                 &fleet(&json!({"rttMs": 12, "lossPct": 0, "ageSeconds": seconds}), true),
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_takes_an_earlier_value_away() {
+    fn unknown_status_value_is_written_as_null() {
         let status = serde_json::to_value(SiteStatus::default()).unwrap();
         assert!(status["rttMs"].is_null() && status.get("rttMs").is_some());
     }

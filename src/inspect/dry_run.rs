@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_warning_is_the_text_between_the_quotes() {
+    fn warning_header_text_is_unquoted() {
         let text = |header: &'static str| warning(&HeaderValue::from_static(header));
         assert_eq!(text(r#"299 - "not placed""#).as_deref(), Some("not placed"));
         assert_eq!(

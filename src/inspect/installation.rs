@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_selects_what_its_selector_says() {
+    fn webhook_entry_selects_namespaces_by_its_selector() {
         let webhook = Webhook::example();
         assert!(webhook.creates_pods());
         assert_eq!(webhook.domain().as_deref(), Some("example.io"));
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_right_is_asked_for_as_kubectl_writes_it() {
+    async fn access_review_carries_resource_attributes_and_groups() {
         let service = tower::service_fn(|request: http::Request<kube::client::Body>| async move {
             let body = request.into_body().collect_bytes().await.unwrap();
             let asked: serde_json::Value = serde_json::from_slice(&body).unwrap();
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn accounts_have_a_namespace_and_a_name() {
+    fn service_account_user_yields_namespace_and_name() {
         let account = |name| User { name, more_groups: &[] }.account();
         assert_eq!(account("system:serviceaccount:edge:me"), Some(("edge", "me")));
         assert_eq!(account("system:serviceaccount:edge"), None);

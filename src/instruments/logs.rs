@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_word_that_is_no_level_is_refused() {
+    fn invalid_log_level_is_refused() {
         for text in ["info", "DEBUG", "off", "info,edgeward::tls=debug", "[review]=trace"] {
             assert!(read_filter(text).is_ok(), "{text}");
         }
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn bodies_of_answers_are_told_only_to_who_asks_for_them() {
+    fn response_bodies_are_logged_only_on_explicit_request() {
         for (text, is_told) in [
             ("info", false),
             ("kube_client=debug", false),

@@ -26,7 +26,7 @@ fn found(kinds: &Kinds, enabled: Enabled, was_on: bool) -> Option<Option<bool>> 
 }
 
 #[test]
-fn it_is_in_use_where_its_objects_may_be_read() {
+fn liqo_is_in_use_if_its_objects_are_readable() {
     use Enabled::{Always, Auto, Never};
     let pending = Kinds::default();
     assert_eq!(
@@ -49,7 +49,7 @@ fn it_is_in_use_where_its_objects_may_be_read() {
 }
 
 #[test]
-fn what_cannot_be_listed_is_not_waited_for_for_ever() {
+fn pending_liqo_kind_is_given_up_after_timeout() {
     let kinds = kinds(Standing::Pending);
     assert!(kinds.objects(Enabled::Auto, false, false).is_none());
     assert!(kinds.objects(Enabled::Auto, false, true).unwrap().is_none());
@@ -58,7 +58,7 @@ fn what_cannot_be_listed_is_not_waited_for_for_ever() {
 }
 
 #[test]
-fn object_that_cannot_be_read_says_nothing() {
+fn unreadable_liqo_object_is_ignored() {
     let node = |name: &str, cluster: Option<&str>| ((String::new(), name.to_owned()), cluster.map(Box::from));
     let mut kinds = kinds(Standing::Listed);
     kinds.virtual_nodes.objects = [node("a", Some("far")), node("b", None)].into();
@@ -125,7 +125,7 @@ impl Server {
 }
 
 #[tokio::test(start_paused = true)]
-async fn while_it_is_not_installed_no_objects_are_asked_for() {
+async fn liqo_objects_are_not_requested_unless_installed() {
     let server = Arc::<Server>::default();
     let clock = Clock::start();
     let (_observer, changes) = crate::observer::Observer::new(clock, Arc::default());

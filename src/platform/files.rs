@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_directory_is_whatever_files_are_in_it() {
+    async fn directory_watch_follows_added_and_removed_files() {
         let volume = tempfile::tempdir().expect("tempdir");
         publish(volume.path(), 1, &[("b", "b1"), ("a", "a1")]);
         fs::create_dir(volume.path().join("lost+found")).expect("create");
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_caller_who_keeps_dropping_the_future_misses_nothing() {
+    async fn dropped_change_future_loses_no_change() {
         let volume = tempfile::tempdir().expect("tempdir");
         publish(volume.path(), 1, &[("a", "a1"), ("b", "b1")]);
         let paths = vec![volume.path().join("a"), volume.path().join("b")];
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_file_that_vanishes_is_reported_once_and_returned_when_it_is_back() {
+    async fn vanished_file_is_reported_and_returned_when_back() {
         let directory = tempfile::tempdir().expect("tempdir");
         let path = directory.path().join("fleet.yaml");
         fs::write(&path, "one").expect("write");
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_same_content_is_returned_again_on_demand() {
+    async fn unchanged_content_is_returned_again_on_demand() {
         let directory = tempfile::tempdir().expect("tempdir");
         let path = directory.path().join("tls.crt");
         fs::write(&path, "one").expect("write");
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_missing_file_at_the_start_is_named() {
+    async fn missing_file_at_start_is_named() {
         let directory = tempfile::tempdir().expect("tempdir");
         let path = directory.path().join("tls.crt");
         let error = Watch::open(vec![path.clone()]).await.expect_err("missing");

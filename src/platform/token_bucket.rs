@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_burst_passes_and_then_one_at_a_time() {
+    fn token_bucket_passes_a_burst_then_one_per_period() {
         let mut bucket = TokenBucket::new(3, Micros::from_secs(1));
         let at = |ms| Moment(0).after(Micros::from_millis(ms));
         let taken = |bucket: &mut TokenBucket, ms| (0..10).filter(|_| bucket.take(at(ms))).count();

@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn one_number_is_rounded_to_the_worse_side() {
+    fn free_capacity_sample_is_rounded_down_or_refused() {
         let one = |input, number: &str| outcome(input, json!([series(json!({"job": "x"}), number)]));
         let good = |measurement| (vec![measurement], Outcome::Ok);
         let bad = |outcome| (vec![], outcome);
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn several_numbers_find_their_places_and_the_first_fault_is_told() {
+    fn processing_times_are_read_by_label_with_first_fault() {
         let labels = |site: &str, class: &str| json!({"site": site, "class": class});
         let time = |site: &str, class, us| Measurement::new(Input::Processing, site, Some(class), us);
         assert_eq!(
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn the_wan_leads_to_clouds_alone() {
+    fn wan_samples_are_accepted_for_clouds_only() {
         let one = |input, site: &str, number: &str| outcome(input, json!([series(json!({"site": site}), number)]));
         let rtt = Measurement::new(Input::WanRtt, "cloud", None, 25_001);
         assert_eq!(one(Input::WanRtt, "cloud", "0.0250001"), (vec![rtt], Outcome::Ok));
@@ -220,14 +220,14 @@ mod tests {
     }
 
     #[test]
-    fn no_series_or_two_are_no_number() {
+    fn edge_capacity_query_needs_exactly_one_series() {
         let two = json!([series(json!({"pod": "a"}), "1"), series(json!({"pod": "b"}), "1")]);
         assert_eq!(outcome(Input::EdgeFreeCpu, two), (vec![], Outcome::Ambiguous));
         assert_eq!(outcome(Input::EdgeFreeCpu, json!([])), (vec![], Outcome::Empty));
     }
 
     #[test]
-    fn a_sample_has_the_age_that_its_own_timestamp_says() {
+    fn sample_age_follows_from_its_timestamp() {
         let at = |seconds: f64| {
             let series = json!([{"metric": {}, "value": [1_700_000_000.0 - seconds, "1"]}]);
             let series: Vec<InstantVector> = serde_json::from_value(series).unwrap();

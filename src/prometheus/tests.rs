@@ -139,7 +139,7 @@ fn vector(number: &str, seconds_ago: i64) -> Value {
 }
 
 #[tokio::test]
-async fn whatever_goes_wrong_has_a_word_and_the_last_value_stays() {
+async fn failed_query_reports_its_outcome_and_keeps_last_value() {
     let script = Script::new();
     script.says(200, vector("5000", 0));
     let mut polling = Polling::start(&settings(format!("http://{}/k8s", script.serve().await)));
@@ -174,7 +174,7 @@ async fn whatever_goes_wrong_has_a_word_and_the_last_value_stays() {
 }
 
 #[tokio::test]
-async fn nobody_listens_and_then_somebody_does() {
+async fn unreachable_prometheus_is_retried_until_it_answers() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
@@ -255,7 +255,7 @@ async fn serve_tls(script: &Script) -> (String, String) {
 }
 
 #[tokio::test]
-async fn files_that_say_nothing_are_refused() {
+async fn empty_token_or_ca_file_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("file");
     std::fs::write(&file, "\n").unwrap();
@@ -286,7 +286,7 @@ async fn files_that_say_nothing_are_refused() {
 
 proptest! {
     #[test]
-    fn a_period_is_up_to_a_tenth_longer_or_shorter(period in 0..1_u64 << 40, random: u64) {
+    fn query_interval_jitter_is_at_most_ten_percent(period in 0..1_u64 << 40, random: u64) {
         let time = jittered(Micros(period), random).0;
         prop_assert!(time >= period - period / 10 && time <= period + period / 10);
     }

@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_thread_goes_on_until_its_last_task_has_ended() {
+    async fn supervised_thread_runs_until_its_last_task_ends() {
         let thread = Arc::new(Threads::start("view", 1).unwrap());
         let (sender, dropped) = tokio::sync::oneshot::channel::<()>();
         thread.handle().spawn(async {
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn every_way_to_end_is_reported_by_name() {
+    async fn every_task_end_is_reported_with_task_name() {
         assert_eq!(end_of(async { Ok(()) }).await, ("watched", "ended".to_owned()));
         assert_eq!(
             end_of(async { Err(anyhow!("no disk")) }).await,

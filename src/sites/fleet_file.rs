@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_change_is_published_and_a_bad_one_is_not() {
+    async fn fleet_file_change_is_published_unless_invalid() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("fleet.yaml");
         let write = |text: &str| {
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn other_thresholds_judge_the_links_again() {
+    async fn changed_rtt_threshold_reclassifies_links() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("fleet.yaml");
         let wan = "{name: cloud, kind: cloud, wan: {rttMs: 80, lossPct: 0}}";
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_faulty_file_at_the_start_names_every_fault() {
+    async fn invalid_fleet_file_at_start_lists_every_fault() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("fleet.yaml");
         std::fs::write(&path, "sites: [{name: 1, kind: cloud}, {name: a}]").unwrap();

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_read_signs_as_what_was_made() {
+    fn authority_read_from_pem_issues_valid_leaves() {
         let now = at("2026-11-21T12:00:00Z");
         let (_, authority) = made(&service(), now);
         let (_, other) = made(&service(), now);
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn only_our_own_is_taken() {
+    fn authority_of_another_service_or_key_is_refused() {
         let now = at("2026-11-21T12:00:00Z");
         let (pem, authority) = made(&service(), now);
         assert_eq!(

@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_ours_comes_and_goes() {
+    fn bundle_update_keeps_authorities_of_others() {
         let [old, new, other] = [made("ours"), made("ours"), made("others")];
         assert_eq!(with("", &[&old]), old, "as it was written");
         let broken = "-----BEGIN CERTIFICATE-----\n?\n-----END CERTIFICATE-----\n";

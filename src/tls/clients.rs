@@ -86,7 +86,7 @@ mod tests {
     use crate::tls::Authority as Signer;
 
     #[test]
-    fn an_authority_that_has_expired_lets_nobody_in() {
+    fn expired_client_authority_admits_no_client() {
         let now: Timestamp = "2026-11-21T12:00:00Z".parse().unwrap();
         let made = |hours| Signer::make(&service(), now, SignedDuration::from_hours(hours)).unwrap();
         let (short, long) = (made(1), made(9));

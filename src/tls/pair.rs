@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_good_pair_tells_its_names_and_its_end() {
+    fn valid_key_pair_exposes_names_and_expiry() {
         let key = KeyPair::generate().expect("key");
         let pair = Pair::from_pem(
             issued(2026..2027, &key).as_bytes(),
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_and_other_blocks_are_accepted() {
+    fn certificate_chain_and_unrelated_pem_blocks_are_accepted() {
         let (key, other) = (KeyPair::generate().expect("key"), KeyPair::generate().expect("key"));
         let chain = format!("comment\n{}{}", issued(2026..2027, &key), issued(2020..2030, &other));
         let keys = format!("{}{}", other.public_key_pem(), key.serialize_pem());
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn every_fault_has_its_name() {
+    fn invalid_key_pair_is_refused_with_its_cause() {
         let (key, other) = (KeyPair::generate().expect("key"), KeyPair::generate().expect("key"));
         let (good, pem) = (issued(2026..2027, &key), key.serialize_pem());
         let refused = |cert: &str, key: &str| {

@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_leaf_is_for_the_service_and_for_loopback() {
+    fn self_signed_leaf_names_service_and_loopback() {
         let now: Timestamp = "2026-11-20T12:00:00Z".parse().expect("a timestamp");
         let service = Service {
             name: "edgeward".into(),
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bundle_is_replaced_whole_and_readable_by_all() {
+    fn bundle_file_is_replaced_and_world_readable() {
         let parent = tempfile::tempdir().expect("tempdir");
         let directory = parent.path().join("bundle");
         for content in ["first", "second"] {
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_cannot_be_made_is_named() {
+    fn bundle_write_error_names_the_file() {
         let file = tempfile::NamedTempFile::new().expect("file");
         let error = write_bundle(&file.path().join("bundle"), "x").expect_err("not a directory");
         assert!(error.to_string().contains("ca.crt cannot be written"), "{error}");

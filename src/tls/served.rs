@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_is_shown_is_seen_whoever_signed_it() {
+    async fn served_chain_is_returned_without_verification() {
         let key = KeyPair::generate().unwrap();
         let leaf = CertificateParams::new(vec![]).unwrap().self_signed(&key).unwrap();
         let chain = vec![leaf.der().clone()];
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn where_nobody_answers_nothing_is_shown() {
+    async fn served_chain_of_closed_port_is_an_error() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         drop(listener);

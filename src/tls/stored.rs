@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn each_step_is_read_again() {
+    fn stored_rotation_steps_are_read_back() {
         let mut contents = Contents::from([("note".to_owned(), b"of somebody else".to_vec())]);
         assert_eq!(shown(&contents), ([false; 3], String::new()));
         put_authority(&mut contents, authority());
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_used_is_named_and_nothing_else_is_lost() {
+    fn unusable_stored_certificate_is_reported_by_its_key() {
         let mut good = Contents::new();
         put_authority(&mut good, authority());
         let signer = read(&good).authority.unwrap();

@@ -19,7 +19,7 @@ fn pair(leaf: &Pem, now: Timestamp) -> Pair {
 }
 
 #[tokio::test]
-async fn a_certificate_that_is_served_past_its_end_is_reported() {
+async fn expired_served_certificate_is_logged_as_error() {
     let log = Log::default();
     let to = log.clone();
     let subscriber = tracing_subscriber::fmt().with_writer(move || to.clone()).finish();
@@ -70,7 +70,7 @@ async fn seen(leaf: Option<&Pem>, made: Timestamp, known: &[&Authority], name: &
 }
 
 #[test]
-fn a_leaf_of_an_authority_that_is_new_waits_while_there_is_another() {
+fn leaf_of_unsettled_authority_waits_while_another_is_served() {
     let clock = Clock::start();
     let start = clock.now();
     let after = |seconds| start.at(start.moment.after(Micros::from_secs(seconds)));
@@ -110,7 +110,7 @@ fn a_leaf_of_an_authority_that_is_new_waits_while_there_is_another() {
 }
 
 #[tokio::test]
-async fn what_is_served_is_told_by_its_authority() {
+async fn served_leaf_is_classified_by_its_authority() {
     let now = Timestamp::now();
     let name = service().dns_name();
     let ((ours, leaf), (other, _)) = (issued(now), issued(now));

@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leaf_of_an_authority_in_the_bundle_is_believed_for_its_names_in_its_time() {
+    fn leaf_signed_by_bundle_is_trusted_for_its_names_while_valid() {
         let ours = authority("ours", 2020..2030);
         let good = leaf(&ours, |_| {});
         let serving = judged(&ours.pem(), &good, NAME).unwrap();
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_foreign_authority_is_not_believed_whatever_its_name() {
+    fn foreign_authority_with_same_name_is_not_trusted() {
         let ours = authority("ours", 2020..2030);
         for foreign in [authority("other", 2020..2030), authority("ours", 2020..2030)] {
             let judged = judged(&foreign.pem(), &leaf(&ours, |_| {}), NAME);
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_in_the_bundle_needs_no_authority() {
+    fn certificate_in_the_bundle_is_trusted_directly() {
         let mut params = authority_params("by itself", 2020..2030);
         params.subject_alt_names = CertificateParams::new(vec![NAME.to_owned()]).unwrap().subject_alt_names;
         let itself = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
@@ -287,7 +287,7 @@ mod tests {
 
     /// rustls accepts an authority outside its validity period; the API server does not.
     #[test]
-    fn an_authority_counts_in_its_own_time_only() {
+    fn authority_outside_its_validity_period_is_not_trusted() {
         let (over, young) = (authority("ours", 2020..2026), authority("ours", 2027..2030));
         let read = |pem: &str| Bundle::read(pem.as_bytes(), now()).map(drop).unwrap_err();
         assert_eq!(

@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_https_endpoint_answers_whatever_its_certificate() {
+    async fn https_probe_succeeds_despite_invalid_certificate() {
         for status in ["200 OK", "301 Moved Permanently", "403 Forbidden"] {
             let (outcome, request) = answered_with(&format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n")).await;
             assert!(outcome.unwrap() > Micros(0));
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_server_that_says_that_it_is_broken_is_lost() {
+    async fn https_probe_with_server_error_is_lost() {
         let (outcome, _) = answered_with("HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\n\r\n").await;
         assert_eq!(
             outcome,
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_not_tls_is_lost() {
+    async fn https_probe_of_non_tls_server_is_lost() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let plain = async {
             let (mut stream, _) = listener.accept().await.unwrap();
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_address_that_never_speaks_is_not_waited_for() {
+    async fn https_probe_does_not_wait_for_silent_address() {
         let mute = TcpListener::bind("127.0.9.9:0").await.unwrap();
         let listener = TcpListener::bind("127.0.9.9:0").await.unwrap();
         let addresses = [&mute, &listener].map(|listener| listener.local_addr().unwrap());

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_permission_names_both_ways_to_it() {
+    fn missing_icmp_permission_names_both_remedies() {
         let lost = refused(io::ErrorKind::PermissionDenied.into());
         assert_eq!(lost.cause, Cause::Permission);
         for way in ["net.ipv4.ping_group_range", "CAP_NET_RAW"] {

@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_name_that_is_not_resolved_in_time_is_a_loss() {
+    async fn probe_of_name_not_resolved_in_time_is_lost() {
         let endpoint = Endpoint::parse("tcp://localhost:1").unwrap();
         let target = Target::new(endpoint, Arc::default(), Clock::start());
         let lost = target.probe(Duration::from_millis(300)).await.unwrap_err();
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_name_server_that_fails_later_costs_nothing() {
+    async fn failed_resolution_keeps_earlier_addresses() {
         let target = Target::new(
             Endpoint::parse("tcp://nowhere.invalid:1").unwrap(),
             Arc::default(),
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_address_that_answers_is_the_endpoints() {
+    async fn probe_succeeds_if_any_of_first_eight_addresses_answers() {
         let open = TcpListener::bind("127.0.9.7:0").await.unwrap();
         let [open, closed] = [open.local_addr().unwrap(), "127.0.9.8:1".parse().unwrap()];
         let lost = probed(vec![closed, closed]).await.unwrap_err();
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_listener_answers_over_either_protocol() {
+    async fn tcp_connect_succeeds_over_ipv4_and_ipv6() {
         for host in ["127.0.0.1", "::1"] {
             let listener = TcpListener::bind((host, 0)).await.unwrap();
             let (_, rtt) = connect(listener.local_addr().unwrap(), Clock::start()).await.unwrap();
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sockets_error_has_a_cause() {
+    fn socket_error_maps_to_loss_cause() {
         for (kind, cause) in [
             (io::ErrorKind::ConnectionRefused, Cause::Refused),
             (io::ErrorKind::HostUnreachable, Cause::NoRoute),

@@ -59,7 +59,7 @@ async fn listener(host: &str, port: u16) -> (TcpListener, String) {
 }
 
 #[tokio::test]
-async fn the_first_round_yields_a_link() {
+async fn first_probe_round_yields_a_link() {
     let bench = Bench::new();
     let (_listener, answering) = listener("127.0.9.2", 0).await;
     let (closed, refusing) = listener("127.0.9.3", 0).await;
@@ -81,7 +81,7 @@ async fn the_first_round_yields_a_link() {
 }
 
 #[tokio::test]
-async fn the_first_round_ends_whatever_the_timeout() {
+async fn first_probe_round_ends_before_a_long_probe_timeout() {
     let bench = Bench::new();
     // The TCP handshake succeeds, but the TLS handshake never starts.
     let (_listener, silent) = listener("127.0.9.4", 0).await;
@@ -100,7 +100,7 @@ async fn the_first_round_ends_whatever_the_timeout() {
 }
 
 #[tokio::test]
-async fn a_link_that_is_cut_and_healed() {
+async fn cut_link_becomes_unreachable_and_then_healthy_again() {
     let bench = Bench::new();
     let (open, endpoint) = listener("127.0.9.5", 0).await;
     let port = open.local_addr().unwrap().port();
@@ -116,7 +116,7 @@ async fn a_link_that_is_cut_and_healed() {
 }
 
 #[tokio::test]
-async fn a_link_above_its_thresholds_is_degraded() {
+async fn link_above_its_thresholds_is_degraded() {
     let (_listener, endpoint) = listener("127.0.9.6", 0).await;
     let mut bench = Bench::new();
     bench.thresholds.rtt = Micros(0);
@@ -125,7 +125,7 @@ async fn a_link_above_its_thresholds_is_degraded() {
 }
 
 #[tokio::test]
-async fn a_name_that_no_server_knows_is_unreachable() {
+async fn link_to_unresolvable_name_is_unreachable() {
     let bench = Bench::new();
     let mut prober = bench.prober(&["icmp://nowhere.invalid"], Probing::default());
     prober.first_round().await;

@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_class_serves_the_resource_that_it_names() {
+    fn device_class_serves_its_extended_resource_name() {
         let read = |spec: &str| {
             let json = format!(r#"{{"metadata": {{"name": "gpu"}}, "spec": {spec}}}"#);
             served(&Raw::from_json(json.into()).unwrap())

@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_proxy_is_held_against_the_api_server() {
+    fn no_proxy_list_is_matched_against_api_server() {
         let proxied = "http://proxy.test:3128/";
         for (server, no_proxy, is_direct) in [
             ("https://api.test:6443", "", false),
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn the_scheme_and_upper_case_choose_the_proxy() {
+    fn proxy_variable_is_chosen_by_scheme_upper_case_first() {
         let all = [
             ("HTTPS_PROXY", "https://me:pw@b.test"),
             ("https_proxy", "a.test"),

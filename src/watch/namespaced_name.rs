@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_object_is_named_with_or_without_its_namespace() {
+    fn object_name_is_parsed_with_or_without_namespace() {
         for (text, expected) in [("edgeward", "ours/edgeward"), ("theirs/edgeward", "theirs/edgeward")] {
             assert_eq!(NamespacedName::parse(text, "ours").to_string(), expected);
         }

@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_event_keeps_the_text_of_its_object() {
+    fn watch_event_keeps_the_json_of_its_object() {
         let line = r#"{"type":"ADDED","object":{"kind":"Pod","metadata":{"name":"a","uid":"u","resourceVersion":"7","managedFields":[{}]},"spec":{"x":1}}}"#;
         let WatchEvent::Added(object) = serde_json::from_str::<WatchEvent<Raw>>(line).unwrap() else {
             panic!("another event");

@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn replicas_that_cannot_be_counted_are_missed() {
+    async fn empty_or_forbidden_replica_list_is_logged() {
         let none = r#"{"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSliceList", "metadata": {"resourceVersion": "7"},
             "items": []}"#;
         let (ready, log) = watched(200, none, 0).await;
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn endpoints_count_when_they_take_requests() {
+    fn ready_endpoints_are_counted_once_across_ip_families() {
         let slice = json!({
             "addressType": "IPv4",
             "metadata": {"name": "a"},

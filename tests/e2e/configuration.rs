@@ -10,10 +10,10 @@ use crate::placement::fleet;
 
 const NAME: &str = "edgeward-config";
 
-e2e! { "configuration::follows_its_config_map", Nodes, follows_its_config_map }
+e2e! { "configuration::last_valid_config_map_is_in_force", Nodes, last_valid_config_map_is_in_force }
 /// edgeward adopts a valid change. For an invalid version it keeps the last valid one, and reports the fault by metric and
 /// Event until it is repaired. After a deletion it also keeps the last valid version.
-fn follows_its_config_map(fixture: &Fixture<'_>) -> Result<()> {
+fn last_valid_config_map_is_in_force(fixture: &Fixture<'_>) -> Result<()> {
     create(fixture)?;
     let edgeward = fixture
         .edgeward_of_config_map(Some(&fleet::overloaded()), NAME)?
@@ -79,9 +79,9 @@ fn follows_its_config_map(fixture: &Fixture<'_>) -> Result<()> {
     })
 }
 
-e2e! { "configuration::bad_at_the_start_is_not_ready", Nodes, bad_at_the_start_is_not_ready }
+e2e! { "configuration::start_without_valid_config_is_not_ready", Nodes, start_without_valid_config_is_not_ready }
 /// Without a valid version edgeward is not ready. It writes one Event, however often it starts. A repair makes it ready.
-fn bad_at_the_start_is_not_ready(fixture: &Fixture<'_>) -> Result<()> {
+fn start_without_valid_config_is_not_ready(fixture: &Fixture<'_>) -> Result<()> {
     let waits = |edgeward: &Edgeward<'_>, result: &str| {
         eventually("it waits for a configuration", BOUND, || {
             let count = edgeward.count("edgeward_config_reloads_total", &[("result", result)])?;
@@ -112,9 +112,9 @@ fn bad_at_the_start_is_not_ready(fixture: &Fixture<'_>) -> Result<()> {
     Ok(())
 }
 
-e2e! { "configuration::live_view_waits_for_it", Nodes, live_view_waits_for_it }
+e2e! { "configuration::late_config_starts_live_view", Nodes, late_config_starts_live_view }
 /// The live view uses the first valid version, even if that comes late. The probes use the newest.
-fn live_view_waits_for_it(fixture: &Fixture<'_>) -> Result<()> {
+fn late_config_starts_live_view(fixture: &Fixture<'_>) -> Result<()> {
     let edgeward = fixture.edgeward_of_config_map(None, NAME)?;
     eventually("it waits for everything", BOUND, || {
         let said = edgeward.readiness()?;

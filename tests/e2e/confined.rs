@@ -16,10 +16,10 @@ use crate::gated::{fill, goes, is_gated_for, pod};
 
 const REFUSED: &str = "denied request: edgeward may ";
 
-e2e! { "confined::to_what_it_does", Cluster, to_what_it_does }
+e2e! { "confined::confinement_allows_only_known_changes", Cluster, confinement_allows_only_known_changes }
 /// Tries changes with edgeward's token. A policy refuses each change that edgeward never makes and accepts each change that it
 /// makes, even with a webhook that labels updated objects. Cluster operators keep all their rights.
-fn to_what_it_does(fixture: &Fixture<'_>) -> Result<()> {
+fn confinement_allows_only_known_changes(fixture: &Fixture<'_>) -> Result<()> {
     fixture.allow_self_management(&fixture.home()?)?;
     let by_hand = ByHand::new(fixture)?;
     table::pods(fixture, &by_hand)?;
@@ -76,10 +76,10 @@ pub(crate) fn is_refused(tried: Result<Value>, words: &str) -> Result<()> {
     }
 }
 
-e2e! { "confined::beside_a_labelling_webhook", Domain, beside_a_labelling_webhook }
+e2e! { "confined::release_succeeds_with_labelling_webhook", Domain, release_succeeds_with_labelling_webhook }
 /// A webhook labels and annotates every updated pod. One pod loses its gate because its namespace opts out, and another is
 /// released. Both carry the webhook's additions.
-fn beside_a_labelling_webhook(fixture: &Fixture<'_>) -> Result<()> {
+fn release_succeeds_with_labelling_webhook(fixture: &Fixture<'_>) -> Result<()> {
     let (nodes, _) = Nodes::without_wan(fixture)?;
     let (edgeward, _registered) = fixture.registered_live(&nodes.gating(&for_long()))?;
     fill(fixture, &nodes)?;

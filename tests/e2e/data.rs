@@ -106,10 +106,10 @@ fn delete_pod(fixture: &Fixture<'_>, set: &str) -> Result<()> {
     fixture.kubectl.run(&args, "").map(drop)
 }
 
-e2e! { "data::comes_back_to_its_data", Domain, 99, comes_back_to_its_data }
+e2e! { "data::pod_returns_to_site_of_its_volume", Domain, 99, pod_returns_to_site_of_its_volume }
 /// A StatefulSet's pod returns to the site of its bound volume, at the edge and in the cloud, even if another site would be
 /// better. While that cloud is away the pod is gated, even beyond its class limit. Then it is placed there.
-fn comes_back_to_its_data(fixture: &Fixture<'_>) -> Result<()> {
+fn pod_returns_to_site_of_its_volume(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = Nodes::new(fixture)?;
     let edge = nodes.edge_node("edge-0", "1")?;
     nodes.cloud_node("cloud-0")?;

@@ -76,10 +76,10 @@ pub(crate) fn is_gated_for(fixture: &Fixture<'_>, name: &str, reason: &str) -> R
     })
 }
 
-e2e! { "gated::in_queue_order", Domain, 88, in_queue_order }
+e2e! { "gated::gated_pods_release_in_queue_order", Domain, 88, gated_pods_release_in_queue_order }
 /// The edge is full and no cloud answers, so 50 pods are gated. Room appears step by step. It goes to as many pods as fit, in
 /// the order of their priority and age. The leader is killed midway, and another replica continues.
-fn in_queue_order(fixture: &Fixture<'_>) -> Result<()> {
+fn gated_pods_release_in_queue_order(fixture: &Fixture<'_>) -> Result<()> {
     const PODS: u32 = 50;
     let (nodes, node) = Nodes::without_wan(fixture)?;
     let config = nodes.gating(&for_long());
@@ -185,9 +185,9 @@ fn leader(edgewards: &[Edgeward<'_>]) -> Result<usize> {
     anyhow::bail!("nobody leads")
 }
 
-e2e! { "gated::by_a_clock_that_is_behind", Domain, by_a_clock_that_is_behind }
+e2e! { "gated::clock_behind_leader_keeps_hold_limit", Domain, clock_behind_leader_keeps_hold_limit }
 /// The clock of the replica that gates a pod is five minutes behind the leader's. The pod is still gated for its whole limit.
-fn by_a_clock_that_is_behind(fixture: &Fixture<'_>) -> Result<()> {
+fn clock_behind_leader_keeps_hold_limit(fixture: &Fixture<'_>) -> Result<()> {
     const LIMIT_S: i64 = 8;
     let nodes = Nodes::new(fixture)?;
     nodes.edge_node("edge-0", "1")?;
@@ -223,10 +223,10 @@ fn by_a_clock_that_is_behind(fixture: &Fixture<'_>) -> Result<()> {
     Ok(())
 }
 
-e2e! { "gated::until_the_wan_is_back", Domain, until_the_wan_is_back }
+e2e! { "gated::wan_recovery_releases_to_cloud", Domain, wan_recovery_releases_to_cloud }
 /// Pods are gated while the WAN is down, and go to the cloud when it returns. After the class limit they go to the edge anyway.
 /// Pods for which waiting cannot help are not gated.
-fn until_the_wan_is_back(fixture: &Fixture<'_>) -> Result<()> {
+fn wan_recovery_releases_to_cloud(fixture: &Fixture<'_>) -> Result<()> {
     let (nodes, _) = Nodes::without_wan(fixture)?;
     let limits = json!({"latency": "30s", "throughput": "1h", "batch": "1h"});
     let config = nodes.gating(&limits);
@@ -312,10 +312,10 @@ fn until_the_wan_is_back(fixture: &Fixture<'_>) -> Result<()> {
     Ok(())
 }
 
-e2e! { "gated::behind_other_gates", Domain, behind_other_gates }
+e2e! { "gated::foreign_gate_delays_decision", Domain, foreign_gate_delays_decision }
 /// A pod with other gates is decided when edgeward's gate is its last one. Its own node constraints stay. If its namespace
 /// loses the label, the pod only loses edgeward's gate.
-fn behind_other_gates(fixture: &Fixture<'_>) -> Result<()> {
+fn foreign_gate_delays_decision(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = Nodes::edge_and_cloud(fixture, "1")?;
     let (_edgeward, _registered) = fixture.registered_live(&nodes.gating(&for_long()))?;
     let mut queued = pod(fixture, "queued", 500, 5);

@@ -67,9 +67,9 @@ fn under_another_domain(fixture: &Fixture<'_>) -> Result<()> {
     install_and_uninstall(fixture, Source::Files, "acme.dev")
 }
 
-e2e! { "install::server_side_after_client_side", Cluster, server_side_after_client_side }
+e2e! { "install::server_side_apply_takes_over_objects", Cluster, server_side_apply_takes_over_objects }
 /// Server-Side Apply takes over objects from client-side apply without a conflict.
-fn server_side_after_client_side(fixture: &Fixture<'_>) -> Result<()> {
+fn server_side_apply_takes_over_objects(fixture: &Fixture<'_>) -> Result<()> {
     let folder = workspace().join("webhook/base").display().to_string();
     let kubectl = |args: &[&str]| fixture.kubectl.run(&[args, &["-k", &folder]].concat(), "");
     kubectl(&["apply"])?;

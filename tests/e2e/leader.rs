@@ -10,10 +10,10 @@ const LEASE: &str = "edgeward";
 
 const DURATION_SECONDS: u64 = 15;
 
-e2e! { "leader::one_of_two", Nodes, 77, one_of_two }
+e2e! { "leader::lease_passes_to_other_replica", Nodes, 77, lease_passes_to_other_replica }
 /// One of two replicas holds the Lease. It is asked to stop, and the other one takes the Lease at once, while the first still
 /// serves. The second one is killed, and a third takes the Lease before it expires.
-fn one_of_two(fixture: &Fixture<'_>) -> Result<()> {
+fn lease_passes_to_other_replica(fixture: &Fixture<'_>) -> Result<()> {
     let start = |name: &str| fixture.live_edgeward_as(name, &json!({}));
     let mut pair = vec![start("first")?, start("second")?];
     let (leader, holder) = eventually("one holds the Lease", BOUND, || one_leads(fixture, &pair))?;

@@ -37,9 +37,9 @@ fn slo() -> Value {
     json!({"slo.example.io/class": "throughput", "slo.example.io/deadlineMs": "60000"})
 }
 
-e2e! { "liqo::fills_the_edge_first", Peering, 106, fills_the_edge_first }
+e2e! { "liqo::edge_fills_before_liqo_cloud", Peering, 106, edge_fills_before_liqo_cloud }
 /// A Deployment's pods fill the edge, and the rest run in the provider cluster. In the home cluster each of them is Running.
-fn fills_the_edge_first(fixture: &Fixture<'_>) -> Result<()> {
+fn edge_fills_before_liqo_cloud(fixture: &Fixture<'_>) -> Result<()> {
     const REPLICAS: usize = 12;
     /// Each requests 1 CPU.
     const AT_THE_EDGE: usize = 8;
@@ -134,9 +134,9 @@ const FATES: [(Strategy, [Fate; 3], [Fate; 3]); 3] = {
 
 const ANYWHERE: (Strategy, &str) = (Strategy::LocalAndRemote, "plain");
 
-e2e! { "liqo::both_webhooks_on_one_pod", Peering, 105, both_webhooks_on_one_pod }
+e2e! { "liqo::liqo_and_edgeward_webhooks_coexist", Peering, 105, liqo_and_edgeward_webhooks_coexist }
 /// Liqo's webhook and edgeward's change the same pods, in both orders and under every strategy.
-fn both_webhooks_on_one_pod(fixture: &Fixture<'_>) -> Result<()> {
+fn liqo_and_edgeward_webhooks_coexist(fixture: &Fixture<'_>) -> Result<()> {
     let mut namespaces = Vec::new();
     for (strategy, ..) in FATES {
         let suffix = format!("{strategy:?}").to_lowercase();

@@ -34,9 +34,9 @@ fn fill(fixture: &Fixture<'_>, name: &str, millicores: u32, expected: &str) -> R
     runs(fixture, name)
 }
 
-e2e! { "live::capacity_comes_and_goes", Nodes, capacity_comes_and_goes }
+e2e! { "live::full_edge_uses_cloud_until_pod_ends", Nodes, full_edge_uses_cloud_until_pod_ends }
 /// Pods fill the edge, and the next one goes to the cloud. After they are deleted, the edge has room again.
-fn capacity_comes_and_goes(fixture: &Fixture<'_>) -> Result<()> {
+fn full_edge_uses_cloud_until_pod_ends(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = Nodes::new(fixture)?;
     nodes.edge_node("edge-0", "1")?;
     nodes.edge_node("edge-1", "1")?;

@@ -137,7 +137,7 @@ fn ensure_same(by_helm: &Objects, by_kustomize: &Objects) -> Result<()> {
 }
 
 /// The chart leaves the namespace to Helm, and its ConfigMap holds only values that differ from the program's defaults.
-pub(crate) fn the_same_as_by_kustomize(tools: &Tools) -> Result<()> {
+pub(crate) fn chart_renders_same_objects_as_kustomize(tools: &Tools) -> Result<()> {
     for domain in ["example.io", "acme.dev"] {
         for source in SOURCES {
             let mut values = of_source(source);
@@ -165,7 +165,7 @@ pub(crate) fn the_same_as_by_kustomize(tools: &Tools) -> Result<()> {
 
 /// Each optional kustomize folder corresponds to a value of the chart. It leaves the rest of the overlay alone, above all
 /// `caBundle` or the annotation that fills it in.
-pub(crate) fn folders_are_values(tools: &Tools) -> Result<()> {
+pub(crate) fn kustomize_folders_match_chart_values(tools: &Tools) -> Result<()> {
     for source in SOURCES {
         let plain = tools.charted(&of_source(source))?;
         let mut values = of_source(source);
@@ -200,7 +200,7 @@ pub(crate) fn folders_are_values(tools: &Tools) -> Result<()> {
 
 /// The one-node and unreachable-pods installations are a component in kustomize and a value in the chart. Tries each with every
 /// certificate source, and both together.
-pub(crate) fn components_are_values(tools: &Tools) -> Result<()> {
+pub(crate) fn kustomize_components_match_chart_values(tools: &Tools) -> Result<()> {
     let changed = |plain: &Objects, objects: &Objects| -> Vec<String> {
         let is_other = |key: &&String| plain.get(*key) != objects.get(*key);
         let keys: BTreeSet<_> = plain.keys().chain(objects.keys()).filter(is_other).collect();
@@ -249,7 +249,7 @@ pub(crate) fn components_are_values(tools: &Tools) -> Result<()> {
 
 /// The chart's port values and the documented kustomize patch change the same things: listen address, probes and the Service's
 /// target.
-pub(crate) fn other_ports_are_the_same(tools: &Tools) -> Result<()> {
+pub(crate) fn custom_ports_match_kustomize_patch(tools: &Tools) -> Result<()> {
     let patches = shown("--listen=")?;
     let more = json!({"patches": patches["patches"]});
     let mut by_kustomize = tools.customized(
@@ -274,7 +274,7 @@ pub(crate) fn other_ports_are_the_same(tools: &Tools) -> Result<()> {
 
 /// The chart exempts the configuration's excluded namespaces from the strict-sites policy. With kustomize, the documented patch
 /// does.
-pub(crate) fn excluded_namespaces_are_not_judged(tools: &Tools) -> Result<()> {
+pub(crate) fn excluded_namespaces_pass_strict_sites(tools: &Tools) -> Result<()> {
     let mut values = least();
     values["validation"] = json!({"strictSites": true});
     values["config"]["excludedNamespaces"] = json!(["monitoring", "kube-system"]);
@@ -292,7 +292,7 @@ pub(crate) fn excluded_namespaces_are_not_judged(tools: &Tools) -> Result<()> {
 
 /// Without the policies, and with rights to the pods of one namespace, both leave out the same objects. The chart also renders
 /// the RoleBindings, which the operator writes when using kustomize.
-pub(crate) fn less_is_a_value(tools: &Tools) -> Result<()> {
+pub(crate) fn reduced_rights_match_kustomize_components(tools: &Tools) -> Result<()> {
     let mut values = least();
     values["confinement"]["enabled"] = json!(false);
     values["rights"]["namespaces"] = json!(["shop"]);
@@ -322,7 +322,7 @@ pub(crate) fn less_is_a_value(tools: &Tools) -> Result<()> {
 }
 
 /// Each documented monitoring switch adds one object of `deploy/monitoring` and changes nothing else.
-pub(crate) fn monitoring_is_the_same(tools: &Tools) -> Result<()> {
+pub(crate) fn monitoring_switches_match_kustomize(tools: &Tools) -> Result<()> {
     let labels = shown("- pairs:")?;
     let mut by_kustomize = tools.customized(&labels, &["deploy/monitoring"], &[], "example.io")?;
     // The kustomization labels all objects. The dashboard needs no label.
@@ -351,7 +351,7 @@ pub(crate) fn monitoring_is_the_same(tools: &Tools) -> Result<()> {
 
 /// A value of the chart and the documented patch narrow the ingress in the same way. It stays open to edgeward's own replicas
 /// where they check each other's certificate.
-pub(crate) fn a_narrow_way_in_is_the_same(tools: &Tools) -> Result<()> {
+pub(crate) fn narrowed_ingress_matches_kustomize_patch(tools: &Tools) -> Result<()> {
     let patches = shown("/spec/ingress/0/from")?;
     let patch = patches["patches"][0]["patch"].as_str().context("a patch")?;
     let patch: Value = serde_saphyr::from_str(patch)?;
@@ -375,7 +375,7 @@ pub(crate) fn a_narrow_way_in_is_the_same(tools: &Tools) -> Result<()> {
 
 /// Installed in another namespace, the objects no longer name the default one: in the webhook's target, RBAC, excluded pods,
 /// certificate name and scrape target.
-pub(crate) fn in_another_namespace(tools: &Tools) -> Result<()> {
+pub(crate) fn custom_namespace_replaces_default(tools: &Tools) -> Result<()> {
     let mut values = least();
     for switch in ["serviceMonitor", "prometheusRule", "dashboard"] {
         values["monitoring"][switch]["enabled"] = json!(true);

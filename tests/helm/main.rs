@@ -19,23 +19,59 @@ use tempfile::TempDir;
 type Script = fn(&Tools) -> Result<()>;
 
 const SCRIPTS: &[(&str, Script)] = &[
-    ("the_same_as_by_kustomize", kustomize::the_same_as_by_kustomize),
-    ("folders_are_values", kustomize::folders_are_values),
-    ("components_are_values", kustomize::components_are_values),
-    ("other_ports_are_the_same", kustomize::other_ports_are_the_same),
     (
-        "excluded_namespaces_are_not_judged",
-        kustomize::excluded_namespaces_are_not_judged,
+        "chart_renders_same_objects_as_kustomize",
+        kustomize::chart_renders_same_objects_as_kustomize,
     ),
-    ("less_is_a_value", kustomize::less_is_a_value),
-    ("monitoring_is_the_same", kustomize::monitoring_is_the_same),
-    ("a_narrow_way_in_is_the_same", kustomize::a_narrow_way_in_is_the_same),
-    ("in_another_namespace", kustomize::in_another_namespace),
+    (
+        "kustomize_folders_match_chart_values",
+        kustomize::kustomize_folders_match_chart_values,
+    ),
+    (
+        "kustomize_components_match_chart_values",
+        kustomize::kustomize_components_match_chart_values,
+    ),
+    (
+        "custom_ports_match_kustomize_patch",
+        kustomize::custom_ports_match_kustomize_patch,
+    ),
+    (
+        "excluded_namespaces_pass_strict_sites",
+        kustomize::excluded_namespaces_pass_strict_sites,
+    ),
+    (
+        "reduced_rights_match_kustomize_components",
+        kustomize::reduced_rights_match_kustomize_components,
+    ),
+    (
+        "monitoring_switches_match_kustomize",
+        kustomize::monitoring_switches_match_kustomize,
+    ),
+    (
+        "narrowed_ingress_matches_kustomize_patch",
+        kustomize::narrowed_ingress_matches_kustomize_patch,
+    ),
+    (
+        "custom_namespace_replaces_default",
+        kustomize::custom_namespace_replaces_default,
+    ),
     ("every_value_has_an_effect", rendered::every_value_has_an_effect),
-    ("lint_has_nothing_to_say", rendered::lint_has_nothing_to_say),
-    ("packed_it_is_the_same", rendered::packed_it_is_the_same),
-    ("hooks_go_with_their_rights", rendered::hooks_go_with_their_rights),
-    ("wrong_values_are_named", refusals::wrong_values_are_named),
+    (
+        "helm_lint_accepts_all_values_files",
+        rendered::helm_lint_accepts_all_values_files,
+    ),
+    (
+        "packed_chart_renders_like_checkout",
+        rendered::packed_chart_renders_like_checkout,
+    ),
+    (
+        "hook_jobs_are_deleted_with_their_rights",
+        rendered::hook_jobs_are_deleted_with_their_rights,
+    ),
+    (
+        "wrong_values_are_refused_by_name",
+        refusals::wrong_values_are_refused_by_name,
+    ),
 ];
 
 pub(crate) struct Tools {

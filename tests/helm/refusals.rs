@@ -6,7 +6,7 @@ use edgeward_harness::prelude::*;
 use crate::Tools;
 use crate::rendered::least;
 
-pub(crate) fn wrong_values_are_named(tools: &Tools) -> Result<()> {
+pub(crate) fn wrong_values_are_refused_by_name(tools: &Tools) -> Result<()> {
     // Columns: values to add to the smallest ones, and words of the refusal.
     let table = include_str!("../golden/refused-values.txt").replace("\"CA\"", r#""-----BEGIN CERTIFICATE-----\n""#);
     for line in table.lines() {

@@ -75,7 +75,7 @@ fn everything() -> Result<Value> {
 }
 
 /// A replacement for a value that the chart does not let go alone, and where to put it. Such a value is required or goes with
-/// others. `wrong_values_are_named` has the words of the refusals.
+/// others. `wrong_values_are_refused_by_name` has the words of the refusals.
 fn instead(path: &str, given: &Value) -> Option<(String, Value)> {
     match path {
         "certificates.source" => Some(("/certificates".to_owned(), json!({"source": "self-managed"}))),
@@ -132,7 +132,7 @@ pub(crate) fn every_value_has_an_effect(tools: &Tools) -> Result<()> {
 }
 
 /// `helm lint` passes the chart as chart repositories run it, with each values file in ci/.
-pub(crate) fn lint_has_nothing_to_say(tools: &Tools) -> Result<()> {
+pub(crate) fn helm_lint_accepts_all_values_files(tools: &Tools) -> Result<()> {
     let mut files = 0;
     for entry in fs::read_dir(format!("{}/ci", folder()))? {
         let file = entry?.path().display().to_string();
@@ -149,7 +149,7 @@ pub(crate) fn lint_has_nothing_to_say(tools: &Tools) -> Result<()> {
 }
 
 /// A packed chart has the files that the links of the checkout point to, and no stray ones.
-pub(crate) fn packed_it_is_the_same(tools: &Tools) -> Result<()> {
+pub(crate) fn packed_chart_renders_like_checkout(tools: &Tools) -> Result<()> {
     let into = tools.dir.path().join("packed");
     fs::create_dir(&into)?;
     let into = into.display().to_string();
@@ -161,7 +161,7 @@ pub(crate) fn packed_it_is_the_same(tools: &Tools) -> Result<()> {
 
 /// The uninstall hook and the test hook each run the program as a Job. The Job has rights of its own, which are removed with
 /// it. Its pod does not count as a replica.
-pub(crate) fn hooks_go_with_their_rights(tools: &Tools) -> Result<()> {
+pub(crate) fn hook_jobs_are_deleted_with_their_rights(tools: &Tools) -> Result<()> {
     let rendered = objects(&tools.template(&everything()?)?)?;
     let selector = &rendered["Service edgeward-system/edgeward"]["spec"]["selector"];
     for (name, hook, command, rights) in [

@@ -34,7 +34,7 @@ fn every_page_is_in_the_table_of_contents() {
 }
 
 #[test]
-fn the_site_has_navigation_search_and_both_colours() {
+fn book_site_has_navigation_search_and_both_themes() {
     let (Some(book), Some(program)) = (env::var_os("EDGEWARD_BOOK"), chromium().unwrap()) else {
         let is_ci = env::var_os("CI").is_some_and(|ci| ci == "true");
         assert!(!is_ci, "EDGEWARD_BOOK is not set");

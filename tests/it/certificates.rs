@@ -84,7 +84,7 @@ fn put_leaf(contents: &mut Contents, now: Timestamp, life: SignedDuration) {
 }
 
 #[tokio::test]
-async fn a_replica_without_a_certificate_waits_for_one_and_then_keeps_the_last_good_one() {
+async fn missing_certificate_is_awaited_and_bad_one_keeps_last() {
     let shared = Shared::start().await;
     let now = Timestamp::now();
     let mut contents = with_authority(now);
@@ -161,7 +161,7 @@ async fn choosy(authority: &str) -> (Server, Arc<Metrics>, tempfile::TempDir) {
 }
 
 #[tokio::test]
-async fn only_clients_of_the_authority_are_served_and_it_may_change() {
+async fn client_ca_refuses_other_clients_and_follows_file() {
     let [ours, other] = [(); 2].map(|()| pki::Authority::new().expect("made"));
     let (server, metrics, directory) = choosy(&ours.certificate).await;
     let client = Client::new(server.admission(), server.ca_bundle().expect("self-signed"));
@@ -209,7 +209,7 @@ async fn only_clients_of_the_authority_are_served_and_it_may_change() {
 }
 
 #[tokio::test]
-async fn a_file_without_an_authority_is_named_at_the_start() {
+async fn invalid_client_ca_file_fails_start() {
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("clients.crt");
     let start = async || {

@@ -42,7 +42,7 @@ fn every_value_is_documented() {
 /// At each level, the schema of a map has exactly the keys of the defaults. The inside of values that are documented as a whole
 /// is Kubernetes' own.
 #[test]
-fn the_schema_knows_every_value_and_no_other() {
+fn values_schema_has_exactly_default_keys() {
     let schema: Value = serde_json::from_str(&file("values.schema.json")).unwrap();
     let documented = documented().unwrap();
     let mut maps = vec![(String::new(), defaults().unwrap(), schema.clone())];
@@ -69,7 +69,7 @@ fn the_schema_knows_every_value_and_no_other() {
 
 /// The schema of `config` is the output of `edgeward config-schema`.
 #[test]
-fn the_schema_of_the_configuration_is_the_programs() {
+fn chart_config_schema_matches_program() {
     let output = edgeward().arg("config-schema").output().unwrap();
     let mut settings: Value = serde_json::from_slice(&output.stdout).unwrap();
     // These keys describe the whole document; the chart's schema has its own.
@@ -88,7 +88,7 @@ fn the_schema_of_the_configuration_is_the_programs() {
 }
 
 #[test]
-fn the_chart_is_of_this_version_and_of_these_definitions() {
+fn chart_states_crate_version_and_crds() {
     let chart = yaml("Chart.yaml");
     for field in ["version", "appVersion"] {
         assert_eq!(chart[field], env!("CARGO_PKG_VERSION"));
@@ -107,7 +107,7 @@ fn the_chart_is_of_this_version_and_of_these_definitions() {
 
 /// No manifest exists twice. The chart's templates read links to kustomize's files.
 #[test]
-fn the_manifests_are_those_of_kustomize() {
+fn chart_files_link_to_kustomize_manifests() {
     let root = workspace().canonicalize().unwrap();
     let mut folders = BTreeSet::new();
     for entry in fs::read_dir(Path::new(&folder()).join("files")).unwrap() {

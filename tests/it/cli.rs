@@ -36,7 +36,7 @@ fn error(arguments: &[&str], stdin: &str) -> String {
 const REVIEW: [&str; 5] = ["review", "--fleet", "examples/fleet.yaml", "-f", "-"];
 
 #[test]
-fn the_demo_plays_three_scenarios() {
+fn demo_plays_three_scenarios() {
     let output = edgeward(&["demo"], "");
     let stdout = text(&output.stdout);
     assert!(output.status.success(), "{stdout}{}", text(&output.stderr));
@@ -70,7 +70,7 @@ fn the_demo_plays_three_scenarios() {
 }
 
 #[test]
-fn every_output_tells_the_same() {
+fn all_review_formats_show_same_decision() {
     let output = |format: &str| {
         let arguments = [
             "review",
@@ -113,7 +113,7 @@ fn every_output_tells_the_same() {
 }
 
 #[test]
-fn pods_lists_and_admission_reviews_from_standard_input() {
+fn review_reads_pods_lists_and_reviews_from_stdin() {
     let pod =
         r#"{"kind": "Pod", "metadata": {"name": "a", "annotations": {"slo.example.io/class": "batch"}}, "spec": {}}"#;
     let review = format!(
@@ -156,7 +156,7 @@ fn pods_lists_and_admission_reviews_from_standard_input() {
 }
 
 #[test]
-fn errors_name_the_file_the_place_and_the_value() {
+fn input_errors_name_file_path_and_value() {
     for (stdin, expected) in [
         ("kind: Deployment", "stdin#1: kind Deployment without a pod template"),
         (
@@ -199,7 +199,7 @@ fn reviewed(document: &str) -> Value {
 }
 
 #[test]
-fn the_pods_of_a_workload_are_reviewed() {
+fn workload_template_is_reviewed_as_pod() {
     let template = r#"{metadata: {annotations: {slo.example.io/class: batch}}, spec: {containers: []}}"#;
     for (kind, spec) in [
         ("Deployment", format!("{{replicas: 9, template: {template}}}")),
@@ -235,7 +235,7 @@ fn the_pods_of_a_workload_are_reviewed() {
 }
 
 #[test]
-fn what_makes_no_pods_is_skipped_and_named() {
+fn kind_without_pods_is_skipped_and_reported() {
     let output = edgeward(
         &REVIEW,
         "kind: Service\n---\n{kind: Pod, metadata: {name: a}, spec: {}}",
@@ -245,7 +245,7 @@ fn what_makes_no_pods_is_skipped_and_named() {
 }
 
 #[test]
-fn an_slo_in_the_wrong_place_is_hinted_at() {
+fn slo_on_workload_instead_of_template_gives_hint() {
     let item = reviewed(
         "{kind: Deployment, metadata: {name: web, annotations: {slo.example.io/class: batch}}, spec: {template: {spec: {}}}}",
     );
@@ -256,7 +256,7 @@ fn an_slo_in_the_wrong_place_is_hinted_at() {
 }
 
 #[test]
-fn faults_of_an_slo_are_exit_code_3() {
+fn invalid_slo_exits_with_3() {
     let pod = "{kind: Pod, metadata: {annotations: {slo.example.io/class: fast}}, spec: {}}";
     let output = edgeward(&REVIEW, pod);
     assert_eq!(output.status.code(), Some(3), "{}", text(&output.stderr));
@@ -277,7 +277,7 @@ fn kubeconfig(server: &str) -> tempfile::NamedTempFile {
 }
 
 #[test]
-fn a_cluster_that_does_not_answer_is_named() {
+fn unreachable_cluster_error_names_server() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let silent = format!("https://{}", listener.local_addr().unwrap());
     let refusing = {
@@ -348,7 +348,7 @@ fn every_fault_of_a_file_is_listed() {
 }
 
 #[test]
-fn a_reader_that_has_seen_enough_is_no_failure() {
+fn closed_stdout_exits_with_success() {
     let review = ["review", "-f", "examples/pods.yaml", "--fleet", "examples/fleet.yaml"];
     for arguments in [&["demo"][..], &review] {
         let mut child = program::edgeward()
@@ -365,7 +365,7 @@ fn a_reader_that_has_seen_enough_is_no_failure() {
 }
 
 #[test]
-fn a_manifest_cannot_draw_on_the_terminal() {
+fn control_characters_of_manifest_are_replaced() {
     let pod = r#"{"kind": "Pod", "metadata": {"name": "a\u001b[31m\nb"}, "spec": {}}"#;
     let output = edgeward(&REVIEW, pod);
     assert!(output.status.success(), "{}", text(&output.stderr));
@@ -409,7 +409,7 @@ fn wrong_usage_is_exit_code_2() {
 }
 
 #[test]
-fn serve_without_a_certificate_names_both_ways_to_one() {
+fn serve_without_certificate_names_both_options() {
     let stderr = text(&edgeward(&["serve", "--fleet", "x"], "").stderr);
     assert!(
         stderr.contains("--tls-cert <FILE>") && stderr.contains("--self-signed <DIR>"),
@@ -429,7 +429,7 @@ fn every_command() -> Vec<Vec<String>> {
 }
 
 #[test]
-fn the_help_is_the_one_in_the_documentation() {
+fn cli_help_matches_reference_page() {
     let mut found = String::from("# Command line\n\nWhat `--help` prints, recorded by a test.\n");
     for words in every_command() {
         let mut command = program::edgeward();

@@ -10,7 +10,7 @@ use crate::client::{Client, eventually, get};
 use crate::process::Process;
 
 #[test]
-fn the_config_map_of_the_first_design_is_read_as_it_stands() {
+fn first_design_config_map_is_still_read() {
     let path = workspace().join("tests/golden/config/first-design.yaml");
     let mut expected = Config::default();
     let cloud = expected.sites.iter_mut().find(|site| site.name == "cloud").unwrap();
@@ -37,7 +37,7 @@ async fn is_denied(client: &Client) -> bool {
 }
 
 #[tokio::test]
-async fn a_mounted_config_map_changes_under_a_running_server() {
+async fn mounted_config_map_change_applies_without_restart() {
     let mut volume = Volume::new().unwrap();
     volume.swap(&[("config.yaml", "")]).unwrap();
     let directory = volume.path("").display().to_string();

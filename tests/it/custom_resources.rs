@@ -3,7 +3,7 @@
 use crate::program::{edgeward, is_recorded};
 
 #[test]
-fn the_files_are_what_is_printed() {
+fn crd_files_match_crds_command_output() {
     let output = edgeward().arg("crds").output().unwrap();
     assert!(output.status.success());
     let printed = String::from_utf8(output.stdout).unwrap();

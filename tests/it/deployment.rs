@@ -28,7 +28,7 @@ fn pod() -> Value {
 }
 
 #[test]
-fn the_config_map_spells_the_defaults() {
+fn base_config_map_states_all_defaults() {
     let generator = &object("deploy/base/kustomization.yaml")["configMapGenerator"][0];
     assert_eq!(generator["files"], json!(["config.yaml"]));
     let document = fs::read_to_string(path("deploy/base/config.yaml")).unwrap();
@@ -52,7 +52,7 @@ fn the_config_map_spells_the_defaults() {
 }
 
 #[test]
-fn the_pod_is_called_where_it_serves_and_has_time_to_drain() {
+fn service_ports_and_grace_period_match_program() {
     let (pod, service) = (pod(), object("deploy/base/service.yaml"));
     let called = &webhook()["clientConfig"]["service"];
     assert_eq!(service["metadata"]["name"], called["name"]);
@@ -90,7 +90,7 @@ fn the_pod_is_called_where_it_serves_and_has_time_to_drain() {
 }
 
 #[test]
-fn whatever_is_selected_is_the_pod() {
+fn all_selectors_match_pod_labels() {
     let deployment = object("deploy/base/deployment.yaml");
     let labels = &deployment["spec"]["template"]["metadata"]["labels"];
     let selector = |file: &str, field: &str| object(&format!("deploy/base/{file}.yaml"))["spec"][field].take();
@@ -104,7 +104,7 @@ fn whatever_is_selected_is_the_pod() {
 }
 
 #[test]
-fn the_certificate_is_where_the_pod_and_the_webhook_look_for_it() {
+fn certificate_secret_matches_pod_and_webhook() {
     let pod = pod();
     let secret = &pod["volumes"][0]["secret"]["secretName"];
     let mount = pod["containers"][0]["volumeMounts"][0]["mountPath"].as_str().unwrap();
@@ -134,7 +134,7 @@ fn the_certificate_is_where_the_pod_and_the_webhook_look_for_it() {
 }
 
 #[test]
-fn the_roles_are_bound_to_the_pods_account() {
+fn role_bindings_name_pod_service_account() {
     let granted = ["deploy/base/rbac.yaml", "deploy/base/rbac-pods.yaml"]
         .map(objects)
         .concat();
@@ -149,7 +149,7 @@ fn the_roles_are_bound_to_the_pods_account() {
 
 /// The policies match edgeward's identity and name the keys that the program writes.
 #[test]
-fn the_policies_confine_who_runs_to_the_keys_of_the_contract() {
+fn confinement_policies_allow_only_contract_keys() {
     let (objects, keys) = (objects("deploy/base/confinement.yaml"), Keys::new("example.io"));
     let account = "system:serviceaccount:edgeward-system:edgeward";
     let text = |object: &Value| object["spec"].to_string();
@@ -174,7 +174,7 @@ fn the_policies_confine_who_runs_to_the_keys_of_the_contract() {
 }
 
 #[test]
-fn self_managed_certificates_are_where_they_are_allowed() {
+fn self_managed_rights_match_program_defaults() {
     let granted = objects("certs/self-managed/rbac.yaml");
     // The resource names that RBAC rules are limited to.
     let named = |kind: &str| -> BTreeSet<String> {
@@ -210,7 +210,7 @@ fn self_managed_certificates_are_where_they_are_allowed() {
 }
 
 #[test]
-fn the_image_is_of_our_toolchain_and_runs_as_the_pods_user() {
+fn image_matches_toolchain_and_pod_user() {
     let dockerfile = fs::read_to_string(path("Dockerfile")).unwrap();
     let word = |instruction: &str| {
         let mut lines = dockerfile.lines();

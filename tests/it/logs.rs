@@ -50,7 +50,7 @@ async fn ends(mut process: Process) -> Option<i32> {
 }
 
 #[tokio::test]
-async fn a_log_that_nobody_reads_stops_nothing() {
+async fn unread_log_does_not_block_reviews() {
     let process = Process::start();
     let mut connection = process.client().connect().await.expect("handshake");
     eventually("the pipe and the backlog are full", async || {
@@ -69,7 +69,7 @@ async fn a_log_that_nobody_reads_stops_nothing() {
 }
 
 #[tokio::test]
-async fn a_log_that_cannot_be_written_stops_nothing() {
+async fn closed_log_does_not_block_reviews() {
     let mut process = Process::start();
     process.log = None;
     let mut connection = process.client().connect().await.expect("handshake");
@@ -82,7 +82,7 @@ async fn a_log_that_cannot_be_written_stops_nothing() {
 }
 
 #[tokio::test]
-async fn the_last_line_is_written() {
+async fn last_log_line_is_written_at_shutdown() {
     let mut process = Process::start();
     let log = process.log.take().expect("a log");
     let lines = tokio::task::spawn_blocking(move || log.map_while(Result::ok).last());
@@ -168,7 +168,7 @@ fn told(lines: &[Value], kind: &Kind) -> (usize, u64) {
 /// Each kind of line is rate-limited, and the next line reports the number that was suppressed. Every decision is logged, and
 /// every review is counted.
 #[tokio::test]
-async fn lines_that_anybody_can_cause_are_bounded() {
+async fn repeated_log_lines_are_rate_limited() {
     const FLOOD: u64 = 200;
     let mut process = Process::start();
     let log = process.log.take().expect("a log");
@@ -245,7 +245,7 @@ async fn lines_that_anybody_can_cause_are_bounded() {
 
 /// At every log level, a pod's environment, other annotations and invalid content stay out of the log.
 #[tokio::test]
-async fn no_line_says_what_a_pod_contains() {
+async fn log_omits_pod_content() {
     const SECRET: &str = "hunter2";
     let object = |annotations: Value, spec: Value| {
         let labels = json!({"app": SECRET, "scheduling.example.io/managed": "true"});
@@ -303,7 +303,7 @@ async fn no_line_says_what_a_pod_contains() {
 
 /// The tests of `edgeward-lab simulate --trace` read this recording. Its times are made up.
 #[tokio::test]
-async fn lines_of_decisions_are_as_recorded() {
+async fn decision_log_lines_match_recording() {
     let pod = |owner: Value, annotations: Value, cpu: &str| {
         let metadata = json!({"generateName": "camera-", "annotations": annotations, "ownerReferences": owner});
         let container = json!({"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu, "memory": "64Mi"}}});

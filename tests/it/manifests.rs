@@ -24,7 +24,7 @@ pub(crate) fn webhook() -> Value {
 }
 
 #[test]
-fn entries_differ_in_whom_they_are_for_alone() {
+fn webhook_entries_differ_only_in_matching() {
     // The entry for placed pods comes first. After another entry, it would be called for each pod that this entry places.
     let [mut placed, mut stated, mut by_policy] = entries();
     let keys = Keys::new("example.io");
@@ -51,7 +51,7 @@ fn entries_differ_in_whom_they_are_for_alone() {
 }
 
 #[test]
-fn the_api_server_calls_us_where_we_listen_and_for_what_we_decide() {
+fn webhook_entry_matches_server_path_and_pod_creates() {
     let webhook = webhook();
     let service = &webhook["clientConfig"]["service"];
     assert_eq!(service["path"], server::PATH);
@@ -75,7 +75,7 @@ fn the_api_server_calls_us_where_we_listen_and_for_what_we_decide() {
 }
 
 #[test]
-fn the_certificate_is_for_the_service_that_is_called() {
+fn serve_defaults_match_webhook_service() {
     let service = webhook()["clientConfig"]["service"].clone();
     let help = edgeward().args(["serve", "--help"]).output().unwrap();
     let help = String::from_utf8(help.stdout).unwrap();
@@ -97,7 +97,7 @@ pub(crate) fn default_of<'h>(option: &str, help: &'h str) -> &'h str {
 }
 
 #[test]
-fn selectors_and_conditions_use_the_keys_of_the_contract() {
+fn webhook_selectors_use_contract_keys() {
     let webhook = webhook();
     let keys = Keys::new("example.io");
     let selector = &webhook["namespaceSelector"]["matchExpressions"];
@@ -146,7 +146,7 @@ fn policy(text: &str) -> [Value; 2] {
 }
 
 #[test]
-fn both_policies_are_about_the_same_and_go_by_the_webhook() {
+fn fault_and_hint_policies_match_webhook_scope() {
     let [policy, binding] = policy(include_str!("../../webhook/base/validatingadmissionpolicy.yaml"));
     let [hints, hinting] = self::policy(include_str!("../../webhook/base/validatingadmissionpolicy-hints.yaml"));
     let webhook = webhook();
@@ -184,7 +184,7 @@ fn both_policies_are_about_the_same_and_go_by_the_webhook() {
 /// Server-Side Apply treats some nested objects as one atomic value. Where the API server has filled in a default there, a
 /// second applier would get a conflict.
 #[test]
-fn manifests_state_every_default_of_what_is_applied_whole() {
+fn manifests_state_defaults_of_atomic_fields() {
     let matches = ["matchPolicy", "namespaceSelector", "objectSelector"];
     let states = |value: &Value, fields: &[&str]| {
         for field in fields {

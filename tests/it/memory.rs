@@ -7,7 +7,7 @@ use edgeward_harness::process::memory_kib;
 use crate::process::Process;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn no_mix_of_bodies_takes_a_replica_over_192_mib() {
+async fn mixed_request_bodies_stay_within_192_mib() {
     let mut process = Process::start();
     process.discard_log();
     let limits = Limits {
@@ -20,7 +20,7 @@ async fn no_mix_of_bodies_takes_a_replica_over_192_mib() {
 
 /// With transparent huge pages, each of many threads would take 2 MiB for a few small allocations.
 #[test]
-fn a_replica_has_no_huge_pages() {
+fn replica_runs_without_huge_pages() {
     let process = Process::start();
     assert_eq!(memory_kib(process.child.id(), "THP_enabled").unwrap(), 0);
 }

@@ -95,7 +95,7 @@ fn check(what: &str, query: &str) {
 }
 
 #[test]
-fn what_is_asked_for_exists() {
+fn alerts_and_dashboard_query_existing_metrics() {
     let alerts = alerts();
     assert!(alerts.len() <= 12, "{} alerts", alerts.len());
     for alert in &alerts {
@@ -110,7 +110,7 @@ fn what_is_asked_for_exists() {
 }
 
 #[test]
-fn the_dashboard_shows_one_cluster() {
+fn dashboard_queries_select_one_cluster() {
     for panel in entries(&dashboard(), "panels") {
         for target in entries(panel, "targets") {
             let of_cluster = |(name, matchers): (&str, Vec<(&str, &str)>)| {
@@ -143,7 +143,7 @@ fn each_alert_names_its_severity_and_its_runbook() {
 }
 
 #[test]
-fn the_dashboard_can_be_found_and_read() {
+fn dashboard_is_labelled_and_panels_are_described() {
     let dashboard = dashboard();
     let panels = || entries(&dashboard, "panels");
     let ids: BTreeSet<_> = panels().map(|panel| panel["id"].as_u64().unwrap()).collect();
@@ -159,7 +159,7 @@ fn the_dashboard_can_be_found_and_read() {
 }
 
 #[test]
-fn metrics_are_scraped_where_they_are() {
+fn service_monitor_matches_metrics_port() {
     let monitor = object("deploy/monitoring/servicemonitor.yaml");
     let service = object("deploy/base/service.yaml");
     let base = object("deploy/base/kustomization.yaml");

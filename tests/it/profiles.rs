@@ -20,7 +20,7 @@ fn examples() -> Vec<(String, Value)> {
 }
 
 #[test]
-fn every_example_is_accepted_and_called_as_its_file() {
+fn example_profiles_are_accepted_and_match_file_name() {
     let examples = examples();
     assert_eq!(examples.len(), 6);
     for (path, object) in &examples {
@@ -40,7 +40,7 @@ fn every_example_is_accepted_and_called_as_its_file() {
 /// The reference weights. A missing optional trait costs 10,000 and each ms costs 10. A node without memory, or without CPU,
 /// costs about 1,000; this falls to 95 at half of the sufficient amount and to 5 at all of it.
 #[test]
-fn flockys_scored_has_the_weights_of_the_reference() {
+fn flocky_scored_has_reference_weights() {
     let examples = examples();
     let (_, object) = examples
         .iter()
@@ -73,7 +73,7 @@ fn flockys_scored_has_the_weights_of_the_reference() {
 }
 
 #[test]
-fn codecos_figure_is_imported_with_its_faults_and_corrected_where_that_is_asked() {
+fn codeco_import_reports_faults_and_fix_corrects_them() {
     let figure = "crates/profiles/testdata/codeco-fig7.yaml";
     let import = |arguments: &[&str]| {
         let output = edgeward()
@@ -98,7 +98,7 @@ fn codecos_figure_is_imported_with_its_faults_and_corrected_where_that_is_asked(
 }
 
 #[test]
-fn faults_are_named_before_anything_is_applied() {
+fn profile_check_reports_faults_of_file() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let profile = "{kind: PerformanceProfile, metadata: {name: My}, spec: {better: lower, equation: '2 * a', metrics: [{name: a, normMin: 0, normMax: 1, builtIn: pods}]}}";
     fs::write(file.path(), profile).unwrap();

@@ -33,7 +33,7 @@ fn proof(roles: &[Value], calls: &[Value]) -> Proof {
 }
 
 #[test]
-fn what_is_needed_is_no_fault() {
+fn used_rights_give_no_complaint() {
     const GROUP: &str = "coordination.k8s.io";
     let roles = [
         role("Role", GROUP, "leases", &["get", "update"], Some("edgeward")),
@@ -55,7 +55,7 @@ fn what_is_needed_is_no_fault() {
 }
 
 #[test]
-fn a_right_is_no_wider_than_its_uses() {
+fn right_wider_than_its_uses_is_reported() {
     const GROUP: &str = "coordination.k8s.io";
     let complaint = |role: Value, calls: &[Value]| {
         let complaints = proof(&[role], calls).complaints;
@@ -89,7 +89,7 @@ fn a_right_is_no_wider_than_its_uses() {
 }
 
 #[test]
-fn a_call_needs_a_right_of_its_scope() {
+fn call_outside_granted_scope_is_reported() {
     const GROUP: &str = "coordination.k8s.io";
     let named = role("Role", GROUP, "leases", &["get", "create"], Some("edgeward"));
     let other = call(GROUP, "leases", "get", Some(HOME), Some("other"));
@@ -110,7 +110,7 @@ fn a_call_needs_a_right_of_its_scope() {
 }
 
 #[test]
-fn a_call_that_a_policy_refuses_is_a_fault() {
+fn call_refused_by_own_policy_is_reported() {
     let roles = [role("ClusterRole", "", "pods", &["patch"], None)];
     let mut refused = call("", "pods", "patch", Some("theirs"), Some("waiting"));
     let failure = "validation.policy.admission.k8s.io/validation_failure";
@@ -129,7 +129,7 @@ fn a_call_that_a_policy_refuses_is_a_fault() {
 
 /// A non-resource path counts as used like any other right. Paths that are open to everyone need no right.
 #[test]
-fn a_path_takes_a_right_or_none() {
+fn path_right_is_used_and_open_path_needs_none() {
     let role = json!({"kind": "ClusterRole", "rules": [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]});
     let get = |uri: &str, decision: &str| json!({"verb": "get", "requestURI": uri, "annotations": {"authorization.k8s.io/decision": decision}});
     let of = |calls: &[Value]| proof(std::slice::from_ref(&role), calls);

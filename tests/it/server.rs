@@ -71,7 +71,7 @@ fn client(server: &Server) -> Client {
 }
 
 #[tokio::test]
-async fn a_second_start_on_a_port_leaves_the_authority_of_the_first() {
+async fn failed_second_start_keeps_written_ca() {
     let directory = tempfile::tempdir().expect("a directory");
     let bundle = directory.path().join("ca.crt");
     let start = |listen| {
@@ -96,7 +96,7 @@ async fn a_second_start_on_a_port_leaves_the_authority_of_the_first() {
 }
 
 #[tokio::test]
-async fn http_1_1_is_negotiated_and_nothing_else() {
+async fn only_http_1_1_is_negotiated() {
     let options = options(self_signed());
     let metrics = Arc::clone(&options.metrics);
     let server = Server::start(options).await.expect("started");
@@ -144,7 +144,7 @@ async fn http_1_1_is_negotiated_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_chain_is_served_whole() {
+async fn full_certificate_chain_is_served() {
     let root = Authority::new().unwrap();
     let intermediate = root.intermediate().unwrap();
     let leaf = intermediate.server(&[]).unwrap();
@@ -167,7 +167,7 @@ async fn a_chain_is_served_whole() {
 }
 
 #[tokio::test]
-async fn a_bad_pair_at_the_start_is_an_error_that_names_the_file() {
+async fn bad_pair_fails_start_and_names_file() {
     let authority = Authority::new().unwrap();
     let mut volume = Volume::new().unwrap();
     let files = || Source::Files {
@@ -194,7 +194,7 @@ async fn a_bad_pair_at_the_start_is_an_error_that_names_the_file() {
 }
 
 #[tokio::test]
-async fn a_port_that_is_taken_is_an_error_that_names_it() {
+async fn taken_port_fails_start_and_names_address() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("bound");
     let address = taken.local_addr().expect("an address");
     let options = ServeOptions {
@@ -209,7 +209,7 @@ async fn a_port_that_is_taken_is_an_error_that_names_it() {
 }
 
 #[tokio::test]
-async fn readiness_lists_what_is_missing_and_reviews_get_no_opinion_until_then() {
+async fn missing_fleet_file_is_unready_and_gives_no_opinion() {
     let options = options(self_signed());
     let fleet = options.readiness.require("fleet file");
     let server = Server::start(options).await.expect("started");
@@ -256,7 +256,7 @@ impl Answer for Stuck {
 }
 
 #[tokio::test]
-async fn long_reviews_keep_neither_health_nor_deadlines_from_being_served() {
+async fn long_reviews_do_not_block_health_or_deadlines() {
     let (release, released) = channel();
     let options = answering(
         Stuck {
@@ -303,7 +303,7 @@ async fn long_reviews_keep_neither_health_nor_deadlines_from_being_served() {
 }
 
 #[tokio::test]
-async fn a_task_that_ends_ends_the_server_by_name() {
+async fn ended_task_stops_server_with_task_name() {
     for (future, expected) in [
         (
             Box::pin(async { Ok(()) }) as std::pin::Pin<Box<dyn Future<Output = anyhow::Result<()>> + Send>>,

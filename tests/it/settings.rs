@@ -12,7 +12,7 @@ fn settings() -> Value {
 }
 
 #[test]
-fn the_declared_defaults_are_those_that_hold() {
+fn schema_defaults_match_config_defaults() {
     for (name, setting) in settings().as_object().unwrap() {
         let document = json!({name: setting["default"]});
         assert_eq!(Config::read(&document), Ok(Config::default()), "{document}");
@@ -115,7 +115,7 @@ fn remade(page: &str) -> String {
 }
 
 #[test]
-fn the_page_is_made_of_the_schema() {
+fn settings_page_matches_schema() {
     let path = workspace().join("docs/reference/settings.md");
     let made = remade(&std::fs::read_to_string(&path).unwrap());
     assert!(

@@ -48,7 +48,7 @@ async fn sigterm_drains_and_exits_with_0() {
 }
 
 #[tokio::test]
-async fn sigint_stops_as_well() {
+async fn sigint_drains_and_exits_with_0() {
     let mut process = Process::start();
     process.discard_log();
     process.signal("INT");
@@ -64,7 +64,7 @@ async fn sigint_stops_as_well() {
 }
 
 #[tokio::test]
-async fn a_graceful_task_is_waited_for() {
+async fn shutdown_waits_for_graceful_task() {
     let mut options = options(self_signed());
     let mut phase = options.readiness.phase();
     let has_left = Arc::new(AtomicBool::new(false));
@@ -81,7 +81,7 @@ async fn a_graceful_task_is_waited_for() {
 }
 
 #[tokio::test]
-async fn a_graceful_task_that_ends_before_its_time_ends_the_server() {
+async fn graceful_task_that_ends_early_stops_server() {
     let options = ServeOptions {
         tasks: vec![Task::graceful("Lease", async {})],
         ..options(self_signed())

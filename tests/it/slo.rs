@@ -18,7 +18,7 @@ struct Row {
 }
 
 #[test]
-fn the_parser_finds_what_the_table_says() {
+fn slo_parser_matches_fault_table() {
     let rows: Vec<Row> = serde_saphyr::from_str(include_str!("../golden/slo/table.yaml")).unwrap();
     assert!(rows.len() > 70, "only {} rows", rows.len());
     let keys = Keys::new("example.io");

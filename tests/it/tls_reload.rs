@@ -52,7 +52,7 @@ impl Running {
 }
 
 #[tokio::test]
-async fn a_data_swap_changes_the_certificate_and_open_connections_stay() {
+async fn renewed_pair_is_served_and_open_connections_stay() {
     let mut running = start().await;
     let mut open = running.client.connect().await.expect("handshake");
     for year in [3001, 3002] {
@@ -78,7 +78,7 @@ async fn a_data_swap_changes_the_certificate_and_open_connections_stay() {
 }
 
 #[tokio::test]
-async fn a_bad_pair_is_refused_counted_and_followed_by_a_good_one() {
+async fn bad_pair_is_refused_and_next_good_pair_served() {
     let mut running = start().await;
     let first = running.served().await;
     let authority = &running.authority;
@@ -110,7 +110,7 @@ async fn a_bad_pair_is_refused_counted_and_followed_by_a_good_one() {
 }
 
 #[tokio::test]
-async fn a_pair_that_is_not_valid_yet_is_served_once_it_is() {
+async fn future_pair_is_loaded_once_it_is_valid() {
     let mut running = start().await;
     // Three seconds more than the allowed clock skew. The test's own client allows no skew, so it is not used.
     let next = running.authority.server_in(Duration::from_secs(5 * 60 + 3)).unwrap();
@@ -129,7 +129,7 @@ async fn a_pair_that_is_not_valid_yet_is_served_once_it_is() {
 }
 
 #[tokio::test]
-async fn files_that_vanish_keep_the_certificate() {
+async fn vanished_files_keep_certificate() {
     let running = start().await;
     let first = running.served().await;
     std::fs::remove_file(running.volume.path("..data")).expect("removed");

@@ -68,7 +68,7 @@ fn request(pod: &Pod<'_>) -> BTreeMap<String, i64> {
 }
 
 #[test]
-fn quantities_are_read_as_upstream_reads_them() {
+fn quantities_parse_like_upstream() {
     for notation in golden::<Notation>("quantities.json") {
         match notation {
             Notation::Refused { text, refused } => assert_eq!(Quantity::parse(&text).is_err(), refused, "{text:?}"),
@@ -89,7 +89,7 @@ fn quantities_are_read_as_upstream_reads_them() {
 }
 
 #[test]
-fn pods_ask_for_what_upstream_reserves() {
+fn pod_requests_match_upstream() {
     for case in golden::<Asking>("requests.json") {
         let written = pod(&case.spec);
         let mut written = Pod::from_json(&written).unwrap();
@@ -108,7 +108,7 @@ fn pods_ask_for_what_upstream_reserves() {
 }
 
 #[test]
-fn pods_fit_where_upstream_would_put_them() {
+fn fitting_nodes_match_upstream_scheduler() {
     let config = Config::default();
     let now = Now {
         moment: Moment(0),

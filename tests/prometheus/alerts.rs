@@ -59,7 +59,7 @@ fn promtool(prometheus: &Path, what: &[&str], files: &[(&str, &Value)]) -> Resul
     Ok(())
 }
 
-pub(crate) fn the_rules_are_rules(prometheus: &Path) -> Result<()> {
+pub(crate) fn alert_rules_pass_promtool_lint(prometheus: &Path) -> Result<()> {
     let rules = rules()?;
     let what = ["check", "rules", "--lint=all", "--lint-fatal", "rules.yaml"];
     promtool(prometheus, &what, &[("rules.yaml", &rules)])
@@ -104,7 +104,7 @@ fn of_cluster(series: &str, cluster: &str) -> String {
 }
 
 /// In each case exactly the expected alerts fire, and only for the cluster with the fault.
-pub(crate) fn each_alert_fires_in_its_case_alone(prometheus: &Path) -> Result<()> {
+pub(crate) fn each_alert_fires_only_in_its_case(prometheus: &Path) -> Result<()> {
     let rules = rules()?;
     let known = alerts(&rules);
     let table: Table = serde_saphyr::from_str(include_str!("../golden/alerts.yaml"))?;
@@ -136,7 +136,7 @@ pub(crate) fn each_alert_fires_in_its_case_alone(prometheus: &Path) -> Result<()
     promtool(prometheus, &["test", "rules", "tests.yaml"], &files)
 }
 
-pub(crate) fn the_dashboard_asks_in_promql(prometheus: &Path) -> Result<()> {
+pub(crate) fn dashboard_queries_are_valid_promql(prometheus: &Path) -> Result<()> {
     let dashboard: Value = serde_json::from_str(include_str!("../../deploy/monitoring/dashboard.json"))?;
     let panels = dashboard["panels"].as_array().into_iter().flatten();
     let targets = panels.flat_map(|panel| panel["targets"].as_array().into_iter().flatten());

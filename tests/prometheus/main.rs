@@ -21,19 +21,31 @@ type Script = fn(&Fixture) -> Result<()>;
 type Question = fn(&Path) -> Result<()>;
 
 const SCRIPTS: &[(&str, Script)] = &[
-    ("values_arrive_in_their_units", queries::values_arrive_in_their_units),
-    ("the_documented_questions", queries::the_documented_questions),
-    ("wrong_questions", queries::wrong_questions),
+    (
+        "query_results_are_converted_to_units",
+        queries::query_results_are_converted_to_units,
+    ),
+    (
+        "documented_queries_give_expected_values",
+        queries::documented_queries_give_expected_values,
+    ),
+    (
+        "wrong_queries_are_refused_with_cause",
+        queries::wrong_queries_are_refused_with_cause,
+    ),
 ];
 
 /// Checks by promtool, which is in the same directory as Prometheus.
 const QUESTIONS: &[(&str, Question)] = &[
-    ("the_rules_are_rules", alerts::the_rules_are_rules),
+    ("alert_rules_pass_promtool_lint", alerts::alert_rules_pass_promtool_lint),
     (
-        "each_alert_fires_in_its_case_alone",
-        alerts::each_alert_fires_in_its_case_alone,
+        "each_alert_fires_only_in_its_case",
+        alerts::each_alert_fires_only_in_its_case,
     ),
-    ("the_dashboard_asks_in_promql", alerts::the_dashboard_asks_in_promql),
+    (
+        "dashboard_queries_are_valid_promql",
+        alerts::dashboard_queries_are_valid_promql,
+    ),
 ];
 
 struct Run {

@@ -23,7 +23,7 @@ fn learns_cpu(asker: &Asker, millicores: Option<u64>) -> Result<()> {
     })
 }
 
-pub(crate) fn values_arrive_in_their_units(fixture: &Fixture) -> Result<()> {
+pub(crate) fn query_results_are_converted_to_units(fixture: &Fixture) -> Result<()> {
     fixture.exporter.says(&[
         "free_cores{node=\"e1\"} 1.5",
         "free_cores{node=\"e2\"} 2.25",
@@ -92,7 +92,7 @@ fn documented() -> Result<Vec<BTreeMap<Input, String>>> {
     blocks.map(read).collect()
 }
 
-pub(crate) fn the_documented_questions(fixture: &Fixture) -> Result<()> {
+pub(crate) fn documented_queries_give_expected_values(fixture: &Fixture) -> Result<()> {
     let documented = documented()?;
     ensure!(documented.len() == 2);
     let said = |work_seconds: u32, work: u32| {
@@ -154,7 +154,7 @@ pub(crate) fn the_documented_questions(fixture: &Fixture) -> Result<()> {
     requested.learns("memory not requested", memory(4_000))
 }
 
-pub(crate) fn wrong_questions(fixture: &Fixture) -> Result<()> {
+pub(crate) fn wrong_queries_are_refused_with_cause(fixture: &Fixture) -> Result<()> {
     fixture.exporter.says(&[
         "free_cores 4",
         "wan_rtt_seconds{site=\"moon\"} 0.02",

@@ -9,11 +9,11 @@ use edgeward_harness::load::Processors;
 use edgeward_harness::prelude::*;
 use edgeward_harness::tables::Table;
 
-e2e! { "burst::fills_the_edge_again_and_again", Machine, fills_the_edge_again_and_again }
+e2e! { "burst::repeated_bursts_fill_edge", Machine, repeated_bursts_fill_edge }
 /// Fills the edge with the manifest's timeout and reservations. One replica fills it as well as kube-scheduler alone does, and
 /// sends few pods there in vain. The two replicas of the manifests, behind one address, send somewhat more pods in vain, and
 /// three more again. Without reservations the number is far higher.
-fn fills_the_edge_again_and_again(fixture: &Fixture<'_>) -> Result<()> {
+fn repeated_bursts_fill_edge(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = nodes(fixture)?;
     let processors = Processors::now()?;
     let mut baselines = Vec::new();
@@ -73,10 +73,10 @@ fn fills_the_edge_again_and_again(fixture: &Fixture<'_>) -> Result<()> {
     Ok(())
 }
 
-e2e! { "burst::beside_a_slow_webhook", Machine, beside_a_slow_webhook }
+e2e! { "burst::slow_webhook_leaves_no_pod_unschedulable", Machine, slow_webhook_leaves_no_pod_unschedulable }
 /// Scales a Deployment from 0 to 200 as an autoscaler does. A validating webhook takes 2 s for each pod, so each reservation
 /// (at most 3 s) lasts that long. The edge fills up, and no pod is sent there in vain.
-fn beside_a_slow_webhook(fixture: &Fixture<'_>) -> Result<()> {
+fn slow_webhook_leaves_no_pod_unschedulable(fixture: &Fixture<'_>) -> Result<()> {
     const REPLICAS: usize = 200;
     const TAKES: Duration = Duration::from_secs(2);
     let nodes = nodes(fixture)?;

@@ -35,9 +35,9 @@ fn profile(number: usize) -> Value {
     })
 }
 
-e2e! { "profiles::refreshed_beside_a_load", Machine, refreshed_beside_a_load }
+e2e! { "profiles::profile_refresh_delays_no_review", Machine, profile_refresh_delays_no_review }
 /// A hundred profiles with five metrics each, over a hundred sites, are refreshed in every period. No review is late meanwhile.
-fn refreshed_beside_a_load(fixture: &Fixture<'_>) -> Result<()> {
+fn profile_refresh_delays_no_review(fixture: &Fixture<'_>) -> Result<()> {
     let program = xtask("prometheus")?.context("there is no Prometheus to be had")?;
     let exporter = Exporter::start(fixture.runtime.handle())?;
     fixture.install_custom_resources()?;

@@ -3,9 +3,9 @@
 use edgeward_harness::prelude::*;
 use edgeward_harness::rollout::{roll_out, strategies};
 
-e2e! { "rollout::three_in_a_row", Machine, three_in_a_row }
+e2e! { "rollout::repeated_rollouts_stay_at_edge", Machine, repeated_rollouts_stay_at_edge }
 /// Three rollouts of each kind in a row, on an otherwise idle machine.
-fn three_in_a_row(fixture: &Fixture<'_>) -> Result<()> {
+fn repeated_rollouts_stay_at_edge(fixture: &Fixture<'_>) -> Result<()> {
     for rolled in roll_out(fixture, &strategies(), 3)? {
         let step = rolled.step;
         ensure!(rolled.waiting.iter().all(|share| *share <= step), "{rolled}");

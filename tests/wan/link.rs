@@ -31,7 +31,7 @@ pub(crate) fn rtt_is_seen_by_tcp_and_icmp(wan: &Wan) -> Result<()> {
     Ok(())
 }
 
-pub(crate) fn cut_and_healed(wan: &Wan) -> Result<()> {
+pub(crate) fn cut_link_fails_probes_until_healed(wan: &Wan) -> Result<()> {
     const SHORT: Duration = Duration::from_millis(300);
     let listener = wan.cloud_listener()?;
     for is_cut in [true, false] {

@@ -23,7 +23,10 @@ type Script = fn(&Wan) -> Result<()>;
 
 const SCRIPTS: &[(&str, Script)] = &[
     ("link::rtt_is_seen_by_tcp_and_icmp", link::rtt_is_seen_by_tcp_and_icmp),
-    ("link::cut_and_healed", link::cut_and_healed),
+    (
+        "link::cut_link_fails_probes_until_healed",
+        link::cut_link_fails_probes_until_healed,
+    ),
     ("probes::icmp_slow", |wan| probes::slow(wan, &icmp(wan)?)),
     ("probes::tcp_slow", |wan| probes::slow(wan, &tcp(wan)?)),
     ("probes::icmp_lossy", |wan| probes::lossy(wan, &icmp(wan)?)),

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_objects_say_is_put_together_by_namespace_and_cluster() {
+    fn liqo_objects_are_joined_by_namespace_and_cluster() {
         let latency = |seconds: i64, rtt: u64| {
             let at = NOW.wall.checked_sub(jiff::SignedDuration::from_secs(seconds)).unwrap();
             let rtt = Micros(rtt);

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn means_are_used_from_enough_observations_on() {
+    fn mean_is_used_after_five_observations() {
         let mut processing = observed(&[S(10), S(20), S(30), S(20)]);
         assert_eq!(processing.times("edge", NOW), JobTimes::default());
         processing.observe("edge", Class::Batch, "shop", Some("job"), S(20), NOW);
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn means_of_other_namespaces_and_controllers_are_apart() {
+    fn means_are_separate_per_namespace_and_controller() {
         let mut processing = observed(&[S(10); 4]);
         processing.observe("edge", Class::Batch, "other", Some("job"), S(600), NOW);
         processing.observe("edge", Class::Batch, "shop", None, S(10), NOW);
@@ -166,13 +166,13 @@ mod tests {
     }
 
     #[test]
-    fn a_mean_finer_than_the_clock_of_kubernetes_is_none() {
+    fn mean_below_one_second_is_none() {
         assert_eq!(mean(observed(&[S(0), S(1), S(1), S(1), S(1)])), None);
         assert_eq!(mean(observed(&[S(1); 5])), Some(S(1)));
     }
 
     #[test]
-    fn a_mean_not_observed_for_an_hour_is_none_and_begins_again() {
+    fn mean_expires_an_hour_after_last_observation() {
         let late = NOW.after(Micros::from_secs(3_600));
         let end = late.before(Micros(1));
         let mut processing = observed(&[S(600); 5]);
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn the_controller_observed_longest_ago_makes_room() {
+    fn controller_observed_longest_ago_is_evicted_at_limit() {
         let mut processing = Processing::default();
         let mut now = NOW;
         let mut observe = |uid: &str| {
@@ -210,13 +210,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_mean_lies_between_what_was_observed(times in vec(1_000_000..=u64::MAX, 5..40)) {
+        fn mean_lies_between_smallest_and_largest_observation(times in vec(1_000_000..=u64::MAX, 5..40)) {
             let mean = mean(observed(&times.iter().copied().map(Micros).collect::<Vec<_>>())).unwrap().0;
             prop_assert!(times.iter().min().unwrap() <= &mean && &mean <= times.iter().max().unwrap());
         }
 
         #[test]
-        fn a_mean_follows_what_changes(before in 1_000_000..1_000_000_000_u64, after in 1_000_000..1_000_000_000_u64) {
+        fn mean_converges_to_a_changed_processing_time(before in 1_000_000..1_000_000_000_u64, after in 1_000_000..1_000_000_000_u64) {
             let times: Vec<_> = [before; 20].into_iter().chain([after; 120]).map(Micros).collect();
             let mean = mean(observed(&times)).unwrap().0;
             // A fifth of less than 5 µs rounds to 0.

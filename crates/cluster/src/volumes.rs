@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_known_before_every_kind_was_listed() {
+    fn volumes_are_unknown_until_every_kind_is_listed() {
         let (mut cache, at) = (VolumeCache::default(), Moment(0));
         for kind in VolumeKind::ALL {
             assert_eq!(cache.publish(TTL, at).0, None);
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_list_does_not_name_is_gone() {
+    fn claim_missing_from_complete_list_is_removed() {
         let (mut cache, at) = (VolumeCache::default(), Moment(0));
         let both = [claim("a"), claim("b")];
         for kind in VolumeKind::ALL {
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn one_watch_that_is_not_heard_makes_it_stale() {
+    fn volumes_are_stale_when_one_watch_is_silent() {
         let mut cache = VolumeCache::default();
         for kind in VolumeKind::ALL {
             listed(&mut cache, kind, &[], Moment(0));

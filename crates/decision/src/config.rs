@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_stale_for_want_of_a_look() {
+    fn telemetry_ttl_shorter_than_probe_gap_is_refused() {
         let short =
             |ttl: &str| format!("telemetryCacheTTL: {ttl:?} is not a duration from 45s to 24h, such as 60s or 1m30s");
         assert_eq!(faults(json!({"telemetryCacheTTL": "44999ms"})), [short("44999ms")]);
@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_are_those_that_go_prints() {
+    fn durations_parse_in_the_format_of_go() {
         for (text, expected) in [
             ("60s", Some(60_000)),
             ("1m0s", Some(60_000)),
@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn the_domain_cannot_change() {
+    fn domain_cannot_change_while_running() {
         let read = |document: Value| Config::read(&document).unwrap();
         let running = read(json!({"domain": "acme.dev"}));
         let other = read(json!({"domain": "acme.dev", "explain": "off"}));
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_document_is_the_default() {
+    fn empty_document_is_the_default_config() {
         assert_eq!(Config::read(&Value::Null).unwrap().telemetry_ttl, Micros::from_secs(60));
         assert_eq!(Config::read(&json!({})).unwrap().keys, Keys::new("example.io"));
     }

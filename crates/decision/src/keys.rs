@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_gate_like_ours_tells_its_domain() {
+    fn gate_of_another_domain_names_that_domain() {
         let keys = Keys::new("example.io");
         assert_eq!(keys.other_domain(&Keys::new("acme.dev").gate), Some("acme.dev"));
         for other in [

@@ -85,7 +85,7 @@ mod tests {
     const SECOND: Micros = Micros::from_secs(1);
 
     #[test]
-    fn a_value_counts_from_when_it_was_last_put_in() {
+    fn value_expires_counting_from_its_last_insertion() {
         let mut recent: Recent<&str, u8, 10, 2> = Recent::default();
         recent.insert("a", 1, Moment(0));
         let later = Moment(0).after(SECOND);
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn of_too_many_the_first_one_is_forgotten() {
+    fn oldest_entry_is_dropped_beyond_capacity() {
         let mut recent: Recent<&str, u8, 10, 2> = Recent::default();
         for (key, at) in [("a", 0), ("b", 1), ("a", 2)] {
             assert_eq!(recent.insert(key, 0, Moment(at)), None);

@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_claim_is_its_volume_its_class_and_whether_that_is_lost() {
+    fn claim_record_has_volume_class_and_loss() {
         let read = |json: &str| read_claim(json).unwrap();
         let bound = read(
             r#"{"metadata": {"name": "data"}, "spec": {"volumeName": "pv-1", "storageClassName": "liqo", "accessModes": []},
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_volume_is_its_affinity() {
+    fn volume_is_read_as_its_node_affinity() {
         let volume = json!({"metadata": {"name": "pv-1"}, "spec": {"hostPath": {"path": "/x"}, "nodeAffinity": {"required":
             {"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a", "b"]}],
                                     "matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]}]}}}});
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn of_an_affinity_of_a_megabyte_nothing_is_kept() {
+    fn oversized_volume_affinity_is_dropped() {
         let of = |values: Vec<String>| {
             let requirement = json!({"key": "zone", "operator": "In", "values": values});
             let terms = json!([{"matchExpressions": [requirement]}]);
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_class_is_liqos_by_its_provisioner() {
+    fn storage_class_is_liqo_by_its_provisioner() {
         let read = |json: &str| read_class(json).unwrap();
         let liqo = read(r#"{"provisioner": "liqo.io/storage", "volumeBindingMode": "WaitForFirstConsumer"}"#);
         assert!(liqo.is_liqo && liqo.waits);

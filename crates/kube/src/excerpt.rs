@@ -20,7 +20,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_is_cut_between_characters_and_says_so() {
+    fn long_text_is_cut_between_characters_with_ellipsis() {
         for (text, bytes, expected) in [
             ("", 0, ""),
             ("whole", 5, "whole"),

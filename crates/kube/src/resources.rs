@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sum_has_the_names_of_both() {
+    fn sum_contains_the_resources_of_both_lists() {
         let mut sum = list(&[("cpu", "1"), ("example.com/b", "1"), ("example.com/c", "0")]).amounts();
         sum.add(
             &list(&[("cpu", "500m"), ("example.com/a", "1"), ("example.com/b", "2")]).amounts(),
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_device_class_serves_fits_unless_the_node_has_it() {
+    fn device_class_resource_fits_unless_node_has_it() {
         let gpus = |amount: &str| list(&[("example.com/gpu", amount)]).amounts();
         let fits = |total: &Amounts| [1, 4, 5].map(|asked| gpus(&asked.to_string()).fits(total, &gpus("3")));
         let names = BTreeSet::from(["example.com/gpu".into()]);

@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn selectors_are_read_as_kubectl_takes_them() {
+    fn selectors_parse_as_in_kubectl() {
         for (text, shown) in [
             ("region in (eu, us),tier!=spot", "region in (eu,us),tier notin (spot)"),
             ("a=b", "a in (b)"),
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_selector_asks_for_values_and_for_labels_that_are_there_or_not() {
+    fn selector_matches_values_presence_and_absence_of_labels() {
         let meets = |selector: &str, labels: &[(&str, &str)]| {
             let label = |key: &str| labels.iter().find(|(known, _)| *known == key);
             Selector::parse(selector)

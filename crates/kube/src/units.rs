@@ -485,7 +485,7 @@ mod tests {
     proptest::proptest! {
         /// Quantities of every magnitude, as people write them. The smallest i64 is not a Kubernetes quantity.
         #[test]
-        fn what_is_printed_is_read_as_the_same(number in -i64::MAX..=i64::MAX, shift in 0..63_u32, base in proptest::sample::select(vec![1_i64, 1_000, 1 << 10])) {
+        fn printed_amounts_parse_to_the_same_value(number in -i64::MAX..=i64::MAX, shift in 0..63_u32, base in proptest::sample::select(vec![1_i64, 1_000, 1 << 10])) {
             let amount = (number >> shift).saturating_mul(base).max(-i64::MAX);
             let read = |text: String| Quantity::parse(&text).unwrap();
             proptest::prop_assert_eq!(read(Millicores(amount).to_string()).millis(), amount);

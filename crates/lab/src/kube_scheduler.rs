@@ -130,13 +130,13 @@ mod tests {
     }
 
     #[test]
-    fn the_backoff_doubles_up_to_ten_seconds() {
+    fn backoff_doubles_up_to_ten_seconds() {
         let seconds = (1..=6).map(|attempts| backoff(attempts).0 / 1_000_000);
         assert_eq!(seconds.collect::<Vec<_>>(), [1, 2, 4, 8, 10, 10]);
     }
 
     #[test]
-    fn the_higher_priority_is_first_and_then_who_came_first() {
+    fn active_queue_pops_by_priority_then_arrival() {
         let mut queue = Queue::default();
         queue.activate(place(1), 0, Micros(1));
         queue.activate(place(2), 0, Micros(2));
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_refused_waits_for_an_event_and_then_for_its_backoff() {
+    fn refused_pod_waits_for_event_and_backoff() {
         let mut queue = Queue::default();
         let second = Micros::from_secs;
         queue.refuse(place(1), 0, 3, false, second(10));
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_nodes_a_share_is_looked_for() {
+    fn large_cluster_searches_share_of_nodes() {
         let found = [10, 100, 200, 1_000, 5_000, 10_000].map(feasible_nodes_to_find);
         assert_eq!(found, [10, 100, 100, 420, 500, 500]);
     }

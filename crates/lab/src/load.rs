@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_are_kept() {
+    fn arrival_profiles_keep_mean_rate() {
         for stated in [
             json!({"perSecond": 2}),
             json!({"diurnal": {"perSecond": 2, "amplitude": 1, "periodSeconds": 1_000}}),
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn an_autoscaler_follows_up_at_once_and_down_late() {
+    fn autoscaler_scales_up_at_once_and_down_late() {
         let steps = [(0, 10), (60, 40), (120, 10)].map(|(at, rate)| json!({"atSeconds": at, "perSecond": rate}));
         let scaling = json!({"demand": {"steps": steps}, "perReplica": 10, "max": 3});
         let scaling = serde_json::from_value(scaling).unwrap();

@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stream_is_the_same_whoever_drew_before() {
+    fn random_stream_is_independent_of_other_streams() {
         let mut one = Stream::new(7, Purpose::Service, 1, 2);
         let mut other = Stream::new(7, Purpose::Service, 1, 2);
         Stream::new(7, Purpose::Arrivals, 1, 2).unit();
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn means_are_those_of_the_distributions() {
+    fn sample_means_match_distributions() {
         let (mean, sigma): (f64, f64) = (100.0, 0.5);
         for (distribution, expected) in [
             (Distribution::Constant(mean), mean),
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn half_of_the_normal_distribution_is_above_its_mean() {
+    fn upper_tail_matches_normal_distribution() {
         for (place, expected) in [(0.0, 0.5), (1.0, 0.158_655), (-1.0, 0.841_345), (3.0, 0.001_35)] {
             assert!((upper_tail(place) - expected).abs() < 1e-6, "{place}");
         }

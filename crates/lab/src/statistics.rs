@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_interval_is_that_of_student() {
+    fn confidence_interval_uses_student_t() {
         let found = estimate(&[1.0, 2.0, 3.0]).unwrap();
         assert_eq!(found.mean, 2.0);
         assert!((found.half_width.unwrap() - 4.303 / 3_f64.sqrt()).abs() < 1e-9);
@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn quantiles_are_values() {
+    fn quantile_is_sample_value() {
         let values = [1.0, 2.0, 3.0, 4.0];
         assert_eq!(quantile(&values, 0.5), 2.0);
         assert_eq!(quantile(&values, 0.95), 4.0);

@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crossing_waits_until_something_passes() {
+    fn crossing_waits_for_link_recovery() {
         let path = path(&[
             (0, None, 0.0),
             (5, Some(20.0), 0.0),
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flapping_wan_is_down_for_its_share() {
+    fn flapping_wan_is_down_for_stated_share() {
         let model = WanModel {
             rtt: crate::random::Distribution::Constant(20.0),
             loss: 0.0,

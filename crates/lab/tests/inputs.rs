@@ -61,7 +61,7 @@ fn outcome(scenario: &Scenario, policy: Policy) -> Outcome {
 }
 
 #[test]
-fn what_is_used_of_a_dumped_fleet_stays_used() {
+fn used_room_of_dumped_fleet_stays_used() {
     let mut document = document();
     document["workloads"][0]["jobs"]["poisson"]["perSecond"] = 0.into();
     let scenario = read(&dumped("fleet-overloaded.yaml"), &document).unwrap();
@@ -82,7 +82,7 @@ fn what_is_used_of_a_dumped_fleet_stays_used() {
 
 /// Creates equal pods on an edge with room and on a full edge.
 #[test]
-fn decisions_are_by_the_room_of_the_fleet() {
+fn fleet_room_decides_between_edge_and_cloud() {
     for (fleet, expected) in [("fleet.yaml", 0.0), ("fleet-overloaded.yaml", 1.0)] {
         let scenario = read(&dumped(fleet), &document()).unwrap();
         for policy in [Policy::Edgeward, Policy::Clairvoyant] {
@@ -101,7 +101,7 @@ fn decisions_are_by_the_room_of_the_fleet() {
 
 /// Pods that may preempt find the victims that the fleet file states.
 #[test]
-fn preemption_frees_what_the_fleet_says_it_can() {
+fn preemption_evicts_victims_stated_in_fleet_file() {
     let mut fleet = dumped("fleet-overloaded.yaml");
     fleet["nodes"][0]["usedByPriority"] = json!([{"priority": -5, "used": {"cpu": "1", "memory": "1Gi", "pods": 4}}]);
     let mut document = document();
@@ -132,7 +132,7 @@ fn placeholders_are_headroom() {
 
 /// Values that a fleet file cannot hold come from the scenario; all others come from the fleet file.
 #[test]
-fn cost_speed_and_wan_are_of_the_scenarios_site_of_that_name() {
+fn scenario_site_adds_cost_speed_and_wan_to_fleet() {
     let fleet = dumped("fleet.yaml");
     let mut document = document();
     document["sites"] = json!([
@@ -158,7 +158,7 @@ fn cost_speed_and_wan_are_of_the_scenarios_site_of_that_name() {
 }
 
 #[test]
-fn faults_of_both_files_are_named() {
+fn fleet_and_scenario_faults_are_listed() {
     let faults = |fleet: &Value, document: &Value| read(fleet, document).map(|_| ()).unwrap_err();
     let mut fleet = dumped("fleet.yaml");
     let mut document = document();
@@ -216,7 +216,7 @@ fn tasks(scenario: &Scenario) -> Vec<(String, Option<&'static str>, i64, f64, f6
 }
 
 #[test]
-fn the_pods_of_a_log_are_created_again() {
+fn log_replay_creates_logged_pods() {
     let workloads = json!([{
         "name": "reports", "requests": {"cpu": "1m"}, "serviceMs": 4_000,
         "jobs": {"poisson": {"perSecond": 100}},
@@ -276,7 +276,7 @@ fn the_pods_of_a_log_are_created_again() {
 }
 
 #[test]
-fn services_and_service_times_are_the_scenarios() {
+fn log_replay_takes_services_from_scenario() {
     let deployment = json!({"name": "shop", "class": "latency", "requests": {"cpu": "1m"}, "serviceMs": 7, "deployment": {"replicas": 3}});
     let job = json!({
         "name": "other", "class": "batch", "requests": {"cpu": "1m"}, "serviceMs": 9_000, "jobs": {"poisson": {"perSecond": 1}},
@@ -296,7 +296,7 @@ fn services_and_service_times_are_the_scenarios() {
 }
 
 #[test]
-fn a_line_of_a_log_that_says_too_little_is_named() {
+fn incomplete_log_line_is_refused_by_number() {
     let fault = |change: &dyn Fn(&mut Value)| {
         let mut lines: Vec<Value> = log().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         change(&mut lines[2]);

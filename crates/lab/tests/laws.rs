@@ -95,7 +95,7 @@ fn erlang_c(servers: u32, offered: f64, service: f64) -> (f64, f64) {
 /// With Poisson arrivals, exponential service times and room for six pods, the cluster is an M/M/6 queue. The order
 /// among equal pods does not matter.
 #[test]
-fn the_cluster_waits_as_erlang_says() {
+fn waiting_times_match_erlang_c() {
     let (servers, service) = (6, 100.0);
     for load in [0.6, 0.85] {
         let offered = load * f64::from(servers);
@@ -138,7 +138,7 @@ fn the_cluster_waits_as_erlang_says() {
 }
 
 #[test]
-fn every_pod_ends_in_one_place() {
+fn pod_states_sum_to_created_pods() {
     let scenario = scenario(&everything());
     for policy in Policy::ALL {
         let pods = outcome(&scenario, 1, policy).pods;
@@ -150,7 +150,7 @@ fn every_pod_ends_in_one_place() {
 
 /// Every run checks that the policy does not exceed the bound `relaxed`.
 #[test]
-fn what_is_asked_is_the_same_for_all_policies_and_nobody_exceeds_the_bound() {
+fn policies_get_equal_demand_and_stay_within_bound() {
     let scenario = scenario(&everything());
     let results = results(&scenario, &Policy::ALL, 2, 2);
     for (policy, runs) in &results.runs {
@@ -168,7 +168,7 @@ fn what_is_asked_is_the_same_for_all_policies_and_nobody_exceeds_the_bound() {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_run_whoever_runs_beside() {
+fn same_seed_repeats_run_beside_other_policies() {
     let scenario = scenario(&everything());
     let policies = [Policy::Edgeward, Policy::LeastLoaded];
     let text = |results: Results| {

@@ -48,7 +48,7 @@ fn rolling_updates_leave_services_at_the_edge() {
 /// A cloud that loses one probe in 500 by chance is still used. After an outage, pods that are already late do not
 /// delay other pods.
 #[test]
-fn a_cloud_that_fills_up_and_fails_costs_little() {
+fn full_and_failing_cloud_keeps_attainment() {
     let found = attained("full-cloud.yaml", &[Policy::Edgeward, Policy::Clairvoyant]);
     assert!(found[&Policy::Edgeward] >= 97.5, "{found:?}");
     assert!(
@@ -59,7 +59,7 @@ fn a_cloud_that_fills_up_and_fails_costs_little() {
 
 /// With a WAN that stays poor, kube-scheduler assigns the room at the edge as it would without a cloud.
 #[test]
-fn an_overloaded_edge_with_a_poor_wan_is_no_worse_than_without_us() {
+fn full_edge_and_poor_wan_keep_edge_only_attainment() {
     let found = attained("overloaded-edge-poor-wan.yaml", &[Policy::EdgeOnly, Policy::Edgeward]);
     assert!(found[&Policy::Edgeward] >= 82.0, "{found:?}");
     assert!(found[&Policy::Edgeward] >= found[&Policy::EdgeOnly] - 3.0, "{found:?}");
@@ -67,7 +67,7 @@ fn an_overloaded_edge_with_a_poor_wan_is_no_worse_than_without_us() {
 
 /// A performance profile moves pods to the greener site. The WAN costs latency targets, but no deadlines.
 #[test]
-fn a_greener_cloud_costs_latency_alone() {
+fn greener_cloud_costs_only_latency_targets() {
     let scenario = scenario("greener-cloud.yaml");
     let plan = Plan {
         policies: Policy::of(&scenario).collect(),

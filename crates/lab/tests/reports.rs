@@ -45,7 +45,7 @@ fn policies(scenario: &Scenario) -> Vec<Policy> {
 }
 
 #[test]
-fn the_table_is_as_recorded() {
+fn report_table_matches_recording() {
     let scenario = small();
     let found = report::table(&experiment(&scenario, &policies(&scenario), &[1.0], None));
     let path = folder("tests/golden/small.txt");
@@ -74,7 +74,7 @@ fn shown(page: &str, words: &str, folder: &Path) -> String {
 }
 
 #[test]
-fn an_evaluation_stands_beside_the_paper() {
+fn evaluation_table_includes_paper_row() {
     let words = "cargo run --release -p edgeward-lab -- evaluate --env";
     let found = shown("learn.md", words, &folder("."));
     let page = include_str!("../../../docs/guide/learn.md");
@@ -95,7 +95,7 @@ fn simulation_of_the_guide_writes_its_report() {
 }
 
 #[test]
-fn what_cannot_be_evaluated_is_named_with_its_value() {
+fn invalid_evaluate_option_names_value() {
     for (option, value, code, words) in [
         (
             "--env",
@@ -127,7 +127,7 @@ fn runs(json: &Value) -> Vec<usize> {
 }
 
 #[test]
-fn what_was_over_is_reported_when_it_is_ended_early() {
+fn early_end_reports_finished_runs() {
     let scenario = small();
     let experiment = experiment(&scenario, &policies(&scenario), &[0.5, 1.0, 2.0], Some(15));
     assert!(experiment.is_incomplete);
@@ -148,7 +148,7 @@ fn what_was_over_is_reported_when_it_is_ended_early() {
 }
 
 #[test]
-fn more_load_asks_for_more_and_is_met_less() {
+fn higher_load_lowers_attainment() {
     let scenario = small();
     let experiment = experiment(&scenario, &[Policy::EdgeOnly], &[0.5, 1.0, 2.0], None);
     assert!(!experiment.is_incomplete);
@@ -170,7 +170,7 @@ fn more_load_asks_for_more_and_is_met_less() {
 
 /// The page loads nothing from elsewhere. With one load, it has no scripts.
 #[test]
-fn the_page_is_self_contained() {
+fn report_page_is_self_contained() {
     let scenario = small();
     let page = |factors: &[f64]| report::page(&experiment(&scenario, &policies(&scenario), factors, None));
     let (one, several) = (page(&[1.0]), page(&[0.5, 1.0]));
@@ -192,7 +192,7 @@ fn the_page_is_self_contained() {
 }
 
 #[test]
-fn the_scenarios_that_come_along_run() {
+fn example_scenarios_run() {
     let examples = folder("../../examples/scenarios");
     let mut count = 0;
     for entry in fs::read_dir(&examples).unwrap() {

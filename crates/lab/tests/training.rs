@@ -21,7 +21,7 @@ fn said(output: &Output) -> String {
 }
 
 #[test]
-fn the_number_of_threads_changes_nothing() {
+fn thread_count_does_not_change_training() {
     let folder = tempdir().unwrap();
     for (out, threads) in [("one", Some(1)), ("two", Some(2)), ("any", None)] {
         let args = format!("train --algo deepsets-ppo --reward cost --scaled --seed 3 --steps 1600 --out {out}");
@@ -57,7 +57,7 @@ fn the_number_of_threads_changes_nothing() {
 }
 
 #[test]
-fn what_was_trained_is_evaluated_or_refused_by_name() {
+fn trained_checkpoint_is_evaluated_or_refused() {
     let folder = tempdir().unwrap();
     for out in ["one", "two"] {
         let args = ["train", "--algo", "mlp-a2c", "--steps", "40", "--out", out];
@@ -102,7 +102,7 @@ fn what_was_trained_is_evaluated_or_refused_by_name() {
 }
 
 #[test]
-fn a_wrong_argument_is_named_with_its_value() {
+fn invalid_train_argument_names_value() {
     let folder = tempdir().unwrap();
     for (args, expected) in [
         ("--algo deepsets-ppo --steps 0", "'0' for '--steps <STEPS>'"),

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_in_and_a_number_out() {
+    fn equation_evaluates_supported_operators() {
         for (text, values, expected) in [
             ("cm_normalized_a * cm_normalized_b", [0.5, 0.5], 0.25),
             ("0.7 * cm_normalized_a + 0.3 * (1.0 - cm_normalized_b)", [1.0, 0.0], 1.0),
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_finite_is_no_score() {
+    fn equation_without_finite_result_is_no_score() {
         assert_eq!(evaluated("1.0 / cm_normalized_a", &[0.0, 0.0]), None);
         assert_eq!(evaluated("0.0 / cm_normalized_a", &[0.0, 0.0]), None);
         assert_eq!(evaluated("1.0 / cm_normalized_a", &[0.5, 0.0]), Some(2.0));
@@ -217,7 +217,7 @@ cm_normalized_a ? 1.0 : 0.0 -> cannot be evaluated: Unexpected type: got 'double
 ";
 
     #[test]
-    fn faults_say_what_to_write() {
+    fn equation_faults_name_the_allowed_form() {
         let allowed = "+ - * /, comparisons, && || !, ? :, math.greatest, math.least and exp";
         for line in FAULTS.trim().lines() {
             let (text, fault) = line.split_once(" -> ").unwrap();

@@ -246,7 +246,7 @@ mod tests {
     ];
 
     #[test]
-    fn the_figure_of_the_paper_stands_as_it_is_with_its_faults() {
+    fn paper_figure_is_imported_unchanged_with_findings() {
         let [imported] = &import(&figure(), false).unwrap()[..] else {
             panic!()
         };
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_corrected_where_that_is_asked() {
+    fn paper_figure_is_corrected_on_request() {
         let [imported] = &import(&figure(), true).unwrap()[..] else {
             panic!()
         };
@@ -305,13 +305,13 @@ mod tests {
     }
 
     #[test]
-    fn a_config_map_has_them_in_its_data() {
+    fn config_map_is_imported_from_its_data() {
         let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": figure()});
         assert_eq!(import(&map, false), import(&figure(), false));
     }
 
     #[test]
-    fn what_is_no_such_document_is_told() {
+    fn invalid_import_document_reports_its_fault() {
         let fault = |document: Value| import(&document, false).unwrap_err();
         assert_eq!(
             fault(json!({})),
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn names_become_those_of_objects() {
+    fn profile_name_becomes_a_valid_object_name() {
         for (name, object) in [
             ("Greenness", "greenness"),
             ("UserDefined", "user-defined"),
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn queries_of_a_profile_that_may_give_nothing_are_told() {
+    fn doubtful_queries_of_a_profile_are_reported() {
         let doubts = |promql: &str, by: &str| {
             let metric = json!({"name": "watts", "normMin": 0, "normMax": 1, "by": by, "promQL": promql});
             let spec = json!({"better": "lower", "equation": "cm_normalized_watts", "metrics": [metric]});

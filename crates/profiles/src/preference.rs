@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn at_first_the_best_but_the_edge_within_the_margin() {
+    fn first_preference_is_best_site_or_edge_within_margin() {
         let first = |of: &[(&str, i64)]| observe(&mut Preference::default(), of, 0);
         assert_eq!(first(&[("edge", 412), ("cloud", 388)]).unwrap(), "edge");
         assert_eq!(first(&[("edge", 450), ("cloud", 388)]).unwrap(), "cloud");
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn another_is_preferred_once_it_has_been_better_for_the_dwell_time() {
+    fn preference_changes_once_a_site_is_better_for_dwell_time() {
         let mut preference = Preference::default();
         let (good, bad) = ([("edge", 100), ("cloud", 200)], [("edge", 300), ("cloud", 200)]);
         assert_eq!(observe(&mut preference, &good, 0).unwrap(), "edge");
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_score_it_is_worse_than_any() {
+    fn preferred_site_without_score_is_worse_than_any_other() {
         let mut preference = Preference::of(Some("edge".into()));
         assert_eq!(observe(&mut preference, &[], 0).unwrap(), "edge");
         assert_eq!(observe(&mut preference, &[("cloud", 900)], 1).unwrap(), "edge");
@@ -123,7 +123,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn noise_within_the_margin_never_changes_it(edge in 0_i64..1_000, noise in prop::collection::vec((-24_i64..=24, -24_i64..=24), 1..50)) {
+        fn noise_within_the_margin_never_changes_preference(edge in 0_i64..1_000, noise in prop::collection::vec((-24_i64..=24, -24_i64..=24), 1..50)) {
             let mut preference = Preference::default();
             for (at, (one, other)) in noise.iter().enumerate() {
                 let of = [("cloud", edge + one), ("edge", edge + other)];
@@ -132,7 +132,7 @@ mod tests {
         }
 
         #[test]
-        fn changes_are_a_dwell_time_apart(steps in prop::collection::vec((1_i64..400, prop::option::of(0_i64..200), prop::option::of(0_i64..200)), 1..200)) {
+        fn preference_changes_are_a_dwell_time_apart(steps in prop::collection::vec((1_i64..400, prop::option::of(0_i64..200), prop::option::of(0_i64..200)), 1..200)) {
             let mut preference = Preference::default();
             let (mut at, mut changed) = (0, None::<i64>);
             for (step, edge, cloud) in steps {
@@ -146,7 +146,7 @@ mod tests {
         }
 
         #[test]
-        fn what_stays_the_same_changes_nothing(edge in 0_i64..1_000, cloud in 0_i64..1_000) {
+        fn constant_scores_never_change_the_preference(edge in 0_i64..1_000, cloud in 0_i64..1_000) {
             let mut preference = Preference::default();
             let of = [("edge", edge), ("cloud", cloud)];
             let first = observe(&mut preference, &of, 0);

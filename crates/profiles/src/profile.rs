@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_profile_and_the_defaults() {
+    fn complete_profile_is_read_with_defaults() {
         let spec = json!({
             "better": "lower",
             "equation": "0.7 * cm_normalized_watts + 0.3 * (1.0 - cm_normalized_free)",

@@ -76,7 +76,7 @@ fn counted(reviewer: &Reviewer, reason: &str) -> bool {
 }
 
 #[test]
-fn a_pod_is_placed_by_a_base64_json_patch() {
+fn pod_is_placed_by_base64_json_patch() {
     let reviewer = reviewer(Config::default());
     let response = answer(&reviewer, &create(latency_pod()));
     assert_eq!(response["allowed"], true);
@@ -95,7 +95,7 @@ fn a_pod_is_placed_by_a_base64_json_patch() {
 }
 
 #[test]
-fn a_pod_that_states_nothing_is_decided_by_its_policy() {
+fn pod_without_slo_is_decided_by_its_policy() {
     let reviewer = reviewer(Config::default());
     let pod = json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": []}});
     let review = create(pod);
@@ -164,7 +164,7 @@ fn pod_labelled_as_shadow_is_left_alone_if_liqo_creates_it() {
 }
 
 #[test]
-fn what_is_not_the_creation_of_a_pod_is_allowed_untouched() {
+fn request_other_than_pod_create_is_allowed_unchanged() {
     let with = |pointer: &str, value: Value| {
         let mut review = create(latency_pod());
         let request = review["request"].as_object_mut().unwrap();
@@ -192,7 +192,7 @@ fn what_is_not_the_creation_of_a_pod_is_allowed_untouched() {
 }
 
 #[test]
-fn a_pod_that_cannot_be_read_is_allowed_with_a_warning() {
+fn unreadable_pod_is_allowed_with_a_warning() {
     let reviewer = reviewer(Config::default());
     let mut pod = latency_pod();
     pod["spec"]["containers"] = json!("none");
@@ -207,7 +207,7 @@ fn a_pod_that_cannot_be_read_is_allowed_with_a_warning() {
 }
 
 #[test]
-fn a_pod_of_too_many_elements_is_left_as_it_is_and_counted() {
+fn pod_with_too_many_elements_is_left_unchanged_and_counted() {
     let review = |tolerations: usize| {
         let reviewer = reviewer(Config::default());
         let mut pod = latency_pod();
@@ -228,7 +228,7 @@ fn a_pod_of_too_many_elements_is_left_as_it_is_and_counted() {
 }
 
 #[test]
-fn names_of_a_review_are_no_longer_than_names_are() {
+fn review_with_uid_or_namespace_over_253_bytes_is_refused() {
     let reviewer = reviewer(Config::default());
     for field in ["uid", "namespace"] {
         let ask = |name: String| {
@@ -249,7 +249,7 @@ fn names_of_a_review_are_no_longer_than_names_are() {
 }
 
 #[test]
-fn warnings_about_annotations_are_few() {
+fn annotation_warnings_are_limited_to_five() {
     let reviewer = reviewer(Config::default());
     let mut pod = latency_pod();
     for i in 0..1_000 {
@@ -265,7 +265,7 @@ fn warnings_about_annotations_are_few() {
 }
 
 #[test]
-fn what_is_no_admission_review_says_why() {
+fn invalid_admission_review_is_refused_with_a_reason() {
     let reviewer = reviewer(Config::default());
     let reason = |body: &str| {
         reviewer
@@ -295,7 +295,7 @@ fn what_is_no_admission_review_says_why() {
 }
 
 #[test]
-fn an_invalid_slo_warns_or_denies_with_every_fault() {
+fn invalid_slo_warns_or_denies_with_every_fault() {
     let mut pod = latency_pod();
     pod["metadata"]["annotations"]["slo.example.io/deadlineMs"] = json!("soon");
     pod["metadata"]["annotations"]["slo.example.io/priority"] = json!("eleven");
@@ -348,7 +348,7 @@ fn no_opinion_is_allowed_and_counted() {
 }
 
 #[test]
-fn a_review_that_somebody_else_has_answered_is_not_counted() {
+fn already_answered_review_is_not_counted() {
     let reviewer = reviewer(Config::default());
     let mut other = create(latency_pod());
     other["request"]["operation"] = "UPDATE".into();
@@ -362,7 +362,7 @@ fn a_review_that_somebody_else_has_answered_is_not_counted() {
 }
 
 #[test]
-fn a_second_round_repeats_the_first_without_a_patch() {
+fn reinvocation_repeats_the_decision_without_a_patch() {
     let reviewer = reviewer(Config::default());
     let mut pod = latency_pod();
     pod["spec"]["nodeSelector"] = json!({"node.role/edge": "true"});
@@ -433,7 +433,7 @@ fn open(reviewer: &Reviewer) -> usize {
 }
 
 #[test]
-fn a_burst_does_not_reserve_the_same_room_twice() {
+fn burst_of_reviews_does_not_reserve_room_twice() {
     let reviewer = burst_reviewer(HOUR);
     assert_eq!(edge_share_of_a_burst(&reviewer), 8);
     assert_eq!(open(&reviewer), 60);
@@ -446,14 +446,14 @@ fn a_burst_does_not_reserve_the_same_room_twice() {
 }
 
 #[test]
-fn every_replica_counts_its_own_reservations_for_the_others_too() {
+fn replica_scales_its_reservations_by_replica_count() {
     let reviewer = burst_reviewer(HOUR);
     reviewer.shared.ledger().set_replicas(4);
     assert_eq!(edge_share_of_a_burst(&reviewer), 2);
 }
 
 #[test]
-fn a_dry_run_sees_reservations_and_makes_none() {
+fn dry_run_sees_reservations_and_makes_none() {
     let reviewer = burst_reviewer(HOUR);
     let mut dry = create(core_pod());
     dry["request"]["dryRun"] = true.into();
@@ -467,7 +467,7 @@ fn a_dry_run_sees_reservations_and_makes_none() {
 }
 
 #[test]
-fn nothing_is_reserved_for_a_pod_that_fits_nowhere_nor_by_an_answer_that_comes_too_late() {
+fn unfit_pod_or_late_answer_reserves_nothing() {
     let reviewer = burst_reviewer(HOUR);
     let mut large = core_pod();
     large["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("1000");
@@ -504,7 +504,7 @@ fn reserved(reviewer: &Reviewer) -> (i64, i64) {
 }
 
 #[test]
-fn a_second_round_adjusts_what_is_reserved() {
+fn reinvocation_adjusts_the_reservation() {
     let reviewer = burst_reviewer(HOUR);
     let mut review = second_round(&reviewer);
     assert_eq!(reserved(&reviewer), (1_000, 1));
@@ -524,7 +524,7 @@ fn a_second_round_adjusts_what_is_reserved() {
 }
 
 #[test]
-fn a_second_round_of_a_pod_that_was_gated_meanwhile_takes_no_room() {
+fn reinvocation_of_gated_pod_drops_its_reservation() {
     let reviewer = burst_reviewer(HOUR);
     let mut review = second_round(&reviewer);
     assert_eq!(reserved(&reviewer), (1_000, 1));
@@ -540,7 +540,7 @@ fn a_second_round_of_a_pod_that_was_gated_meanwhile_takes_no_room() {
 }
 
 #[test]
-fn a_second_round_after_its_reservation_expired_takes_the_room_again() {
+fn reinvocation_after_expiry_reserves_again() {
     let reviewer = burst_reviewer(Micros(1));
     let mut review = second_round(&reviewer);
     let cpu = |review: &mut Value, cpu: &str| {
@@ -555,7 +555,7 @@ fn a_second_round_after_its_reservation_expired_takes_the_room_again() {
 }
 
 #[test]
-fn a_panic_under_the_lock_does_not_end_all_reviews() {
+fn panic_under_ledger_lock_does_not_stop_reviews() {
     let reviewer = burst_reviewer(HOUR);
     let shared = Arc::clone(&reviewer.shared);
     let panicked = std::thread::spawn(move || {

@@ -81,7 +81,7 @@ fn review(uri: &str, body: impl Into<Body>) -> Request {
 }
 
 #[tokio::test]
-async fn what_is_no_review_is_answered_with_the_reason() {
+async fn body_without_review_is_answered_with_400_and_reason() {
     let harness = harness(|_| {});
     let (status, _, body) = harness.post("[]").await;
     assert_eq!((status, body.as_str()), (StatusCode::BAD_REQUEST, "kind is missing\n"));
@@ -89,7 +89,7 @@ async fn what_is_no_review_is_answered_with_the_reason() {
 }
 
 #[tokio::test]
-async fn only_json_is_taken() {
+async fn non_json_content_type_is_refused() {
     let harness = harness(|_| {});
     let with = |content_type: Option<&str>| {
         let mut request = Request::post("/mutate");
@@ -122,7 +122,7 @@ async fn only_json_is_taken() {
 }
 
 #[tokio::test]
-async fn another_path_or_method_is_named_as_such() {
+async fn unknown_path_gets_404_and_wrong_method_gets_405() {
     let harness = harness(|_| {});
     assert_eq!(harness.send(review("/validate", "{}")).await.0, StatusCode::NOT_FOUND);
     let get = Request::builder()
@@ -140,7 +140,7 @@ async fn another_path_or_method_is_named_as_such() {
 }
 
 #[tokio::test]
-async fn a_body_of_7_mib_is_taken_and_one_byte_more_is_not() {
+async fn body_over_7_mib_is_refused() {
     let harness = harness(|_| {});
     assert_eq!(harness.post(vec![b' '; BODY_LIMIT]).await.0, StatusCode::BAD_REQUEST);
     let (status, headers, _) = harness.post(vec![b' '; BODY_LIMIT + 1]).await;
@@ -170,7 +170,7 @@ impl HttpBody for Stalled {
 }
 
 #[tokio::test]
-async fn a_body_that_does_not_arrive_is_given_up() {
+async fn stalled_body_times_out_with_408() {
     let harness = harness(|_| {});
     let (status, headers, _) = harness
         .send(review("/mutate?timeout=20ms", Body::new(Stalled(None))))
@@ -183,7 +183,7 @@ async fn a_body_that_does_not_arrive_is_given_up() {
 }
 
 #[tokio::test]
-async fn bodies_together_are_bounded_by_what_has_arrived() {
+async fn received_body_bytes_are_bounded_across_requests() {
     let harness = harness(|_| {});
     let begin = |data: Bytes| {
         let mut sending = Box::pin(harness.post(Body::new(Stalled(Some(data)))));
@@ -230,7 +230,7 @@ fn until(released: Receiver<()>, claimed: Sender<bool>) -> impl Fn(&Responder) +
 }
 
 #[tokio::test]
-async fn an_overdue_review_is_answered_once_and_without_an_opinion() {
+async fn overdue_review_is_answered_once_with_no_opinion() {
     let ((release, released), (claimed, claims)) = (channel(), channel());
     let harness = harness(until(released, claimed));
     let answered = harness.send(review("/mutate?timeout=100ms", "{}")).await;
@@ -244,7 +244,7 @@ async fn an_overdue_review_is_answered_once_and_without_an_opinion() {
 }
 
 #[tokio::test]
-async fn reviews_without_a_slot_are_answered_in_time_and_served_again_afterwards() {
+async fn reviews_without_slot_get_no_opinion_until_slots_are_free() {
     let ((release, released), (claimed, claims)) = (channel(), channel());
     let harness = harness(until(released, claimed));
     for _ in 0..=REVIEWS_AT_A_TIME {
@@ -283,7 +283,7 @@ impl Answer for LargeLasts {
 }
 
 #[tokio::test]
-async fn large_reviews_are_decided_one_at_a_time_and_ordinary_ones_pass_them() {
+async fn large_reviews_run_one_at_a_time_beside_ordinary_ones() {
     let ((release, released), (begun, mut begins)) = (channel(), unbounded_channel());
     let released = Mutex::new(released);
     let harness = Arc::new(harness_of(LargeLasts { begun, released }));
@@ -305,7 +305,7 @@ async fn large_reviews_are_decided_one_at_a_time_and_ordinary_ones_pass_them() {
 }
 
 #[tokio::test]
-async fn a_panic_is_answered_without_an_opinion() {
+async fn panic_in_review_is_answered_with_no_opinion() {
     let harness = harness(|_| panic!("a bug"));
     let (status, _, body) = harness.post("{}").await;
     assert_eq!((status, body.as_str()), (StatusCode::OK, "no opinion: Panic"));
@@ -314,7 +314,7 @@ async fn a_panic_is_answered_without_an_opinion() {
 }
 
 #[tokio::test]
-async fn nothing_is_decided_before_everything_is_there() {
+async fn review_before_readiness_is_answered_with_no_opinion() {
     let harness = harness(|_| panic!("must not be asked"));
     harness.phase.send_modify(|phase| phase.missing.push("nodes"));
     let (status, headers, body) = harness.post("{}").await;
@@ -323,7 +323,7 @@ async fn nothing_is_decided_before_everything_is_there() {
 }
 
 #[tokio::test]
-async fn a_draining_server_decides_and_closes_its_connections() {
+async fn draining_server_decides_and_closes_its_connections() {
     let harness = harness(|_| {});
     harness.phase.send_modify(|phase| phase.is_draining = true);
     for request in [

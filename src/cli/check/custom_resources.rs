@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn definitions_are_both_there_or_neither() {
+    fn missing_crd_beside_installed_ones_is_a_warning() {
         let levels = |custom: CustomResources| judged(custom, &[])[0].0;
         assert_eq!(levels(none()), Level::Ok);
         let one = CustomResources {
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn policies_must_be_in_force_and_be_asked() {
+    fn invalid_policy_is_a_fault_and_unlabelled_namespace_warns() {
         let custom = || CustomResources {
             policies: Some(vec![policy("good", json!({"selector": {}, "slo": {"class": "batch"}}))]),
             ..none()
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn sites_are_in_use_together_or_not_at_all() {
+    fn one_invalid_site_object_disables_all_of_them() {
         let faults = |specs: Value| {
             let specs = specs.as_object().unwrap().clone();
             let custom = CustomResources {

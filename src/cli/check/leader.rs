@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn somebody_must_lead() {
+    fn missing_leader_is_a_fault() {
         let judged = |facts: &Facts| {
             let found = judge(facts).pop().unwrap();
             (found.level, found.text, found.fix.unwrap_or_default())
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn no_pod_is_gated_beyond_its_limit() {
+    fn pod_gated_beyond_its_limit_is_a_fault() {
         let gated = |mut facts: Facts, pods: &[Arc<GatedPod>]| {
             facts.found.config.keys = Keys::new("acme.dev");
             facts.nodes = Some(Nodes {

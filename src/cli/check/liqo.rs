@@ -86,7 +86,7 @@ mod tests {
     use crate::inspect::installation::Labels;
 
     #[test]
-    fn each_trap_is_named() {
+    fn liqo_misconfigurations_are_reported_as_warnings() {
         let offloading = |strategy: &str| {
             let object = json!({
                 "metadata": {"name": "offloading"}, "spec": {"podOffloadingStrategy": strategy},

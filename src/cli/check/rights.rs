@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_reviewed_is_what_is_documented() {
+    fn reviewed_permissions_match_documented_roles() {
         const OPERATE: &str = include_str!("../../../docs/guide/operate.md");
         let mut expected = documented(OPERATE, "kind: ClusterRole");
         expected.extend(documented(
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fix_grants_what_is_missing_to_whom_it_is() {
+    fn missing_permission_fix_creates_role_and_binding() {
         let lacked = |place| (Fault, "", "", place, "it decides nothing");
         let user = |name| User { name, more_groups: &[] };
         let found = lacks(

@@ -158,7 +158,7 @@ mod tests {
     const TOLERATIONS: &str = r#"tolerations: [{"effect":"NoSchedule","key":"cloud","operator":"Equal","value":"cloud"},{"effect":"NoExecute","key":"provider"}]   # of site virtual"#;
 
     #[test]
-    fn each_site_is_judged_by_its_nodes() {
+    fn site_and_node_misconfigurations_are_reported() {
         let fleet = json!({
             "sites": [{"name": "edge", "kind": "edge"}, {"name": "far", "kind": "cloud"}, {"name": "near", "kind": "liqo"},
                       {"name": "virtual", "kind": "cloud", "nodeSelector": {"node.role/virtual": "true"}}],

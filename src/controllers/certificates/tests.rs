@@ -5,7 +5,7 @@ use serde_json::json;
 use super::*;
 
 #[test]
-fn an_endpoint_is_where_connections_may_be_led() {
+fn endpoints_use_webhook_port_and_merge_readiness_of_slices() {
     let slice = |name: &str, ports: serde_json::Value, endpoints: serde_json::Value| -> EndpointSlice {
         let slice = json!({"metadata": {"name": name}, "addressType": "IPv4", "ports": ports, "endpoints": endpoints});
         serde_json::from_value(slice).unwrap()
@@ -51,7 +51,7 @@ fn an_endpoint_is_where_connections_may_be_led() {
 }
 
 #[test]
-fn a_configuration_without_a_bundle_has_an_empty_one_in_each_entry() {
+fn configuration_without_ca_bundle_yields_empty_bundles() {
     let manifest = include_str!("../../../webhook/base/mutatingwebhookconfiguration.yaml");
     let configuration: MutatingWebhookConfiguration = serde_saphyr::from_str(manifest).unwrap();
     let bundles: Vec<_> = ca_bundles(Some(&configuration)).collect();
@@ -60,7 +60,7 @@ fn a_configuration_without_a_bundle_has_an_empty_one_in_each_entry() {
 }
 
 #[test]
-fn the_same_is_said_once() {
+fn consecutive_duplicate_messages_are_logged_once() {
     let (mut once, mut said) = (Once::default(), vec![]);
     for words in ["a", "a", "b", "b", "a"] {
         once.say(words.to_owned(), |words| said.push(words.to_owned()));

@@ -77,14 +77,14 @@ mod tests {
     }
 
     #[test]
-    fn one_version_is_one_event() {
+    fn refused_configuration_version_has_one_event_name() {
         let (first, second) = (refused("1", 1), refused("2", 1));
         assert_eq!(name(&first, 0), name(&first, 1));
         assert_ne!(name(&first, 0), name(&second, 0));
     }
 
     #[test]
-    fn a_note_names_every_fault_as_far_as_there_is_room() {
+    fn configuration_note_lists_faults_up_to_size_limit() {
         let note = |faults| event(&refused("1", faults), Timestamp::UNIX_EPOCH).note.unwrap();
         assert_eq!(note(2), "key0: ist größer\nkey1: ist größer");
         let cut = note(200);

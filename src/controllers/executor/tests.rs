@@ -216,7 +216,7 @@ async fn failed_release_is_tried_again_after_longer_pauses() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_lease_frees_the_room_of_patches_under_way() {
+async fn lost_lease_frees_reservations_of_pending_patches() {
     let answers = Answers {
         patch: None,
         ..Answers::patch(200)
@@ -231,7 +231,7 @@ async fn a_lost_lease_frees_the_room_of_patches_under_way() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_is_read_when_its_turn_comes() {
+async fn gated_pod_is_read_before_it_is_patched() {
     let server = Server::with_step(200, PlanAction::RemoveGate(Reason::NotManaged));
     let asked = server.asked_within(10).await;
     let [(_, read), (_, patch)] = &*asked else {
@@ -248,7 +248,7 @@ async fn a_pod_is_read_when_its_turn_comes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_has_changed_or_is_gone_is_left_to_the_next_plan() {
+async fn changed_or_deleted_pod_is_left_to_the_next_plan() {
     for (read, version) in [(200, "8"), (404, "7")] {
         let answers = Answers {
             read,
@@ -263,7 +263,7 @@ async fn a_pod_that_has_changed_or_is_gone_is_left_to_the_next_plan() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_cannot_be_read_is_tried_again_after_longer_pauses() {
+async fn failed_pod_read_is_retried_after_longer_pauses() {
     for read in [403, 503] {
         let answers = Answers {
             read,
@@ -278,7 +278,7 @@ async fn a_pod_that_cannot_be_read_is_tried_again_after_longer_pauses() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_does_not_come_keeps_nobody_for_long() {
+async fn pod_read_without_answer_times_out_and_is_retried() {
     let answers = Answers {
         latency: |_| Duration::from_secs(3_600),
         ..Answers::patch(200)
@@ -289,7 +289,7 @@ async fn an_answer_that_does_not_come_keeps_nobody_for_long() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_few_pods_are_read_at_once() {
+async fn pod_reads_run_concurrently_up_to_limit() {
     let answers = Answers {
         latency: |_| Duration::from_millis(10),
         ..Answers::patch(200)
@@ -302,7 +302,7 @@ async fn a_few_pods_are_read_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_waits_for_no_pod_that_goes_on_waiting() {
+async fn release_does_not_wait_for_reason_updates() {
     let answers = Answers {
         latency: |_| Duration::from_secs(1),
         ..Answers::patch(200)
@@ -323,7 +323,7 @@ async fn a_release_waits_for_no_pod_that_goes_on_waiting() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_read_slowly_keeps_nobody_waiting() {
+async fn slow_pod_read_does_not_delay_other_releases() {
     let answers = Answers {
         latency: |name| Duration::from_secs(if name == "p0" { 4 } else { 0 }),
         ..Answers::patch(200)
@@ -337,7 +337,7 @@ async fn who_is_read_slowly_keeps_nobody_waiting() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_in_no_order_is_decided_by_what_is_read() {
+async fn pod_without_stored_workload_is_decided_when_read() {
     let of = |is_kept: bool| {
         let mut pod = (*gated_pod(0)).clone();
         pod.workload = pod.workload.filter(|_| is_kept);
@@ -372,7 +372,7 @@ async fn a_pod_in_no_order_is_decided_by_what_is_read() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_in_no_order_about_which_nothing_can_be_done_is_read_more_and_more_seldom() {
+async fn ungated_pod_without_stored_workload_is_read_with_back_off() {
     let answers = Answers {
         differs: |pod| pod["spec"]["schedulingGates"] = json!([]),
         ..Answers::patch(200)
@@ -388,7 +388,7 @@ async fn a_pod_in_no_order_about_which_nothing_can_be_done_is_read_more_and_more
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn while_a_release_is_decided_the_only_worker_has_time_for_others() {
+async fn deciding_a_release_does_not_block_the_only_worker() {
     let server = Server::start(Answers::patch(200), vec![]);
     let had_turn = gate_ledger(&server.shared);
     server.plan(vec![(gated_pod(0), PlanAction::Release)]);

@@ -208,7 +208,7 @@ mod tests {
     const CLEAN: [(&str, i64); 2] = [("edge", 10_000), ("cloud", 100_000)];
 
     #[test]
-    fn the_numbers_the_preferred_site_and_since_when() {
+    fn profile_status_shows_scores_and_changes_site_after_dwell() {
         let first = evaluated(spec("cm_normalized_a"), 3, Known::default(), &DIRTY, 7);
         let mut kept = Kept::of(&first);
         let status = kept.status(&first, "edge", at(8));
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn another_leader_goes_on_where_this_one_ended_and_another_spec_begins_again() {
+    fn new_leader_keeps_preferred_site_unless_spec_changed() {
         let since: Timestamp = "2026-11-23T11:00:00Z".parse().unwrap();
         let known = Known {
             generation: Some(3),
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_equation_is_not_accepted_and_says_what_to_write() {
+    fn invalid_equation_is_not_accepted_and_names_the_fix() {
         let good = evaluated(spec("cm_normalized_a"), 1, Known::default(), &DIRTY, 0);
         let mut kept = Kept::of(&good);
         let before = kept.status(&good, "edge", at(0));
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn only_times_change_while_scores_stay() {
+    fn unchanged_scores_change_only_times_in_profile_status() {
         let mut kept = Kept::of(&evaluated(spec("cm_normalized_a"), 1, Known::default(), &DIRTY, 0));
         let mut undated = |scores: &[(&str, i64)], second| {
             let evaluated = evaluated(spec("cm_normalized_a"), 1, Known::default(), scores, second);

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn options_are_read_in_both_forms() {
+    fn container_options_are_read_with_space_or_equals() {
         for (args, map) in [
             (json!(["serve", "--config-map", "a-1"]), Some("a-1")),
             (json!(["serve", "--config-map=b/a-1"]), Some("b/a-1")),

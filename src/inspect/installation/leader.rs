@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn nobody_leads_where_nobody_renews_the_lease() {
+    async fn lease_without_renewal_has_no_leader() {
         let now = Timestamp::from_second(Clock::start().wall().as_second()).unwrap();
         let ago = |seconds| now - SignedDuration::from_secs(seconds);
         let nobody = |since| {

@@ -42,7 +42,7 @@ fn cluster(forbidden: &'static str) -> Connection {
 }
 
 #[tokio::test]
-async fn a_kind_of_liqo_that_may_not_be_read_takes_no_other_with_it() {
+async fn forbidden_liqo_kind_leaves_other_kinds_readable() {
     let config = &mut Config::default();
     for forbidden in [
         "connections",

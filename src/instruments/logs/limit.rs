@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn ten_lines_come_at_once_then_one_a_second_with_a_count() {
+    async fn log_limit_passes_ten_lines_then_one_a_second_with_count() {
         let limit = LogLimit::new(Clock::start());
         let due = |lines: usize| (0..lines).filter_map(|_| limit.due("flood")).collect::<Vec<_>>();
         assert_eq!(due(100), [0; 10]);

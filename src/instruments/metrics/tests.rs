@@ -16,7 +16,7 @@ fn published(sites: Vec<Site>) -> Arc<Snapshot> {
 }
 
 #[test]
-fn what_is_shown_of_sites_is_what_was_published_last() {
+fn site_metrics_follow_the_last_published_snapshot() {
     let metrics = Metrics::new();
     let shared = Arc::<SharedState>::default();
     metrics.follow(Arc::clone(&shared));
@@ -88,7 +88,7 @@ fn exposed(page: &str) -> Known {
 }
 
 #[test]
-fn documentation_lists_what_is_exposed() {
+fn documented_metrics_match_exposed_metrics() {
     let page = every_metric_touched();
     let rows = include_str!("../../../docs/reference/metrics.md").lines();
     let rows = rows.filter_map(|line| line.strip_prefix("| `edgeward_"));
@@ -106,7 +106,7 @@ fn documentation_lists_what_is_exposed() {
 }
 
 #[test]
-fn the_review_histogram_reaches_from_50_us_to_1_s() {
+fn review_histogram_buckets_span_50_us_to_1_s() {
     let page = every_metric_touched();
     assert!(
         page.contains("edgeward_review_duration_seconds_bucket{le=\"0.00005\"} 0"),
@@ -123,7 +123,7 @@ fn the_review_histogram_reaches_from_50_us_to_1_s() {
 }
 
 #[test]
-fn faults_are_shown_until_repaired_and_bounded() {
+fn config_fault_metrics_are_bounded_and_cleared_on_repair() {
     let metrics = Metrics::new();
     let faults = || -> Vec<String> {
         let page = metrics.encode();
@@ -144,7 +144,7 @@ fn faults_are_shown_until_repaired_and_bounded() {
 }
 
 #[test]
-fn one_state_at_a_time_and_base_units() {
+fn wan_metrics_show_one_state_in_base_units() {
     let metrics = Metrics::new();
     let shared = Arc::<SharedState>::default();
     metrics.follow(Arc::clone(&shared));

@@ -77,7 +77,7 @@ impl Case {
 }
 
 #[test]
-fn the_first_ones_are_made_without_waiting() {
+fn first_authority_and_leaf_are_made_without_settle_time() {
     let mut case = Case {
         stored: Stored::default(),
         bundles: vec![vec![]; 2],
@@ -109,7 +109,7 @@ fn the_first_ones_are_made_without_waiting() {
 }
 
 #[test]
-fn a_leaf_is_renewed_at_two_thirds_of_its_life() {
+fn leaf_is_renewed_at_two_thirds_of_its_lifetime() {
     let mut case = Case::steady();
     case.stored.authority.as_mut().unwrap().ends = at(999 * HOUR);
     assert_eq!(case.step(), Step::Wait);
@@ -124,7 +124,7 @@ fn a_leaf_is_renewed_at_two_thirds_of_its_life() {
 }
 
 #[test]
-fn an_authority_is_followed_in_four_steps() {
+fn authority_rotation_takes_four_steps() {
     let mut case = Case::steady();
     case.wall = at(2 * HOUR);
     case.stored.leaf = Some(certificate(3, HOUR));
@@ -183,7 +183,7 @@ fn what_nobody_serves_leaves_while_another_is_served_yet() {
 }
 
 #[test]
-fn an_entry_without_an_old_authority_gets_it_from_another() {
+fn webhook_entry_without_old_authority_gets_it_from_another() {
     let mut case = Case::steady();
     case.stored.authority = Some(certificate(4, HOUR));
     case.settled = BTreeSet::from([der(4)]);
@@ -198,7 +198,7 @@ fn an_entry_without_an_old_authority_gets_it_from_another() {
 }
 
 #[test]
-fn what_was_lost_is_made_again() {
+fn lost_bundle_or_secret_is_restored() {
     let mut case = Case::steady();
     case.bundles = vec![vec![], vec![certificate(1, 0)]];
     case.settled.clear();
@@ -222,7 +222,7 @@ fn what_was_lost_is_made_again() {
 }
 
 #[test]
-fn what_is_in_every_bundle_for_long_enough_has_settled() {
+fn authority_settles_after_settle_time_in_every_bundle() {
     let settle = Micros::from_secs(60);
     let bundle = |of: &[u16]| of.iter().map(|n| certificate(*n, 0)).collect::<Vec<_>>();
     let after = |seconds| Moment(0).after(Micros::from_secs(seconds));
@@ -551,7 +551,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(3_000))]
 
     #[test]
-    fn nobody_who_trusts_us_is_shown_what_it_does_not_trust(events in prop::collection::vec(event(), 0..400)) {
+    fn rotation_never_serves_untrusted_leaf_to_api_servers(events in prop::collection::vec(event(), 0..400)) {
         let mut cluster = Cluster::new();
         for event in &events {
             cluster.happen(event);
@@ -565,7 +565,7 @@ proptest! {
     /// After any events, once every component hears of changes and one leader is left, one authority and its leaf
     /// remain. This holds over many lifetimes.
     #[test]
-    fn in_quiet_times_it_comes_to_rest(events in prop::collection::vec(event(), 0..200)) {
+    fn rotation_converges_when_events_stop(events in prop::collection::vec(event(), 0..200)) {
         let mut cluster = Cluster::new();
         for event in &events {
             cluster.happen(event);

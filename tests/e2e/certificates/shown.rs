@@ -33,10 +33,10 @@ impl Clients {
     }
 }
 
-e2e! { "certificates::shown_by_the_api_server", Nodes, shown_by_the_api_server }
+e2e! { "certificates::client_without_certificate_is_refused", Nodes, client_without_certificate_is_refused }
 /// Without a certificate of the CA in `--client-ca`, neither the API server nor another client gets an answer, and edgeward
 /// logs why. With one, every pod is decided. Both sides adopt a new certificate or CA without a restart.
-fn shown_by_the_api_server(fixture: &Fixture<'_>) -> Result<()> {
+fn client_without_certificate_is_refused(fixture: &Fixture<'_>) -> Result<()> {
     let (ours, next) = (Clients::make(fixture, "ours")?, Clients::make(fixture, "next")?);
     let credentials = fixture.webhook_credentials();
     credentials.set(&ours.dir)?;

@@ -103,9 +103,9 @@ fn allow_map(kubectl: &Kubectl, user: &str) -> Result<()> {
         .map(drop)
 }
 
-e2e! { "check::each_fault_and_its_fix", Cluster, each_fault_and_its_fix }
+e2e! { "check::printed_fix_repairs_each_fault", Cluster, printed_fix_repairs_each_fault }
 /// Breaks one thing at a time, and repairs it with the fix that `check` prints.
-fn each_fault_and_its_fix(fixture: &Fixture<'_>) -> Result<()> {
+fn printed_fix_repairs_each_fault(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = Nodes::new(fixture)?;
     let edge = nodes.edge_node("edge-0", "1")?;
     let cloud = nodes.cloud_node("cloud-0")?;

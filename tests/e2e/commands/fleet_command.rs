@@ -41,9 +41,9 @@ fn pod(name: &str, millicores: u32) -> Value {
     workloads::pod_of(name, slo, &format!("{millicores}m"))
 }
 
-e2e! { "fleet_command::a_cluster_becomes_a_file", Nodes, a_cluster_becomes_a_file }
+e2e! { "fleet_command::fleet_file_matches_live_cluster", Nodes, fleet_file_matches_live_cluster }
 /// The fleet file of a live cluster agrees with kubectl. A review on it agrees with the API server's answer.
-fn a_cluster_becomes_a_file(fixture: &Fixture<'_>) -> Result<()> {
+fn fleet_file_matches_live_cluster(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = Nodes::new(fixture)?;
     let edge = nodes.edge_node("edge-0", "2")?;
     let small = nodes.edge_node("edge-1", "1")?;
@@ -93,9 +93,9 @@ fn a_cluster_becomes_a_file(fixture: &Fixture<'_>) -> Result<()> {
     Ok(())
 }
 
-e2e! { "fleet_command::through_a_proxy", Nodes, through_a_proxy }
+e2e! { "fleet_command::fleet_is_read_through_proxy", Nodes, fleet_is_read_through_proxy }
 /// KUBECONFIG is a list in which one file does not exist, and the cluster is behind a proxy.
-fn through_a_proxy(fixture: &Fixture<'_>) -> Result<()> {
+fn fleet_is_read_through_proxy(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = Nodes::new(fixture)?;
     let edge = nodes.edge_node("edge-0", "2")?;
     let (proxy, tunnels) = proxy()?;
@@ -212,9 +212,9 @@ fn compare(fixture: &Fixture<'_>, fleet: &Value, name: &str) -> Result<()> {
     Ok(())
 }
 
-e2e! { "fleet_command::the_real_answer", Nodes, the_real_answer }
+e2e! { "fleet_command::live_review_shows_api_server_answer", Nodes, live_review_shows_api_server_answer }
 /// The API server's answer, with warnings and refusals, and why it may lack an answer from edgeward.
-fn the_real_answer(fixture: &Fixture<'_>) -> Result<()> {
+fn live_review_shows_api_server_answer(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = Nodes::edge_and_cloud(fixture, "2")?;
     let config = nodes.config();
     let (_running, _registered) = fixture.registered_live(&config)?;

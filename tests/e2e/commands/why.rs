@@ -82,9 +82,9 @@ fn run(fixture: &Fixture<'_>, name: &str) -> Result<()> {
     runs(fixture, name)
 }
 
-e2e! { "why::pods_of_every_fate", Cluster, pods_of_every_fate }
+e2e! { "why::why_explains_each_pod_outcome", Cluster, why_explains_each_pod_outcome }
 /// Pods with every outcome: at the edge, in the cloud, gated, undecided, and missing.
-fn pods_of_every_fate(fixture: &Fixture<'_>) -> Result<()> {
+fn why_explains_each_pod_outcome(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = Nodes::new(fixture)?;
     let edge = nodes.edge_node("edge-0", "1")?;
     let cloud = nodes.cloud_node("cloud-0")?;

@@ -42,10 +42,10 @@ fn naming(bytes: usize) -> Value {
     json!({"matchLabels": {"app": "web"}, "matchExpressions": expressions})
 }
 
-e2e! { "custom_resources::bad_ones_are_refused", Cluster, bad_ones_are_refused }
+e2e! { "custom_resources::invalid_custom_resources_are_refused", Cluster, invalid_custom_resources_are_refused }
 /// The API server accepts the definitions and valid objects. It refuses invalid objects with a message that names field and
 /// value.
-fn bad_ones_are_refused(fixture: &Fixture<'_>) -> Result<()> {
+fn invalid_custom_resources_are_refused(fixture: &Fixture<'_>) -> Result<()> {
     fixture.install_custom_resources()?;
     let slo = |slo: Value| policy("p", &json!({"selector": {}, "slo": slo}));
     let selector = |selector: Value| policy("p", &json!({"selector": selector, "slo": {"class": "batch"}}));
@@ -167,10 +167,10 @@ fn becomes(kubectl: &Kubectl, pod: &Value, expected: &Value) -> Result<()> {
     })
 }
 
-e2e! { "custom_resources::policies_decide", Cluster, policies_decide }
+e2e! { "custom_resources::slo_policy_decides_pod_without_slo", Cluster, slo_policy_decides_pod_without_slo }
 /// Policies decide pods without an SLO from the moment the definitions exist. Annotations override single fields. Of several
 /// matching policies, one applies. A pod that no policy selects, or that remains after all are deleted, passes through.
-fn policies_decide(fixture: &Fixture<'_>) -> Result<()> {
+fn slo_policy_decides_pod_without_slo(fixture: &Fixture<'_>) -> Result<()> {
     fixture.remove_custom_resources()?;
     let (namespace, kubectl) = fixture.namespace_with_policies("shop")?;
     let nodes = Nodes::edge_and_cloud(fixture, "8")?;
@@ -264,10 +264,10 @@ fn policies_decide(fixture: &Fixture<'_>) -> Result<()> {
     becomes(&kubectl, &workloads::pod("stated", workloads::batch()), &stated)
 }
 
-e2e! { "custom_resources::faulty_policies", Cluster, faulty_policies }
+e2e! { "custom_resources::faulty_policy_keeps_last_valid_version", Cluster, faulty_policy_keeps_last_valid_version }
 /// A definition without checks lets invalid policies through. Their last valid version continues to apply. In a process that
 /// does not know it, only their sites apply.
-fn faulty_policies(fixture: &Fixture<'_>) -> Result<()> {
+fn faulty_policy_keeps_last_valid_version(fixture: &Fixture<'_>) -> Result<()> {
     fixture.install_custom_resources()?;
     let unchecked = json!([{
         "op": "replace", "path": "/spec/versions/0/schema/openAPIV3Schema/properties/spec",
@@ -360,10 +360,10 @@ fn faulty_policies(fixture: &Fixture<'_>) -> Result<()> {
     fixture.remove_custom_resources()
 }
 
-e2e! { "custom_resources::sites_change", Cluster, sites_change }
+e2e! { "custom_resources::site_objects_replace_config_sites", Cluster, site_objects_replace_config_sites }
 /// Sites replace the configuration's sites while edgeward runs, and no decision in between is wrong. Invalid Sites leave the
 /// valid ones in use. `kubectl get sites` shows their state. Without any Sites, the configuration's sites are used again.
-fn sites_change(fixture: &Fixture<'_>) -> Result<()> {
+fn site_objects_replace_config_sites(fixture: &Fixture<'_>) -> Result<()> {
     fixture.remove_custom_resources()?;
     fixture.install_custom_resources()?;
     let nodes = Nodes::edge_and_cloud(fixture, "1")?;

@@ -260,9 +260,9 @@ fn message<'w>(mut warnings: impl Iterator<Item = &'w str>, policy: &str) -> Opt
     warnings.find_map(|warning| warning.strip_prefix(&start))
 }
 
-e2e! { "validation::in_the_parsers_words", Nodes, in_the_parsers_words }
+e2e! { "validation::policy_messages_match_parser", Nodes, policy_messages_match_parser }
 /// For every row of the table and every kind, the faults equal the parser's and the hints equal those of `review`.
-fn in_the_parsers_words(fixture: &Fixture<'_>) -> Result<()> {
+fn policy_messages_match_parser(fixture: &Fixture<'_>) -> Result<()> {
     let policies = Policies::install(fixture, &[])?;
     policies.are_well_typed()?;
     let api = Api::open(fixture)?;
@@ -351,9 +351,9 @@ fn hints_of_review(fixture: &Fixture<'_>, objects: &[Value]) -> Result<Vec<BTree
         .collect())
 }
 
-e2e! { "validation::where_policies_fill_in", Nodes, where_policies_fill_in }
+e2e! { "validation::missing_key_in_policy_namespace_passes", Nodes, missing_key_in_policy_namespace_passes }
 /// In a namespace with SloPolicies nothing counts as missing, because a policy may state it. Wrong values are still faults.
-fn where_policies_fill_in(fixture: &Fixture<'_>) -> Result<()> {
+fn missing_key_in_policy_namespace_passes(fixture: &Fixture<'_>) -> Result<()> {
     let label = format!("{POLICIES}=true");
     fixture
         .kubectl
@@ -393,10 +393,10 @@ fn faulty() -> Value {
 
 const FAULT: &str = r#"slo.example.io/class: "fast" is not latency, throughput or batch"#;
 
-e2e! { "validation::only_what_makes_other_pods", Nodes, only_what_makes_other_pods }
+e2e! { "validation::faulty_template_warns_but_scaling_does_not", Nodes, faulty_template_warns_but_scaling_does_not }
 /// Only the author of a wrong value is warned, once. There is no warning for scaling, for controllers that repeat it, for
 /// namespaces that did not opt in, or for pods. The audit log also records it.
-fn only_what_makes_other_pods(fixture: &Fixture<'_>) -> Result<()> {
+fn faulty_template_warns_but_scaling_does_not(fixture: &Fixture<'_>) -> Result<()> {
     let policies = Policies::install(fixture, &[])?;
     let policy = policies.named(FAULTS);
     let applied = |kubectl: &Kubectl, object: &Value| -> Result<Option<String>> {

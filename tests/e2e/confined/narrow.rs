@@ -5,10 +5,10 @@ use edgeward_harness::prelude::*;
 
 use crate::gated::{fill, goes, is_gated_for, pod};
 
-e2e! { "confined::in_single_namespaces", Cluster, in_single_namespaces }
+e2e! { "confined::namespace_binding_allows_release", Cluster, namespace_binding_allows_release }
 /// In a namespace with the RoleBinding from `docs/guide/install.md`, pods are released as usual. If an opted-in namespace has
 /// none, `edgeward check` names it and prints a fix.
-fn in_single_namespaces(fixture: &Fixture<'_>) -> Result<()> {
+fn namespace_binding_allows_release(fixture: &Fixture<'_>) -> Result<()> {
     // Namespaces of earlier tests.
     for namespace in fixture.kubectl.list("namespaces", &format!("{MANAGED}=true"))? {
         let name = namespace["metadata"]["name"].as_str().unwrap_or_default();

@@ -30,9 +30,9 @@ pub(crate) fn would_be(fixture: &Fixture<'_>, pod: &Value, reason: &str) -> Resu
     })
 }
 
-e2e! { "away::until_the_site_is_back", Domain, until_the_site_is_back }
+e2e! { "away::pod_for_absent_cloud_runs_on_its_return", Domain, pod_for_absent_cloud_runs_on_its_return }
 /// A pod that fits only in a cloud is placed there at once while the cloud is away. It runs when the cloud is back.
-fn until_the_site_is_back(fixture: &Fixture<'_>) -> Result<()> {
+fn pod_for_absent_cloud_runs_on_its_return(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = Nodes::new(fixture)?;
     nodes.edge_node("edge-0", "1")?;
     let node = cloud_node(&nodes)?;

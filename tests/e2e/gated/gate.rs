@@ -6,10 +6,10 @@ use edgeward_harness::registration::Registration;
 use crate::gated::{fill, goes, is_gated_for, pod};
 use crate::leader::events;
 
-e2e! { "gate::may_not_be_removed", Domain, 79, may_not_be_removed }
+e2e! { "gate::forbidden_gate_removal_is_reported", Domain, 79, forbidden_gate_removal_is_reported }
 /// A cluster policy forbids the removal of gates. The refusal is counted, and an Event on the pod shows the API server's
 /// message. Without the policy, the pod is released.
-fn may_not_be_removed(fixture: &Fixture<'_>) -> Result<()> {
+fn forbidden_gate_removal_is_reported(fixture: &Fixture<'_>) -> Result<()> {
     const WORDS: &str = "gates are not removed on Fridays";
     let (nodes, _) = Nodes::without_wan(fixture)?;
     let (edgeward, _registered) = fixture.registered_live(&nodes.gating(&for_long()))?;

@@ -14,11 +14,11 @@ const HELD: usize = 20;
 
 const PACE: std::time::Duration = std::time::Duration::from_millis(50);
 
-e2e! { "queue::no_later_pod_first", Domain, 86, no_later_pod_first }
+e2e! { "queue::lower_priority_waits_for_gated_pods", Domain, 86, lower_priority_waits_for_gated_pods }
 /// Twenty pods of priority 8 are gated, and pods of priority 2 arrive all the time, through two replicas. Room appears step by
 /// step, as pods are deleted and as the node grows. In the API server's order of writes, no later pod is placed while a pod of
 /// priority 8 is gated. Afterwards they are placed.
-fn no_later_pod_first(fixture: &Fixture<'_>) -> Result<()> {
+fn lower_priority_waits_for_gated_pods(fixture: &Fixture<'_>) -> Result<()> {
     let (nodes, node) = Nodes::without_wan(fixture)?;
     let config = nodes.gating(&for_long());
     let replicas = ["first", "second"].map(|name| fixture.live_edgeward_as(name, &config));
@@ -138,10 +138,10 @@ fn placed_in_order(versions: &[Value]) -> Result<usize> {
     Ok(placed.len())
 }
 
-e2e! { "queue::without_edgeward", Domain, 96, without_edgeward }
+e2e! { "queue::restarts_release_each_pod_once_in_order", Domain, 96, restarts_release_each_pod_once_in_order }
 /// edgeward is killed while 30 pods are gated, and again during their release. There are no unnecessary writes. Each pod is
 /// released once, in order and not too early, and in the end all run.
-fn without_edgeward(fixture: &Fixture<'_>) -> Result<()> {
+fn restarts_release_each_pod_once_in_order(fixture: &Fixture<'_>) -> Result<()> {
     const PODS: usize = 30;
     // At the pod's creation the WAN has been bad for less than this. After a longer time the pod would not wait for it.
     const LIMIT_SECONDS: i64 = 60;

@@ -134,9 +134,9 @@ pub(crate) fn uninstall(fixture: &Fixture<'_>) -> Result<()> {
     Ok(())
 }
 
-e2e! { "release::with_kubectl_alone", Nodes, with_kubectl_alone }
+e2e! { "release::documented_kubectl_removes_own_gate", Nodes, documented_kubectl_removes_own_gate }
 /// The lines of docs/guide/operate.md do this with kubectl only.
-fn with_kubectl_alone(fixture: &Fixture<'_>) -> Result<()> {
+fn documented_kubectl_removes_own_gate(fixture: &Fixture<'_>) -> Result<()> {
     const OURS: &str = "scheduling.kubectl.example/awaiting-capacity";
     let page = include_str!("../../../docs/guide/operate.md");
     let mut blocks = page

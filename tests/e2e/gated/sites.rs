@@ -31,10 +31,10 @@ fn install_strict_sites(fixture: &Fixture<'_>) -> Result<Vec<Registration>> {
     objects.into_iter().map(register).collect()
 }
 
-e2e! { "sites::never_left", Domain, never_left }
+e2e! { "sites::regional_pod_stays_in_its_region", Domain, regional_pod_stays_in_its_region }
 /// Pods restricted to one region never leave it. They stay when another region has room, after their limit, and while edgeward
 /// is down. A pod for a region that does not exist is gated, and an Event says why.
-fn never_left(fixture: &Fixture<'_>) -> Result<()> {
+fn regional_pod_stays_in_its_region(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = Nodes::edge_and_cloud(fixture, "1")?;
     let mut config = nodes.gating(&json!({"latency": "2s", "throughput": "2s", "batch": "5s"}));
     for (site, region) in ["eu", "us"].into_iter().enumerate() {

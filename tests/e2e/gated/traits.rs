@@ -15,11 +15,11 @@ fn requiring(fixture: &Fixture<'_>, name: &str, traits: &str) -> Value {
     pod
 }
 
-e2e! { "traits::on_the_node_that_has_them", Domain, on_the_node_that_has_them }
+e2e! { "traits::pod_runs_only_on_node_with_trait", Domain, pod_runs_only_on_node_with_trait }
 /// One edge node of five has the trait, and kube-scheduler finds it, because the placement selects the trait. A pod whose trait
 /// no node has is gated, with the trait's name, until a node has it. After its limit it waits at the edge and never runs
 /// without the trait.
-fn on_the_node_that_has_them(fixture: &Fixture<'_>) -> Result<()> {
+fn pod_runs_only_on_node_with_trait(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = Nodes::new(fixture)?;
     let edge: Vec<_> = (0..5)
         .map(|at| nodes.edge_node(&format!("edge-{at}"), "2"))

@@ -9,10 +9,10 @@ use edgeward_harness::wait::TIMEOUT;
 
 use crate::install::{Ground, Source, check_out, decides_and_gates, gates, render_mine};
 
-e2e! { "install::on_one_node", Cluster, is_drained_and_upgraded }
+e2e! { "install::one_node_component_allows_drain", Cluster, one_node_component_allows_drain }
 /// With the default installation the node cannot be drained. With the component it can, and decisions resume when the node is
 /// back. Pods on the host's network have no free port for an extra replica, and upgrades still complete.
-fn is_drained_and_upgraded(fixture: &Fixture<'_>) -> Result<()> {
+fn one_node_component_allows_drain(fixture: &Fixture<'_>) -> Result<()> {
     let ground = Ground::clear(fixture, Source::Files, "example.io")?;
     let node = format!("{}-edge-0", fixture.namespace);
     let cluster = OneNode {

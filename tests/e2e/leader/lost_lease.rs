@@ -5,11 +5,11 @@ use edgeward_harness::prelude::*;
 use super::LEASE;
 use crate::gated::{fill, goes, is_gated_for, pod};
 
-e2e! { "lost_lease::frees_what_was_reserved", Domain, 78, frees_what_was_reserved }
+e2e! { "lost_lease::lost_lease_frees_reservations", Domain, 78, lost_lease_frees_reservations }
 /// A release whose patch does not get through keeps its room reserved. When another holder takes the Lease, the room is free,
 /// because that holder may release the pod elsewhere. Here it does not. When the replica has the Lease again, it releases the
 /// pod.
-fn frees_what_was_reserved(fixture: &Fixture<'_>) -> Result<()> {
+fn lost_lease_frees_reservations(fixture: &Fixture<'_>) -> Result<()> {
     let (nodes, node) = Nodes::without_wan(fixture)?;
     let proxy = fixture.proxy()?;
     // With this configuration no reservation expires during the test.

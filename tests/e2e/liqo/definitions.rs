@@ -25,10 +25,10 @@ const FAR: &str = "far";
 const LATENCY: &str = "37ms";
 const LATENCY_MS: &str = "37";
 
-e2e! { "liqo::definitions_come_and_go", Cluster, 103, come_and_go }
+e2e! { "liqo::liqo_support_follows_definitions", Cluster, 103, liqo_support_follows_definitions }
 /// Without Liqo's definitions edgeward only checks whether they exist. It starts to use Liqo when they appear and stops when
 /// they disappear, without a restart. A Connection's latency counts if there is no probe.
-fn come_and_go(fixture: &Fixture<'_>) -> Result<()> {
+fn liqo_support_follows_definitions(fixture: &Fixture<'_>) -> Result<()> {
     let begun = Timestamp::now();
     let definitions = fixture.definitions_of_liqo(&KINDS)?;
     fixture.allow_liqo()?;

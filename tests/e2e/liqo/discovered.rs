@@ -9,10 +9,10 @@ use crate::commands::fleet_command;
 /// The reason of pods for which the edge has no room.
 const FULL: &str = "cloud_edge_no_capacity";
 
-e2e! { "liqo::discovered_and_offloaded", Peering, 104, discovered_and_offloaded }
+e2e! { "liqo::discovered_cluster_gets_offloaded_pods", Peering, 104, discovered_cluster_gets_offloaded_pods }
 /// The cluster gets pods while Liqo offloads their namespace to it, on all of its virtual nodes, and with a RuntimeClass if
 /// configured. It gets none while Liqo cannot reach it, and no more of a controller whose pods it does not start.
-fn discovered_and_offloaded(fixture: &Fixture<'_>) -> Result<()> {
+fn discovered_cluster_gets_offloaded_pods(fixture: &Fixture<'_>) -> Result<()> {
     let (cloud, namespace) = (cloud(fixture)?, &fixture.namespace);
     let config = json!({"sites": [{"name": "edge", "kind": "edge"}]});
     let edgeward = fixture.live_edgeward(&config)?;

@@ -104,25 +104,25 @@ fn bound(fixture: &Fixture<'_>, name: &str, millicores: u32, node: &str) -> Resu
     runs(fixture, name)
 }
 
-e2e! { "live::cut_connection", Nodes, 92, cut_connection }
+e2e! { "live::cut_connection_keeps_view_until_stale", Nodes, 92, cut_connection_keeps_view_until_stale }
 /// Connections end, and new ones are refused.
-fn cut_connection(fixture: &Fixture<'_>) -> Result<()> {
+fn cut_connection_keeps_view_until_stale(fixture: &Fixture<'_>) -> Result<()> {
     let behind = Behind::new(fixture)?;
     behind.proxy.cut()?;
     behind.decides_on()
 }
 
-e2e! { "live::silent_connection", Nodes, 97, silent_connection }
+e2e! { "live::silent_connection_keeps_view_until_stale", Nodes, 97, silent_connection_keeps_view_until_stale }
 /// Connections stay open and let nothing through. The old connections stay silent even later.
-fn silent_connection(fixture: &Fixture<'_>) -> Result<()> {
+fn silent_connection_keeps_view_until_stale(fixture: &Fixture<'_>) -> Result<()> {
     let behind = Behind::new(fixture)?;
     behind.proxy.fall_silent();
     behind.decides_on()
 }
 
-e2e! { "live::history_is_gone", Nodes, 90, history_is_gone }
+e2e! { "live::expired_watch_history_is_relisted", Nodes, 90, expired_watch_history_is_relisted }
 /// Connections end, and the watch history is gone. edgeward lists everything again, and loses or double-counts nothing.
-fn history_is_gone(fixture: &Fixture<'_>) -> Result<()> {
+fn expired_watch_history_is_relisted(fixture: &Fixture<'_>) -> Result<()> {
     let behind = Behind::new(fixture)?;
     let before = behind.lists()?;
     // A list that breaks off starts again.
@@ -161,9 +161,9 @@ fn history_is_gone(fixture: &Fixture<'_>) -> Result<()> {
     Ok(())
 }
 
-e2e! { "live::history_goes_back", Nodes, 91, history_goes_back }
+e2e! { "live::restored_api_server_updates_view", Nodes, 91, restored_api_server_updates_view }
 /// The API server is restored from a backup, so all resource versions are older than those already seen.
-fn history_goes_back(fixture: &Fixture<'_>) -> Result<()> {
+fn restored_api_server_updates_view(fixture: &Fixture<'_>) -> Result<()> {
     let behind = Behind::new(fixture)?;
     fixture.back_up()?;
     behind.change()?;
@@ -175,9 +175,9 @@ fn history_goes_back(fixture: &Fixture<'_>) -> Result<()> {
     would_be_within(fixture, 1100, CLOUD, bound)
 }
 
-e2e! { "live::lists_in_pages", Nodes, lists_in_pages }
+e2e! { "live::paged_lists_give_same_view", Nodes, paged_lists_give_same_view }
 /// An API server that cannot stream lists is read in pages, and the view is the same.
-fn lists_in_pages(fixture: &Fixture<'_>) -> Result<()> {
+fn paged_lists_give_same_view(fixture: &Fixture<'_>) -> Result<()> {
     let proxy = fixture.proxy()?;
     proxy.refuse_streams();
     let behind = Behind::with(fixture, proxy)?;
@@ -185,9 +185,9 @@ fn lists_in_pages(fixture: &Fixture<'_>) -> Result<()> {
     behind.sees_the_new()
 }
 
-e2e! { "live::quiet_cluster", Cluster, quiet_cluster }
+e2e! { "live::idle_cluster_keeps_view_fresh", Cluster, idle_cluster_keeps_view_fresh }
 /// The cluster is idle for longer than the staleness limit, and the view is not stale.
-fn quiet_cluster(fixture: &Fixture<'_>) -> Result<()> {
+fn idle_cluster_keeps_view_fresh(fixture: &Fixture<'_>) -> Result<()> {
     // Longer than two watches last.
     is_quiet(fixture, Duration::from_secs(75), TTL)
 }

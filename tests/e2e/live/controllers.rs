@@ -7,10 +7,10 @@ use edgeward_harness::prelude::*;
 
 use super::{CLOUD, runs, would_be};
 
-e2e! { "live::highly_available", Nodes, highly_available }
+e2e! { "live::spread_replicas_use_edge_and_cloud", Nodes, spread_replicas_use_edge_and_cloud }
 /// A common manifest of a highly available application: two replicas that share no node. With one edge node and a cloud, each
 /// gets one, and a third replica goes to neither.
-fn highly_available(fixture: &Fixture<'_>) -> Result<()> {
+fn spread_replicas_use_edge_and_cloud(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = Nodes::edge_and_cloud(fixture, "4")?;
     nodes.cloud_node("cloud-1")?;
     let (_edgeward, _registered) = fixture.registered_live(&nodes.config())?;
@@ -74,10 +74,10 @@ fn affinity(fixture: &Fixture<'_>) -> Result<()> {
     would_be(fixture, 200, EDGE)
 }
 
-e2e! { "live::anti_affinity", Nodes, anti_affinity }
+e2e! { "live::waiting_pod_closes_edge_to_siblings", Nodes, waiting_pod_closes_edge_to_siblings }
 /// One pod per node, by a term that edgeward does not evaluate, with fewer nodes than pods. One pod waits, and closes the edge
 /// to later pods of its controller only. When it is gone, the edge is open again.
-fn anti_affinity(fixture: &Fixture<'_>) -> Result<()> {
+fn waiting_pod_closes_edge_to_siblings(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = Nodes::new(fixture)?;
     nodes.edge_node("edge-0", "4")?;
     nodes.edge_node("edge-1", "4")?;
@@ -170,11 +170,11 @@ pub(crate) fn quota(fixture: &Fixture<'_>) -> Result<()> {
     ensure!(expired >= 3, "{expired} reservations expired");
     Ok(())
 }
-e2e! { "live::promised_to_nobody", Domain, 82, promised_to_nobody }
+e2e! { "live::unused_reservations_delay_no_neighbour", Domain, 82, unused_reservations_delay_no_neighbour }
 /// A tenant reserves more room than the edge has, every 0.4 s, each time with another invented controller. No pod comes of it.
 /// It calls through the API server, where a quota refuses the pods after edgeward's decision, and also directly. The
 /// neighbour's pods fit in the other half of the edge, and are placed there at once.
-fn promised_to_nobody(fixture: &Fixture<'_>) -> Result<()> {
+fn unused_reservations_delay_no_neighbour(fixture: &Fixture<'_>) -> Result<()> {
     const PODS: usize = 15;
     const PACE: Duration = Duration::from_millis(400);
     let nodes = Nodes::new(fixture)?;

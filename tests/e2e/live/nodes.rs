@@ -6,10 +6,10 @@ use edgeward_harness::registration::Registration;
 
 use super::{CLOUD, fill, runs, would_be};
 
-e2e! { "live::nodes_change", Nodes, nodes_change }
+e2e! { "live::unusable_edge_node_sends_pod_to_cloud", Nodes, unusable_edge_node_sends_pod_to_cloud }
 /// While anything keeps pods from the only edge node that is large enough, the next pod goes to the cloud. When that ends, the
 /// next pod goes to the edge.
-fn nodes_change(fixture: &Fixture<'_>) -> Result<()> {
+fn unusable_edge_node_sends_pod_to_cloud(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = Nodes::new(fixture)?;
     let node = nodes.edge_node("edge-0", "1")?;
     nodes.edge_node("edge-1", "100m")?;
@@ -55,9 +55,9 @@ fn nodes_change(fixture: &Fixture<'_>) -> Result<()> {
     would_be(fixture, 1500, CLOUD)
 }
 
-e2e! { "live::cloud_node_states", Nodes, cloud_node_states }
+e2e! { "live::unusable_cloud_keeps_pod_at_edge", Nodes, unusable_cloud_keeps_pod_at_edge }
 /// The edge is full. While the cloud's node or the WAN cannot be used, pods stay at the edge, with the reason.
-fn cloud_node_states(fixture: &Fixture<'_>) -> Result<()> {
+fn unusable_cloud_keeps_pod_at_edge(fixture: &Fixture<'_>) -> Result<()> {
     const MISSING: &str = "edge: edge_cloud_site_missing";
     let nodes = Nodes::new(fixture)?;
     nodes.edge_node("edge-0", "1")?;
@@ -89,11 +89,11 @@ fn cloud_node_states(fixture: &Fixture<'_>) -> Result<()> {
     would_be(fixture, 500, CLOUD)
 }
 
-e2e! { "live::cloud_node_with_edge_label", Nodes, cloud_node_with_edge_label }
+e2e! { "live::edge_label_on_cloud_node_draws_no_pod", Nodes, edge_label_on_cloud_node_draws_no_pod }
 /// A cloud node carries the edge's label and a trait's label, as the provider of a virtual node may set them. It is larger than
 /// the edge's node, so kube-scheduler would prefer it. Pods that may not leave the edge run at the edge, and a pod that
 /// requires the trait runs nowhere.
-fn cloud_node_with_edge_label(fixture: &Fixture<'_>) -> Result<()> {
+fn edge_label_on_cloud_node_draws_no_pod(fixture: &Fixture<'_>) -> Result<()> {
     const CLOUD_LABEL: &str = "edgeward.test/cloud";
     let nodes = Nodes::new(fixture)?;
     let edge = nodes.edge_node("edge-0", "4")?;
@@ -135,9 +135,9 @@ fn cloud_node_with_edge_label(fixture: &Fixture<'_>) -> Result<()> {
     Ok(())
 }
 
-e2e! { "live::device_class", Domain, device_class }
+e2e! { "live::device_class_keeps_pod_at_edge", Domain, device_class_keeps_pod_at_edge }
 /// A DeviceClass serves a resource that only the cloud's node counts. The pod stays at the edge and is not gated there.
-fn device_class(fixture: &Fixture<'_>) -> Result<()> {
+fn device_class_keeps_pod_at_edge(fixture: &Fixture<'_>) -> Result<()> {
     const GPU: &str = "example.com/gpu";
     // `extendedResourceName` is served by default since 1.36.
     if fixture.kubectl.minor()? < 36 {
@@ -164,9 +164,9 @@ fn device_class(fixture: &Fixture<'_>) -> Result<()> {
     Ok(())
 }
 
-e2e! { "live::undeclared_features", Nodes, undeclared_features }
+e2e! { "live::undeclared_feature_keeps_pod_at_edge", Nodes, undeclared_feature_keeps_pod_at_edge }
 /// The edge is full. A pod that needs a feature which the cloud's node does not declare stays Pending at the edge.
-fn undeclared_features(fixture: &Fixture<'_>) -> Result<()> {
+fn undeclared_feature_keeps_pod_at_edge(fixture: &Fixture<'_>) -> Result<()> {
     // The action and the declared features of nodes are served by default since 1.36.
     if fixture.kubectl.minor()? < 36 {
         return Ok(());

@@ -6,9 +6,9 @@ use edgeward_harness::prelude::*;
 use super::{CLOUD, fill, would_be};
 use crate::leader::events;
 
-e2e! { "live::others_decide_nothing", Nodes, 83, others_decide_nothing }
+e2e! { "live::unmanaged_namespace_changes_no_decision", Nodes, 83, unmanaged_namespace_changes_no_decision }
 /// Slow Jobs of the same class, forged decisions, and pods whose ResourceClaim does not exist.
-fn others_decide_nothing(fixture: &Fixture<'_>) -> Result<()> {
+fn unmanaged_namespace_changes_no_decision(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = Nodes::new(fixture)?;
     nodes.edge_node("edge-0", "2")?;
     let idle = nodes.edge_node("edge-1", "100m")?;
@@ -95,10 +95,10 @@ fn forged_decisions(fixture: &Fixture<'_>, kubectl: &Kubectl) -> Result<()> {
     Ok(())
 }
 
-e2e! { "live::invented_resources", Nodes, invented_resources }
+e2e! { "live::dropped_resource_names_take_no_memory", Nodes, dropped_resource_names_take_no_memory }
 /// A kubelet repeatedly writes other extended resources into its Node's status. Names are dropped when no node has them, so
 /// they take no memory, and later resources still count.
-fn invented_resources(fixture: &Fixture<'_>) -> Result<()> {
+fn dropped_resource_names_take_no_memory(fixture: &Fixture<'_>) -> Result<()> {
     const UPDATES: usize = 60;
     const NAMES: usize = 2_000;
     // With names kept for ever it was 10.4 MiB.

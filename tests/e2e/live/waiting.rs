@@ -5,9 +5,9 @@ use edgeward_harness::prelude::*;
 
 use super::{CLOUD, fill, would_be};
 
-e2e! { "live::only_who_waits_is_late", Nodes, only_who_waits_is_late }
+e2e! { "live::oversized_pods_do_not_count_in_queue", Nodes, oversized_pods_do_not_count_in_queue }
 /// Pods of 5 cores fit no edge node and wait forever. A pod of 3 cores waits for room. Pods that fit are bound before them.
-fn only_who_waits_is_late(fixture: &Fixture<'_>) -> Result<()> {
+fn oversized_pods_do_not_count_in_queue(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = Nodes::edge_and_cloud(fixture, "4")?;
     let (_, kubectl) = fixture.another_namespace("large", json!({MANAGED: "true"}))?;
     let (edgeward, _registered) = fixture.registered_live(&nodes.config())?;

@@ -5,9 +5,9 @@ use edgeward_harness::prelude::*;
 use crate::placement::fleet;
 use crate::placement::untouched::undecided;
 
-e2e! { "failure::frozen_and_killed", Nodes, frozen_and_killed }
+e2e! { "failure::frozen_or_killed_edgeward_fails_open", Nodes, frozen_or_killed_edgeward_fails_open }
 /// A stopped edgeward costs each pod the webhook's timeout, a killed one nothing. Every pod is created unmodified and bound.
-fn frozen_and_killed(fixture: &Fixture<'_>) -> Result<()> {
+fn frozen_or_killed_edgeward_fails_open(fixture: &Fixture<'_>) -> Result<()> {
     let mut edgeward = fixture.edgeward(&fleet::overloaded())?;
     let _registered = fixture.register_with_its_timeout(&edgeward.url, &edgeward.ca)?;
 
@@ -40,9 +40,9 @@ fn frozen_and_killed(fixture: &Fixture<'_>) -> Result<()> {
         .try_for_each(undecided)
 }
 
-e2e! { "failure::edge_label_missing", Nodes, edge_label_missing }
+e2e! { "failure::missing_edge_label_leaves_pod_undecided", Nodes, missing_edge_label_leaves_pod_undecided }
 /// If no node could satisfy a placement, it would leave the pod Pending forever. edgeward leaves such a pod to kube-scheduler.
-fn edge_label_missing(fixture: &Fixture<'_>) -> Result<()> {
+fn missing_edge_label_leaves_pod_undecided(fixture: &Fixture<'_>) -> Result<()> {
     let edgeward = fixture.edgeward(&fleet::without_edge_labels())?;
     let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
 

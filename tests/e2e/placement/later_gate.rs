@@ -10,16 +10,16 @@ use tokio::task::block_in_place;
 
 use crate::gated::{goes, pod};
 
-e2e! { "later_gate::asked_again_elsewhere", Domain, asked_again_elsewhere }
+e2e! { "later_gate::later_gate_with_second_call_keeps_site", Domain, later_gate_with_second_call_keeps_site }
 /// The pod already carries the label of placed pods. edgeward is therefore called again because of the gate, and another
 /// replica answers.
-fn asked_again_elsewhere(fixture: &Fixture<'_>) -> Result<()> {
+fn later_gate_with_second_call_keeps_site(fixture: &Fixture<'_>) -> Result<()> {
     keeps_its_placement(fixture, true)
 }
 
-e2e! { "later_gate::not_asked_again", Domain, not_asked_again }
+e2e! { "later_gate::later_gate_without_second_call_keeps_site", Domain, later_gate_without_second_call_keeps_site }
 /// A placed pod is not reviewed again. edgeward sees the gate when it observes the pod.
-fn not_asked_again(fixture: &Fixture<'_>) -> Result<()> {
+fn later_gate_without_second_call_keeps_site(fixture: &Fixture<'_>) -> Result<()> {
     keeps_its_placement(fixture, false)
 }
 

@@ -11,25 +11,25 @@ const ETA_ALONE: u64 = 170;
 /// The sidecar requests 50 millicores more.
 const ETA_WITH_SIDECAR: u64 = 195;
 
-e2e! { "reinvocation::not_once_placed", Nodes, not_once_placed }
+e2e! { "reinvocation::placed_pod_is_not_reviewed_again", Nodes, placed_pod_is_not_reviewed_again }
 /// The injector runs after edgeward. The pod is already placed, so the API server calls edgeward once.
-fn not_once_placed(fixture: &Fixture<'_>) -> Result<()> {
+fn placed_pod_is_not_reviewed_again(fixture: &Fixture<'_>) -> Result<()> {
     ensure!(create_with_injector(fixture, "zzz-mesh", &meshed())? == Asked::once(ETA_ALONE));
     Ok(())
 }
 
-e2e! { "reinvocation::not_after_the_token_was_mounted", Nodes, not_after_the_token_was_mounted }
+e2e! { "reinvocation::token_mount_triggers_no_second_review", Nodes, token_mount_triggers_no_second_review }
 /// The injector runs before edgeward, which decides the pod with its sidecar. After a webhook's change, the API server runs its
 /// own plugins a second time, and mounts the service account's token into the sidecar too. This change makes it call
 /// reinvocable webhooks again, but not for placed pods.
-fn not_after_the_token_was_mounted(fixture: &Fixture<'_>) -> Result<()> {
+fn token_mount_triggers_no_second_review(fixture: &Fixture<'_>) -> Result<()> {
     ensure!(create_with_injector(fixture, "mesh", &meshed())? == Asked::once(ETA_WITH_SIDECAR));
     Ok(())
 }
 
-e2e! { "reinvocation::about_a_copy", Nodes, about_a_copy }
+e2e! { "reinvocation::prelabelled_pod_keeps_first_decision", Nodes, prelabelled_pod_keeps_first_decision }
 /// A pod that already carries the label of placed pods is reviewed again. The decision stays.
-fn about_a_copy(fixture: &Fixture<'_>) -> Result<()> {
+fn prelabelled_pod_keeps_first_decision(fixture: &Fixture<'_>) -> Result<()> {
     let mut copy = meshed();
     copy["metadata"]["labels"] = json!({"scheduling.example.io/placed": "true"});
     copy["metadata"]["annotations"]["scheduling.example.io/decision-id"] = json!("of another pod");
@@ -43,9 +43,9 @@ fn about_a_copy(fixture: &Fixture<'_>) -> Result<()> {
     Ok(())
 }
 
-e2e! { "reinvocation::about_a_pod_that_passed_through", Nodes, about_a_pod_that_passed_through }
+e2e! { "reinvocation::slo_added_by_later_webhook_is_decided", Nodes, slo_added_by_later_webhook_is_decided }
 /// A pod without an SLO passes through. It is placed when a later webhook has added an SLO.
-fn about_a_pod_that_passed_through(fixture: &Fixture<'_>) -> Result<()> {
+fn slo_added_by_later_webhook_is_decided(fixture: &Fixture<'_>) -> Result<()> {
     let edgeward = fixture.edgeward(&fleet::overloaded())?;
     let (namespace, kubectl) = fixture.namespace_with_policies("policies")?;
     let namespaces = [namespace.as_str()];

@@ -6,10 +6,10 @@ use edgeward_harness::{rights, test_webhook};
 
 use crate::placement::fleet;
 
-e2e! { "untouched::conditions_of_the_manifest", Nodes, 72, conditions_of_the_manifest }
+e2e! { "untouched::manifest_conditions_select_expected_pods", Nodes, 72, manifest_conditions_select_expected_pods }
 /// The pods that pass the manifest's selectors and conditions, as the API server evaluates them. In a namespace with policies,
 /// all pods pass except those whose labels opt out.
-fn conditions_of_the_manifest(fixture: &Fixture<'_>) -> Result<()> {
+fn manifest_conditions_select_expected_pods(fixture: &Fixture<'_>) -> Result<()> {
     let watcher = fixture.test_webhook(test_webhook::watches)?;
     let (with_policies, kubectl) = fixture.namespace_with_policies("policies")?;
     let namespaces = [fixture.namespace.as_str(), &with_policies];
@@ -48,9 +48,9 @@ fn conditions_of_the_manifest(fixture: &Fixture<'_>) -> Result<()> {
     Ok(())
 }
 
-e2e! { "untouched::pods_of_nobody_here", Nodes, 71, pods_of_nobody_here }
+e2e! { "untouched::unmanaged_pods_reach_no_webhook", Nodes, 71, unmanaged_pods_reach_no_webhook }
 /// Pods in namespaces that did not or may not opt in, and pods in an opted-in namespace that edgeward leaves alone.
-fn pods_of_nobody_here(fixture: &Fixture<'_>) -> Result<()> {
+fn unmanaged_pods_reach_no_webhook(fixture: &Fixture<'_>) -> Result<()> {
     const KUBE_SYSTEM: &str = "kube-system";
     let (plain, _) = fixture.another_namespace("plain", json!({}))?;
     let (declined, _) = fixture.another_namespace("declined", json!({MANAGED: "false"}))?;
@@ -84,7 +84,7 @@ fn pods_of_nobody_here(fixture: &Fixture<'_>) -> Result<()> {
             .create(&workloads::pod("managed-elsewhere", workloads::latency()))?;
         created.push((*namespace, "managed-elsewhere"));
     }
-    // The garbage collector deletes a pod whose owner does not exist. `daemon_sets` uses real owners.
+    // The garbage collector deletes a pod whose owner does not exist. `daemon_set_gets_pod_on_each_node` uses real owners.
     let left_alone = variants()
         .into_iter()
         .filter(|(name, _, reaches)| !reaches && *name != "of-a-daemonset");
@@ -112,9 +112,9 @@ fn pods_of_nobody_here(fixture: &Fixture<'_>) -> Result<()> {
     Ok(())
 }
 
-e2e! { "untouched::daemon_sets", Nodes, 70, daemon_sets }
+e2e! { "untouched::daemon_set_gets_pod_on_each_node", Nodes, 70, daemon_set_gets_pod_on_each_node }
 /// A DaemonSet with an SLO in its template still gets a pod on every node whose taints it tolerates.
-fn daemon_sets(fixture: &Fixture<'_>) -> Result<()> {
+fn daemon_set_gets_pod_on_each_node(fixture: &Fixture<'_>) -> Result<()> {
     let edgeward = fixture.edgeward(&fleet::relaxed())?;
     let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
     let before = edgeward.reviews()?;
@@ -125,9 +125,9 @@ fn daemon_sets(fixture: &Fixture<'_>) -> Result<()> {
     Ok(())
 }
 
-e2e! { "untouched::where_all_pods_are_asked_about", Nodes, 69, where_all_pods_are_asked_about }
+e2e! { "untouched::reviewed_daemon_set_pod_stays_unchanged", Nodes, 69, reviewed_daemon_set_pod_stays_unchanged }
 /// In a namespace with policies, bound pods and DaemonSet pods also reach edgeward, which leaves them unchanged.
-fn where_all_pods_are_asked_about(fixture: &Fixture<'_>) -> Result<()> {
+fn reviewed_daemon_set_pod_stays_unchanged(fixture: &Fixture<'_>) -> Result<()> {
     let edgeward = fixture.edgeward(&fleet::relaxed())?;
     let (namespace, kubectl) = fixture.namespace_with_policies("policies")?;
     let _registered = fixture.register_as("zz-edgeward", &[&namespace], &edgeward.url, &edgeward.ca)?;

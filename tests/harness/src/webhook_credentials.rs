@@ -10,7 +10,7 @@ pub const NAME: &str = "edgeward.edgeward-system.svc";
 const FOLDER: &str = "/etc/kubernetes/pki/edgeward";
 
 /// The Service to which the run's API server presents its certificate. It belongs to the test about this feature.
-pub const SERVICE: &str = "edgeward.shown-by-the-api-server.svc";
+pub const SERVICE: &str = "edgeward.client-without-certificate-is-refused.svc";
 
 /// The API server's client certificates for webhooks: one for [`SERVICE`], whose files the test creates, and none for other
 /// webhooks.

@@ -9,11 +9,11 @@ use super::{FAR, NEAR, config, near_and_far, slo};
 /// Seconds that a pod of the Deployment stays on a lost node.
 const TOLERATED: u32 = 15;
 
-e2e! { "liqo::frozen_api_server", Peering, frozen_api_server }
+e2e! { "liqo::frozen_near_cloud_sends_pods_to_far", Peering, frozen_near_cloud_sends_pods_to_far }
 /// The edge is full, so pods go to the near cloud. Then the near cloud's API server is frozen. Once edgeward's probe has
 /// noticed, new pods go to the far cloud. The Deployment's pods are replaced there. When the API server answers again, pods go
 /// to the near cloud again.
-fn frozen_api_server(fixture: &Fixture<'_>) -> Result<()> {
+fn frozen_near_cloud_sends_pods_to_far(fixture: &Fixture<'_>) -> Result<()> {
     let [near, _far] = near_and_far(fixture)?;
     fixture.offload(&fixture.namespace, Strategy::Local)?;
     let (edgeward, _registered) = fixture.registered_live(&config(fixture))?;

@@ -11,11 +11,11 @@ const CORDONED: [&str; 2] = ["near-2", "near-3"];
 /// After the first refusal by a full cloud, edgeward stops sending pods of that size within this time.
 const TOLD: Duration = Duration::from_secs(5);
 
-e2e! { "liqo::full_near_cloud", Peering, full_near_cloud }
+e2e! { "liqo::full_near_cloud_sends_pods_to_far", Peering, full_near_cloud_sends_pods_to_far }
 /// The near cloud lacks the room that its virtual node promises. It closes soon after the first refusal, and the next pods go
 /// to the far cloud. A pod that can never run there closes it only for its own controller. A minute after the last refusal the
 /// cloud opens again, until another pod is refused. When the refused pod starts, the cloud opens at once.
-fn full_near_cloud(fixture: &Fixture<'_>) -> Result<()> {
+fn full_near_cloud_sends_pods_to_far(fixture: &Fixture<'_>) -> Result<()> {
     let [near, _far] = near_and_far(fixture)?;
     fixture.offload(&fixture.namespace, Strategy::Local)?;
     let (edgeward, _registered) = fixture.registered_live(&config(fixture))?;

@@ -8,7 +8,7 @@ use edgeward_harness::tables::Table;
 const SEEDS: u64 = 300;
 
 e2e! { "load::hostile_bodies", Machine, hostile_bodies }
-/// Searches like `no_mix_of_bodies_takes_a_replica_over_192_mib`, over a wider range.
+/// Searches like `mixed_request_bodies_stay_within_192_mib`, over a wider range.
 fn hostile_bodies(fixture: &Fixture<'_>) -> Result<()> {
     let node = json!({"name": "e", "labels": {"node.role/edge": "true"}, "allocatable": {"cpu": 4, "pods": 9}});
     let fleet = json!({"sites": [{"name": "edge", "kind": "edge"}], "nodes": [node]});

@@ -5,16 +5,16 @@ use edgeward_harness::load::restarts::{gone, rolled};
 use edgeward_harness::load::{Report, highest_steady, under_load};
 use edgeward_harness::prelude::*;
 
-e2e! { "load::rolling_restart_at_a_steady_rate", Machine, rolling_restart_at_a_steady_rate }
-fn rolling_restart_at_a_steady_rate(fixture: &Fixture<'_>) -> Result<()> {
+e2e! { "load::steady_rolling_restart_decides_every_pod", Machine, steady_rolling_restart_decides_every_pod }
+fn steady_rolling_restart_decides_every_pod(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = nodes(fixture)?;
     rolled(fixture, &nodes, highest_steady(fixture, &nodes)?)
 }
 
-e2e! { "load::leader_is_lost", Machine, leader_is_lost }
+e2e! { "load::next_leader_reports_undecided_pods", Machine, next_leader_reports_undecided_pods }
 /// Stops the leader gracefully, which only its successor notices. Then kills that successor. The next leader reports the pods
 /// that were created meanwhile without a decision.
-fn leader_is_lost(fixture: &Fixture<'_>) -> Result<()> {
+fn next_leader_reports_undecided_pods(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = nodes(fixture)?;
     let pace = highest_steady(fixture, &nodes)?;
     let mut replicas = Replicas::open(fixture, &nodes, pace)?;
@@ -49,9 +49,9 @@ fn leader_is_lost(fixture: &Fixture<'_>) -> Result<()> {
     replicas.report(report.undecided.len())
 }
 
-e2e! { "load::one_is_frozen", Machine, one_is_frozen }
+e2e! { "load::frozen_replica_fails_only_until_dropped", Machine, frozen_replica_fails_only_until_dropped }
 /// Freezes one of three replicas. The API server notices only by timeouts: one second for each connection.
-fn one_is_frozen(fixture: &Fixture<'_>) -> Result<()> {
+fn frozen_replica_fails_only_until_dropped(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = nodes(fixture)?;
     let pace = highest_steady(fixture, &nodes)?;
     let mut replicas = Replicas::open(fixture, &nodes, pace)?;

@@ -8,14 +8,14 @@ use edgeward_harness::load::replicas::{REPLICAS, nodes};
 use edgeward_harness::prelude::*;
 use edgeward_harness::rotation::{CA_BUNDLE_DELAY, files_rotated, is_clean, self_managed_rotated, tabulate};
 
-e2e! { "load::rotation_files_at_a_steady_rate", Machine, rotation_files_at_a_steady_rate }
-fn rotation_files_at_a_steady_rate(fixture: &Fixture<'_>) -> Result<()> {
+e2e! { "load::steady_file_rotation_decides_every_pod", Machine, steady_file_rotation_decides_every_pod }
+fn steady_file_rotation_decides_every_pod(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = nodes(fixture)?;
     files_rotated(fixture, &nodes, highest_steady(fixture, &nodes)?)
 }
 
-e2e! { "load::rotation_self_managed", Machine, rotation_self_managed }
-fn rotation_self_managed(fixture: &Fixture<'_>) -> Result<()> {
+e2e! { "load::self_managed_rotation_decides_every_pod", Machine, self_managed_rotation_decides_every_pod }
+fn self_managed_rotation_decides_every_pod(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = nodes(fixture)?;
     self_managed_rotated(fixture, &nodes, highest_steady(fixture, &nodes)?).map(drop)
 }
@@ -23,11 +23,11 @@ fn rotation_self_managed(fixture: &Fixture<'_>) -> Result<()> {
 /// How often cert-manager renews the certificate by itself.
 const PERIOD: Duration = Duration::from_secs(10);
 
-e2e! { "load::rotation_cert_manager", Machine, rotation_cert_manager }
+e2e! { "load::cert_manager_rotation_decides_every_pod", Machine, cert_manager_rotation_decides_every_pod }
 /// cert-manager's controllers and cainjector replace the certificates. First the certificate expires by time. Then the CA and
 /// the certificate are replaced by hand, in this order, twice. While `caBundle` is outdated nothing is decided, and `edgeward
 /// check` says why.
-fn rotation_cert_manager(fixture: &Fixture<'_>) -> Result<()> {
+fn cert_manager_rotation_decides_every_pod(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = nodes(fixture)?;
     let pace = highest_steady(fixture, &nodes)?;
     let cert_manager = CertManager::start(fixture)?;

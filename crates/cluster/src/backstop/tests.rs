@@ -154,7 +154,7 @@ fn is(pods: &[(&str, &str)]) -> Vec<(String, String)> {
 }
 
 #[test]
-fn a_pod_is_found_when_it_was_stuck_for_long_and_has_a_place_elsewhere() {
+fn pod_stuck_for_30_s_with_room_elsewhere_is_found() {
     let mut fixture = Fixture::new();
     fixture.see(&unschedulable(pod("undecided", 500)));
     fixture.see(&unschedulable(placed(pod("decided", 500), "edge", "edge_no_capacity")));
@@ -176,7 +176,7 @@ fn a_pod_is_found_when_it_was_stuck_for_long_and_has_a_place_elsewhere() {
 }
 
 #[test]
-fn a_pod_is_left_where_it_is_no_worse_than_elsewhere() {
+fn stuck_pod_unmanaged_or_without_better_site_is_left() {
     let stuck = || unschedulable(placed(pod("p", 500), "edge", "edge_no_capacity"));
     let none = |change: &dyn Fn(&mut Fixture), pod: Value| {
         let mut fixture = Fixture::new();
@@ -245,7 +245,7 @@ fn a_pod_is_left_where_it_is_no_worse_than_elsewhere() {
 }
 
 #[test]
-fn a_pod_does_not_stand_in_its_own_way() {
+fn evaluation_ignores_the_pods_own_refusal_and_queue_place() {
     // The pod waits for something that edgeward does not evaluate, and so closes the edge to others. Those go to the cloud. It
     // does not close the edge to itself, because without it the edge would be open.
     let mut fixture = Fixture::new();
@@ -286,7 +286,7 @@ fn a_pod_does_not_stand_in_its_own_way() {
 }
 
 #[test]
-fn without_a_placement_the_edge_is_where_a_pod_stands() {
+fn stuck_pod_without_placement_is_assumed_at_the_edge() {
     // The pod fits the edge by size, and kube-scheduler refuses it for its own reason.
     let mut fixture = Fixture::new();
     fixture.gone("filler");
@@ -314,7 +314,7 @@ fn without_a_placement_the_edge_is_where_a_pod_stands() {
 }
 
 #[test]
-fn bound_without_a_decision_counts_once_others_were_decided() {
+fn bound_pod_without_decision_counts_after_others_are_decided() {
     let mut fixture = Fixture::new();
     let at = |pod: Value, second: u32| {
         with(
@@ -369,7 +369,7 @@ fn bound_without_a_decision_counts_once_others_were_decided() {
 }
 
 #[test]
-fn reports_are_made_when_there_is_something_to_see_and_not_too_often() {
+fn backstop_reports_only_changes_and_at_most_every_5_s() {
     let mut fixture = Fixture::new();
     let due_in = |fixture: &Fixture| fixture.backstop.next_change().map(|at| (at.0 - fixture.now.0) / SECOND);
     let candidates = |fixture: &mut Fixture| {

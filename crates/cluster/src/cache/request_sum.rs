@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_added_can_be_taken_again() {
+    fn saturated_request_sum_returns_to_zero_after_removals() {
         let huge = Amounts {
             memory: Bytes(i64::MAX),
             scalars: vec![("example.com/gpu".into(), i64::MAX)],

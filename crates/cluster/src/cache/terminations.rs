@@ -86,7 +86,7 @@ mod tests {
     const SECOND: Micros = Micros::from_secs(1);
 
     #[test]
-    fn three_in_a_row_tell_for_an_hour() {
+    fn three_terminations_give_shortest_time_for_an_hour() {
         let [namespace, controller, other] = ["shop", "rs", "other"].map(Arc::<str>::from);
         let mut terminations = Terminations::default();
         let now = Moment(0);

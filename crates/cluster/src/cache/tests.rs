@@ -149,7 +149,7 @@ fn node_is_young_until_its_time_is_over() {
 }
 
 #[test]
-fn a_bound_pod_charges_its_node_until_it_ends() {
+fn bound_pod_charges_its_node_until_it_ends() {
     let mut fixture = Fixture::new();
     fixture.node(&edge_node("a", 4000));
     fixture.node(&edge_node("b", 4000));
@@ -168,7 +168,7 @@ fn a_bound_pod_charges_its_node_until_it_ends() {
 }
 
 #[test]
-fn a_resize_in_place_charges_the_most_of_it() {
+fn resized_pod_charges_its_largest_feasible_request() {
     let mut fixture = Fixture::new();
     fixture.node(&edge_node("a", 4000));
     let resized = |stated: u32, allocated: &str, actual: &str, reason: &str| {
@@ -198,7 +198,7 @@ fn a_resize_in_place_charges_the_most_of_it() {
 }
 
 #[test]
-fn an_assumed_pod_charges_the_node_that_the_scheduler_would_take() {
+fn assumed_pod_charges_node_that_scheduler_would_choose() {
     let mut fixture = Fixture::new();
     fixture.node(&edge_node("a", 4000));
     fixture.node(&edge_node("b", 4000));
@@ -224,7 +224,7 @@ fn an_assumed_pod_charges_the_node_that_the_scheduler_would_take() {
 }
 
 #[test]
-fn a_pod_that_leaves_before_it_has_a_node_is_in_nobodys_way() {
+fn terminating_pod_without_node_charges_and_closes_nothing() {
     let mut fixture = Fixture::new();
     fixture.node(&edge_node("a", 1000));
     let leaving = terminating(pod("1", 500));
@@ -240,7 +240,7 @@ fn a_pod_that_leaves_before_it_has_a_node_is_in_nobodys_way() {
 }
 
 #[test]
-fn a_pod_that_fits_nowhere_waits_for_room() {
+fn unschedulable_pod_waits_while_large_enough_nodes_are_full() {
     let mut fixture = Fixture::new();
     fixture.node(&edge_node("a", 1000));
     fixture.pod(&bound(pod("1", 800), "a"));
@@ -291,7 +291,7 @@ fn a_pod_that_fits_nowhere_waits_for_room() {
 }
 
 #[test]
-fn scheduler_that_failed_tries_the_pod_again() {
+fn scheduler_error_keeps_pod_charged_and_site_open() {
     let mut fixture = Fixture::new();
     fixture.node(&edge_node("a", 1000));
     fixture.pod(&pod("1", 500));
@@ -311,7 +311,7 @@ fn of(scheduler: &str, pod: Value) -> Value {
 }
 
 #[test]
-fn pods_of_a_controller_are_counted_where_they_are_if_that_decides_anything() {
+fn controller_pods_are_counted_per_site_under_spread_only() {
     let counted = |fixture: &mut Fixture| {
         let snapshot = fixture.publish();
         let of = |site: &Site| {
@@ -438,7 +438,7 @@ fn site_stays_closed_after_a_refused_pod_is_gone() {
 }
 
 #[test]
-fn site_that_stays_as_it_was_keeps_what_was_said_of_it() {
+fn unchanged_site_stays_closed_after_reconfiguration() {
     let mut fixture = Fixture::new();
     fixture.node(&edge_node("a", 1000));
     fixture.pod(&unschedulable(pod("1", 500), "volume limits"));
@@ -461,7 +461,7 @@ fn site_that_stays_as_it_was_keeps_what_was_said_of_it() {
 }
 
 #[test]
-fn pods_count_by_their_labels_where_they_are() {
+fn pods_with_labels_are_counted_at_their_site() {
     let counted = |fixture: &mut Fixture| {
         let snapshot = fixture.publish();
         let labelled = snapshot.sites[0].labelled.iter();
@@ -499,7 +499,7 @@ fn pods_count_by_their_labels_where_they_are() {
 }
 
 #[test]
-fn pods_that_keep_apart_charge_a_node_each_and_wait_for_one() {
+fn anti_affinity_replicas_charge_one_node_each_or_wait() {
     let term = json!({"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": "kubernetes.io/hostname"});
     let affinity = json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}});
     let replica = |uid: &str| {
@@ -527,7 +527,7 @@ fn pods_that_keep_apart_charge_a_node_each_and_wait_for_one() {
 }
 
 #[test]
-fn a_node_is_of_one_site() {
+fn node_matching_two_sites_belongs_to_first_cloud() {
     let mut fixture = Fixture::new();
     let names = |snapshot: &Snapshot| {
         let of = |at: usize| {
@@ -575,7 +575,7 @@ fn a_node_is_of_one_site() {
 }
 
 #[test]
-fn a_new_list_replaces_the_old() {
+fn new_list_replaces_old_list_once_complete() {
     let mut fixture = Fixture::new();
     assert!(!fixture.cache.is_listed(Kind::Pods));
     for kind in Kind::ALL {
@@ -602,7 +602,7 @@ fn a_new_list_replaces_the_old() {
 }
 
 #[test]
-fn the_oldest_source_tells_the_age() {
+fn snapshot_age_is_that_of_its_oldest_source() {
     let mut fixture = Fixture::new();
     fixture.cache.record_event(Kind::Nodes, Moment(5));
     assert_eq!(fixture.publish().kubernetes_as_of, Moment(i64::MIN));
@@ -631,7 +631,7 @@ fn is(gained: &str, lost: &str) -> (String, String, bool) {
 }
 
 #[test]
-fn only_room_is_a_delta_for_pods_that_wait() {
+fn delta_contains_only_nodes_with_changed_free_room() {
     let mut fixture = Fixture::new();
     fixture.node(&edge_node("a", 4000));
     fixture.node(&edge_node("b", 4000));
@@ -681,7 +681,7 @@ fn only_room_is_a_delta_for_pods_that_wait() {
 }
 
 #[test]
-fn a_measurement_is_a_delta_when_it_changes_or_was_stale() {
+fn link_is_delta_when_its_state_changes_or_it_was_stale() {
     let mut fixture = Fixture::new();
     let virtual_node = json!({"node.role/cloud": "true"});
     fixture.node(&with(edge_node("v", 4000), "/metadata/labels", virtual_node));
@@ -728,7 +728,7 @@ fn cloud_is_away_without_a_healthy_wan_and_a_usable_node() {
 }
 
 #[test]
-fn a_mean_is_no_delta() {
+fn measured_processing_mean_causes_no_delta() {
     let mut fixture = Fixture::new();
     fixture.node(&edge_node("a", 4000));
     let mean = |fixture: &mut Fixture, seconds: u64| {
@@ -746,7 +746,7 @@ fn a_mean_is_no_delta() {
 }
 
 #[test]
-fn more_that_is_free_is_a_gain_and_less_a_loss() {
+fn measured_free_cpu_increase_is_gain_and_decrease_is_loss() {
     let mut fixture = Fixture::new();
     fixture.node(&edge_node("a", 4000));
     let free = |fixture: &mut Fixture, millicores: Option<u64>| {
@@ -768,7 +768,7 @@ fn more_that_is_free_is_a_gain_and_less_a_loss() {
 }
 
 #[test]
-fn measured_room_shrinks_by_what_began_since_the_sample() {
+fn measured_room_shrinks_by_pods_started_since_the_sample() {
     let mut fixture = Fixture::new();
     fixture.node(&edge_node("a", 4000));
     fixture.node(&edge_node("b", 4000));
@@ -839,7 +839,7 @@ fn done(uid: &str, namespace: &str) -> Value {
 }
 
 #[test]
-fn finished_jobs_teach_how_long_work_takes() {
+fn five_finished_jobs_set_estimate_of_class_and_controller() {
     let mut fixture = Fixture::new();
     fixture.node(&edge_node("a", 4000));
     for uid in ["1", "2", "3", "4"] {
@@ -859,7 +859,7 @@ fn finished_jobs_teach_how_long_work_takes() {
 }
 
 #[test]
-fn jobs_elsewhere_change_no_estimate_of_a_namespace() {
+fn jobs_of_other_namespaces_change_no_estimate() {
     let config = Config::default();
     let eta = |jobs: &[&str]| {
         let mut fixture = Fixture::new();
@@ -919,7 +919,7 @@ fn pods_of_low_priority_without_a_class_are_placeholders() {
 }
 
 #[test]
-fn a_pod_that_evicts_placeholders_is_assumed_on_their_node() {
+fn pod_evicting_placeholders_is_assumed_on_their_node() {
     let mut fixture = Fixture::new();
     fixture.node(&edge_node("a", 1000));
     fixture.pod(&bound(placeholder("warm", 1000, -10), "a"));
@@ -955,7 +955,7 @@ fn a_pod_that_evicts_placeholders_is_assumed_on_their_node() {
 }
 
 #[test]
-fn a_placeholder_without_a_node_is_in_nobodys_way() {
+fn unbound_placeholder_yields_its_room_to_a_pod() {
     let mut fixture = Fixture::new();
     fixture.node(&edge_node("a", 1000));
     fixture.pod(&placeholder("warm", 600, -10));
@@ -971,7 +971,7 @@ fn a_placeholder_without_a_node_is_in_nobodys_way() {
 }
 
 #[test]
-fn a_controller_whose_pods_take_long_to_terminate_is_known_by_them() {
+fn controller_termination_time_is_learned_from_three_pods() {
     let mut fixture = Fixture::new();
     fixture.node(&edge_node("a", 4000));
     let terminating = |uid: &str| {

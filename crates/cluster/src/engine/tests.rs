@@ -35,7 +35,7 @@ fn node(name: &str, labels: Value, cpu: &str) -> Change {
 }
 
 #[test]
-fn other_sites_are_in_use_at_once() {
+fn changed_sites_take_effect_at_once() {
     let shared = Arc::new(SharedState::new(Arc::default(), TTL));
     let mut engine = Engine::new(sites("a"), Arc::clone(&shared));
     let link = Link {
@@ -79,7 +79,7 @@ fn other_sites_are_in_use_at_once() {
 }
 
 #[test]
-fn a_gated_pod_is_no_older_for_having_been_folded_late() {
+fn gated_pod_age_is_independent_of_publish_time() {
     let mut engine = Engine::new(Arc::default(), Arc::default());
     let stated = NOW.wall - jiff::SignedDuration::from_secs(5);
     let pod = json!({
@@ -101,7 +101,7 @@ fn record(pod: &Value) -> Change {
 }
 
 #[test]
-fn each_decision_is_reported_once_and_only_where_it_is_new() {
+fn each_new_decision_is_reported_once() {
     let mut engine = Engine::new(Arc::default(), Arc::default());
     let ago = |seconds| NOW.wall - jiff::SignedDuration::from_secs(seconds);
     let pod = |uid: &str, decided: jiff::Timestamp, id: u32, selector: &str| {
@@ -160,7 +160,7 @@ fn each_decision_is_reported_once_and_only_where_it_is_new() {
 }
 
 #[test]
-fn what_was_decided_in_a_namespace_is_forgotten_when_it_opts_out() {
+fn opting_out_forgets_decisions_of_the_namespace() {
     let pod = |name: &str, second: u32, annotations: Value| {
         let pod = json!({
             "metadata": {

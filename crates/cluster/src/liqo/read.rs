@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_foreign_cluster_says_where_its_api_server_is_and_whether_it_answers() {
+    fn foreign_cluster_gives_api_server_url_and_status() {
         let read =
             |status: Value| foreign_cluster(&json!({"spec": {"clusterID": "far"}, "status": status}).to_string());
         let conditions = |status: &str| {
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn an_offloading_has_a_strategy_and_a_phase() {
+    fn namespace_offloading_gives_strategy_and_phase() {
         use OffloadingPhase::{Accepted, InProgress, SomeFailed, Terminating, Unknown};
         use Strategy::{Local, LocalAndRemote, Remote};
         let ending = json!("2026-01-01T00:00:00Z");
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_map_says_of_our_namespaces_how_far_they_are() {
+    fn namespace_map_gives_phase_of_each_namespace() {
         let object = |labels: Value| {
             json!({
                 "metadata": {"labels": labels},
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_latency_has_one_of_several_units() {
+    fn connection_latency_reads_ms_and_microseconds() {
         let read = |value: &str, latency: &str| {
             let object = json!({
                 "metadata": {"labels": {"liqo.io/remote-cluster-id": "far"}},

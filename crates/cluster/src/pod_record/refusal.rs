@@ -76,7 +76,7 @@ running Bind plugin: Insufficient cpu =>
 "#;
 
     #[test]
-    fn a_message_about_room_alone_names_resources() {
+    fn refusal_message_only_about_room_names_resources() {
         for line in MESSAGES.trim_matches('\n').lines() {
             let (message, expected) = line.split_once(" =>").unwrap();
             let expected: BTreeSet<_> = expected.split_whitespace().collect();
@@ -85,7 +85,7 @@ running Bind plugin: Insufficient cpu =>
     }
 
     #[test]
-    fn no_more_is_read_than_a_few_resources() {
+    fn message_with_too_many_resources_is_not_read() {
         let reasons = |count| {
             (0..count)
                 .map(|i| format!("1 Insufficient example.com/{i:03}"))

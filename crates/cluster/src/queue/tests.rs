@@ -119,7 +119,7 @@ fn claims(waitlist: &Waitlist) -> BTreeMap<String, (u32, bool)> {
 }
 
 #[test]
-fn what_placeholders_keep_is_claimed_once() {
+fn placeholder_room_is_claimed_only_once() {
     let placeholder = json!([{"priority": -10, "graceSeconds": 0, "used": {"cpu": "600m", "pods": 1}}]);
     let mut fleet = fleet(&[1000]);
     let (_, plan_without) = plan(&[gated("a", 500, 5, 9)], &fleet);
@@ -167,7 +167,7 @@ fn with_deadline(pod: &Gated, seconds: i64) -> Arc<GatedPod> {
 }
 
 #[test]
-fn who_has_too_little_time_left_for_a_cloud_keeps_no_younger_one_from_it() {
+fn pod_too_late_for_a_cloud_does_not_block_younger_pods() {
     // Work of 5 s takes 20 s in the cloud.
     let mut fleet = fleet(&[1_000]);
     fleet["sites"][1] =
@@ -184,7 +184,7 @@ fn who_has_too_little_time_left_for_a_cloud_keeps_no_younger_one_from_it() {
 }
 
 #[test]
-fn a_plan_is_made_when_a_cloud_has_been_away_for_as_long_as_a_pod_can_wait() {
+fn plan_is_due_when_cloud_is_away_as_long_as_pod_can_wait() {
     let mut snapshot = testkit::snapshot(&fleet(&[1_000]));
     let began = NOW.moment.before(Micros::from_secs(95));
     snapshot.sites[1].away_since = Some(began);
@@ -196,7 +196,7 @@ fn a_plan_is_made_when_a_cloud_has_been_away_for_as_long_as_a_pod_can_wait() {
 }
 
 #[test]
-fn who_is_late_anyway_comes_after_equals_that_are_not() {
+fn late_pod_is_released_after_equal_pods_in_time() {
     let late = with_deadline(&gated("late", 400, 5, 10), 10);
     let just = with_deadline(&gated("just", 400, 5, 9), 10);
     let without = read(&gated("without", 400, 5, 8).document());
@@ -220,7 +220,7 @@ fn who_is_late_anyway_comes_after_equals_that_are_not() {
 }
 
 #[test]
-fn room_is_given_by_priority_and_age_as_far_as_it_goes() {
+fn room_goes_to_pods_by_priority_then_age() {
     let mut important = gated("important", 400, 0, 1);
     important.priority = 1;
     let pods = [
@@ -245,7 +245,7 @@ fn room_is_given_by_priority_and_age_as_far_as_it_goes() {
 }
 
 #[test]
-fn in_a_namespace_that_is_not_listed_age_counts_where_priorities_are_capped_for_all() {
+fn wildcard_priority_cap_orders_unlisted_namespace_by_age() {
     let pods = [gated("young", 400, 9, 1), gated("old", 400, 5, 2)];
     let released = |caps: &[(&str, u8)]| {
         let caps = caps.iter().map(|(namespace, cap)| ((*namespace).into(), *cap));
@@ -270,7 +270,7 @@ fn in_a_namespace_that_is_not_listed_age_counts_where_priorities_are_capped_for_
 }
 
 #[test]
-fn who_is_being_released_is_not_released_again_and_its_room_counts_once() {
+fn released_pod_is_not_released_again_and_counts_once() {
     let pods = [gated("first", 400, 9, 2), gated("second", 400, 9, 1)];
     let mut waitlist = waitlist(&pods);
     let mut ledger = Ledger::new(Micros::from_secs(3));
@@ -295,7 +295,7 @@ fn who_is_being_released_is_not_released_again_and_its_room_counts_once() {
 }
 
 #[test]
-fn what_another_namespace_reserved_beyond_its_share_keeps_nobody_waiting() {
+fn reservation_beyond_share_blocks_only_its_namespace() {
     let reserved = |namespace: &str, is_within_share: bool| {
         let mut ledger = Ledger::new(Micros::from_secs(3));
         let reservation = Reservation {
@@ -315,7 +315,7 @@ fn what_another_namespace_reserved_beyond_its_share_keeps_nobody_waiting() {
 }
 
 #[test]
-fn the_node_that_comes_closest_is_kept_for_who_has_waited_long() {
+fn pod_gated_for_60_s_claims_the_closest_node() {
     let fleet = fleet(&[700, 500, 600]);
     let (waitlist, plan) = plan(&[gated("large", 900, 5, 59), gated("small", 300, 5, 1)], &fleet);
     assert_eq!(steps(&plan), [("small".to_owned(), PlanAction::Release)]);
@@ -342,7 +342,7 @@ fn the_node_that_comes_closest_is_kept_for_who_has_waited_long() {
 }
 
 #[test]
-fn replicas_that_keep_apart_get_a_node_each() {
+fn anti_affinity_replicas_claim_one_node_each() {
     let term = json!({"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": "kubernetes.io/hostname"});
     let affinity = json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}});
     let plan = |used: &[i64]| {
@@ -397,7 +397,7 @@ fn pod_whose_companions_leave_is_decided_again() {
 }
 
 #[test]
-fn whoever_is_not_ours_loses_its_gate() {
+fn unmanaged_gated_pod_loses_its_gate() {
     let mut waitlist = Waitlist::default();
     let mut elsewhere = gated("elsewhere", 100, 5, 9).document();
     elsewhere["metadata"]["namespace"] = json!("other");
@@ -457,7 +457,7 @@ fn queue_key(waitlist: &Waitlist, name: &str) -> QueueKey {
 }
 
 #[test]
-fn a_plan_stands_until_something_can_change_it() {
+fn plan_stands_until_a_relevant_change() {
     let fleet = fleet(&[0]);
     let (mut waitlist, _) = plan(&[gated("fits", 400, 5, 1), gated("waits", 700, 5, 1)], &fleet);
     let due = waitlist.next_change().unwrap();
@@ -485,7 +485,7 @@ fn a_plan_stands_until_something_can_change_it() {
 }
 
 #[test]
-fn a_plan_is_out_of_date_when_the_snapshot_gets_old_or_young() {
+fn plan_is_wanted_when_snapshot_turns_stale_or_fresh() {
     let fleet = fleet(&[500]);
     let (mut waitlist, plan) = plan(&[gated("waits", 700, 5, 1)], &fleet);
     assert_eq!(steps(&plan), []);
@@ -505,7 +505,7 @@ fn a_plan_is_out_of_date_when_the_snapshot_gets_old_or_young() {
 }
 
 #[test]
-fn plans_take_a_quarter_of_the_time_and_meanwhile_nobody_gets_what_is_new() {
+fn plan_pauses_by_cost_and_new_room_keeps_queue_order() {
     let before = fleet(&[1_000, 500]);
     let pods = [gated("waits", 600, 5, 9), gated("later", 700, 5, 5)];
     let (mut waitlist, _) = plan(&pods, &before);
@@ -528,7 +528,7 @@ fn plans_take_a_quarter_of_the_time_and_meanwhile_nobody_gets_what_is_new() {
 }
 
 #[test]
-fn alike_are_pods_that_differ_in_nothing_a_decision_reads() {
+fn pods_with_different_runtime_class_are_decided_separately() {
     // The cloud adds its RuntimeClass to a pod without one. That cannot be done after creation, so such a pod is not gated.
     let mut fleet = fleet(&[1_000]);
     fleet["sites"][1]["runtimeClassName"] = json!("sandboxed");
@@ -544,7 +544,7 @@ fn alike_are_pods_that_differ_in_nothing_a_decision_reads() {
 }
 
 #[test]
-fn pods_without_room_cost_one_decision_for_each_age_and_each_kept_node() {
+fn alike_pods_without_room_cost_a_decision_per_age_and_claim() {
     let pods: Vec<_> = (1..300)
         .map(|seconds| gated(&format!("p{seconds:03}"), 400, 5, seconds))
         .collect();
@@ -555,7 +555,7 @@ fn pods_without_room_cost_one_decision_for_each_age_and_each_kept_node() {
 }
 
 #[test]
-fn pods_of_controllers_of_which_nothing_is_known_are_alike() {
+fn pods_of_unknown_controllers_share_one_decision() {
     let of_job = |job: &str, seconds| {
         let mut pod = gated(&format!("{job}-{seconds}"), 400, 5, seconds).document();
         pod["metadata"]["ownerReferences"] =
@@ -585,7 +585,7 @@ fn with_long_affinity(mut document: Value) -> Value {
 }
 
 #[test]
-fn a_pod_that_is_not_kept_takes_no_plan_and_no_room_from_the_others_and_is_due_at_its_limit() {
+fn pod_with_long_affinity_takes_no_room_and_leaves_at_limit() {
     let heavy = |seconds| read(&with_long_affinity(gated("heavy", 400, 9, seconds).document()));
     assert!(heavy(299).workload.is_none());
     let plan = |seconds| {
@@ -603,7 +603,7 @@ fn a_pod_that_is_not_kept_takes_no_plan_and_no_room_from_the_others_and_is_due_a
 }
 
 #[test]
-fn whatever_time_others_state_a_pod_of_ours_that_is_not_kept_is_ahead_and_the_older_before_the_younger() {
+fn managed_long_affinity_pods_leave_first_oldest_first() {
     let mut waitlist = Waitlist::default();
     let mut apply = |name: &str, namespace: &str, created: i64, stated: i64| {
         let mut document = with_long_affinity(gated(name, 400, 9, stated).document());
@@ -621,7 +621,7 @@ fn whatever_time_others_state_a_pod_of_ours_that_is_not_kept_is_ahead_and_the_ol
 }
 
 #[test]
-fn gated_time_begins_as_stated_but_after_creation_and_not_in_the_future() {
+fn gated_time_starts_as_stated_within_creation_and_now() {
     // Seconds ago: creation and the stated time, and then the start; negative in the future. The limit is 300 s later.
     for (created, stated, since) in [(20, -60, 20), (2, 300, 2), (300, 2, 2), (-60, 300, 0), (-60, -60, 0)] {
         let mut document = gated("clock", 2_000, 5, stated).document();
@@ -641,7 +641,7 @@ fn gated_time_begins_as_stated_but_after_creation_and_not_in_the_future() {
 }
 
 #[test]
-fn nobody_stretches_the_time_by_writing_another_one() {
+fn rewritten_timestamp_does_not_extend_the_gated_time() {
     let mut waitlist = waitlist(&[gated("greedy", 2_000, 5, 400)]);
     let began = waitlist.pods["greedy"].since;
     waitlist.apply(read(&gated("greedy", 2_000, 5, 61).document()), NOW);
@@ -653,7 +653,7 @@ fn nobody_stretches_the_time_by_writing_another_one() {
 }
 
 #[test]
-fn the_time_begins_again_when_the_gates_of_others_are_gone() {
+fn gated_time_restarts_when_other_gates_are_removed() {
     let mut document = gated("queued", 2_000, 5, 400).document();
     document["metadata"]["annotations"]["scheduling.example.io/reason"] = json!("held_foreign_gate");
     let alone = document.clone();
@@ -678,7 +678,7 @@ fn the_time_begins_again_when_the_gates_of_others_are_gone() {
 
 proptest! {
     #[test]
-    fn never_more_than_fits_and_nobody_out_of_order(
+    fn releases_fit_their_nodes_and_keep_queue_order(
         used in prop::collection::vec(0_i64..=1_000, 1..4),
         pods in some_pods(),
     ) {
@@ -702,7 +702,7 @@ proptest! {
     }
 
     #[test]
-    fn bit_by_bit_a_plan_is_the_same(
+    fn plan_in_parts_equals_plan_at_once(
         used in prop::collection::vec(0_i64..=1_000, 1..4),
         pods in some_pods(),
         budget in 0_usize..40,
@@ -727,7 +727,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_claimed_is_the_sum_of_the_claims_ahead(
+    fn claimed_amount_is_the_sum_of_claims_ahead(
         pods in some_pods(),
         places in prop::collection::vec((0_u32..2, any::<bool>(), any::<bool>()), 12),
         asking in 0_usize..12,

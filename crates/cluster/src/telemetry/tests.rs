@@ -37,7 +37,7 @@ fn measured(measurements: impl IntoIterator<Item = Measurement>) -> Telemetry {
 }
 
 #[test]
-fn a_value_counts_until_it_is_stale_or_replaced() {
+fn value_counts_until_it_is_stale_or_replaced() {
     let mut telemetry = measured([
         free_cpu(1_500),
         Measurement::new(Input::Processing, "edge", Some(Class::Batch), 7),
@@ -55,7 +55,7 @@ fn a_value_counts_until_it_is_stale_or_replaced() {
 }
 
 #[test]
-fn a_link_that_is_only_measured_needs_both_numbers() {
+fn measured_link_is_healthy_only_with_both_rtt_and_loss() {
     let state = |telemetry: &Telemetry| telemetry.link(SITE, None, at(20)).map(|link| link.state);
     assert_eq!(state(&measured([])), None);
     assert_eq!(state(&measured([rtt(20)])), Some(LinkState::Degraded));
@@ -69,7 +69,7 @@ fn a_link_that_is_only_measured_needs_both_numbers() {
 }
 
 #[test]
-fn a_measured_number_around_its_threshold_does_not_flap() {
+fn measured_link_near_its_threshold_does_not_flap() {
     let states = |numbers: &[Measurement]| {
         let mut telemetry = measured([rtt(1), loss(0)]);
         let states = numbers.iter().map(|number| {
@@ -89,7 +89,7 @@ fn a_measured_number_around_its_threshold_does_not_flap() {
 }
 
 #[test]
-fn probes_keep_their_age() {
+fn probed_link_keeps_its_age_beside_measurements() {
     let probed = testkit::link(LinkState::Healthy, 30, at(19));
     let telemetry = measured([rtt(25), loss(3)]);
     assert_eq!(
@@ -103,7 +103,7 @@ fn probes_keep_their_age() {
 }
 
 #[test]
-fn a_required_input_makes_the_view_stale_when_it_stops_to_count() {
+fn missing_or_stale_required_input_makes_view_stale() {
     let ttl = Micros::from_secs(60);
     let is_stale = |telemetry: &Telemetry, now: Moment| now.since(telemetry.kubernetes_as_of(now, ttl)) > ttl;
     let mut telemetry = Telemetry::new(vec![Input::EdgeFreeCpu, Input::WanRtt]);

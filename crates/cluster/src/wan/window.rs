@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_window_says_nothing() {
+    fn window_without_answers_has_no_rtt() {
         let empty = Window::default();
         assert_eq!((empty.loss(), empty.rtt()), (None, None));
         let lost = window([None; 3]);
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rtt_is_the_mean_of_the_last_five_answers() {
+    fn rtt_is_mean_of_last_five_answers() {
         let answers = [900, 10, 20, 30, 40].map(Some);
         assert_eq!(window(answers).rtt(), Some(Micros(200)));
         assert_eq!(
@@ -98,7 +98,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn only_the_last_hundred_count(outcomes in proptest::collection::vec(proptest::option::of(0..1_000_000_u64), 0..300)) {
+        fn window_counts_only_the_last_hundred_probes(outcomes in proptest::collection::vec(proptest::option::of(0..1_000_000_u64), 0..300)) {
             let all = window(outcomes.clone());
             let last: Vec<Option<u64>> = outcomes[outcomes.len().saturating_sub(WINDOW)..].to_vec();
             prop_assert_eq!(all.probes(), last.len());

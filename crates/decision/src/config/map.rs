@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_may_be_written_in_every_way_that_has_one_meaning() {
+    fn equivalent_notations_of_a_value_are_read_alike() {
         for (key, texts) in [
             ("rttThresholdMs", &["80", "80.0", "80ms", "80 ms", " 80\n"][..]),
             ("lossThresholdPct", &["1.5", "1.50", "1.5%", "1.5 %"]),
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cloud_endpoint_is_the_probe_of_the_cloud() {
+    fn cloud_endpoint_becomes_the_probe_of_the_cloud() {
         for (text, probed, is_said) in [
             (
                 "https://cloud.example.com:6443",
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_manifest_is_read_by_its_data() {
+    fn config_map_manifest_is_read_from_its_data() {
         let read = |manifest: Value| read_manifest(&manifest, |_| Ok(Value::Null));
         let (config, notices) = read(json!({
             "apiVersion": "v1",

@@ -81,7 +81,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn five_in_ten_seconds_are_two_seconds_apart() {
+    fn five_probes_in_ten_seconds_are_two_seconds_apart() {
         let probing = Probing::default();
         let starts: Vec<Micros> = (0..6).map(|k| probing.start(k, 0, 0)).collect();
         assert_eq!(starts, [0, 2, 4, 6, 8, 10].map(Micros::from_secs));
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_gap_has_the_jitter_and_the_timeout() {
+    fn longest_gap_includes_jitter_and_timeout() {
         assert_eq!(Probing::default().longest_gap(), Micros::from_secs(5));
         let alone = Probing {
             probes: 1,

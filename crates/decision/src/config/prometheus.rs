@@ -152,7 +152,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn an_address_is_a_scheme_a_host_and_perhaps_a_path() {
+    fn prometheus_url_has_scheme_host_and_optional_path() {
         for (text, expected) in [
             ("http://p", true),
             ("https://p:9090/k8s", true),

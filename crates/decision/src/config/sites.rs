@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_are_sites_by_their_names() {
+    fn site_objects_become_sites_named_after_them() {
         let read = |objects: Value| super::of_objects(&serde_json::from_value(objects).unwrap());
         let sites = read(json!({
             "a": {"kind": "cloud", "probes": ["icmp://a"]},
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_discovered_site_is_refined_by_one_of_its_name_or_cluster() {
+    fn discovered_site_is_refined_by_configured_site() {
         let edge = json!({"name": "edge", "kind": "edge"});
         let (sites, left_out) = merged(
             json!([
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_whose_nodes_or_name_are_anothers_has_no_site() {
+    fn cluster_with_taken_nodes_or_name_has_no_site() {
         let edge = json!({"name": "near", "kind": "edge"});
         let all = json!({"name": "all", "kind": "liqo", "probes": ["icmp://all"]});
         let (sites, left_out) = merged(json!([edge, all]), &["far", "near"]);

@@ -152,7 +152,7 @@ fn written_and_read(snapshot: &Snapshot) -> Snapshot {
 
 proptest! {
     #[test]
-    fn what_is_written_reads_as_the_same(snapshot in snapshot(1_000)) {
+    fn written_snapshot_reads_back_equal(snapshot in snapshot(1_000)) {
         let (found, expected) = (shown(written_and_read(&snapshot)), shown(snapshot));
         let differs = found.lines().zip(expected.lines()).find(|(found, expected)| found != expected);
         prop_assert_eq!(differs, None);
@@ -160,7 +160,7 @@ proptest! {
     }
 
     #[test]
-    fn a_decision_on_the_file_is_that_on_the_snapshot(snapshot in snapshot(7), pod in testkit::pod()) {
+    fn decision_on_fleet_file_equals_decision_on_snapshot(snapshot in snapshot(7), pod in testkit::pod()) {
         let config = Config::default();
         let workload = testkit::workload(&pod, &config.keys);
         let copy = written_and_read(&snapshot);

@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_parsed_is_printed() {
+    fn parsed_endpoint_prints_as_written() {
         for (text, host, port) in [
             ("icmp://gw.example.com", "gw.example.com", 0),
             ("icmp://gw.example.com.", "gw.example.com.", 0),
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_endpoint_is_told_what_is_allowed() {
+    fn invalid_endpoint_error_names_allowed_forms() {
         for text in [
             "",
             "gw.example.com",
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_password_is_not_shown() {
+    fn endpoint_error_hides_the_password() {
         for (text, shown) in [
             ("https://me:word@gw:6443/x", "\"https://…@gw:6443/x\""),
             ("https://me:w/o@rd@gw", "\"https://…@gw\""),

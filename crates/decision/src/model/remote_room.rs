@@ -150,7 +150,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn who_asks_for_nothing_of_a_resource_is_never_refused_for_it(bound in bounds(), request in requests()) {
+        fn unrequested_resource_never_causes_refusal(bound in bounds(), request in requests()) {
             let bound = bound.filter(|bound| bound.refuses(&request));
             for (name, _) in bound.iter().flat_map(Bound::amounts) {
                 prop_assert!(name == POD_SLOT || request.get(name) > 0);
@@ -158,14 +158,14 @@ mod tests {
         }
 
         #[test]
-        fn who_asks_for_more_is_refused_as_well(bound in bounds(), request in requests(), more in requests()) {
+        fn larger_request_than_a_refused_one_is_refused(bound in bounds(), request in requests(), more in requests()) {
             let mut sum = request.clone();
             sum.add(&more, 1);
             prop_assert!(bound.is_none_or(|bound| !bound.refuses(&request) || bound.refuses(&sum)));
         }
 
         #[test]
-        fn one_that_covers_another_refuses_all_that_it_refuses_and_is_first(
+        fn covering_bound_sorts_first_and_refuses_at_least_as_much(
             one in bounds(), other in bounds(), request in requests(),
         ) {
             if let (Some(one), Some(other)) = (one, other) && one.covers(&other) {
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bound_names_what_is_asked_for_alone() {
+    fn bound_exists_only_for_requested_resources() {
         let request = Amounts {
             cpu: Millicores(500),
             memory: Bytes(7),

@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_finite_or_too_large_is_no_score() {
+    fn non_finite_or_too_large_number_is_no_score() {
         assert_eq!(Score::of(0.412), Some(Score(412_000)));
         assert_eq!(Score::of(-1e9), Some(Score(-1_000_000_000_000_000)));
         for number in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1.1e9] {
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_score_is_shown_short() {
+    fn score_prints_with_few_significant_digits() {
         for (score, shown) in [
             (412_345, "0.412"),
             (0, "0"),
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn better_is_by_the_margin_and_at_all() {
+    fn score_is_better_if_different_by_at_least_the_margin() {
         let of = |better, margin| ProfileScores {
             better,
             margin: Score(margin),
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_score_counts_until_it_is_stale() {
+    fn score_counts_until_it_is_stale() {
         let site = SiteScore {
             by_missing: [1, 2].map(Score).into(),
             as_of: Moment(100),

@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_slo() {
+    fn complete_slo_is_read() {
         let (management, intent) = read(
             &[
                 ("class", "throughput"),
@@ -437,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_and_opting_in_and_out() {
+    fn class_opts_in_with_defaults_and_label_opts_out() {
         let (_, intent) = read(&[("class", "batch")], None);
         let slo = intent.unwrap().slo;
         assert_eq!(
@@ -449,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn every_fault_at_once_with_key_value_and_what_is_allowed() {
+    fn all_slo_faults_are_reported_with_allowed_values() {
         let bad = [
             ("class", "fast"),
             ("deadlineMs", "0"),
@@ -485,7 +485,7 @@ mod tests {
     }
 
     #[test]
-    fn an_invalid_slo_has_no_bound_and_stays_local() {
+    fn invalid_slo_has_no_time_bound_and_stays_local() {
         let (_, intent) = read(&[("class", "latency"), ("deadlineMs", "9"), ("priority", "x")], None);
         let intent = intent.unwrap();
         assert_eq!(intent.slo.deadline, None);
@@ -494,7 +494,7 @@ mod tests {
     }
 
     #[test]
-    fn sites_hold_whatever_is_faulty_beside_them() {
+    fn sites_restriction_holds_despite_other_slo_faults() {
         let allowed = |annotations: &[(&str, &str)]| read(annotations, None).1.unwrap().sites.unwrap().to_string();
         assert_eq!(
             allowed(&[("class", "fast"), ("sites", "near"), ("policySites", "region=eu")]),
@@ -513,7 +513,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_value_does_not_hide_what_is_allowed() {
+    fn fault_of_long_value_still_names_allowed_values() {
         let long = "9".repeat(5_000);
         assert_eq!(
             faults(&[("class", "batch"), ("priority", &long)], None),

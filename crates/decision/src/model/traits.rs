@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_of_what_is_required_and_what_is_optional() {
+    fn trait_list_parses_required_and_optional_traits() {
         let traits = Traits::parse(" B, A?,C.d-e_1 ,SoftDistanceLimit=20ms, SoftDistanceLimit=30ms?,A?").unwrap();
         assert_eq!(
             traits.to_string(),
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_site_has_them_as_a_whole_or_by_its_nodes() {
+    fn required_traits_come_from_site_or_edge_node_labels() {
         let traits = Traits::parse("A, B").unwrap();
         for (of_site, of_node, has) in [
             (&["A", "B"][..], &[][..], true),
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn an_optional_one_is_there_if_kube_scheduler_can_take_no_node_without() {
+    fn optional_trait_counts_only_if_every_node_has_it() {
         let traits = Traits::parse("A?, B?, SoftDistanceLimit=20ms?").unwrap();
         let missing = |nodes: &[Node], of_site: &[&str], rtt: Option<u64>| {
             traits.missing_optional(&site(of_site), nodes.iter(), rtt.map(Micros::from_millis))

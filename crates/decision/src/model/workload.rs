@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn of_pods_of_one_second_the_one_with_the_smaller_uid_is_first() {
+    fn pods_created_in_the_same_second_are_ordered_by_uid() {
         let of = |uid| queue_key(Some((jiff::Timestamp::UNIX_EPOCH, uid)));
         let uids = [
             "",
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_is_not_created_yet_is_behind_its_equals_and_before_the_last() {
+    fn uncreated_pod_queues_after_equal_created_pods() {
         let latest = queue_key(Some((jiff::Timestamp::MAX, &"\u{10ffff}".repeat(9))));
         assert!(latest < queue_key(None));
         assert!(queue_key(None) < QueueKey::LAST);

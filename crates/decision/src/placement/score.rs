@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn the_numbers_of_kube_scheduler() {
+    fn scores_equal_those_of_kube_scheduler() {
         // From Kubernetes' TestLeastAllocatedScoringStrategy, "nothing scheduled, resources requested, differently sized
         // nodes". CPU (4000 - 3000) * 100 / 4000 = 25, memory (10000 - 5000) * 100 / 10000 = 50; (25 + 50) / 2 = 37.
         assert_eq!(least_allocated([3000, 5000], [4000, 10_000], [0, 0]), 37);
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_asks_for_nothing_goes_where_most_is_free() {
+    fn pod_without_requests_prefers_the_emptier_node() {
         let nothing = Amounts::default();
         let empty = score(&nothing, &amounts(4000, 8 * GI), &amounts(0, 0));
         let busy = score(&nothing, &amounts(4000, 8 * GI), &amounts(3000, 6 * GI));

@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_whose_numbers_are_not_known_is_a_sentence_all_the_same() {
+    fn refusal_without_known_numbers_is_still_a_sentence() {
         let numbers = [
             "nodes",
             "usableNodes",

@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_keys_a_few_are_named() {
+    fn hints_beyond_the_limit_are_only_counted() {
         let many: Vec<_> = (0..100).map(|i| format!(r#""slo.example.io/x{i}":"""#)).collect();
         let hints = hints(&format!(r#"{{"annotations":{{{}}}}}"#, many.join(",")));
         assert_eq!(hints.len(), MAX_HINTS + 1);

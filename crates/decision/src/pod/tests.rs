@@ -6,7 +6,7 @@ use serde_json::json;
 use super::*;
 
 #[test]
-fn on_the_hosts_network_ports_default_to_ports_of_the_host() {
+fn host_network_ports_default_to_host_ports() {
     let ties = |host_network: bool| {
         let port = json!({"ports": [{"containerPort": 80, "hostPort": 0}]});
         let text = json!({"spec": {"hostNetwork": host_network, "containers": [port]}}).to_string();
@@ -36,7 +36,7 @@ fn escaped_strings_unknown_fields_and_nulls_are_read() {
 }
 
 #[test]
-fn facts_that_decide_whose_pod_it_is() {
+fn daemonset_mirror_bound_and_shadow_pods_are_recognised() {
     let facts = |pod: serde_json::Value| {
         let text = pod.to_string();
         let pod = Pod::from_json(&text).unwrap();
@@ -63,7 +63,7 @@ fn facts_that_decide_whose_pod_it_is() {
 }
 
 #[test]
-fn ties_to_the_local_cluster() {
+fn local_cluster_ties_are_read_from_the_spec() {
     let ties = |spec: serde_json::Value| {
         let text = json!({ "spec": spec }).to_string();
         let pod = Pod::from_json(&text).unwrap();
@@ -90,7 +90,7 @@ fn ties_to_the_local_cluster() {
 }
 
 #[test]
-fn a_stated_placement_needs_all_of_its_annotations() {
+fn stated_placement_needs_all_identifying_annotations() {
     let claim = |without: &str| {
         let mut annotations = json!({
             "scheduling.example.io/decision": "edge", "scheduling.example.io/site": "edge",
@@ -147,7 +147,7 @@ fn long_constraints_of_a_pod_that_exists_are_skipped() {
 }
 
 #[test]
-fn claims_that_no_object_can_have_are_not_looked_up() {
+fn claims_with_impossible_names_are_not_looked_up() {
     let claims = |name: String, class: String| {
         let ephemeral = json!({"volumeClaimTemplate": {"spec": {"storageClassName": class}}});
         let volumes = json!([{"persistentVolumeClaim": {"claimName": name}}, {"ephemeral": ephemeral}]);

@@ -16,7 +16,7 @@ use crate::pod::Pod;
 
 /// Properties about things that never happen are only meaningful if the generated cases reach them. Each code must occur.
 #[test]
-fn the_cases_are_not_vacuous() {
+fn generated_cases_reach_every_code() {
     const CASES: u32 = 2_000;
     let config = Config::default();
     let mut runner = TestRunner::deterministic();

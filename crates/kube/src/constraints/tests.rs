@@ -22,7 +22,7 @@ fn labels() -> Labels {
 }
 
 #[test]
-fn operators_as_the_scheduler_reads_them() {
+fn operators_match_as_in_kube_scheduler() {
     for (requirement, expected) in [
         (on_label("zone", "In", &["a", "b"]), true),
         (on_label("zone", "In", &["b"]), false),
@@ -48,7 +48,7 @@ fn operators_as_the_scheduler_reads_them() {
 }
 
 #[test]
-fn a_requirement_that_does_not_parse_matches_nothing() {
+fn unparsable_requirement_matches_nothing() {
     for requirement in [
         on_label("zone", "In", &[]),
         on_label("absent", "NotIn", &[]),
@@ -113,7 +113,7 @@ fn toleration(
 }
 
 #[test]
-fn tolerations_as_the_api_defines_them() {
+fn tolerations_match_taints_as_the_api_defines() {
     let taint = Taint {
         key: "cloud".into(),
         value: "cloud".into(),
@@ -148,7 +148,7 @@ fn comparison_operators_tolerate_nothing() {
 }
 
 #[test]
-fn a_toleration_covers_what_it_tolerates_as_long() {
+fn broader_toleration_without_time_limit_covers_narrower_one() {
     let ours = toleration("liqo", "Equal", "true", "NoExecute", None);
     assert!(toleration("liqo", "", "true", "", None).covers(&ours));
     assert!(toleration("", "Exists", "", "", None).covers(&ours));

@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_what_fitting_a_pod_takes() {
+    fn node_is_read_with_fields_for_fitting() {
         let node = from_json(
             r#"{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "e1", "labels": {"b": "2", "a": "1"}, "uid": "x"},
                 "spec": {"unschedulable": true, "podCIDR": "10.0.0.0/24", "taints": [{"key": "k", "effect": "NoExecute", "timeAdded": null}]},
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_what_profiles_take() {
+    fn node_is_read_with_fields_for_profiles() {
         let node = from_json(
             r#"{"metadata": {"name": "e1", "annotations": {"watts": "12.5", "text": "x", "long": "0.000000000000000000000000000000001", "no": "NaN"}},
                 "status": {"addresses": [{"type": "Hostname", "address": "e1.lan"}, {"type": "InternalIP", "address": "10.0.0.1"},
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_with_too_much_is_a_fault_and_further_addresses_are_dropped() {
+    fn oversized_node_is_refused_and_extra_addresses_are_dropped() {
         let read = |labels: usize, taints: usize, resources: usize| {
             let named = |count: usize| (0..count).map(|i| (format!("example.com/{i}"), json!("1"))).collect();
             let [labels, resources]: [serde_json::Map<_, _>; 2] = [labels, resources].map(named);
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_has_not_reported_yet_takes_nothing() {
+    fn node_without_status_takes_no_pods() {
         let node = from_json(r#"{"metadata": {"name": "new"}, "spec": null}"#).unwrap();
         assert!(!node.ready);
         assert_eq!(node.slots, 0);

@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn pod_is_kept_apart_alike_before_and_after_it_is_stored() {
+    fn match_label_keys_read_equal_before_and_after_storage() {
         let arriving = with(of_app("web"), "matchLabelKeys", json!(["hash", "missing"]));
         let mut stored = arriving.clone();
         stored["labelSelector"]["matchExpressions"] = json!([{"key": "hash", "operator": "In", "values": ["1"]}]);
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn affinity_counts_only_where_all_of_it_is_evaluated() {
+    fn affinity_counts_only_if_all_terms_can_be_evaluated() {
         let near = |labels: &Value, terms: &Value| {
             let affinity = json!({"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}});
             let pod = json!({"metadata": {"labels": labels}, "spec": {"affinity": affinity}}).to_string();

@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_container_is_the_duration() {
+    fn job_duration_is_that_of_the_longest_container() {
         let runs = [
             ("2026-01-01T10:00:00Z", "2026-01-01T10:00:05Z"),
             ("2026-01-01T10:00:02Z", "2026-01-01T10:01:10Z"),
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn what_never_ran_tells_nothing() {
+    fn job_without_valid_run_has_no_duration() {
         for run in [
             ("1970-01-01T00:00:00Z", "2026-01-01T10:00:00Z"),
             ("2026-01-01T10:00:00Z", "2026-01-01T09:00:00Z"),

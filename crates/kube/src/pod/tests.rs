@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn what_is_no_pod_says_where() {
+fn invalid_pod_error_names_the_cause() {
     let error = Pod::from_json(r#"{"spec": {"containers": [{"resources": {"requests": {"cpu": "lots"}}}]}}"#);
     assert!(error.unwrap_err().to_string().contains("`lots` is not a quantity"));
     assert!(Pod::from_json(r#"{"metadata": {}}"#).is_err());

@@ -175,7 +175,7 @@ mod tests {
     /// 300,000 draws reach every branch of the ziggurat, including the tail. The last assertion shows that they
     /// consumed the right number of bits.
     #[test]
-    fn many_exponentials_are_those_that_numpy_draws() {
+    fn exponential_draws_match_numpy() {
         let mut generator = Generator::new(42);
         let drawn: Vec<_> = (0..300_000).map(|_| generator.exponential()).collect();
         let most = drawn.iter().copied().fold(0.0, f64::max);
@@ -189,7 +189,7 @@ mod tests {
 
     /// With this end, three of ten draws are refused.
     #[test]
-    fn what_lemire_refuses_is_drawn_again() {
+    fn lemire_rejected_draws_are_repeated() {
         let mut generator = Generator::new(42);
         let drawn: Vec<_> = (0..2000).map(|_| generator.below(3_000_000_000)).collect();
         assert_eq!(drawn.iter().map(|drawn| u64::from(*drawn)).sum::<u64>(), 3016521684582);

@@ -184,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn settings_are_read_as_they_are_written() {
+    fn settings_text_round_trips() {
         let settings = Settings {
             clusters: 128,
             mode: Mode::Stay,
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_named() {
+    fn invalid_settings_name_field_and_value() {
         for (text, expected) in [
             ("clusters=0", "clusters: 0 is not a number from 1 to 128"),
             ("clusters=4.5", "clusters: 4.5 is not a number from 1 to 128"),

@@ -30,7 +30,7 @@ fn assert_close(found: impl IntoIterator<Item = f64>, expected: &[f64]) {
 }
 
 #[test]
-fn a_stale_observation_shows_the_last_request_where_it_ran() {
+fn stale_observation_shows_request_just_placed() {
     let mut gym = gym(Settings::default());
     let first = observe(&gym);
     assert_eq!(
@@ -62,7 +62,7 @@ fn a_stale_observation_shows_the_last_request_where_it_ran() {
 }
 
 #[test]
-fn a_fresh_observation_shows_the_request_that_is_to_be_placed() {
+fn fresh_observation_shows_next_request() {
     let mut gym = gym(Settings {
         observation: Observation::Fresh,
         distinct_padding: true,
@@ -118,7 +118,7 @@ cost    | always-spread   | 100  | 418.03 ± 353.59  | 14.56 ± 3.44 | 10.92 ± 
 latency | always-spread   | 100  | -32.84 ± 40.10   | 14.56 ± 3.44 | 10.92 ± 4.16 | 212.43 ± 49.37";
 
 #[test]
-fn baselines_have_their_published_rows() {
+fn baselines_match_published_rows() {
     for line in ROWS.lines() {
         let columns: Vec<_> = line.split('|').map(str::trim).collect();
         let [reward, baseline, episodes, ref expected @ ..] = columns[..] else {
@@ -131,7 +131,7 @@ fn baselines_have_their_published_rows() {
 
 /// Compares 30 episodes with the Python replay: the reward, and latency or cost.
 #[test]
-fn many_clusters_are_as_replayed() {
+fn many_cluster_baselines_match_python_replay() {
     for (clusters, [nearest, latency], [cheapest, cost]) in [
         (8, [94.1, 23.4], [1436.0, 1.64]),
         (16, [91.3, 31.0], [1458.0, 1.42]),
@@ -166,7 +166,7 @@ fn many_clusters_are_as_replayed() {
 /// Latency-greedy has the published means of 2,000 episodes, and random has the means of the replay, each within four
 /// standard errors.
 #[test]
-fn random_baselines_have_their_means() {
+fn random_baselines_match_reference_means() {
     for (baseline, reward, episodes, [sum, rejected, cost, latency]) in [
         (
             Baseline::LatencyGreedy,
@@ -199,7 +199,7 @@ fn random_baselines_have_their_means() {
 }
 
 #[test]
-fn karmada_takes_who_could_hold_the_request_most_often() {
+fn karmada_picks_cluster_with_most_room_for_request() {
     let mut gym = gym(Settings {
         clusters: 12,
         mode: Mode::Stay,
@@ -220,7 +220,7 @@ fn karmada_takes_who_could_hold_the_request_most_often() {
 
 /// With requests that stay, the rejected percentage equals that of a Python replay with corrected departures.
 #[test]
-fn requests_that_stay_leave_less_room() {
+fn staying_requests_are_rejected_like_python_replay() {
     let baselines = [Baseline::MinCost, Baseline::MinLatency, Baseline::ResourceGreedy];
     for (clusters, expected) in [
         (4, [53.9, 55.7, 72.2]),
@@ -273,7 +273,7 @@ fn wander(mut each: impl FnMut(&Settings, &mut Gym, usize)) {
 }
 
 #[test]
-fn the_mask_is_what_is_accepted_and_nothing_else_is_taken() {
+fn mask_allows_exactly_accepted_actions() {
     let (mut refused, mut all_full) = (0, 0);
     wander(|settings, gym, action| {
         let mask = mask(gym);
@@ -320,7 +320,7 @@ fn the_mask_is_what_is_accepted_and_nothing_else_is_taken() {
 }
 
 #[test]
-fn a_reward_is_of_what_was_placed() {
+fn reward_follows_accepted_placement() {
     let mut accepted = 0;
     wander(|settings, gym, action| {
         let (is_accepted, cost) = match gym.types().get(action) {
@@ -359,7 +359,7 @@ fn a_reward_is_of_what_was_placed() {
 }
 
 #[test]
-fn what_stays_departs_with_what_it_took() {
+fn departed_request_frees_its_resources() {
     let mut gym = gym(Settings {
         clusters: 6,
         mode: Mode::Stay,
@@ -385,7 +385,7 @@ fn what_stays_departs_with_what_it_took() {
 }
 
 #[test]
-fn environments_at_once_are_those_one_by_one() {
+fn vector_gym_equals_single_gyms() {
     let settings = Settings {
         mode: Mode::Stay,
         observation: Observation::Fresh,
@@ -423,7 +423,7 @@ fn environments_at_once_are_those_one_by_one() {
 }
 
 #[test]
-fn an_episode_without_acceptance_has_no_latency() {
+fn episode_of_rejections_has_no_latency_or_cost() {
     let mut gym = gym(Settings::default());
     let episode = (0..EPISODE_STEPS).filter_map(|_| gym.step(5).episode).next().unwrap();
     assert_eq!((episode.rejected, episode.latency, episode.cost), (100.0, None, None));
@@ -449,7 +449,7 @@ fn an_episode_without_acceptance_has_no_latency() {
 
 /// Tests of trained policies reset at the end of an episode and before the next one.
 #[test]
-fn two_resets_lie_between_the_episodes_of_trained_agents() {
+fn trained_agent_episodes_have_two_resets_between() {
     let settings = Settings::default();
     let mut agent = Baseline::MinCost.agent(1);
     let mut several = VectorGym::new(&settings, &[42]);

@@ -60,7 +60,7 @@ mod tests {
     use crate::random::Purpose;
 
     #[test]
-    fn of_equal_actions_the_first_is_the_best_and_the_mask_is_kept() {
+    fn best_action_is_first_allowed_maximum() {
         assert_eq!(best(&[1.0, 3.0, 3.0], &[true; 3]), 1);
         assert_eq!(best(&[1.0, 3.0, 3.0], &[true, false, true]), 2);
         assert_eq!(best(&[1.0, f32::NAN, 0.5], &[false, true, true]), 1);
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_have_the_probabilities_of_the_numbers() {
+    fn samples_follow_masked_softmax() {
         let (numbers, mask) = ([0.0, 2.0_f32.ln(), 9.0, 5.0_f32.ln()], [true, true, false, true]);
         let mut stream = Stream::new(1, Purpose::Learning, 0, 0);
         let mut counts = [0; 4];
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn exploration_draws_each_allowed_action_alike() {
+    fn exploration_is_uniform_over_allowed_actions() {
         let mut stream = Stream::new(2, Purpose::Learning, 0, 0);
         let mut counts = [0; 5];
         (0..30_000).for_each(|_| counts[any(&[true, false, true, false, true], &mut stream)] += 1);

@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_trace_keeps_its_times_and_loses_nothing_but_a_part_of_the_last() {
+    fn scaled_trace_keeps_times_and_total_count() {
         let rows: Vec<_> = (0..10).map(|second| (Micros::from_secs(second), 1)).collect();
         let count = |factor| repeated(&rows, factor).iter().map(|(_, count)| count).sum::<u32>();
         assert_eq!([0.0, 0.25, 0.5, 1.0, 1.3].map(count), [0, 2, 5, 10, 13]);

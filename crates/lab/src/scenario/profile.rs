@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_holds_from_its_time_on() {
+    fn profile_value_holds_from_its_step() {
         let steps = json!([{"atSeconds": 60, "value": 7.5}, {"atSeconds": 30, "value": 5}]);
         let scenario = scenario(profile(json!({"carbon": {"edge": 3, "cloud": steps}}))).unwrap();
         let simulated = scenario.profile.unwrap();
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_are_named_with_their_place() {
+    fn profile_faults_name_their_path() {
         let faults = |profile| scenario(profile).unwrap_err();
         assert_eq!(
             faults(profile(json!({"carbon": {"cluod": 1}, "power": {"edge": 1}}))),

@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_trace_may_be() {
+    fn trace_blank_cells_have_defaults() {
         assert_eq!(
             arrivals("atSeconds,count\n0.5,2\n\n1,\n").unwrap(),
             [(Micros(500_000), 2), (Micros(1_000_000), 1)]
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_name_the_line() {
+    fn trace_faults_name_line_or_column() {
         for (text, fault) in [
             ("", "has no column \"atSeconds\""),
             ("at,count\n", "column \"at\" is not one of atSeconds, count"),

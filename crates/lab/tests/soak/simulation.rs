@@ -30,10 +30,10 @@ const MOST: f64 = 3.0;
 /// A compared figure, in percent or in seconds.
 type Figure<'f> = (String, Box<dyn Fn(&Outcome) -> Option<f64> + 'f>);
 
-e2e! { "simulation::as_on_kwok", Machine, as_on_kwok }
+e2e! { "simulation::cloud_share_matches_kwok_cluster", Machine, cloud_share_matches_kwok_cluster }
 /// Both sides have equal arrivals, pods and service times. The control plane runs real Jobs and Deployments with three
 /// replicas of edgeward. Its share of pods in the cloud must match the simulation.
-fn as_on_kwok(fixture: &Fixture<'_>) -> Result<()> {
+fn cloud_share_matches_kwok_cluster(fixture: &Fixture<'_>) -> Result<()> {
     let scenario = scenario()?;
     let (load, paths) = (Load::new(&scenario, SEED), paths(&scenario, SEED));
     let units = Units::new(&scenario, &load);

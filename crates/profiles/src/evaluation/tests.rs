@@ -65,7 +65,7 @@ fn metric(over: Value) -> Value {
 }
 
 #[test]
-fn what_edgeward_knows_itself() {
+fn built_in_metrics_are_scored_per_site() {
     for (built_in, most, edge, cloud, dark) in [
         ("rtt_ms", 100, "0", "0.25", "a: nothing is known of its WAN"),
         ("loss_pct", 1, "0", "0.5", "a: nothing is known of its WAN"),
@@ -105,7 +105,7 @@ fn what_edgeward_knows_itself() {
 }
 
 #[test]
-fn series_find_their_places() {
+fn series_are_assigned_to_sites_and_nodes() {
     let by = |by: &str, series: &[Series]| {
         let found = evaluated(
             &fleet(),
@@ -161,7 +161,7 @@ fn series_find_their_places() {
 }
 
 #[test]
-fn nodes_become_a_site_by_the_mean_or_the_largest() {
+fn site_score_is_mean_or_maximum_of_its_nodes() {
     let spec = |aggregate: &str| {
         json!({"better": "lower", "equation": "cm_normalized_a", "aggregate": aggregate,
         "metrics": metric(json!({"builtIn": "pods", "normMax": 10}))})
@@ -175,7 +175,7 @@ fn nodes_become_a_site_by_the_mean_or_the_largest() {
 }
 
 #[test]
-fn a_node_that_takes_no_pods_does_not_count_and_a_site_without_any_has_no_score() {
+fn unusable_node_does_not_count_and_site_needs_a_usable_one() {
     let mut fleet = fleet();
     fleet["nodes"][1]["unschedulable"] = json!(true);
     fleet["nodes"][2]["ready"] = json!(false);
@@ -203,7 +203,7 @@ fn a_node_that_takes_no_pods_does_not_count_and_a_site_without_any_has_no_score(
 }
 
 #[test]
-fn missing_traits_are_of_the_pod_and_the_equation_of_all_numbers_of_them() {
+fn site_has_a_score_per_number_of_missing_optional_traits() {
     let metrics = json!([
         {"name": "missing", "normMin": 0, "normMax": 16, "builtIn": "missing_optional_traits"},
         {"name": "pods", "normMin": 0, "normMax": 10, "builtIn": "pods"},
@@ -222,7 +222,7 @@ fn missing_traits_are_of_the_pod_and_the_equation_of_all_numbers_of_them() {
 }
 
 #[test]
-fn one_node_without_a_finite_number_leaves_its_site_without_a_score_and_no_other() {
+fn node_without_finite_number_leaves_only_its_site_unscored() {
     let found = evaluated(
         &fleet(),
         "1.0 / cm_normalized_a",
@@ -243,7 +243,7 @@ fn one_node_without_a_finite_number_leaves_its_site_without_a_score_and_no_other
 }
 
 #[test]
-fn what_was_not_answered_says_why() {
+fn unanswered_query_states_its_cause() {
     let spec = json!({"better": "lower", "equation": "cm_normalized_a", "metrics": metric(json!({"promQL": "x", "by": "site"}))});
     let profile = Profile::read(&spec).unwrap();
     let snapshot = testkit::snapshot(&fleet());

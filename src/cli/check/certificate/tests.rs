@@ -97,7 +97,7 @@ fn found(bundle: &str, behind: &Behind) -> (Level, String) {
 }
 
 #[test]
-fn a_certificate_is_judged_by_what_is_served() {
+fn served_certificate_is_verified_against_ca_bundle() {
     let ours = trusted();
     let good = shows(&leaf(&ours, NAME, -24..24 * 60));
     assert_eq!(
@@ -144,7 +144,7 @@ fn a_certificate_is_judged_by_what_is_served() {
 
 /// The issuer does not matter: a certificate this close to its end should have been renewed.
 #[test]
-fn a_certificate_near_its_end_is_late() {
+fn certificate_or_authority_near_expiry_is_a_warning() {
     let ours = trusted();
     let level = |hours| found(&ours.pem(), &shows(&leaf(&ours, NAME, hours))).0;
     const DAY: i64 = 24;
@@ -176,7 +176,7 @@ fn a_certificate_near_its_end_is_late() {
 
 /// A server behind a URL may have a certificate from a public CA.
 #[test]
-fn a_url_may_need_no_bundle() {
+fn url_webhook_without_ca_bundle_is_only_a_warning() {
     let mut webhook = webhook("");
     webhook.entry.client_config.service = None;
     webhook.entry.client_config.url = Some("https://edgeward.example.com/mutate".into());
@@ -186,7 +186,7 @@ fn a_url_may_need_no_bundle() {
 
 /// No fix is a manual patch, whatever is wrong: it would remove what the leader needs.
 #[test]
-fn what_the_leader_keeps_nobody_patches() {
+fn self_managed_certificate_fix_never_patches_ca_bundle() {
     let service = service();
     let life = |days: i64| SignedDuration::from_hours(24 * days);
     let ca = tls::Authority::make(&service, now(), life(3650)).unwrap();
@@ -253,7 +253,7 @@ fn secret() -> PairSecret {
 }
 
 #[test]
-fn another_bundle_is_shown_only_where_that_helps() {
+fn fix_patches_ca_bundle_unless_expired_or_injected() {
     let ours = trusted();
     let good = shows(&leaf(&ours, NAME, -24..24 * 60));
     let fix = |webhook: &Webhook, behind: &Behind| finding(webhook, behind).fix.unwrap();
@@ -283,7 +283,7 @@ fn another_bundle_is_shown_only_where_that_helps() {
 }
 
 #[test]
-fn what_is_stored_for_replicas_is_judged_as_they_will() {
+fn stored_certificate_is_checked_as_replicas_would_load_it() {
     let ours = trusted();
     let good = leaf(&ours, NAME, -24..24 * 60);
     let judged = |pair: Option<(&str, &str)>| {

@@ -16,7 +16,7 @@ fn registered(ours: &[Webhook]) -> Facts {
 }
 
 #[test]
-fn the_registration_is_judged_by_what_it_would_do() {
+fn faulty_webhook_registration_is_reported_with_fixes() {
     let levels = |webhooks: &[Webhook]| -> Vec<_> {
         let findings = registration(&registered(webhooks)).into_iter();
         findings.map(|found| found.level).collect()
@@ -48,7 +48,7 @@ fn the_registration_is_judged_by_what_it_would_do() {
 }
 
 #[test]
-fn whether_calls_are_answered_is_the_api_servers_word() {
+fn webhook_calls_that_all_failed_are_a_warning() {
     let found = |made, failed| {
         let facts = Facts {
             calls: Some(Calls { made, failed }),
@@ -104,7 +104,7 @@ fn of_namespaces(config: &Config, namespaces: &BTreeMap<String, Labels>) -> Fact
 }
 
 #[test]
-fn namespaces_that_opted_in_must_be_selected() {
+fn opted_in_namespace_not_selected_by_webhook_is_a_fault() {
     let config = Config::default();
     let labels = |value: &str| Labels::from([("scheduling.example.io/managed".to_owned(), value.to_owned())]);
     let all = |names: &[(&str, &str)]| -> BTreeMap<String, Labels> {
@@ -170,7 +170,7 @@ fn namespaces_that_opted_in_must_be_selected() {
 }
 
 #[test]
-fn the_host_of_a_url_is_what_the_api_server_calls() {
+fn host_and_port_are_parsed_from_https_url_only() {
     let is = |url: &str| host(url).map(|(host, port)| format!("{host} {port}"));
     assert_eq!(is("https://127.0.0.1:8443/mutate").as_deref(), Some("127.0.0.1 8443"));
     assert_eq!(

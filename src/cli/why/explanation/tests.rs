@@ -89,7 +89,7 @@ fn to_cloud() -> Value {
 }
 
 #[test]
-fn a_pod_in_the_cloud_that_the_edge_would_take_now() {
+fn explanation_of_cloud_pod_shows_edge_fits_now() {
     let spec = json!({"nodeName": "c1", "nodeSelector": {"node.role/cloud": "true"}});
     let status = json!({"phase": "Running", "startTime": "2026-11-21T11:50:03Z"});
     let text = explained("100m", &to_cloud(), spec, &status, Some("cloud"), &[]);
@@ -117,7 +117,7 @@ changed   site cloud → edge
 }
 
 #[test]
-fn a_gated_pod_is_told_what_it_waits_for() {
+fn explanation_of_gated_pod_says_why_it_waits() {
     // All annotations of a gated pod (`crates/decision/src/placement/patch.rs`). It has no decision id.
     let gated = json!({"reason": "held_no_capacity", "timestamp": "2026-11-21T11:59:50Z"});
     let gates = json!([{"name": "scheduling.example.io/awaiting-capacity"}]);
@@ -149,7 +149,7 @@ fn a_gated_pod_is_told_what_it_waits_for() {
 }
 
 #[test]
-fn that_nobody_releases_it_is_said_first() {
+fn explanation_starts_with_missing_leader_or_overdue_limit() {
     const GATE: &str = "scheduling.example.io/awaiting-capacity";
     let says = |at: &str, gates: &[&str], leaderless: Option<Leaderless>, expected: &str, others: &[&str]| {
         let gated = json!({"reason": "held_no_capacity", "timestamp": at});
@@ -214,7 +214,7 @@ fn that_nobody_releases_it_is_said_first() {
 }
 
 #[test]
-fn the_gate_of_another_domain_is_not_one_of_others() {
+fn gate_of_another_edgeward_domain_is_recognized() {
     let keys = Config::default().keys;
     let state = |gate: &str| {
         let pod = json!({"metadata": {}, "spec": {"schedulingGates": [{"name": gate}]}, "status": {}});
@@ -233,7 +233,7 @@ fn the_gate_of_another_domain_is_not_one_of_others() {
 }
 
 #[test]
-fn an_undecided_pod_is_told_why() {
+fn explanation_of_undecided_pod_names_the_cause() {
     let cause = "namespace shop is not labelled scheduling.example.io/managed=true";
     let spec = json!({"nodeName": "e1"});
     let text = explained(
@@ -257,7 +257,7 @@ fn an_undecided_pod_is_told_why() {
 }
 
 #[test]
-fn what_keeps_a_pod_from_running_is_said_first() {
+fn explanation_starts_with_reason_pod_does_not_run() {
     let says = |spec: Value, status: &Value, expected: &str| {
         let text = explained("100m", &to_cloud(), spec, status, Some("cloud"), &[]);
         let first = text.lines().next().unwrap();
@@ -307,7 +307,7 @@ fn what_keeps_a_pod_from_running_is_said_first() {
 }
 
 #[test]
-fn annotations_that_the_spec_does_not_bear_out_are_named() {
+fn annotations_contradicting_the_spec_are_noted() {
     let text = explained(
         "100m",
         &to_cloud(),

@@ -57,7 +57,7 @@ const EDGE: Option<SiteKind> = Some(SiteKind::Edge);
 const CLOUD: Option<SiteKind> = Some(SiteKind::Cloud);
 
 #[test]
-fn each_decision_is_reported_as_what_it_is() {
+fn event_reasons_match_decision_and_placement() {
     for (reason, kind, gated, expected) in [
         ("cloud_edge_no_capacity", CLOUD, false, &["PlacedCloud"][..]),
         ("cloud_best_effort", CLOUD, false, &["PlacedCloud", "SloAtRisk"]),
@@ -98,7 +98,7 @@ fn placed_pod_that_was_gated_is_reported_as_released() {
 }
 
 #[test]
-fn a_note_has_the_numbers() {
+fn decision_note_contains_request_rtt_and_site_figures() {
     let note = |annotations: Value| {
         let observed = observed("cloud_edge_no_capacity", CLOUD, false, &annotations);
         events_of(&observed, Timestamp::MAX).remove(0).note
@@ -122,7 +122,7 @@ fn a_note_has_the_numbers() {
 }
 
 #[test]
-fn an_invalid_slo_is_reported_with_every_fault() {
+fn invalid_slo_event_lists_every_fault() {
     let faults = json!({"slo.example.io/deadlineMs": "-5", "slo.example.io/priority": "11"});
     let observed = observed("edge_invalid_slo", EDGE, false, &faults);
     let told = events_of(&observed, Timestamp::MAX);
@@ -136,7 +136,7 @@ fn an_invalid_slo_is_reported_with_every_fault() {
 }
 
 #[test]
-fn a_name_is_that_of_pod_reason_and_decision() {
+fn event_name_depends_on_pod_reason_and_decision_only() {
     let one = events("cloud_best_effort", CLOUD, false);
     let name = |event: &PodEvent| event.event().metadata.name.unwrap();
     assert_eq!(name(&one[0]), name(&events("cloud_best_effort", CLOUD, false)[0]));
@@ -169,7 +169,7 @@ fn a_name_is_that_of_pod_reason_and_decision() {
 }
 
 #[test]
-fn an_event_is_one_that_the_api_server_takes() {
+fn event_stays_within_api_server_limits() {
     let long = PodEvent {
         note: "ü".repeat(NOTE_BYTES),
         name: "x".repeat(253).into(),
@@ -187,7 +187,7 @@ fn an_event_is_one_that_the_api_server_takes() {
 }
 
 #[test]
-fn nothing_happens_later_than_now() {
+fn event_time_is_never_in_the_future() {
     let observed = observed("cloud_best_effort", CLOUD, false, &json!({}));
     let before: Timestamp = "2025-12-31T00:00:00Z".parse().unwrap();
     assert_eq!(events_of(&observed, before)[0].at, before);
@@ -195,7 +195,7 @@ fn nothing_happens_later_than_now() {
 }
 
 #[test]
-fn every_reason_of_a_placement_has_words() {
+fn every_placement_reason_has_a_description() {
     let placing = |reason: &&str| {
         ["edge_", "cloud_", "held_", "released_"]
             .iter()
@@ -207,7 +207,7 @@ fn every_reason_of_a_placement_has_words() {
 }
 
 #[test]
-fn a_hold_is_reported_once_for_each_reason_though_it_has_no_id() {
+fn gated_pod_without_decision_id_has_one_event_per_reason() {
     let name = |reason: &str| {
         let pod = json!({
             "metadata": {"name": "camera-1", "namespace": "shop", "uid": "u1", "annotations": {

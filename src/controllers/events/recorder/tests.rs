@@ -93,7 +93,7 @@ fn event(uid: &str) -> PodEvent {
 }
 
 #[tokio::test]
-async fn the_next_leader_writes_what_the_last_did_not() {
+async fn next_leader_writes_events_missed_by_the_last() {
     let server = Server::default();
     let replicas = [Replica::start(&server), Replica::start(&server)];
     let tell = |uid: &str| replicas.iter().for_each(|replica| replica.events.record(event(uid)));
@@ -110,7 +110,7 @@ async fn the_next_leader_writes_what_the_last_did_not() {
 }
 
 #[tokio::test]
-async fn what_is_not_taken_is_counted_and_the_rest_is_written() {
+async fn refused_event_is_counted_and_later_events_are_written() {
     let server = Server::default();
     let replica = Replica::start(&server);
     *server.code.lock().unwrap() = Some(403);
@@ -123,7 +123,7 @@ async fn what_is_not_taken_is_counted_and_the_rest_is_written() {
 }
 
 #[tokio::test]
-async fn too_many_are_dropped_and_counted() {
+async fn events_beyond_the_burst_are_dropped_and_counted() {
     let server = Server::default();
     let replica = Replica::start(&server);
     let told = 10 * usize::try_from(BURST).unwrap();
@@ -144,7 +144,7 @@ async fn too_many_are_dropped_and_counted() {
 }
 
 #[test]
-fn a_namespace_takes_half_of_the_events() {
+fn one_namespace_uses_at_most_half_of_the_event_budget() {
     let mut budget = Budget::default();
     let at = |seconds| Moment(0).after(Micros::from_secs(seconds));
     let mut taken = |namespace: &str, seconds| (0..10 * BURST).filter(|_| budget.take(namespace, at(seconds))).count();
@@ -159,7 +159,7 @@ fn a_namespace_takes_half_of_the_events() {
 }
 
 #[tokio::test]
-async fn a_full_queue_drops_what_comes() {
+async fn full_event_queue_drops_new_events() {
     let client = api_server(|_, _, _| std::future::pending());
     let metrics = Arc::<Metrics>::default();
     let (recorder, events) = Recorder::new(client, Clock::start(), Arc::clone(&metrics));
@@ -170,7 +170,7 @@ async fn a_full_queue_drops_what_comes() {
 }
 
 #[tokio::test]
-async fn what_waited_too_long_is_forgotten() {
+async fn event_waiting_too_long_is_dropped() {
     let client = api_server(|_, _, _| std::future::pending());
     let (mut recorder, _events) = Recorder::new(client, Clock::start(), Arc::default());
     recorder.take(event("old"));

@@ -128,7 +128,7 @@ fn write_of_unknown_outcome_is_found_again() {
 }
 
 #[test]
-fn history_that_went_back_is_noticed_once() {
+fn lease_rollback_is_noticed_once_per_candidate() {
     let (mut server, mut a, mut b) = (Server::default(), candidate("a"), candidate("b"));
     server.serve(&mut a, at(0));
     let backup = server.lease.clone();
@@ -141,7 +141,7 @@ fn history_that_went_back_is_noticed_once() {
 }
 
 #[test]
-fn labels_of_others_survive() {
+fn lease_claim_keeps_foreign_labels() {
     let (mut server, mut a) = (Server::default(), candidate("a"));
     let mut lease = Lease::default();
     lease.metadata.labels = Some([("app".to_owned(), "edgeward".to_owned())].into());
@@ -176,7 +176,7 @@ proptest! {
     /// Clocks of different speed and requests that are slow, lost, or unanswered: two candidates are never certain of
     /// the Lease at the same time.
     #[test]
-    fn never_two_at_a_time(
+    fn at_most_one_candidate_holds_the_lease(
         fates in proptest::collection::vec(
             (fate(), 0u64..1_500, prop_oneof![4 => 1_000u64..2_500, 1 => 5_000u64..20_000]),
             300),

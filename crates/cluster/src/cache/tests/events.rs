@@ -370,7 +370,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
     #[test]
-    fn bit_by_bit_is_all_at_once(events in prop::collection::vec(event(), 1..60)) {
+    fn incremental_cache_equals_a_full_recount(events in prop::collection::vec(event(), 1..60)) {
         let mut fixture = Fixture::new();
         let mut seen = BTreeMap::new();
         for event in &events {

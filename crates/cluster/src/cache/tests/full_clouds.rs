@@ -55,7 +55,7 @@ fn begun(uid: &str, millicores: u32) -> Value {
 }
 
 #[test]
-fn a_cloud_is_full_from_the_least_that_was_refused() {
+fn cloud_is_full_from_smallest_refused_request() {
     let mut fixture = Fixture::with_a_cloud();
     fixture.pod(&sent("1", 500));
     assert!(fixture.full().is_empty());
@@ -94,7 +94,7 @@ fn a_cloud_is_full_from_the_least_that_was_refused() {
 }
 
 #[test]
-fn a_pod_at_the_edge_or_on_its_way_out_says_nothing() {
+fn edge_and_ending_pods_neither_fill_nor_close_the_cloud() {
     let mut fixture = Fixture::with_a_cloud();
     fixture.node(&edge_node("edge-0", 4000));
     fixture.pod(&unschedulable(bound(pod("1", 500), "edge-0"), CPU));
@@ -178,7 +178,7 @@ fn cloud_is_full_while_pods_wait_and_60_s_longer() {
 }
 
 #[test]
-fn any_other_word_closes_the_cloud_to_its_controller_alone() {
+fn refusal_for_other_causes_closes_cloud_to_its_controller() {
     let mut fixture = Fixture::with_a_cloud();
     let other = "0/4 nodes are available: 1 node(s) didn't match pod topology spread constraints, 3 Insufficient cpu.";
     fixture.pod(&unschedulable(sent("1", 500), other));
@@ -190,7 +190,7 @@ fn any_other_word_closes_the_cloud_to_its_controller_alone() {
 }
 
 #[test]
-fn refused_pod_that_leaves_a_request_open_is_no_bound() {
+fn refused_pod_with_unset_cpu_request_sets_no_bound() {
     for (kind, resources, full) in [
         ("containers", json!({"requests": {"memory": "1Mi"}}), None),
         ("initContainers", Value::Null, None),
@@ -213,7 +213,7 @@ fn refused_pod_that_leaves_a_request_open_is_no_bound() {
 }
 
 #[test]
-fn a_pod_of_which_nothing_is_said_for_15_s_closes_the_cloud_to_its_controller() {
+fn pod_without_status_for_15_s_closes_cloud_to_its_controller() {
     let mut fixture = Fixture::with_a_cloud();
     fixture.pod(&sent("1", 500));
     fixture.publish();
@@ -241,7 +241,7 @@ fn a_pod_of_which_nothing_is_said_for_15_s_closes_the_cloud_to_its_controller() 
 }
 
 #[test]
-fn thousands_of_witnesses_are_few_bounds() {
+fn thousands_of_refused_pods_keep_bounds_at_their_maximum() {
     const PODS: u32 = 3_000;
     let mut fixture = Fixture::with_a_cloud();
     let message = "0/1 nodes are available: 1 Insufficient cpu, 1 Insufficient memory.";
@@ -273,7 +273,7 @@ fn thousands_of_witnesses_are_few_bounds() {
 }
 
 #[test]
-fn gated_pods_are_planned_anew_when_a_cloud_opens() {
+fn cloud_is_in_delta_when_it_fills_and_when_it_opens() {
     let mut fixture = Fixture::with_a_cloud();
     let cloud = fixture.cache.names["cloud-0"];
     let gained_and_lost = |fixture: &mut Fixture| {

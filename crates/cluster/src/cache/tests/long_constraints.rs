@@ -37,7 +37,7 @@ fn apply(fixture: &mut Fixture, pod: &Value) {
 }
 
 #[test]
-fn long_constraints_charge_by_request_and_selector_until_refused() {
+fn pod_with_long_constraints_charges_a_node_until_refused() {
     for values in [500, 340_000] {
         let huge = |pod| with(pod, "/spec/affinity", affinity(values));
         let mut fixture = Fixture::new();
@@ -68,7 +68,7 @@ fn long_constraints_charge_by_request_and_selector_until_refused() {
 }
 
 #[test]
-fn a_pod_that_no_node_has_labels_or_resources_for_charges_when_it_is_bound() {
+fn pod_with_unknown_labels_or_resources_charges_once_bound() {
     let labels: serde_json::Map<_, _> = (0..2_000).map(|i| (format!("label-{i}"), json!("value"))).collect();
     let invented = (0..2_000).map(|i| format!("example.com/r-{i:04}"));
     let requests = invented.chain([DEVICE.to_owned()]).map(|name| (name, json!("1")));
@@ -102,7 +102,7 @@ fn a_pod_that_no_node_has_labels_or_resources_for_charges_when_it_is_bound() {
 }
 
 #[test]
-fn a_resource_that_no_node_has_says_nothing_of_the_room_behind_a_node() {
+fn refusal_for_unknown_resource_sets_no_cloud_bound() {
     let refused = |name: &str| {
         let pod = bound(pod("1", 500), "cloud-0");
         let pod = with(
@@ -122,7 +122,7 @@ fn a_resource_that_no_node_has_says_nothing_of_the_room_behind_a_node() {
 }
 
 #[test]
-fn of_a_gated_or_stuck_pod_with_long_constraints_no_workload_is_kept() {
+fn gated_or_stuck_pod_with_long_constraints_keeps_no_workload() {
     let read = |values: usize, gates: Value| {
         let mut pod = with(pod("1", 500), "/spec/affinity", affinity(values));
         pod["metadata"]["resourceVersion"] = "7".into();
@@ -147,7 +147,7 @@ fn of_a_gated_or_stuck_pod_with_long_constraints_no_workload_is_kept() {
 
 proptest! {
     #[test]
-    fn what_is_kept_of_a_pod_is_bounded(pod in testkit::huge_pod()) {
+    fn record_of_huge_pod_is_bounded(pod in testkit::huge_pod()) {
         let text = pod.to_string();
         let record = read_record(&text, &Keys::new("example.io"), &names()).unwrap().unwrap();
         let size = |kept: &dyn std::fmt::Debug| format!("{kept:?}").len();
@@ -159,7 +159,7 @@ proptest! {
     }
 
     #[test]
-    fn of_most_pods_everything_is_kept(pod in testkit::pod()) {
+    fn record_of_ordinary_pod_keeps_request_and_constraints(pod in testkit::pod()) {
         let mut pod = pod;
         let read = Pod::from_json(&pod.to_string()).map(|_| ());
         prop_assume!(read.is_ok());

@@ -81,7 +81,7 @@ fn taken(words: &[&str]) -> Vec<i64> {
 }
 
 #[test]
-fn pod_without_node_charges_a_guess_for_its_time() {
+fn unbound_pod_charges_its_guessed_node_as_in_table() {
     for line in include_str!("unbound.txt")
         .lines()
         .filter(|line| !line.starts_with('#'))

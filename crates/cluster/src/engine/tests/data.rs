@@ -63,7 +63,7 @@ fn gated_pod() -> Value {
 }
 
 #[test]
-fn after_a_start_a_gated_pod_waits_for_the_lists_of_volumes_and_not_for_ever() {
+fn gated_pod_waits_for_volume_lists_for_a_limited_time() {
     let mut engine = Engine::new(config(), Arc::default());
     let seen = [
         node_at("e1", "edge"),
@@ -87,7 +87,7 @@ fn after_a_start_a_gated_pod_waits_for_the_lists_of_volumes_and_not_for_ever() {
 }
 
 #[test]
-fn pods_that_share_a_claim_without_a_volume_go_to_the_same_site() {
+fn pods_sharing_an_unbound_claim_go_to_the_same_site() {
     let shared = Arc::new(SharedState::new(Arc::default(), Micros::from_secs(3)));
     let config = config();
     let mut engine = Engine::new(Arc::clone(&config), Arc::clone(&shared));
@@ -160,7 +160,7 @@ fn pods_that_share_a_claim_without_a_volume_go_to_the_same_site() {
 }
 
 #[test]
-fn a_gated_pod_is_planned_again_when_its_claim_is_another() {
+fn gated_pod_is_planned_again_when_its_claim_changes() {
     let mut engine = Engine::new(config(), Arc::default());
     let pod = gated_pod();
     let lists = Kind::ALL.map(Change::ListEnded).into_iter();

@@ -100,7 +100,7 @@ fn gated_pod_waits_while_its_namespace_is_offloaded_nowhere() {
 }
 
 #[test]
-fn what_liqo_says_outlives_a_change_of_sites() {
+fn liqo_offloading_survives_a_change_of_sites() {
     let (mut engine, shared) = engine();
     engine.apply(
         &says(Strategy::Remote, OffloadingPhase::Accepted, RemoteCluster::default()),
@@ -115,7 +115,7 @@ fn what_liqo_says_outlives_a_change_of_sites() {
 }
 
 #[test]
-fn liqo_can_make_a_cluster_unreachable_and_lend_an_rtt() {
+fn liqo_status_makes_link_unreachable_or_supplies_its_rtt() {
     let (mut engine, shared) = engine();
     let mut link = |cluster: RemoteCluster, probed: Option<Link>| {
         engine.apply(&Change::Link("far".into(), probed), NOW);

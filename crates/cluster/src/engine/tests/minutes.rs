@@ -154,7 +154,7 @@ fn pod_without_a_site_is_released_when_a_node_comes_or_goes() {
 }
 
 #[test]
-fn a_gated_pod_claims_a_node_after_60_s_and_is_released_at_the_limit_of_its_class() {
+fn gated_pod_claims_node_after_60_s_and_leaves_at_class_limit() {
     let mut cluster = Cluster::new();
     let full = pod("full", "batch", "800m", json!({"nodeName": "edge-0"}));
     cluster.sees(&record(&full));
@@ -189,7 +189,7 @@ fn a_gated_pod_claims_a_node_after_60_s_and_is_released_at_the_limit_of_its_clas
 }
 
 #[test]
-fn pods_released_at_their_limit_are_found_once_the_wan_is_back() {
+fn backstop_finds_pods_released_at_limit_once_wan_is_back() {
     let mut cluster = Cluster::new();
     cluster.sees(&record(&pod("full", "batch", "1", json!({"nodeName": "edge-0"}))));
     cluster.has_a_link(LinkState::Unreachable);
@@ -246,7 +246,7 @@ fn pods_released_at_their_limit_are_found_once_the_wan_is_back() {
 }
 
 #[test]
-fn pods_go_to_the_edge_when_the_api_server_sent_nothing_for_60_s() {
+fn pods_go_to_edge_after_60_s_without_api_server_events() {
     let mut cluster = Cluster::new();
     let full = pod("full", "batch", "800m", json!({"nodeName": "edge-0"}));
     cluster.sees(&record(&full));
@@ -266,7 +266,7 @@ fn pods_go_to_the_edge_when_the_api_server_sent_nothing_for_60_s() {
 }
 
 #[test]
-fn who_never_creates_what_was_reserved_keeps_no_more_than_half_from_others() {
+fn unused_reservations_take_at_most_half_from_other_namespaces() {
     let mut cluster = Cluster::new();
     let pod_in = |namespace: &str, owner: u128, millicores: u32| {
         let mut pod = pod("small", "batch", &format!("{millicores}m"), json!({}));
@@ -323,7 +323,7 @@ fn reservation_moves_when_another_pod_takes_its_node() {
 }
 
 #[test]
-fn a_pod_that_was_gated_after_its_placement_charges_from_when_its_gates_are_gone() {
+fn placed_pod_with_other_gates_charges_once_ungated() {
     let mut cluster = Cluster::new();
     let large = pod("large", "batch", "800m", json!({}));
     let placed = json!({

@@ -66,7 +66,7 @@ fn is_placed_at_once(waitlist: &Waitlist, snapshot: &Snapshot) -> bool {
 }
 
 #[test]
-fn pods_without_a_site_hold_up_nobody() {
+fn pods_without_a_site_delay_no_other_pods() {
     const LIMIT: Micros = Micros::from_secs(30);
     const SECOND: Micros = Micros::from_secs(1);
     for (nodes, seconds) in [(200, 4), (1_000, 3)] {
@@ -207,7 +207,7 @@ fn pods_past_their_limit_have_a_budget_of_their_own() {
 }
 
 #[test]
-fn what_a_namespace_does_not_need_is_for_the_others() {
+fn unused_budget_of_a_namespace_goes_to_the_others() {
     let snapshot = testkit::snapshot(&fleet(&[1_000]));
     // A decision takes one comparison.
     let mut waitlist = Waitlist {

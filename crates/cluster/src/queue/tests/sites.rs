@@ -109,7 +109,7 @@ proptest! {
 }
 
 #[test]
-fn pods_of_one_controller_are_released_to_as_many_sites_as_there_are() {
+fn spread_policy_releases_pods_over_all_clouds_in_turn() {
     let cloud = |name: &str| json!({"name": name, "kind": "cloud", "nodeSelector": {"c": name}, "wan": {"rttMs": 20, "lossPct": 0}});
     let node = |name: &str| json!({"name": name, "labels": {"c": name}, "taints": [{"key": "cloud", "value": "cloud", "effect": "NoSchedule"}], "allocatable": {"cpu": 9, "memory": "9Gi", "pods": 99}});
     let mut fleet = fleet(&[1_000]);

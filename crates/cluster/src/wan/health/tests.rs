@@ -58,7 +58,7 @@ impl Probed {
 }
 
 #[test]
-fn nothing_is_said_before_the_first_five_outcomes() {
+fn link_has_no_state_before_five_outcomes() {
     let mut link = Probed::new(1);
     assert_eq!(link.rounds(4, [Some(20)]).health.link(), None);
     assert_eq!(
@@ -74,7 +74,7 @@ fn nothing_is_said_before_the_first_five_outcomes() {
 }
 
 #[test]
-fn before_fifty_probes_loss_is_not_judged() {
+fn loss_is_not_judged_before_fifty_probes() {
     let mut link = Probed::new(1);
     link.rounds(4, [None]).round([Some(20)]);
     assert_eq!(link.changes, [(10, LinkState::Healthy)]);
@@ -90,7 +90,7 @@ fn before_fifty_probes_loss_is_not_judged() {
 }
 
 #[test]
-fn loss_degrades_beyond_chance_and_recovers_from_half_of_the_threshold() {
+fn loss_degrades_beyond_chance_and_recovers_at_half_threshold() {
     let mut link = Probed::new(1);
     link.rounds(WINDOW, [Some(20)]);
     for _ in 0..4 {
@@ -131,7 +131,7 @@ fn unhealthy_share(permille: u64) -> usize {
 }
 
 #[test]
-fn chance_does_not_degrade_a_link() {
+fn random_loss_degrades_link_only_above_threshold() {
     for (permille, expected) in [(2, 0..=0), (5, 0..=0), (10, 0..=5), (50, 80..=100), (100, 99..=100)] {
         let share = unhealthy_share(permille);
         assert!(expected.contains(&share), "{permille} of a thousand: {share} %");
@@ -139,7 +139,7 @@ fn chance_does_not_degrade_a_link() {
 }
 
 #[test]
-fn rtt_degrades_from_the_threshold_and_recovers_below_nine_tenths() {
+fn rtt_degrades_at_threshold_and_recovers_below_nine_tenths() {
     let mut link = Probed::new(1);
     link.rounds(30, [Some(99)]);
     assert_eq!(link.changes, [(10, LinkState::Healthy)]);
@@ -152,7 +152,7 @@ fn rtt_degrades_from_the_threshold_and_recovers_below_nine_tenths() {
 }
 
 #[test]
-fn five_losses_are_unreachable_at_once_and_keep_the_numbers() {
+fn five_losses_make_link_unreachable_and_keep_last_rtt() {
     let mut link = Probed::new(1);
     link.rounds(5, [Some(20)]).rounds(4, [None]);
     assert_eq!(link.state(), Some(LinkState::Healthy));
@@ -172,7 +172,7 @@ fn five_losses_are_unreachable_at_once_and_keep_the_numbers() {
 }
 
 #[test]
-fn five_answers_end_that_and_begin_a_new_window() {
+fn five_answers_end_unreachable_and_start_a_new_window() {
     let mut link = Probed::new(1);
     link.rounds(80, [Some(20)])
         .rounds(5, [None])
@@ -195,7 +195,7 @@ fn five_answers_end_that_and_begin_a_new_window() {
 }
 
 #[test]
-fn a_link_is_as_good_as_its_best_endpoint() {
+fn link_is_as_good_as_its_best_endpoint() {
     let mut link = Probed::new(2);
     link.rounds(20, [Some(40), Some(20)]);
     assert_eq!(link.link().rtt, Some(Micros::from_millis(20)));
@@ -222,7 +222,7 @@ fn a_link_is_as_good_as_its_best_endpoint() {
 }
 
 #[test]
-fn a_lossy_endpoint_gives_way_to_a_slower_one_that_is_not() {
+fn slower_lossless_endpoint_beats_a_faster_lossy_one() {
     let mut link = Probed::new(2);
     for k in 0..60 {
         // The first endpoint is faster but loses every tenth probe.
@@ -271,7 +271,7 @@ proptest! {
     }
 
     #[test]
-    fn unreachable_from_five_losses_to_five_answers(outcomes in outcomes()) {
+    fn link_is_unreachable_from_five_losses_to_five_answers(outcomes in outcomes()) {
         let mut health = LinkHealth::new(1);
         let mut unreachable = false;
         for k in 0..outcomes.len() {
@@ -289,7 +289,7 @@ proptest! {
     }
 
     #[test]
-    fn where_no_dwell_holds_it_back_the_state_is_what_the_numbers_say(outcomes in outcomes()) {
+    fn state_after_dwell_time_agrees_with_rtt_and_loss(outcomes in outcomes()) {
         let mut health = LinkHealth::new(1);
         for (k, outcome) in outcomes.iter().enumerate() {
             // The probes are so far apart that every state has lasted long enough.

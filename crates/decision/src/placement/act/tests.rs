@@ -44,7 +44,7 @@ fn combinations() -> impl Iterator<Item = (Facts, Vec<String>)> {
 }
 
 #[test]
-fn every_combination_is_what_the_table_says() {
+fn actions_of_all_fact_combinations_match_the_table() {
     let table = include_str!("table.txt").lines().filter(|line| !line.starts_with('#'));
     let table: Vec<Vec<&str>> = table.map(|line| line.split_whitespace().collect()).collect();
     let mut used = vec![0_u32; table.len()];

@@ -53,7 +53,7 @@ fn filter(name: &str) -> Filter {
 }
 
 #[test]
-fn each_filter_says_what_the_table_says() {
+fn filter_refusals_match_the_table() {
     let (mut definitions, mut section, mut wrong) = (Definitions::new(), "", vec![]);
     let lines = include_str!("filters.txt").lines();
     for line in lines.filter(|line| !line.is_empty() && !line.starts_with('#')) {
@@ -79,7 +79,7 @@ fn each_filter_says_what_the_table_says() {
 }
 
 #[test]
-fn a_refusal_names_at_most_16_resources() {
+fn refusal_names_at_most_16_resources() {
     let gpus: Map<String, Value> = (0..100).map(|i| (format!("example.com/gpu-{i}"), json!("1"))).collect();
     let (mut fleet, mut greedy) = (fleet(0), pod(json!({})));
     greedy["spec"]["containers"][0]["resources"]["requests"] = gpus.clone().into();

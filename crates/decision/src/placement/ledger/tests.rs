@@ -23,7 +23,7 @@ fn reservation(id: u128) -> Reservation {
 }
 
 #[test]
-fn a_release_ends_with_its_pod_or_by_another() {
+fn forgotten_release_frees_only_unconfirmed_reservation() {
     let mut ledger = Ledger::new(Micros::from_secs(3_600));
     let release = Reservation {
         releases: Some("gated".into()),
@@ -68,7 +68,7 @@ fn sum<'l>(charges: impl Iterator<Item = Charge<'l>>) -> (i64, u32) {
 }
 
 #[test]
-fn an_id_is_read_as_it_is_written_and_in_no_other_form() {
+fn decision_id_parses_only_in_its_printed_form() {
     let id = DecisionId(0x0123_4567_89ab_cdef_0011_2233_4455_6677);
     let text = "01234567-89ab-cdef-0011-223344556677";
     assert_eq!(id.to_string(), text);
@@ -87,7 +87,7 @@ fn an_id_is_read_as_it_is_written_and_in_no_other_form() {
 }
 
 #[test]
-fn a_pod_under_review_again_has_its_room_reserved_again_and_for_no_longer() {
+fn second_review_keeps_the_reservation_and_its_expiry() {
     let mut ledger = Ledger::new(TTL);
     ledger.reserve(reservation(1), NOW.moment, |_| true);
     assert_eq!(ledger.forget(DecisionId(1), "other"), None);
@@ -106,7 +106,7 @@ fn a_pod_under_review_again_has_its_room_reserved_again_and_for_no_longer() {
 }
 
 #[test]
-fn an_id_that_was_confirmed_may_be_reserved_again() {
+fn confirmed_id_may_be_reserved_again() {
     let mut ledger = Ledger::new(TTL);
     for revision in [1, 2] {
         assert!(ledger.reserve(reservation(1), NOW.moment, |_| true));
@@ -119,7 +119,7 @@ fn an_id_that_was_confirmed_may_be_reserved_again() {
 }
 
 #[test]
-fn another_time_holds_for_what_is_open_too() {
+fn changed_ttl_applies_to_open_reservations() {
     let mut ledger = Ledger::new(TTL);
     assert!(ledger.reserve(reservation(1), NOW.moment, |_| true));
     ledger.set_ttl(Micros(2 * TTL.0));
@@ -146,7 +146,7 @@ fn found(ledger: &Ledger) -> [i64; 2] {
 }
 
 #[test]
-fn beyond_its_share_a_namespace_keeps_room_from_itself_alone_whatever_its_owners() {
+fn reservation_beyond_share_counts_only_in_its_namespace() {
     let mut ledger = Ledger::new(TTL);
     reserve(&mut ledger, 1, "shop", 300);
     reserve(&mut ledger, 2, "shop", 300);
@@ -173,7 +173,7 @@ fn beyond_its_share_a_namespace_keeps_room_from_itself_alone_whatever_its_owners
 }
 
 #[test]
-fn a_share_is_of_one_site() {
+fn share_is_counted_per_site() {
     let mut ledger = Ledger::new(TTL);
     reserve(&mut ledger, 1, "shop", 500);
     let elsewhere = Reservation {
@@ -188,7 +188,7 @@ fn a_share_is_of_one_site() {
 }
 
 #[test]
-fn whose_pod_is_there_counts_for_all() {
+fn confirmed_reservation_counts_for_all_namespaces() {
     let mut ledger = Ledger::new(TTL);
     reserve(&mut ledger, 1, "shop", 600);
     assert_eq!(found(&ledger), [600, 0]);
@@ -206,7 +206,7 @@ fn whose_pod_is_there_counts_for_all() {
 }
 
 #[test]
-fn what_others_write_takes_a_bounded_memory() {
+fn ledger_memory_is_bounded_for_hostile_reservations() {
     let mut ledger = Ledger::new(TTL);
     for id in 0..5_000_u32 {
         let now = after(Micros::from_millis(u64::from(id)));
@@ -237,7 +237,7 @@ fn what_others_write_takes_a_bounded_memory() {
 }
 
 #[test]
-fn what_counts_fewer_times_is_room_that_became_free() {
+fn freed_grows_when_a_reservation_counts_fewer_times() {
     let mut ledger = Ledger::new(TTL);
     ledger.set_replicas(3);
     ledger.set_replicas(1);

@@ -60,7 +60,7 @@ fn to_the_cloud(metadata: Value, spec: Value) -> Value {
 }
 
 #[test]
-fn parents_are_created_where_they_are_missing() {
+fn patch_creates_missing_parent_objects() {
     let pod = to_the_cloud(json!({}), json!({}));
     let config = Config {
         explain: Explain::Off,
@@ -89,7 +89,7 @@ fn parents_are_created_where_they_are_missing() {
 }
 
 #[test]
-fn pods_of_the_edge_are_kept_from_nodes_that_only_carry_its_selector() {
+fn edge_pod_avoids_foreign_nodes_with_the_edge_selector() {
     let is_in = |key: &str, values: &[&str]| json!({"key": key, "operator": "In", "values": values});
     let excluded = json!({"key": "metadata.name", "operator": "NotIn", "values": ["v"]});
     let required = |terms: Value| json!({"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": terms}}});
@@ -134,7 +134,7 @@ fn pods_of_the_edge_are_kept_from_nodes_that_only_carry_its_selector() {
 }
 
 #[test]
-fn a_placed_pod_has_its_label_beside_those_that_it_brought() {
+fn placed_label_is_added_beside_existing_labels() {
     const PLACED: &str = "scheduling.example.io/placed";
     let labels = |labels: Value| {
         let pod = to_the_cloud(json!({ "labels": labels }), json!({}));
@@ -157,7 +157,7 @@ fn a_placed_pod_has_its_label_beside_those_that_it_brought() {
 }
 
 #[test]
-fn stale_annotations_of_ours_vanish_and_the_users_stay() {
+fn stale_edgeward_annotations_go_and_user_annotations_stay() {
     let unmeasured = json!({
         "sites": [{"name": "edge", "kind": "edge"}],
         "nodes": [{"name": "e", "labels": {"node.role/edge": "true"}, "allocatable": {"pods": 9}}],
@@ -174,7 +174,7 @@ fn stale_annotations_of_ours_vanish_and_the_users_stay() {
 }
 
 #[test]
-fn annotations_stay_within_what_the_api_server_takes() {
+fn annotations_stay_within_the_api_server_limit() {
     let with_bytes = |bytes: usize| to_the_cloud(json!({"annotations": {"filler": "x".repeat(bytes)}}), json!({}));
     let annotations = |pod: &Value| {
         let patched = apply(pod, &operations(&fleet(), pod, &Config::default()));
@@ -361,7 +361,7 @@ proptest! {
 
     /// Whatever a pod's author writes, the pod gains either nothing or the placement of one site that an operator defined.
     #[test]
-    fn nothing_written_gains_a_placement_outside_the_sites(
+    fn no_annotation_or_label_gains_placement_outside_the_sites(
         fleet in testkit::fleet(),
         pod in testkit::pod(),
         annotations in attempts(),
@@ -422,7 +422,7 @@ proptest! {
     }
 
     #[test]
-    fn a_patched_pod_needs_no_patch(fleet in testkit::fleet(), pod in testkit::pod()) {
+    fn patched_pod_needs_no_patch(fleet in testkit::fleet(), pod in testkit::pod()) {
         let config = Config::default();
         let snapshot = testkit::snapshot(&fleet);
         let text = pod.to_string();

@@ -58,7 +58,7 @@ fn annotations_win_field_by_field() {
 }
 
 #[test]
-fn a_policy_counts_as_a_whole_by_precedence_then_name() {
+fn single_policy_applies_by_precedence_then_name() {
     let class = |class: &str| json!({"class": class});
     let policies = policies(&[
         (
@@ -92,13 +92,13 @@ fn a_policy_counts_as_a_whole_by_precedence_then_name() {
 }
 
 #[test]
-fn another_namespace_is_another_world() {
+fn policy_of_another_namespace_does_not_apply() {
     let policies = Policies::of([seen("other", "a", &json!({"selector": {}, "slo": {"class": "batch"}}))]);
     assert!(inherited(&policies, &labelled(&json!({}))).is_empty());
 }
 
 #[test]
-fn a_selector_is_of_a_bounded_length() {
+fn selector_beyond_length_limit_is_refused() {
     let of = |bytes: usize| {
         let values: Vec<_> = (0..bytes - 3)
             .step_by(50)
@@ -115,7 +115,7 @@ fn a_selector_is_of_a_bounded_length() {
 }
 
 #[test]
-fn the_sites_of_a_policy_hold_beside_those_of_a_pod_and_in_place_of_those_it_brings() {
+fn policy_sites_join_pod_sites_and_replace_stated_copies() {
     let slo = json!({"class": "batch", "sites": "region=eu"});
     let policies = policies(&[("eu", json!({"selector": {}, "slo": slo}))]);
     let pod = |annotations: Value| json!({"metadata": {"annotations": annotations}, "spec": {}});
@@ -137,7 +137,7 @@ fn the_sites_of_a_policy_hold_beside_those_of_a_pod_and_in_place_of_those_it_bri
 }
 
 #[test]
-fn of_a_policy_with_faults_the_sites_go_on_counting() {
+fn sites_and_traits_of_a_faulty_policy_still_apply() {
     let spec = |more: Value| {
         let mut spec = json!({"selector": {"matchLabels": {"app": "web"}}, "slo": {"class": "fast"}});
         for (key, value) in more.as_object().unwrap() {
@@ -191,7 +191,7 @@ fn of_a_policy_with_faults_the_sites_go_on_counting() {
 }
 
 #[test]
-fn the_last_version_without_faults_goes_on_counting() {
+fn last_version_without_faults_still_applies() {
     let version = |generation: i64, slo: Value| {
         let mut seen = seen("shop", "a", &json!({"selector": {}, "slo": slo}));
         Arc::make_mut(&mut seen).generation = Some(generation);

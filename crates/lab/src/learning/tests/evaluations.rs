@@ -34,7 +34,7 @@ fn trial(clusters: &[usize]) -> Trial {
 }
 
 #[test]
-fn trainings_of_an_algorithm_are_put_together() {
+fn trainings_with_other_seeds_are_averaged() {
     use Algorithm::{DeepsetsPpo, MlpA2c};
     use RewardKind::{Cost, Latency};
     let plans = [
@@ -82,7 +82,7 @@ fn trainings_of_an_algorithm_are_put_together() {
 
 /// Most of these trainings have equal seeds and environments. Only the rest of the plan distinguishes them.
 #[test]
-fn trainings_of_other_plans_have_rows_of_their_own() {
+fn trainings_of_different_plans_have_separate_rows() {
     let first = plan(Algorithm::DeepsetsDqn, RewardKind::Cost, 1);
     let plans = [
         first.clone(),
@@ -135,7 +135,7 @@ fn trainings_of_other_plans_have_rows_of_their_own() {
 }
 
 #[test]
-fn a_figure_is_of_one_environment_but_for_clusters_and_reward() {
+fn figure_refuses_policies_of_different_environments() {
     let policy = |text: &str| {
         let plan = Plan {
             settings: Settings::parse(text).unwrap(),
@@ -155,7 +155,7 @@ fn a_figure_is_of_one_environment_but_for_clusters_and_reward() {
 }
 
 #[test]
-fn a_set_policy_is_tried_with_more_clusters() {
+fn set_policy_is_evaluated_with_more_clusters() {
     let mut policies = vec![trained(plan(Algorithm::DeepsetsDqn, RewardKind::Cost, 1))];
     let sections = trial(&[4, 8]).run(&mut policies).unwrap();
     let clusters: Vec<_> = sections.iter().map(|section| section.settings.clusters).collect();

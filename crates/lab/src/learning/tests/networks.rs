@@ -34,7 +34,7 @@ fn flat(tensor: &Tensor) -> Vec<f32> {
 }
 
 #[test]
-fn networks_have_as_many_numbers_as_the_published_ones() {
+fn network_sizes_match_published_ones() {
     assert_eq!(network(Shape::SetActor).size(), 9_600);
     assert_eq!(network(Shape::SetCritic).size(), 21_889);
     assert_eq!(
@@ -44,7 +44,7 @@ fn networks_have_as_many_numbers_as_the_published_ones() {
 }
 
 #[test]
-fn numbers_go_with_the_rows_and_the_value_stays() {
+fn row_order_permutes_actor_and_keeps_critic_value() {
     let (actor, critic) = (network(Shape::SetActor), network(Shape::SetCritic));
     for rows in [3, 6, 18] {
         let before = sets(2, rows);
@@ -69,7 +69,7 @@ fn numbers_go_with_the_rows_and_the_value_stays() {
 
 /// Recomputes the published networks row by row in double precision.
 #[test]
-fn networks_say_what_the_published_ones_would() {
+fn network_outputs_match_published_formula() {
     type Rows = Vec<Vec<f64>>;
     let relu = |x: f64| x.max(0.0);
     let elu = |x: f64| if x > 0.0 { x } else { x.exp() - 1.0 };
@@ -126,7 +126,7 @@ fn networks_say_what_the_published_ones_would() {
 }
 
 #[test]
-fn of_equal_rows_the_first_gets_the_gradient_of_the_largest() {
+fn maximum_gradient_goes_to_first_equal_row() {
     let sets = Var::new(&[[[1.0_f32, 5.0], [2.0, 5.0], [2.0, 0.0]]], &Device::Cpu).unwrap();
     let weights = Tensor::new(&[[10.0_f32, 100.0]], &Device::Cpu).unwrap();
     let gradients = (largest(&sets).unwrap() * weights)
@@ -140,7 +140,7 @@ fn of_equal_rows_the_first_gets_the_gradient_of_the_largest() {
 
 /// Compares the gradient of every parameter with the slope between two nearby results.
 #[test]
-fn gradients_are_slopes() {
+fn gradients_match_numeric_slopes() {
     for shape in [
         Shape::SetActor,
         Shape::SetCritic,
@@ -183,7 +183,7 @@ fn gradients_are_slopes() {
 }
 
 #[test]
-fn parameters_begin_as_in_the_published_code() {
+fn initial_parameters_match_published_code() {
     let actor = network(Shape::SetActor);
     for (name, parameter) in actor.parameters() {
         let most = 1.0 / (parameter.dim(1).unwrap() as f32).sqrt();
@@ -202,7 +202,7 @@ fn parameters_begin_as_in_the_published_code() {
 }
 
 #[test]
-fn what_the_mask_forbids_has_no_probability() {
+fn masked_actions_have_zero_probability() {
     let logits = Var::new(&[[1.0_f32, 2.0, 3.0]], &Device::Cpu).unwrap();
     let mask = Tensor::new(&[[1_u8, 0, 1]], &Device::Cpu).unwrap();
     let logarithms = log_softmax(&masked(&logits, &mask).unwrap()).unwrap();
@@ -220,7 +220,7 @@ fn what_the_mask_forbids_has_no_probability() {
 }
 
 #[test]
-fn advantages_are_those_of_a_calculation_by_hand() {
+fn advantages_match_hand_calculation() {
     // Two environments, three steps. An episode of the first environment ends with its second step.
     let rewards = [1.0, 0.0, 2.0, 1.0, 3.0, 0.0];
     let values = [0.5, 1.0, 1.0, 0.0, 2.0, 4.0];
@@ -233,7 +233,7 @@ fn advantages_are_those_of_a_calculation_by_hand() {
 }
 
 #[test]
-fn first_steps_of_optimisers_are_known() {
+fn first_optimiser_steps_match_expected_values() {
     let step = |method: Method, longest: Option<f64>, times: usize| {
         let x = Var::new(&[1.0_f32, -1.0], &Device::Cpu).unwrap();
         let mut optimiser = Optimiser::new(method, vec![x.clone()]);

@@ -55,7 +55,7 @@ fn bytes(training: &Training, folder: &Path) -> Vec<u8> {
 }
 
 #[test]
-fn a_short_training_learns() {
+fn short_training_beats_random_baseline() {
     let mut training = Training::new(plan(Algorithm::DeepsetsPpo, 24_000)).unwrap();
     while !training.is_over() {
         training.advance().unwrap();
@@ -73,7 +73,7 @@ fn a_short_training_learns() {
 }
 
 #[test]
-fn a_resumed_training_gives_the_numbers_of_one_that_was_not_interrupted() {
+fn resumed_training_equals_uninterrupted_one() {
     // Covers both kinds of learners, networks and optimisers.
     for algorithm in ALGORITHMS {
         let plan = plan(algorithm, 2_400);
@@ -114,7 +114,7 @@ fn a_resumed_training_gives_the_numbers_of_one_that_was_not_interrupted() {
 }
 
 #[test]
-fn no_action_is_against_the_mask() {
+fn training_takes_only_allowed_actions() {
     for algorithm in ALGORITHMS {
         // With requests that stay, clusters often have no room.
         let mut plan = plan(algorithm, 1_600);
@@ -136,7 +136,7 @@ fn no_action_is_against_the_mask() {
 /// Before anything is learned, an update computes the log probabilities that the policy acted with, under the mask of
 /// each step.
 #[test]
-fn an_update_sees_the_probabilities_that_were_acted_by() {
+fn first_update_sees_acting_probabilities() {
     let mut plan = plan(Algorithm::DeepsetsPpo, 1_600);
     plan.settings.mode = Mode::Stay;
     let mut training = Training::new(plan).unwrap();
@@ -169,7 +169,7 @@ fn an_update_sees_the_probabilities_that_were_acted_by() {
 }
 
 #[test]
-fn the_target_is_copied_when_it_is_time() {
+fn target_network_is_copied_every_50_iterations() {
     let mut training = training(plan(Algorithm::DeepsetsDqn, 1_600));
     let Training {
         world,
@@ -199,7 +199,7 @@ fn the_target_is_copied_when_it_is_time() {
 }
 
 #[test]
-fn exploration_ends_in_the_middle() {
+fn exploration_reaches_minimum_halfway() {
     let training = Training::new(plan(Algorithm::DeepsetsDqn, 1_600_000)).unwrap();
     let Learner::OffPolicy(learner) = &training.learner else {
         panic!("it learns from what it remembers");
@@ -210,7 +210,7 @@ fn exploration_ends_in_the_middle() {
 }
 
 #[test]
-fn a_plan_is_read_as_it_was_written() {
+fn plan_json_round_trips_and_refuses_faults() {
     let mut plan = plan(Algorithm::MlpA2c, 1);
     for environment_seed in [None, Some(42)] {
         plan.environment_seed = environment_seed;
@@ -240,7 +240,7 @@ fn a_plan_is_read_as_it_was_written() {
 }
 
 #[test]
-fn environments_have_seeds_of_their_own() {
+fn environment_seeds_of_all_plans_differ() {
     let mut all: Vec<u64> = (0..50)
         .flat_map(|seed| {
             let mut plan = plan(Algorithm::DeepsetsPpo, 1);
@@ -255,7 +255,7 @@ fn environments_have_seeds_of_their_own() {
 }
 
 #[test]
-fn a_wrong_checkpoint_is_refused_by_what_is_wrong() {
+fn faulty_checkpoint_is_refused_with_cause() {
     let place = tempdir().unwrap();
     let place = place.path();
     let path = place.join("checkpoint.safetensors");

@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_placed_pod_is_read_as_the_patch_makes_it() {
+    fn placed_pod_record_matches_patched_pod() {
         let mut records = Records::new(&scenario(), None);
         for (site, cpu) in [(0, "2"), (1, "0")] {
             let mut pod = Pod::new(0, Work::Task(0), Micros(0));
@@ -288,14 +288,14 @@ mod tests {
     }
 
     #[test]
-    fn a_uid_names_its_pod() {
+    fn pod_uid_round_trips_to_number() {
         for pod in [0, 1, 0xffff_ffff, 0x1_0000_0000, 0x1234_5678_9abc] {
             assert_eq!((uid(pod).len(), number(&uid(pod))), (36, Some(pod)));
         }
     }
 
     #[test]
-    fn a_gated_pod_is_kept_by_the_waitlist() {
+    fn gated_pod_record_has_waitlist_entry() {
         let mut records = Records::new(&scenario(), None);
         let mut pod = Pod::new(0, Work::Task(0), Micros(0));
         (pod.phase, pod.reason, pod.gated) = (Phase::Gated, "held_no_capacity", Micros::from_secs(9));

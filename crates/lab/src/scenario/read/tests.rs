@@ -54,7 +54,7 @@ fn nodes_have_the_labels_and_taints_of_their_site() {
 }
 
 #[test]
-fn several_clouds_are_told_apart() {
+fn several_clouds_get_site_labels() {
     let mut document = document();
     let second = json!({"name": "another", "kind": "cloud", "wan": {"rttMs": 50},
                         "nodes": [{"allocatable": {"cpu": "8", "memory": "8Gi"}}]});
@@ -87,7 +87,7 @@ const FAULTS: &str = r#"/durationSeconds = null -> missing field `durationSecond
 /failures = [{"atSeconds": 5, "lastingSeconds": 5}] -> failures[0].nodes: needs exactly one of nodes and site"#;
 
 #[test]
-fn every_fault_is_named_with_its_place() {
+fn scenario_faults_name_their_path() {
     for row in FAULTS.lines() {
         let (pointer, rest) = row.split_once(" = ").unwrap();
         let (value, expected) = rest.split_once(" -> ").unwrap();

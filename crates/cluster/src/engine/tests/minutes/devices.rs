@@ -33,7 +33,7 @@ fn steps(published: impl IntoIterator<Item = (u64, Publication)>) -> Vec<crate::
 }
 
 #[test]
-fn a_resource_of_a_device_class_keeps_the_pod_at_the_edge() {
+fn device_class_resource_keeps_pod_at_edge() {
     let nodes = [
         node("edge-0", json!({"node.role/edge": "true"}), "4"),
         gpu_node("cloud-0", "node.role/cloud", 0, true),
@@ -75,7 +75,7 @@ fn a_resource_of_a_device_class_keeps_the_pod_at_the_edge() {
 }
 
 #[test]
-fn a_pod_without_node_charges_one_that_declares_what_it_needs() {
+fn unbound_pod_charges_a_node_declaring_required_features() {
     let nodes = [
         node("edge-0", json!({"node.role/edge": "true"}), "4"),
         node("edge-1", json!({"node.role/edge": "true"}), "1"),

@@ -92,7 +92,7 @@ fn refused(pod: Value) -> Value {
 }
 
 #[test]
-fn a_burst_goes_on_to_the_far_cloud_with_the_first_word_of_the_near_one() {
+fn burst_moves_to_far_cloud_after_first_refusal_by_near_cloud() {
     /// Number of pods created until the first refusal comes back: 0.2 s, at one pod every 20 ms.
     const DELAY: usize = 10;
     const TRUTH: usize = 16;

@@ -6,7 +6,7 @@ use super::*;
 use crate::placement::explain;
 
 #[test]
-fn the_rtt_is_on_every_cloud_decision_that_has_one() {
+fn known_rtt_is_on_every_cloud_decision() {
     let rtt = |wan: Value, selector: &str| {
         let pinned = with(pod(json!({})), "/spec/nodeSelector", json!({selector: "true"}));
         let fleet = with(fleet(0), "/sites/1/wan", wan);

@@ -33,7 +33,7 @@ fn site(snapshot: &Snapshot, pod: &Value) -> String {
 }
 
 #[test]
-fn second_replica_goes_to_the_cloud_whose_edge_has_the_first() {
+fn second_anti_affinity_replica_goes_to_the_cloud() {
     let first = workload(&replica("web", HOSTNAME));
     let runs = changed(&fleet(0), 0, |node| node.used.add(&first.request, 1));
     assert_eq!(site(&runs, &replica("web", HOSTNAME)), "cloud");
@@ -71,7 +71,7 @@ fn second_replica_goes_to_the_cloud_whose_edge_has_the_first() {
 }
 
 #[test]
-fn replica_waits_for_one_that_terminates_and_preempts_none_of_its_priority() {
+fn replica_waits_for_its_sibling_and_never_preempts_it() {
     let first = workload(&replica("web", HOSTNAME));
     let leaving = changed(&fleet(0), 0, |node| {
         let share = Share {
@@ -92,7 +92,7 @@ fn replica_waits_for_one_that_terminates_and_preempts_none_of_its_priority() {
 }
 
 #[test]
-fn a_site_of_one_domain_takes_one_replica() {
+fn site_with_one_topology_domain_takes_one_replica() {
     let edge_node = |name: &str, zone: Option<&str>| {
         let mut node = with(fleet(0)["nodes"][0].clone(), "/name", json!(name));
         zone.into_iter().for_each(|zone| node["labels"]["zone"] = json!(zone));

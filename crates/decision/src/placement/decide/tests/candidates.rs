@@ -5,7 +5,7 @@ use serde_json::json;
 use super::*;
 
 #[test]
-fn a_pod_that_would_keep_us_busy_is_passed_through() {
+fn pod_over_the_comparison_limit_is_passed_through() {
     let mut fleet = fleet(0);
     for i in 2..100 {
         let mut node = fleet["nodes"][1].clone();

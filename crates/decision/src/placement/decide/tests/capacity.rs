@@ -10,7 +10,7 @@ use edgeward_kube::resources::Amounts;
 use edgeward_kube::units::Millicores;
 
 #[test]
-fn a_site_has_no_more_room_than_was_measured() {
+fn site_room_is_limited_by_measured_free_amounts() {
     // The node has the requested 500 m and 256 MiB.
     let measured = |free: Value| with(fleet(0), "/sites/0/measuredFree", free);
     let hasty = || pod(json!({"deadlineMs": "1000"}));
@@ -76,7 +76,7 @@ pub(super) fn with_reserved<T>(
 }
 
 #[test]
-fn half_of_what_is_free_counts_where_the_pod_fits() {
+fn namespace_share_is_half_of_free_room_on_fitting_nodes() {
     // Free: 1, 3 and 2 cores; no, 1 and 2 GPUs; 110, 4 and 110 pod slots.
     let node = |name: &str, used: &str, pods: u32, gpus: u32| {
         json!({"name": name, "labels": {"node.role/edge": "true"},
@@ -139,7 +139,7 @@ fn half_of_what_is_free_counts_where_the_pod_fits() {
 }
 
 #[test]
-fn what_is_reserved_is_not_free() {
+fn reserved_room_is_not_free() {
     let said = |reserved: &[(i64, i32)]| {
         with_reserved(&fleet(3000), reserved, &pod(json!({})), |verdict| {
             let refusals = verdict.sites[0].refusals.iter();
@@ -176,7 +176,7 @@ fn what_is_reserved_is_not_free() {
 }
 
 #[test]
-fn a_pod_with_a_reservation_can_be_preempted_by_its_priority() {
+fn reserved_pod_is_preempted_only_by_higher_priority() {
     // A cloud that misses the time bound.
     let fleet = with(fleet(3000), "/sites/1/speedFactor", json!(0.01));
     let important = with(pod(json!({"deadlineMs": "300"})), "/spec/priority", json!(10));
@@ -191,7 +191,7 @@ fn a_pod_with_a_reservation_can_be_preempted_by_its_priority() {
 }
 
 #[test]
-fn the_node_of_a_verdict_is_the_one_that_kube_scheduler_would_take() {
+fn verdict_names_node_that_kube_scheduler_would_choose() {
     let node = |name: &str, used: u32| {
         json!({"name": name, "labels": {"node.role/edge": "true"}, "allocatable": {"cpu": 4, "memory": "8Gi", "pods": 9},
                "used": {"cpu": format!("{used}m")}})

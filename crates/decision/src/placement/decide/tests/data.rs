@@ -114,7 +114,7 @@ pub(super) fn full_edge() -> Value {
 }
 
 #[test]
-fn watches_that_are_behind_say_where_volumes_are_and_not_where_to_make_them() {
+fn arriving_pod_with_stale_volumes_offloads_only_bound_claims() {
     let mut snapshot = testkit::snapshot(&full_edge());
     let volumes = snapshot.volumes.as_mut().map(std::sync::Arc::make_mut);
     volumes.unwrap().is_stale = true;
@@ -132,7 +132,7 @@ fn watches_that_are_behind_say_where_volumes_are_and_not_where_to_make_them() {
 }
 
 #[test]
-fn a_gated_pod_waits_until_it_is_known_where_its_data_is() {
+fn gated_pod_waits_until_its_volumes_are_known() {
     let mut snapshot = testkit::snapshot(&fleet());
     let volumes = snapshot.volumes.take();
     let config = Config::default();
@@ -148,7 +148,7 @@ fn a_gated_pod_waits_until_it_is_known_where_its_data_is() {
 }
 
 #[test]
-fn only_the_nodes_with_the_data_have_room_for_it() {
+fn only_nodes_with_the_volume_have_room_for_the_pod() {
     let mut fleet = fleet();
     fleet["nodes"][0]["used"] = json!({"cpu": 4, "pods": 4});
     with_verdict(&fleet, &with_claims(&["here"]), &Config::default(), |verdict| {
@@ -164,7 +164,7 @@ fn only_the_nodes_with_the_data_have_room_for_it() {
 }
 
 #[test]
-fn what_liqo_leaves_behind_is_warned_of() {
+fn fields_that_liqo_drops_are_warned_about() {
     let liqo = json!({"nodeSelector": {"liqo.io/type": "virtual-node"}});
     let mut pod = pod(json!({"deadlineMs": "400"}));
     pod["spec"]["nodeSelector"] = liqo["nodeSelector"].clone();
@@ -229,7 +229,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(4_000))]
 
     #[test]
-    fn a_pod_is_never_placed_where_its_volumes_cannot_be(
+    fn pod_is_never_placed_out_of_reach_of_its_volumes(
         fleet in testkit::fleet(),
         pod in testkit::pod(),
         (data, asked) in data(),

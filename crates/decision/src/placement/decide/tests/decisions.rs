@@ -75,7 +75,7 @@ fn decided(fleet: &Value, pod: &Value, config: &Config, gated: Option<u64>) -> (
 }
 
 #[test]
-fn every_decision_is_what_the_table_says() {
+fn decisions_match_the_table() {
     let (mut definitions, mut section, mut wrong) = (Definitions::new(), "", vec![]);
     for line in include_str!("decisions.txt")
         .lines()

@@ -14,7 +14,7 @@ fn without_wan(fleet: Value) -> Value {
 }
 
 #[test]
-fn a_cloud_that_is_long_away_is_not_waited_for() {
+fn cloud_away_longer_than_pod_can_wait_is_not_waited_for() {
     let config = Config::default();
     // Work of 5 s, with 25 s to spare or without a deadline. A latency pod is gated for at most 30 s.
     let web = |slo: Value| {
@@ -55,7 +55,7 @@ fn a_cloud_that_is_long_away_is_not_waited_for() {
 }
 
 #[test]
-fn pods_that_are_terminating_are_waited_for_a_while() {
+fn pod_waits_for_terminating_pods_for_a_limited_time() {
     let web = pod(json!({"deadlineMs": "400"}));
     let terminating = with(fleet(4000), "/nodes/0/terminating", json!({"cpu": "500m", "pods": 1}));
     let names_node = with_verdict(&terminating, &web, &Config::default(), |verdict| verdict.node.is_some());
@@ -98,7 +98,7 @@ fn pods_that_are_terminating_are_waited_for_a_while() {
 }
 
 #[test]
-fn own_deadline_shorter_than_the_limit_of_a_gate_is_warned_of() {
+fn active_deadline_shorter_than_gate_limit_is_warned_about() {
     let full = without_wan(fleet(4000));
     let warnings = |fleet: &Value, seconds: u64| {
         let pod = with(

@@ -26,7 +26,7 @@ fn kept_warm(millicores: u32, priority: i32, grace: u32) -> Value {
 }
 
 #[test]
-fn what_placeholders_keep_is_given_once() {
+fn placeholder_room_is_given_only_once() {
     let outcome = |millicores: u32, reserved: &[(i64, i32)]| {
         with_reserved(&kept_warm(millicores, -10, 0), reserved, &pod(json!({})), |verdict| {
             (
@@ -81,7 +81,7 @@ fn what_placeholders_keep_is_given_once() {
 }
 
 #[test]
-fn nobody_is_evicted_as_long_as_there_is_another_node() {
+fn placeholder_is_not_evicted_while_another_node_fits() {
     let free = json!({"name": "e2", "labels": {"node.role/edge": "true"}, "allocatable": {"cpu": "4", "memory": "8Gi", "pods": 9},
                       "used": {"cpu": "3500m", "pods": 1}});
     let fleet = with(kept_warm(4000, -10, 0), "/nodes/-", free);

@@ -36,7 +36,7 @@ proptest::proptest! {
     #![proptest_config(proptest::prelude::ProptestConfig::with_cases(2_000))]
 
     #[test]
-    fn no_pod_is_sent_where_its_namespace_is_not(
+    fn no_pod_goes_to_a_site_without_its_namespace(
         used in 0_u32..5_000,
         cpu in 1_u32..80_000,
         slo in testkit::pod(),

@@ -16,7 +16,7 @@ fn web_near(app: &str, topology_key: &str) -> Value {
 }
 
 #[test]
-fn pod_that_was_decided_a_moment_ago_counts() {
+fn just_decided_pod_counts_for_pod_affinity() {
     let web = workload(&web_near("web", HOSTNAME));
     let mut snapshot = testkit::snapshot(&fleet(0));
     let mut ledger = Ledger::new(Config::default().reservation_ttl);

@@ -25,7 +25,7 @@ fn green(deadline: &str) -> Value {
 }
 
 #[test]
-fn the_numbers_are_explained() {
+fn profile_scores_are_in_the_explanation() {
     let fleet = scored(Some("near"), &[("edge", 0.412), ("near", 0.25)]);
     with_verdict(&fleet, &green("600"), &Config::default(), |verdict| {
         let (name, profile) = verdict.profile.unwrap();
@@ -43,7 +43,7 @@ proptest! {
 
     /// A profile only chooses among good sites, whatever its scores are.
     #[test]
-    fn a_profile_only_ranks_what_would_do(fleet in testkit::fleet(), mut pod in testkit::pod()) {
+    fn profile_only_ranks_feasible_sites(fleet in testkit::fleet(), mut pod in testkit::pod()) {
         let read = |pod: &Value| with_verdict(&fleet, pod, &Config::default(), |verdict| {
             let feasible: Vec<_> = verdict.sites.iter().filter(|site| site.is_good()).map(|site| site.site.name().to_owned()).collect();
             (verdict.site().map(|site| site.name().to_owned()), verdict.action.as_str(), verdict.reason, feasible)

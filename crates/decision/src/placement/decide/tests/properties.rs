@@ -97,7 +97,7 @@ proptest! {
     }
 
     #[test]
-    fn the_same_inputs_give_the_same_verdict(fleet in testkit::fleet(), pod in testkit::pod()) {
+    fn equal_inputs_give_equal_verdicts(fleet in testkit::fleet(), pod in testkit::pod()) {
         // Each run parses the documents itself, in another thread. The result must not depend on addresses or on the thread.
         let shown = || with_verdict(&fleet, &pod, &Config::default(), |verdict| format!("{verdict:?}"));
         let (one, other) = std::thread::scope(|scope| {

@@ -26,7 +26,7 @@ fn pod_for(sites: &str) -> Value {
 }
 
 #[test]
-fn placement_of_others_and_a_costly_decision_leave_no_site() {
+fn restricted_pod_is_held_despite_copied_placement_or_cost() {
     let fleet = fleet();
     // A placement that the pod's author wrote, or that was copied from another pod.
     let copied = with(
@@ -74,7 +74,7 @@ fn placement_of_others_and_a_costly_decision_leave_no_site() {
 }
 
 #[test]
-fn an_explanation_of_hundreds_of_sites_stays_within_its_size() {
+fn explanation_of_400_sites_stays_within_size_limit() {
     let mut fleet = fleet();
     let sites = fleet["sites"].as_array_mut().unwrap();
     for i in 0..400 {

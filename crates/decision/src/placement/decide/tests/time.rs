@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::*;
 
 #[test]
-fn queues_count_the_pods_that_stand_ahead() {
+fn queue_time_counts_only_pods_that_are_ahead() {
     // 500 m does not fit, 400 m does.
     let queue = |group: Value| with(fleet(3600), "/sites/0/queues", json!([group]));
     let tight = pod(json!({"deadlineMs": "300"}));

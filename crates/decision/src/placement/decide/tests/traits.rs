@@ -49,7 +49,7 @@ fn placement_names_traits_that_only_some_nodes_have() {
 }
 
 #[test]
-fn what_no_site_has_is_gated_and_then_waits_at_the_edge_for_a_node_that_has_it() {
+fn missing_trait_refuses_every_site_and_is_selected_at_edge() {
     let fleet = fleet(&[]);
     with_verdict(&fleet, &asking("Secure, Green?"), &Config::default(), |verdict| {
         for site in &verdict.sites {
@@ -81,7 +81,7 @@ proptest! {
     /// A pod is never placed on a site without its required traits. The exception is an edge where no node has them; the
     /// placement then selects them.
     #[test]
-    fn a_placement_is_never_on_a_node_without_its_traits(fleet in testkit::fleet(), pod in testkit::pod(), gated in any::<bool>()) {
+    fn placement_is_never_on_a_node_without_required_traits(fleet in testkit::fleet(), pod in testkit::pod(), gated in any::<bool>()) {
         let config = Config::default();
         let snapshot = testkit::snapshot(&fleet);
         let mut workload = testkit::workload(&pod, &config.keys);

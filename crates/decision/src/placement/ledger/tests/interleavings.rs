@@ -539,13 +539,13 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
     #[test]
-    fn a_pod_and_its_reservation_count_once_whatever_happens_in_whatever_order(steps in steps()) {
+    fn pod_and_its_reservation_count_once_in_any_event_order(steps in steps()) {
         play(&steps);
     }
 }
 
 #[test]
-fn the_interleavings_are_not_vacuous() {
+fn interleavings_reach_every_expected_state() {
     let mut runner = TestRunner::deterministic();
     let mut counts = BTreeMap::<&str, u32>::new();
     for _ in 0..500 {

@@ -14,7 +14,7 @@ fn seen(name: &str, precedence: i64, selector: &Value) -> Arc<Seen> {
 }
 
 #[test]
-fn the_first_hundred_count_and_the_others_are_told_so() {
+fn only_first_hundred_policies_of_a_namespace_are_in_force() {
     let more = (0..10 * MAX_POLICIES).map(|at| {
         let selector = json!({"matchLabels": {"app": format!("app-{at}")}});
         seen(&format!("p{at:05}"), 0, &selector)
@@ -35,7 +35,7 @@ fn the_first_hundred_count_and_the_others_are_told_so() {
 }
 
 #[test]
-fn a_namespace_without_policies_is_none() {
+fn namespace_without_policies_is_removed() {
     let mut policies = Policies::of([seen("a", 0, &json!({}))]);
     assert_eq!((policies.in_force(), policies.by_namespace().len()), (1, 1));
     policies.replace("shop".into(), NamespacePolicies::of([]));
