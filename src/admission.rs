@@ -26,8 +26,8 @@ pub trait Answer: Send + Sync + 'static {
     /// microseconds. A slow call blocks one review thread and one of the concurrent reviews. It may panic: the server
     /// contains the panic, so other reviews are unaffected.
     ///
-    /// The implementation claims `responder` once it has decided, and reserves, counts and logs only if the claim
-    /// succeeds. If the claim fails, the deadline has passed and was answered, and the returned bytes are discarded.
+    /// The implementation takes `responder` once it has decided, and reserves, counts and logs only if that
+    /// succeeds. If it fails, the deadline has passed and was answered, and the returned bytes are discarded.
     ///
     /// # Errors
     /// The body is not an AdmissionReview.
@@ -56,7 +56,7 @@ pub struct Phase {
 pub struct Responder {
     clock: Clock,
     since_us: u64,
-    claimed: AtomicBool,
+    taken: AtomicBool,
 }
 
 impl Responder {
@@ -65,13 +65,13 @@ impl Responder {
         Self {
             clock,
             since_us: clock.monotonic_us(),
-            claimed: AtomicBool::new(false),
+            taken: AtomicBool::new(false),
         }
     }
 
     /// True for the first who asks, who then answers.
-    pub fn claim(&self) -> bool {
-        !self.claimed.swap(true, Ordering::AcqRel)
+    pub fn take(&self) -> bool {
+        !self.taken.swap(true, Ordering::AcqRel)
     }
 
     /// The time since the body was complete.

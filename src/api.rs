@@ -1,6 +1,6 @@
 //! Our custom resources, group `edgeward.io/v1alpha1`: [`Site`], [`SloPolicy`] and [`PerformanceProfile`].
 //!
-//! The schema of a `spec` is the schema of the type that the core reads it into. The rules here, in CEL, add what a schema
+//! The schema of a `spec` is the schema of the type that the webhook reads it into. The rules here, in CEL, add what a schema
 //! cannot state, and make the API server's messages name the value.
 
 // The derive repeats each type inside a function, and print columns have similar attributes.
@@ -17,9 +17,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use edgeward_decision::config::site_definition::WrittenSite;
-use edgeward_decision::model::site_restriction;
-use edgeward_decision::model::traits;
-use edgeward_decision::model::{endpoint, liqo};
+use edgeward_decision::model::{endpoint, liqo, site_restriction, traits};
 use edgeward_decision::placement::policy::{MAX_SELECTOR_BYTES, PolicySpec};
 use edgeward_kube::ties;
 

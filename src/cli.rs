@@ -23,10 +23,9 @@ use comfy_table::{Table, presets};
 use edgeward_decision::config::Config;
 use serde::Serialize;
 
-use crate::api;
-use crate::config;
 use crate::inspect::Connection;
 use crate::serve::{Webhook, tokio_runtime};
+use crate::{api, config};
 
 /// Place Kubernetes pods on the edge or in the cloud, by their SLO, when they are created.
 ///

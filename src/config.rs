@@ -22,7 +22,7 @@ pub(crate) use config_map::read_config_map;
 pub use files::{Files, read};
 
 /// A configuration with notices for the operator, or all its faults.
-pub type Outcome = Result<(Config, Vec<String>), Faults>;
+pub type ReadConfig = Result<(Config, Vec<String>), Faults>;
 
 /// Receives valid versions of the configuration.
 #[derive(Debug, Clone)]
@@ -132,7 +132,7 @@ impl Configuration {
     ///
     /// # Errors
     /// The version has faults. The previous configuration stays in use.
-    fn offer(&mut self, version: u64, outcome: impl FnOnce() -> Outcome) -> Result<(), Faults> {
+    fn offer(&mut self, version: u64, outcome: impl FnOnce() -> ReadConfig) -> Result<(), Faults> {
         if self.seen.replace(version) == Some(version) {
             return Ok(());
         }
@@ -190,12 +190,12 @@ fn version(content: &impl Hash) -> u64 {
 }
 
 /// Reads the keys of a ConfigMap.
-fn read_keys(data: &BTreeMap<String, String>) -> Outcome {
+fn read_keys(data: &BTreeMap<String, String>) -> ReadConfig {
     map::read(data, yaml::parse_value)
 }
 
 /// Reads one document: a configuration, or the manifest of a ConfigMap with a configuration.
-fn read_document(text: &str) -> Outcome {
+fn read_document(text: &str) -> ReadConfig {
     let document = yaml::parse_value(text).map_err(|message| {
         let path = String::new();
         Faults(vec![Fault { path, message }])

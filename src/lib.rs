@@ -1,7 +1,7 @@
 //! edgeward decides at pod creation whether a pod runs on the edge cluster's own nodes or in a cloud cluster behind a
 //! virtual node.
 //!
-//! `edgeward_decision` makes the decision and has no side effects. This crate does the I/O.
+//! The crates under `crates/` make the decision and have no side effects. This crate does the I/O.
 //!
 //! | module | what it is |
 //! |---|---|
@@ -11,7 +11,7 @@
 //! | [`watch`] | watches of a cluster: nodes, pods, volumes, custom resources |
 //! | [`wan`] | probes of the WAN |
 //! | [`liqo`], [`prometheus`], [`sites`], [`policies`], [`profiles`] | the other inputs of the engine |
-//! | [`config`] | where the settings come from |
+//! | [`config`], [`fleet_file`] | where settings come from; a fleet file in place of a cluster |
 //! | [`observer`] | hands changes to the engine, which publishes snapshots and plans |
 //! | [`controllers`] | the only writer to the API server |
 //! | [`inspect`] | one-shot reads of a cluster, for commands |
@@ -25,6 +25,7 @@ pub mod api;
 pub mod cli;
 pub mod config;
 pub mod controllers;
+pub mod fleet_file;
 pub mod inspect;
 pub mod instruments;
 pub mod liqo;

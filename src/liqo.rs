@@ -8,8 +8,7 @@ use std::time::Duration;
 
 use edgeward_cluster::engine::Change;
 use edgeward_cluster::liqo as wire;
-use edgeward_cluster::liqo::Latency;
-use edgeward_cluster::liqo::{LiqoObjects, MAX_DISCOVERED};
+use edgeward_cluster::liqo::{Latency, LiqoObjects, MAX_DISCOVERED};
 use edgeward_decision::config::{Config, Enabled};
 use edgeward_decision::model::liqo as model;
 use edgeward_decision::model::site::SiteDefinition;

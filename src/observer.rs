@@ -24,11 +24,22 @@ const BACKLOG: usize = 256;
 /// Sender of changes, each with the time at which it was observed.
 #[derive(Debug, Clone)]
 pub struct Changes {
-    pub(crate) sender: mpsc::Sender<(Now, Change)>,
-    pub(crate) clock: Clock,
+    sender: mpsc::Sender<(Now, Change)>,
+    clock: Clock,
 }
 
 impl Changes {
+    /// The clock by which changes are observed.
+    pub fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    /// Changes that go to this channel.
+    #[cfg(test)]
+    pub(crate) fn to(sender: mpsc::Sender<(Now, Change)>, clock: Clock) -> Self {
+        Self { sender, clock }
+    }
+
     /// Sends a change. Waits while the observer is behind.
     pub async fn send(&self, change: Change) {
         // Without an observer, the process is ending.

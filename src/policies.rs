@@ -11,6 +11,7 @@ use tokio::sync::watch;
 
 use crate::instruments::logs::LogLimit;
 use crate::instruments::metrics::Metrics;
+use crate::platform::blocking::{at_leisure, blocking};
 use crate::platform::clock::Clock;
 use crate::watch::objects::{self, Rights};
 use crate::watch::raw::{Gvr, Raw};
@@ -47,21 +48,30 @@ impl SloPolicies {
         });
         let published = async {
             while objects.changed().await.is_ok() {
-                let now = objects
+                let all = objects
                     .borrow_and_update()
                     .all()
-                    .map(|all| Policies::of(all.values().cloned()));
-                let Some(policies) = now.map(Arc::new) else { continue };
-                self.current.store(Arc::clone(&policies));
-                if let Some(held_back) = limit.due("changed") {
-                    tracing::info!(in_force = policies.in_force(), held_back, "SloPolicies read");
-                }
-                self.versions.send_replace(policies);
-                listed();
+                    .map(|all| all.values().cloned().collect::<Vec<_>>());
+                let Some(all) = all else { continue };
+                let publish = async {
+                    self.publish(all, &limit).await;
+                    listed();
+                };
+                at_leisure(clock, publish).await;
                 tokio::time::sleep(PAUSE).await;
             }
         };
         tokio::join!(watched, published);
+    }
+
+    /// Publishes these policies as one value.
+    async fn publish(&self, all: Vec<Arc<Seen>>, limit: &LogLimit) {
+        let policies = blocking(move || Arc::new(Policies::of(all))).await;
+        self.current.store(Arc::clone(&policies));
+        if let Some(held_back) = limit.due("changed") {
+            tracing::info!(in_force = policies.in_force(), held_back, "SloPolicies read");
+        }
+        self.versions.send_replace(policies);
     }
 }
 

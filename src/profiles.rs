@@ -126,6 +126,8 @@ impl PerformanceProfiles {
     /// Evaluates the profiles that are due, and takes over changed objects. Never returns.
     async fn evaluate(&mut self, config: &Arc<Config>, objects: &mut Objects) {
         let server = config.prometheus.as_ref().map(Connection::new);
+        // The previous call may have been cancelled between a change and its publication.
+        self.publish().await;
         loop {
             self.round(config, server.as_ref(), objects).await;
             let next = self.entries.values().map(|entry| entry.next).min();

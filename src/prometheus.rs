@@ -91,6 +91,8 @@ impl Poller {
         let queries = self.prometheus.queries.iter();
         let asking = queries.map(|(input, promql)| self.ask_on(*input, promql));
         futures::future::join_all(asking).await;
+        // There may be no queries.
+        std::future::pending::<()>().await;
     }
 
     async fn ask_on(&self, input: Input, promql: &str) {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::admission::{self, Answer, Connections, server};
@@ -89,8 +89,8 @@ impl Server {
     pub async fn start<A: Answer>(options: ServeOptions<A>) -> anyhow::Result<Self> {
         let (metrics, readiness, clock) = (options.metrics, options.readiness, options.clock);
         // Bind first: if another process has the port, its self-signed CA must not be overwritten.
-        let (admission_socket, admission) = bind(options.listen, ADMISSION).await?;
-        let (health_socket, health) = bind(options.health_listen, HEALTH).await?;
+        let (admission_socket, admission) = bind(options.listen, ADMISSION)?;
+        let (health_socket, health) = bind(options.health_listen, HEALTH)?;
         let client_ca = options.client_ca.as_deref();
         let certificates = Certificates::load(&options.tls, client_ca, clock, Arc::clone(&metrics)).await?;
         let awaited = certificates.is_awaited().then(|| readiness.require(CERTIFICATE));
@@ -252,12 +252,24 @@ pub fn tokio_runtime() -> std::io::Result<tokio::runtime::Runtime> {
         .build()
 }
 
-async fn bind(address: SocketAddr, name: &str) -> anyhow::Result<(TcpListener, SocketAddr)> {
-    let listener = TcpListener::bind(address).await;
-    let listener = listener.with_context(|| format!("the {name} cannot bind {address}"))?;
-    let bound = listener.local_addr()?;
-    Ok((listener, bound))
+fn bind(address: SocketAddr, name: &str) -> anyhow::Result<(TcpListener, SocketAddr)> {
+    let bind = || {
+        let socket = match address.is_ipv4() {
+            true => TcpSocket::new_v4()?,
+            false => TcpSocket::new_v6()?,
+        };
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        let listener = socket.listen(BACKLOG)?;
+        let bound = listener.local_addr()?;
+        std::io::Result::Ok((listener, bound))
+    };
+    bind().with_context(|| format!("the {name} cannot bind {address}"))
 }
+
+/// How many connections may wait to be accepted. Beyond that the kernel drops the first packet, which the client
+/// repeats after a second. A webhook's timeout may be that short.
+const BACKLOG: u32 = 4_096;
 
 /// Waits for a signal to stop: SIGTERM from kubelet, SIGINT from a terminal.
 async fn asked_to_stop([terminate, interrupt]: &mut [Signal; 2]) -> &'static str {

@@ -1,7 +1,5 @@
 //! Watches Site objects. If there are any, they replace the sites of the configuration.
 
-pub mod fleet_file;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Sends WAN probes on schedule and forwards their outcomes. The module `wan` of the core interprets them.
+//! Sends WAN probes on schedule and forwards their outcomes. `edgeward_cluster::wan` interprets them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use edgeward_cluster::engine::Change;
 use edgeward_cluster::wan::{Cause, LinkHealth, Links, RUN};
 use edgeward_decision::config::{Config, Probing};
 use edgeward_decision::model::endpoint::Endpoint;
-use edgeward_decision::model::link::{Link, LinkState, Thresholds};
+use edgeward_decision::model::link::{Link, LinkState, OwnThresholds, Thresholds};
 use edgeward_decision::model::site::{SiteDefinition, SiteKind};
 use edgeward_kube::units::Micros;
 use futures::StreamExt as _;
@@ -46,7 +46,8 @@ pub async fn follow(
     first_round: impl Fn(),
 ) {
     let mut config = versions.next().await;
-    let probers = Probers::new(clock, metrics);
+    let (thresholds, judged_by) = watch::channel(Thresholds::from(&*config));
+    let probers = Probers::new(judged_by, clock, metrics);
     let mut links = probers.links();
     loop {
         // From now on, other links are probed, or the known ones with other settings.
@@ -64,9 +65,10 @@ pub async fn follow(
             };
             tokio::join!(send_all, futures::future::join_all(sites.into_iter().map(Prober::run)));
         };
-        let same = |one: &Config, other: &Config| {
-            let are_equal = (&one.sites, one.probing) == (&other.sites, other.probing);
-            are_equal && Thresholds::from(one) == Thresholds::from(other)
+        // Other thresholds alone do not restart the probers, which would lose their outcomes.
+        let same = |next: &Config, config: &Config| {
+            thresholds.send_replace(Thresholds::from(next));
+            (&next.sites, next.probing) == (&config.sites, config.probing)
         };
         config = versions.until_other(&config, same, probing).await;
     }
@@ -74,7 +76,8 @@ pub async fn follow(
 
 /// Runs the first round of probes and returns the link of each cloud site. Takes at most 3 s.
 pub async fn first_round(config: &Config, clock: Clock, metrics: &Arc<Metrics>) -> Links {
-    let probers = Probers::new(clock, Arc::clone(metrics));
+    let (_thresholds, judged_by) = watch::channel(Thresholds::from(config));
+    let probers = Probers::new(judged_by, clock, Arc::clone(metrics));
     let links = probers.links();
     let mut sites = probers_of(config, &probers);
     futures::future::join_all(sites.iter_mut().map(Prober::first_round)).await;
@@ -91,8 +94,9 @@ fn probers_of(config: &Config, probers: &Probers) -> Vec<Prober> {
                 "no probes: it counts as unreachable, and no pod is sent there"
             );
         } else {
-            let thresholds = Thresholds::from(config).with(site.thresholds);
-            sites.push(probers.prober(&site.name, site.probes.clone(), config.probing, thresholds));
+            let mut prober = probers.prober(&site.name, site.probes.clone(), config.probing);
+            prober.own = site.thresholds;
+            sites.push(prober);
         }
     }
     sites
@@ -118,16 +122,18 @@ fn clouds(config: &Config) -> impl Iterator<Item = &SiteDefinition> {
 #[derive(Clone)]
 pub struct Probers {
     icmp: Arc<Icmp>,
+    thresholds: watch::Receiver<Thresholds>,
     links: watch::Sender<Links>,
     clock: Clock,
     metrics: Arc<Metrics>,
 }
 
 impl Probers {
-    /// Starts without probers.
-    pub fn new(clock: Clock, metrics: Arc<Metrics>) -> Self {
+    /// Starts without probers. Each outcome is judged by the thresholds in force at that moment.
+    pub fn new(thresholds: watch::Receiver<Thresholds>, clock: Clock, metrics: Arc<Metrics>) -> Self {
         Self {
             icmp: Arc::default(),
+            thresholds,
             links: watch::Sender::default(),
             clock,
             metrics,
@@ -141,7 +147,7 @@ impl Probers {
 
     /// Creates a prober of this site. It sends nothing until [`Prober::first_round`] or [`Prober::run`]. It replaces
     /// the link that an earlier prober of the site has published.
-    pub fn prober(&self, site: &str, endpoints: Vec<Endpoint>, probing: Probing, thresholds: Thresholds) -> Prober {
+    pub fn prober(&self, site: &str, endpoints: Vec<Endpoint>, probing: Probing) -> Prober {
         for endpoint in &endpoints {
             let outcomes = Cause::ALL.map(Cause::as_str).into_iter().chain(["answered"]);
             outcomes.for_each(|outcome| drop(self.metrics.wan_probes.at([site, &endpoint.to_string(), outcome])));
@@ -156,7 +162,7 @@ impl Probers {
             probing,
             health,
             jobs: FuturesUnordered::new(),
-            thresholds,
+            own: OwnThresholds::default(),
             shared: self.clone(),
         };
         prober.publish();
@@ -172,8 +178,8 @@ pub struct Prober {
     health: LinkHealth,
     /// Pending probes and name lookups.
     jobs: FuturesUnordered<BoxFuture<'static, Done>>,
-    /// Thresholds of the link.
-    thresholds: Thresholds,
+    /// The thresholds of this site.
+    own: OwnThresholds,
     shared: Probers,
 }
 
@@ -249,8 +255,9 @@ impl Prober {
         let Some((endpoint, outcome)) = done else { return };
         let (was_silent, before) = (self.health.is_silent(endpoint), self.health.link());
         let rtt = outcome.as_ref().ok().copied();
+        let thresholds = self.shared.thresholds.borrow().with(self.own);
         self.health
-            .record(endpoint, rtt, self.shared.clock.moment(), self.thresholds);
+            .record(endpoint, rtt, self.shared.clock.moment(), thresholds);
         self.log(endpoint, &outcome, was_silent, before);
 
         let name = self.targets[endpoint].endpoint().to_string();

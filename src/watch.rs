@@ -1,6 +1,6 @@
 //! Watches nodes, pods and namespaces.
 //!
-//! The core's readers parse an object, and it is sent on as a [`Change`]. No object is kept here.
+//! The readers in `crates/` parse an object, and it is sent on as a [`Change`]. No object is kept here.
 
 pub(crate) mod device_classes;
 pub(crate) mod kubeconfig;
@@ -22,14 +22,13 @@ use edgeward_cluster::engine::Change;
 use edgeward_cluster::pod_record::PodRecord;
 use edgeward_cluster::volumes::{VolumeChange, VolumeKind};
 use edgeward_decision::keys::Keys;
-use edgeward_kube::node as model_node;
-use edgeward_kube::node;
 use edgeward_kube::resources::{Amounts, ResourceNames};
 use edgeward_kube::units::Now;
+use edgeward_kube::{node as model_node, node};
 use futures::future::BoxFuture;
 use futures::{FutureExt as _, StreamExt as _};
 use http::{HeaderMap, Request, Response, Uri, header};
-use kube::client::{Body, ClientBuilder};
+use kube::client::Body;
 use kube::runtime::watcher::{Config, Event};
 use kube::{Client, Resource as _};
 use prometheus_client::metrics::gauge::Gauge;
@@ -41,7 +40,7 @@ use crate::config::Versions;
 use crate::instruments::logs::LogLimit;
 use crate::instruments::metrics::Metrics;
 use crate::observer::Changes;
-use crate::watch::kubeconfig::client_config;
+use crate::watch::kubeconfig::{client_builder, client_config};
 use crate::watch::raw::{Gvr, Raw};
 
 /// How long an answer may be silent before its connection is abandoned. The API server ends a quiet watch before
@@ -78,10 +77,7 @@ impl Cluster {
             changes: listener.clone(),
             clock_difference: clock_difference.clone(),
         });
-        Ok(Self::of(
-            ClientBuilder::try_from(config)?.with_layer(&layer).build(),
-            changes,
-        ))
+        Ok(Self::of(client_builder(config)?.with_layer(&layer).build(), changes))
     }
 
     /// Uses this client.
@@ -112,8 +108,8 @@ impl Cluster {
 
     /// Watches nodes. Never returns. A failure is logged, counted and retried after a pause.
     async fn watch_nodes(self, metrics: &Metrics) {
-        let limit = LogLimit::new(self.changes.clock);
-        let clock = self.changes.clock;
+        let limit = LogLimit::new(self.changes.clock());
+        let clock = self.changes.clock();
         let gone = |object: &Raw| Some(Change::NodeGone(object.meta().name.as_deref()?.into()));
         // A node that became unreadable counts as gone, because its known state is no longer true.
         let read = |object: &Raw| match read_node(object, clock.now(), &limit) {
@@ -132,7 +128,7 @@ impl Cluster {
             |listed: &BTreeSet<Kind>| [Kind::Nodes, Kind::Namespaces].iter().all(|kind| listed.contains(kind));
         // This fails only without a sender, and `self` holds one.
         let _ = self.listed.subscribe().wait_for(are_listed).await;
-        let limit = LogLimit::new(self.changes.clock);
+        let limit = LogLimit::new(self.changes.clock());
         let names = Arc::clone(&self.resource_names);
         let read = |object: &Raw| {
             let names = names.read().unwrap_or_else(PoisonError::into_inner);
@@ -157,7 +153,7 @@ impl Cluster {
 
     /// Watches namespaces as [`Self::watch_nodes`] watches nodes.
     async fn watch_namespaces(self, metrics: &Metrics, keys: Keys) {
-        let limit = LogLimit::new(self.changes.clock);
+        let limit = LogLimit::new(self.changes.clock());
         let read = |object: &Raw| {
             let (name, is_managed) = read_namespace(object, &keys, &limit)?;
             Some(Change::Namespace(name, is_managed))
@@ -258,7 +254,7 @@ impl Watched {
 /// # Errors
 /// There is no such configuration, or it cannot be used.
 pub async fn client() -> anyhow::Result<Client> {
-    Ok(Client::try_from(client_config(None)?.0)?)
+    Ok(client_builder(client_config(None)?.0)?.build())
 }
 
 /// Reads a node; `None` if it is unreadable.
@@ -339,7 +335,7 @@ where
         let response = self.service.call(request);
         async move {
             let response = response.await?;
-            if let Some(seconds) = clock_difference(response.headers(), changes.clock.now().wall)
+            if let Some(seconds) = clock_difference(response.headers(), changes.clock().now().wall)
                 && gauge.set(seconds).abs() <= CLOCK_TOLERANCE
                 && seconds.abs() > CLOCK_TOLERANCE
             {
@@ -390,7 +386,7 @@ mod tests {
     fn changes() -> (Changes, mpsc::Receiver<(edgeward_kube::units::Now, Change)>) {
         let (sender, receiver) = mpsc::channel(8);
         let clock = Clock::start();
-        (Changes { sender, clock }, receiver)
+        (Changes::to(sender, clock), receiver)
     }
 
     /// An API server that ends every watch, and answers 410 to a client that resumes it.

@@ -2,11 +2,11 @@
 #![no_main]
 
 use arbitrary::{Arbitrary, Unstructured};
-use edgeward_decision::keys::Keys;
 use edgeward_cluster::pod_record::PodRecord;
-use edgeward_kube::resources::ResourceNames;
 use edgeward_cluster::pod_record::read_record;
+use edgeward_decision::keys::Keys;
 use edgeward_fuzz::Pod;
+use edgeward_kube::resources::ResourceNames;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let keys = Keys::new("example.io");

@@ -13,12 +13,12 @@ use edgeward::instruments::logs::LogLimit;
 use edgeward::instruments::metrics::Metrics;
 use edgeward::platform::clock::Clock;
 use edgeward::platform::yaml;
-use edgeward_decision::config::Config;
 use edgeward_cluster::engine::SharedState;
+use edgeward_decision::config::Config;
 use edgeward_decision::model::snapshot::Snapshot;
 use edgeward_decision::testkit;
-use edgeward_kube::units::Micros;
 use edgeward_fuzz::Pod;
+use edgeward_kube::units::Micros;
 use json_patch::{Patch, PatchOperation};
 use serde_json::{Value, json};
 

@@ -128,14 +128,14 @@ impl Answer for Reviewer {
         let reason = reason.as_str();
         if let Some(held_back) = self.log_limit.due(reason) {
             tracing::warn!(
-                uid = request.uid,
+                uid = &*request.uid,
                 namespace = request.namespace(),
                 reason,
                 held_back,
                 "no opinion"
             );
         }
-        let mut response = Response::allowed(request.uid);
+        let mut response = Response::allowed(&request.uid);
         response.warn(warning);
         response.audit("reason", reason);
         Ok(response.bytes())
@@ -158,7 +158,7 @@ impl Reviewer {
         };
         let (read, mut is_ours) = (OnceCell::new(), false);
         let verdict = self.shared.review(&read, &workload, context, || {
-            is_ours = responder.claim();
+            is_ours = responder.take();
             is_ours && !request.is_dry_run()
         });
         let stamp = Stamp {
@@ -180,7 +180,7 @@ impl Reviewer {
 
     /// Answers a review that edgeward does not decide: not a pod CREATE, unreadable, or too large.
     fn untouched(&self, request: &Request<'_>, reason: Reason, why: &str, responder: &Responder) -> Response {
-        if responder.claim() {
+        if responder.take() {
             self.count(Action::PassThrough, reason, "none", responder.elapsed());
             let kind = match reason {
                 Reason::NotAPodCreate if request.is_pod_create() => "unreadable",
@@ -188,7 +188,7 @@ impl Reviewer {
             };
             if let Some(held_back) = self.log_limit.due(kind) {
                 tracing::warn!(
-                    uid = request.uid,
+                    uid = &*request.uid,
                     namespace = request.namespace(),
                     reason = reason.as_str(),
                     why,
@@ -197,7 +197,7 @@ impl Reviewer {
                 );
             }
         }
-        let mut response = Response::allowed(request.uid);
+        let mut response = Response::allowed(&request.uid);
         response.audit("reason", reason.as_str());
         response
     }
@@ -221,7 +221,7 @@ impl Reviewer {
         };
         let slo = workload.intent.as_ref().map(|intent| &intent.slo);
         tracing::info!(
-            uid = request.uid,
+            uid = &*request.uid,
             namespace = &*workload.namespace,
             name = shown(pod.name()),
             controller = workload.controller.as_deref().map(shown),
@@ -286,7 +286,7 @@ fn respond(
     verdict: &Verdict<'_>,
     operations: &[PatchOperation],
 ) -> Response {
-    let mut response = Response::allowed(request.uid);
+    let mut response = Response::allowed(&request.uid);
     verdict.warnings.iter().for_each(|warning| response.warn(warning));
     match verdict.action {
         Action::Place(site) => {
@@ -339,22 +339,24 @@ fn shown(name: &str) -> &str {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Review<'a> {
-    #[serde(default)]
-    api_version: &'a str,
-    #[serde(default)]
-    kind: &'a str,
+    #[serde(borrow, default)]
+    api_version: Cow<'a, str>,
+    #[serde(borrow, default)]
+    kind: Cow<'a, str>,
     request: Option<Request<'a>>,
 }
 
-/// `AdmissionReview.request`. The API server's names contain no escapes, so all are borrowed.
+/// `AdmissionReview.request`. Names without escapes are borrowed, except the optional ones.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Request<'a> {
-    uid: &'a str,
-    resource: Resource<'a>,
-    sub_resource: Option<&'a str>,
-    operation: &'a str,
-    namespace: Option<&'a str>,
+    #[serde(borrow)]
+    uid: Cow<'a, str>,
+    resource: Option<Resource<'a>>,
+    sub_resource: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    operation: Cow<'a, str>,
+    namespace: Option<Cow<'a, str>>,
     dry_run: Option<bool>,
     user_info: Option<UserInfo<'a>>,
     /// The object that is created.
@@ -372,8 +374,10 @@ struct UserInfo<'a> {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Resource<'a> {
-    group: &'a str,
-    resource: &'a str,
+    #[serde(borrow)]
+    group: Cow<'a, str>,
+    #[serde(borrow)]
+    resource: Cow<'a, str>,
 }
 
 impl<'a> Request<'a> {
@@ -391,7 +395,7 @@ impl<'a> Request<'a> {
             Ok(review) => review,
             Err(error) => return refuse(format!("not an AdmissionReview: {}", excerpt(error, SHOWN_ERROR))),
         };
-        if (review.api_version, review.kind) != (API_VERSION, KIND) {
+        if (&*review.api_version, &*review.kind) != (API_VERSION, KIND) {
             let found = excerpt(format_args!("{:?} {:?}", review.api_version, review.kind), SHOWN_ERROR);
             return refuse(format!("expected {API_VERSION} {KIND}, found {found}"));
         }
@@ -412,7 +416,7 @@ impl<'a> Request<'a> {
 
     /// The pod's namespace. The pod's own metadata may not have it yet.
     pub(crate) fn namespace(&self) -> &str {
-        self.namespace.unwrap_or_default()
+        self.namespace.as_deref().unwrap_or_default()
     }
 
     /// Whether a ServiceAccount in Liqo's namespace creates the object.
@@ -423,9 +427,11 @@ impl<'a> Request<'a> {
 
     /// Whether this creates a pod itself, not a subresource of one.
     pub(crate) fn is_pod_create(&self) -> bool {
-        let Resource { group, resource } = self.resource;
-        let sub_resource = self.sub_resource.unwrap_or_default();
-        (group, resource, sub_resource, self.operation) == ("", "pods", "", "CREATE")
+        let Some(Resource { group, resource }) = &self.resource else {
+            return false;
+        };
+        let sub_resource = self.sub_resource.as_deref().unwrap_or_default();
+        (&**group, &**resource, sub_resource, &*self.operation) == ("", "pods", "", "CREATE")
     }
 }
 

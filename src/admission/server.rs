@@ -186,7 +186,7 @@ async fn answer<A: Answer>(
         biased;
         answered = &mut review => answered,
         () = &mut deadline => {
-            if responder.claim() {
+            if responder.take() {
                 return no_opinion(NoOpinion::Deadline);
             }
             // The review was decided at the same moment; its answer is about to arrive.

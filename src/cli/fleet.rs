@@ -11,10 +11,9 @@ use edgeward_decision::model::snapshot::{Site, Snapshot};
 use edgeward_kube::node::Node;
 use edgeward_kube::units::{Bytes, Millicores, Moment};
 
-use super::Cluster;
-use super::Output;
 use super::installed::Installed;
 use super::sentence;
+use super::{Cluster, Output};
 use crate::inspect;
 use crate::inspect::Connection;
 use crate::instruments::logs::{self, LogFormat};

@@ -18,11 +18,10 @@ use edgeward_kube::units::Micros;
 
 use self::explanation::{Explanation, Now, Queue, Subject};
 use self::scheduling_state::SchedulingState;
-use super::Cluster;
-use super::Output;
 use super::installed::{Installed, LEASE};
 use super::sentence;
 use super::undecided::{self, Undecided};
+use super::{Cluster, Output};
 use crate::inspect::{self, Connection};
 use crate::instruments::logs::{self, LogFormat};
 use crate::instruments::metrics::Metrics;

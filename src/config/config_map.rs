@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1;
 use kube::{Api, Client};
 use tokio::sync::watch;
 
-use crate::config::{Configuration, Outcome, of, read_keys, version};
+use crate::config::{Configuration, ReadConfig, of, read_keys, version};
 use crate::watch::namespaced_name::NamespacedName;
 use crate::watch::watcher;
 
@@ -93,7 +93,7 @@ fn values(
 }
 
 /// Reads a ConfigMap as an edgeward in this namespace would.
-pub(crate) fn read_config_map(map: v1::ConfigMap, namespace: &str) -> Outcome {
+pub(crate) fn read_config_map(map: v1::ConfigMap, namespace: &str) -> ReadConfig {
     let (config, notices) = read_keys(&values(map.data, map.binary_data))?;
     Ok((of(config, namespace, true), notices))
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use edgeward_decision::config::Config;
 
-use crate::config::{Configuration, Outcome, read_document, read_keys, version};
+use crate::config::{Configuration, ReadConfig, read_document, read_keys, version};
 use crate::platform::files::{Content, Watch};
 use crate::platform::{files, yaml};
 
@@ -75,7 +75,7 @@ pub fn read(path: &Path) -> anyhow::Result<Config> {
 }
 
 /// Reads the contents at `path`. Bytes that are not UTF-8 are invalid in every setting, and the fault shows them.
-fn read_contents(path: &Path, contents: &[Content]) -> Outcome {
+fn read_contents(path: &Path, contents: &[Content]) -> ReadConfig {
     match contents {
         [file] if file.path == path => read_document(&String::from_utf8_lossy(&file.bytes)),
         files => {

@@ -10,8 +10,7 @@ use anyhow::{Context as _, anyhow, bail, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use edgeward_kube::units::Now;
-use futures::StreamExt as _;
-use futures::stream;
+use futures::{StreamExt as _, stream};
 use jiff::SignedDuration;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
@@ -73,7 +72,7 @@ pub struct Certificates {
 
 /// State kept between steps. A replica that becomes leader again starts without it, and so waits for the settling
 /// time again.
-struct Known {
+struct State {
     published: Published,
     /// Limits writes while another writer keeps changing the same object.
     writes: TokenBucket,
@@ -108,26 +107,25 @@ impl Certificates {
     async fn lead(&self, secret: &mut watch::Receiver<Option<Arc<Contents>>>) {
         let configurations = Api::<PartialObjectMeta<MutatingWebhookConfiguration>>::all(self.context.client.clone());
         let mut webhook = watcher::object(configurations, &self.webhook);
-        let mut known = Known {
+        let mut known = State {
             published: Published::default(),
             writes: TokenBucket::new(WRITES, self.lives.settle()),
             faults: Once::default(),
             hindrance: Once::default(),
         };
-        let [period, settle] = [self.lives.period(), self.lives.settle()].map(|time| Duration::from_micros(time.0));
+        let period = Duration::from_micros(self.lives.period().0);
         let mut last_error = String::new();
         loop {
             let stepped = timeout(TIMEOUT, self.step(&mut known)).await;
             match stepped.unwrap_or_else(|_| Err(anyhow!("no answer within {} s", TIMEOUT.as_secs()))) {
-                Ok(true) if known.writes.take(self.context.clock.moment()) => {
-                    tokio::time::sleep(PAUSE).await;
-                    continue;
-                }
                 Ok(true) => {
-                    known
-                        .hindrance
-                        .say(CONTESTED.to_owned(), |contested| tracing::warn!("{contested}"));
-                    tokio::time::sleep(settle).await;
+                    while !known.writes.take(self.context.clock.moment()) {
+                        known
+                            .hindrance
+                            .say(CONTESTED.to_owned(), |contested| tracing::warn!("{contested}"));
+                        tokio::time::sleep(PAUSE).await;
+                    }
+                    tokio::time::sleep(PAUSE).await;
                     continue;
                 }
                 Ok(false) => {}
@@ -155,7 +153,7 @@ impl Certificates {
     }
 
     /// Reads all objects and performs the next step. Returns whether an object was written.
-    async fn step(&self, known: &mut Known) -> anyhow::Result<bool> {
+    async fn step(&self, known: &mut State) -> anyhow::Result<bool> {
         // The reading order matters; see `RotationState::bundles`.
         let configuration = self.configurations().get_opt(&self.webhook).await;
         let configuration = configuration.map_err(cannot("get the MutatingWebhookConfiguration", &self.webhook))?;

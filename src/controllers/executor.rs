@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use edgeward_cluster::engine::{DecisionContext, SharedState};
 use edgeward_cluster::pod_record::GatedPod;
-use edgeward_cluster::queue::{Plan, PlanAction, Step};
+use edgeward_cluster::queue::{Plan, PlanAction, PlanEntry};
 use edgeward_decision::config::Config;
 use edgeward_decision::model::decision_id::DecisionId;
 use edgeward_decision::placement::patch;
@@ -26,7 +26,7 @@ use tokio::sync::{Semaphore, watch};
 
 use super::Context;
 use super::events::PodEvent;
-use super::pod_patch::{Outcome, Version, read};
+use super::pod_patch::{PatchResult, Version, read};
 use crate::instruments::logs::LogLimit;
 use crate::platform::blocking::blocking;
 use crate::watch::raw::Raw;
@@ -98,8 +98,8 @@ impl Executor {
             under_way.extend(due.into_iter().map(|step| self.carry_out(step, &turn)));
             tokio::select! {
                 Some((step, outcome)) = under_way.next() => {
-                    if let Some(Outcome::Refused(error) | Outcome::Unavailable(error)) = &outcome {
-                        self.report(&step.pod, error, matches!(outcome, Some(Outcome::Refused(_))));
+                    if let Some(PatchResult::Refused(error) | PatchResult::Unavailable(error)) = &outcome {
+                        self.report(&step.pod, error, matches!(outcome, Some(PatchResult::Refused(_))));
                     }
                     progress.finish(&step, outcome, self.context.clock.moment());
                 }
@@ -114,7 +114,7 @@ impl Executor {
     /// Reads the pod, decides, and patches it. The outcome is `None` if nothing has to change. Pods ahead in the plan
     /// keep their room by their claims, so the order of reading does not matter. `turn` admits one decision at a
     /// time, because reviews wait for the ledger's lock as well.
-    async fn carry_out(&self, step: Step, turn: &Semaphore) -> (Step, Option<Outcome>) {
+    async fn carry_out(&self, step: PlanEntry, turn: &Semaphore) -> (PlanEntry, Option<PatchResult>) {
         let version = Version {
             namespace: &step.pod.namespace,
             name: &step.pod.name,
@@ -132,7 +132,7 @@ impl Executor {
             Ok(Some(change)) => {
                 let outcome = version.patch(&self.context.client, &change.operations).await;
                 let reason = change.reason.as_str();
-                if matches!(outcome, Outcome::Changed) {
+                if matches!(outcome, PatchResult::Changed) {
                     self.log(&step, reason, change.site);
                     change.reserved.into_iter().for_each(Reserved::keep);
                 }
@@ -150,7 +150,7 @@ impl Executor {
 
     /// Computes the change to the pod. A decision passes over all nodes, so it runs on a blocking thread. Only the
     /// change is kept of the pod that was read.
-    async fn decide(&self, step: Step, pod: Raw) -> Result<Option<Change>, Outcome> {
+    async fn decide(&self, step: PlanEntry, pod: Raw) -> Result<Option<Change>, PatchResult> {
         let (shared, config, clock) = (
             Arc::clone(&self.context.shared),
             self.context.config.load_full(),
@@ -161,14 +161,14 @@ impl Executor {
                 return Ok(None);
             };
             if pod.resource_version() != Some(&step.pod.resource_version) {
-                return Err(Outcome::Outdated);
+                return Err(PatchResult::Outdated);
             }
             Ok(change_of(&pod, &step, &shared, &config, clock.now()))
         })
         .await
     }
 
-    fn log(&self, step: &Step, reason: &str, site: Option<String>) {
+    fn log(&self, step: &PlanEntry, reason: &str, site: Option<String>) {
         // A user who edits the annotation makes us write it again, so these lines are limited.
         let held_back = match is_update(step) {
             true => self.log_limit.due("goes on waiting"),
@@ -196,11 +196,11 @@ impl Executor {
 impl Progress {
     /// Returns the next steps, within the limit on concurrent steps, and the moment of the next retry. Updates of
     /// pods that stay gated only get the slots that releases leave free.
-    fn begin(&mut self, plan: &Plan, config: &Config, now: Moment) -> (Vec<Step>, Moment) {
+    fn begin(&mut self, plan: &Plan, config: &Config, now: Moment) -> (Vec<PlanEntry>, Moment) {
         self.done.retain(|_, done| done.at.after(MEMORY) > now);
         let (mut due, mut retry_at) = (Vec::new(), NEVER);
         for updates in [false, true] {
-            for step in plan.steps.iter().filter(|step| is_update(step) == updates) {
+            for step in plan.entries.iter().filter(|step| is_update(step) == updates) {
                 let known = self.done.get(&step.pod.uid);
                 let known = known.filter(|known| *known.version == *step.pod.resource_version);
                 if let Some(known) = known.filter(|known| known.retry_at > now) {
@@ -237,7 +237,7 @@ impl Progress {
         (due, retry_at)
     }
 
-    fn finish(&mut self, step: &Step, outcome: Option<Outcome>, now: Moment) {
+    fn finish(&mut self, step: &PlanEntry, outcome: Option<PatchResult>, now: Moment) {
         self.under_way -= 1;
         self.releases -= usize::from(!is_update(step));
         let Some(known) = self.done.get_mut(&step.pod.uid) else {
@@ -245,13 +245,13 @@ impl Progress {
         };
         match outcome {
             // The watch delivers the new state.
-            Some(Outcome::Changed | Outcome::Outdated) => {}
+            Some(PatchResult::Changed | PatchResult::Outdated) => {}
             // Nothing could be done now. Without back-off, a pod outside the plan's order would be read again and
             // again for nothing.
             None if step.pod.workload.is_none() => known.pause_until_retry(now),
             None => known.retry_at = now.after(PAUSES[0]),
-            Some(Outcome::Unavailable(_)) => known.pause_until_retry(now),
-            Some(Outcome::Refused(_)) => {
+            Some(PatchResult::Unavailable(_)) => known.pause_until_retry(now),
+            Some(PatchResult::Refused(_)) => {
                 known.refusals += 1;
                 known.pause_until_retry(now);
             }
@@ -260,7 +260,7 @@ impl Progress {
 }
 
 /// Whether the pod of this step stays gated.
-fn is_update(step: &Step) -> bool {
+fn is_update(step: &PlanEntry) -> bool {
     matches!(step.action, PlanAction::UpdateReason(_))
 }
 
@@ -309,7 +309,7 @@ impl Drop for Reserved {
 }
 
 /// The change to the pod; `None` if nothing has to change.
-fn change_of(pod: &Pod<'_>, step: &Step, shared: &Arc<SharedState>, config: &Config, now: Now) -> Option<Change> {
+fn change_of(pod: &Pod<'_>, step: &PlanEntry, shared: &Arc<SharedState>, config: &Config, now: Now) -> Option<Change> {
     let gated = &step.pod;
     let id = DecisionId(uuid::Uuid::new_v4().as_u128());
     let stamp = Stamp {

@@ -11,7 +11,7 @@ use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use kube::api::{DeleteParams, ListParams};
 use kube::{Api, Resource as _};
 
-use super::pod_patch::{Outcome, Version, read};
+use super::pod_patch::{PatchResult, Version, read};
 use crate::inspect::Connection;
 use crate::watch::raw::{Gvr, Raw};
 
@@ -161,7 +161,7 @@ impl Ungate<'_> {
         for _ in 0..TRIES {
             let found = match read(&self.connection.client, namespace, name).await {
                 Ok(pod) => pod,
-                Err(Outcome::Refused(error) | Outcome::Unavailable(error)) => return Freed::Failed(error),
+                Err(PatchResult::Refused(error) | PatchResult::Unavailable(error)) => return Freed::Failed(error),
                 Err(_) if target.is_listed => return Freed::AlreadyFree,
                 Err(_) => return Freed::Failed("there is no such pod".to_owned()),
             };
@@ -179,9 +179,9 @@ impl Ungate<'_> {
                 resource_version,
             };
             match version.patch(&self.connection.client, &operations).await {
-                Outcome::Changed => return Freed::Released,
-                Outcome::Outdated => {}
-                Outcome::Refused(error) | Outcome::Unavailable(error) => return Freed::Failed(error),
+                PatchResult::Changed => return Freed::Released,
+                PatchResult::Outdated => {}
+                PatchResult::Refused(error) | PatchResult::Unavailable(error) => return Freed::Failed(error),
             }
         }
         Freed::Failed(format!("it changed {TRIES} times between reading and patching"))

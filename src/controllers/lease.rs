@@ -8,6 +8,7 @@ mod candidate;
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::anyhow;
 use edgeward_kube::units::Moment;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::PostParams;
@@ -22,7 +23,8 @@ use crate::platform::random;
 use crate::watch::watcher;
 use candidate::Candidate;
 
-/// Timeout for reading and writing the Lease. Two attempts fit into the time for which the Lease is certainly ours.
+/// Timeout of one request, and of one attempt to hand over. Two requests fit into the time for which the Lease is
+/// certainly ours.
 const REQUESTS: Duration = Duration::from_secs(3);
 
 /// Pause between renewals, and between reads of a Lease with another holder. Jitter is added.
@@ -160,35 +162,39 @@ impl Election {
 
     async fn campaign(&mut self) {
         loop {
-            let pause = match timeout(REQUESTS, self.claim()).await {
-                Ok(Ok(pause)) => {
+            let pause = match self.acquire().await {
+                Ok(pause) => {
                     self.is_failing = false;
                     pause
                 }
-                Ok(Err(error)) => self.failed(&format!("{error:#}")),
-                Err(_) => self.failed(&format!("no answer within {} s", REQUESTS.as_secs())),
+                Err(error) => self.failed(&format!("{error:#}")),
             };
             self.publish();
-            tokio::time::sleep(pause + pause * (random() as u32 % JITTER) / 1_000).await;
+            tokio::time::sleep(pause).await;
         }
     }
 
     /// Reads the Lease, and writes it if it is or may become ours. Returns the pause before the next time.
-    async fn claim(&mut self) -> anyhow::Result<Duration> {
-        let mut lease = self.leases.entry(&self.name).await?.or_insert(Lease::default);
+    async fn acquire(&mut self) -> anyhow::Result<Duration> {
+        let mut lease = in_time(self.leases.entry(&self.name)).await??.or_insert(Lease::default);
+        let has_existed = lease.get().metadata.resource_version.is_some();
         list_again_if(self.candidate.went_back(lease.get()));
-        if !self.candidate.claim(lease.get_mut(), self.clock.now()) {
-            return Ok(RETRY);
+        let now = self.clock.now();
+        if !self.candidate.acquire(lease.get_mut(), now) {
+            let lapses_in = self.candidate.lapses_in(lease.get(), now.moment);
+            return Ok(with_jitter(RETRY).min(Duration::from_micros(lapses_in.0)));
         }
         let sent = self.clock.moment();
-        match lease.commit(&PostParams::default()).await {
-            Ok(()) => self.candidate.claimed(sent),
-            // Somebody else wrote or deleted the Lease in between.
-            Err(CommitError::Save(Error::Api(status))) if matches!(status.code, 404 | 409) => return Ok(RETRY),
+        match in_time(lease.commit(&PostParams::default())).await? {
+            Ok(()) => self.candidate.acquired(sent),
+            // Somebody else wrote or deleted the Lease in between. A create that finds nothing misses its namespace.
+            Err(CommitError::Save(Error::Api(status))) if status.code == 409 || (status.code == 404 && has_existed) => {
+                return Ok(with_jitter(RETRY));
+            }
             Err(error) => return Err(error.into()),
         }
         list_again_if(self.candidate.went_back(lease.get()));
-        Ok(RENEWAL)
+        Ok(with_jitter(RENEWAL))
     }
 
     fn failed(&mut self, error: &str) -> Duration {
@@ -199,7 +205,7 @@ impl Election {
                 "the Lease cannot be read or written; retrying"
             );
         }
-        PAUSE
+        with_jitter(PAUSE)
     }
 
     fn publish(&mut self) {
@@ -239,6 +245,16 @@ impl Election {
         }
         Ok(())
     }
+}
+
+fn with_jitter(pause: Duration) -> Duration {
+    pause + pause * (random() as u32 % JITTER) / 1_000
+}
+
+/// Awaits the answer to a request for as long as [`REQUESTS`].
+async fn in_time<T>(request: impl Future<Output = T>) -> anyhow::Result<T> {
+    let answer = timeout(REQUESTS, request).await;
+    answer.map_err(|_| anyhow!("no answer within {} s", REQUESTS.as_secs()))
 }
 
 /// Restarts the watches if the API server was restored from a backup; see [`Candidate::went_back`].

@@ -14,7 +14,7 @@ const READING: Duration = Duration::from_secs(10);
 
 /// Result of reading or patching a pod.
 #[derive(Debug)]
-pub(super) enum Outcome {
+pub(super) enum PatchResult {
     /// The pod was changed.
     Changed,
     /// The pod has a newer version, or is gone.
@@ -25,7 +25,7 @@ pub(super) enum Outcome {
     Unavailable(String),
 }
 
-impl Outcome {
+impl PatchResult {
     /// Name of the result in metrics.
     pub(super) const fn as_str(&self) -> &'static str {
         match self {
@@ -47,20 +47,20 @@ pub(super) struct Version<'a> {
 impl Version<'_> {
     /// Sends a patch that starts with a test for this version of the pod. The watch delivers the new state of the
     /// pod.
-    pub(super) async fn patch(self, client: &Client, operations: &[PatchOperation]) -> Outcome {
+    pub(super) async fn patch(self, client: &Client, operations: &[PatchOperation]) -> PatchResult {
         let pods = Api::<PodObject>::namespaced(client.clone(), self.namespace);
         let patch = Patch::Json::<()>(json_patch::Patch(operations.to_vec()));
         let error = match pods
             .patch_metadata(self.name, &PatchParams::apply("edgeward"), &patch)
             .await
         {
-            Ok(_) => return Outcome::Changed,
+            Ok(_) => return PatchResult::Changed,
             Err(error) => error,
         };
         match &error {
             // A failed test looks like an invalid pod, and a webhook may refuse the patch with any of these codes.
             kube::Error::Api(status) if matches!(status.code, 404 | 409 | 422) && !self.is_current(client).await => {
-                Outcome::Outdated
+                PatchResult::Outdated
             }
             _ => not_taken(error),
         }
@@ -77,25 +77,25 @@ impl Version<'_> {
     }
 }
 
-fn not_taken(error: kube::Error) -> Outcome {
+fn not_taken(error: kube::Error) -> PatchResult {
     match &error {
         kube::Error::Api(status) if (400..500).contains(&status.code) && !matches!(status.code, 408 | 429) => {
-            Outcome::Refused(words(error))
+            PatchResult::Refused(words(error))
         }
-        _ => Outcome::Unavailable(words(error)),
+        _ => PatchResult::Unavailable(words(error)),
     }
 }
 
 /// Reads a pod.
 ///
 /// # Errors
-/// Why there is no pod. This is never [`Outcome::Changed`].
-pub(super) async fn read(client: &Client, namespace: &str, name: &str) -> Result<Raw, Outcome> {
+/// Why there is no pod. This is never [`PatchResult::Changed`].
+pub(super) async fn read(client: &Client, namespace: &str, name: &str) -> Result<Raw, PatchResult> {
     let pods = Api::namespaced_with(client.clone(), namespace, &Gvr::PODS);
     match tokio::time::timeout(READING, pods.get_opt(name)).await {
-        Ok(Ok(pod)) => pod.ok_or(Outcome::Outdated),
+        Ok(Ok(pod)) => pod.ok_or(PatchResult::Outdated),
         Ok(Err(error)) => Err(not_taken(error)),
-        Err(_) => Err(Outcome::Unavailable("it cannot be read: no answer".to_owned())),
+        Err(_) => Err(PatchResult::Unavailable("it cannot be read: no answer".to_owned())),
     }
 }
 

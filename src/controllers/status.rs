@@ -41,14 +41,15 @@ type Key = [String; 2];
 /// Interval at which a status is written if only its times changed.
 const TIMES: Micros = Micros::from_secs(60);
 
-/// Writes statuses for ever. They are computed after each change, and at least every [`PERIOD`]. `undated` removes the
-/// times from a status. The first failure of a series is logged; writes are retried in the next pass.
+/// Writes statuses for ever. They are computed after each change, and at least every [`PERIOD`]. `least` is the least
+/// time between writing one status and another. The first failure of a series is logged; writes are retried in the
+/// next pass.
 async fn keep<T: Clone, S: Serialize + PartialEq, K: Clone + Debug + DeserializeOwned>(
     mut changes: watch::Receiver<T>,
     api: impl Fn(&str) -> Api<K>,
     clock: Clock,
     mut statuses: impl FnMut(T, Now) -> BTreeMap<Key, S>,
-    undated: impl Fn(&S) -> S,
+    least: impl Fn(&S, &S) -> Micros,
 ) {
     let mut written = BTreeMap::<Key, (S, Moment)>::new();
     let mut fails = false;
@@ -62,7 +63,7 @@ async fn keep<T: Clone, S: Serialize + PartialEq, K: Clone + Debug + Deserialize
         for (key, status) in statuses {
             if written
                 .get(&key)
-                .is_some_and(|written| !is_due(written, &status, now.moment, &undated))
+                .is_some_and(|written| !is_due(written, &status, now.moment, &least))
             {
                 continue;
             }
@@ -90,9 +91,9 @@ async fn keep<T: Clone, S: Serialize + PartialEq, K: Clone + Debug + Deserialize
     }
 }
 
-/// Whether a status must be written again. A change is written at once, and one of the times alone every [`TIMES`].
-fn is_due<S: PartialEq>((known, at): &(S, Moment), status: &S, now: Moment, undated: impl Fn(&S) -> S) -> bool {
-    undated(known) != undated(status) || (now.since(*at) >= TIMES && known != status)
+/// Whether a status must be written again.
+fn is_due<S: PartialEq>((known, at): &(S, Moment), status: &S, now: Moment, least: impl Fn(&S, &S) -> Micros) -> bool {
+    known != status && now.since(*at) >= least(known, status)
 }
 
 /// Writes each changed policy status while this replica holds the Lease. Never returns. A new leader writes all
@@ -100,7 +101,7 @@ fn is_due<S: PartialEq>((known, at): &(S, Moment), status: &S, now: Moment, unda
 pub async fn of_policies(context: Context, policies: watch::Receiver<Arc<Policies>>) {
     let api = |namespace: &str| Api::<SloPolicy>::namespaced(context.client.clone(), namespace);
     let of_all = |policies: Arc<Policies>, _| policies.by_namespace().values().flat_map(|of| statuses(of)).collect();
-    let write = || keep(policies.clone(), api, context.clock, of_all, SloPolicyStatus::clone);
+    let write = || keep(policies.clone(), api, context.clock, of_all, |_, _| Micros(0));
     while context.leadership.during(write()).await.is_none() {}
 }
 
@@ -149,14 +150,19 @@ pub async fn of_sites(
         };
         sites.into_iter().map(status).collect()
     };
-    let write = || keep(sites.clone(), api, context.clock, of_all, undated);
+    let write = || keep(sites.clone(), api, context.clock, of_all, least);
     while context.leadership.during(write()).await.is_none() {}
 }
 
-fn undated(status: &SiteStatus) -> SiteStatus {
-    SiteStatus {
+/// A changed status is written at once, and a changed time alone every [`TIMES`].
+fn least(written: &SiteStatus, status: &SiteStatus) -> Micros {
+    let undated = |status: &SiteStatus| SiteStatus {
         last_probe: None,
         ..status.clone()
+    };
+    match undated(written) == undated(status) {
+        true => TIMES,
+        false => Micros(0),
     }
 }
 
@@ -378,7 +384,7 @@ mod tests {
         };
         let is_due = |status: &SiteStatus, seconds| {
             let now = Moment(0).after(Micros::from_secs(seconds));
-            is_due(&(probed(60), Moment(0)), status, now, undated)
+            is_due(&(probed(60), Moment(0)), status, now, least)
         };
         assert!(!is_due(&probed(60), 60));
         assert!(!is_due(&probed(1), 59) && is_due(&probed(1), 60));

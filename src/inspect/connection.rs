@@ -9,7 +9,7 @@ use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 
 use crate::platform::clock::Clock;
-use crate::watch::kubeconfig::client_config;
+use crate::watch::kubeconfig::{client_builder, client_config};
 use crate::watch::objects::is_installed;
 use crate::watch::raw::{Gvr, Raw};
 
@@ -40,7 +40,7 @@ impl Connection {
             Some(context) => format!("{url} (context {context})"),
             None => url,
         };
-        let client = Client::try_from(config).with_context(|| name.clone())?;
+        let client = client_builder(config).with_context(|| name.clone())?.build();
         Ok(Self::to(client, name))
     }
 

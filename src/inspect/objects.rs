@@ -15,14 +15,12 @@ use kube::{Api, Resource as _};
 use serde_json::Value;
 
 use super::Connection;
-use crate::config::{Outcome, read_config_map};
+use crate::config::{ReadConfig, read_config_map};
 use crate::instruments::logs::LogLimit;
 use crate::liqo::namespace_map;
-use crate::policies as slo_policies;
-use crate::profiles;
-use crate::sites as objects;
 use crate::watch::namespaced_name::NamespacedName;
 use crate::watch::raw::{Gvr, Raw};
+use crate::{policies as slo_policies, profiles, sites as objects};
 
 /// State of Liqo as far as the caller may read it.
 #[derive(Debug, Default)]
@@ -136,7 +134,7 @@ pub async fn profile_faults(connection: &Connection) -> anyhow::Result<Option<BT
 ///
 /// # Errors
 /// The ConfigMap does not exist or cannot be read. Faults in the configuration are not an error.
-pub async fn config_map(connection: &Connection, name: &NamespacedName) -> anyhow::Result<Outcome> {
+pub async fn config_map(connection: &Connection, name: &NamespacedName) -> anyhow::Result<ReadConfig> {
     let map = connection.get::<ConfigMap>(&name.namespace, &name.name).await?;
     let map = map.with_context(|| format!("ConfigMap {name} does not exist"))?;
     Ok(read_config_map(map, &name.namespace))

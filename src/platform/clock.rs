@@ -29,7 +29,7 @@ impl Clock {
         u64::try_from(self.origin.elapsed().as_micros()).unwrap_or(u64::MAX)
     }
 
-    /// The current moment, in the core's unit.
+    /// The current moment, as the engine counts it.
     pub fn moment(&self) -> Moment {
         Moment(i64::try_from(self.monotonic_us()).unwrap_or(i64::MAX))
     }

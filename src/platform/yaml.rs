@@ -1,4 +1,4 @@
-//! Parses YAML and JSON text into values. All files enter the core this way.
+//! Parses YAML and JSON text into values. All files are read this way.
 
 use anyhow::bail;
 use serde_json::Value;

@@ -22,10 +22,10 @@ pub(super) type Answer = Result<Vec<Series>, Failure>;
 
 /// Each query with its last answer. A clone does not copy the series.
 #[derive(Debug, Default, Clone)]
-pub(super) struct Answers(BTreeMap<Arc<str>, Known>);
+pub(super) struct Answers(BTreeMap<Arc<str>, Latest>);
 
 #[derive(Debug, Default, Clone)]
-struct Known {
+struct Latest {
     /// The last usable answer.
     series: Arc<[Series]>,
     /// Why the last answer could not be used.

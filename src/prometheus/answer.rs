@@ -35,11 +35,13 @@ pub(crate) async fn ask(
     promql: &str,
     patience: Micros,
 ) -> Result<Vec<InstantVector>, Failure> {
-    let client = connection.client().await?;
     let timeout = Duration::from_micros(patience.0);
-    let exchange = tokio::time::timeout(timeout, exchange(&client, promql, timeout.as_millis()));
+    let exchange = async {
+        let client = connection.client().await?;
+        exchange(&client, promql, timeout.as_millis()).await
+    };
     let late = |_| Failure::new(Outcome::Timeout, format_args!("no answer in {patience} ms"));
-    let (status, body) = exchange.await.map_err(late)??;
+    let (status, body) = tokio::time::timeout(timeout, exchange).await.map_err(late)??;
     interpret(status, &body)
 }
 

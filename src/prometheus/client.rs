@@ -22,46 +22,51 @@ pub(crate) struct Connection {
     current: Mutex<Current>,
 }
 
-/// The files as read last, and the client made from the last usable ones.
+/// The files as read last, the client made from the last usable ones, and why none was made from the files read last.
+#[derive(Default)]
 struct Current {
     files: Option<Files>,
-    client: Result<Client, String>,
+    client: Option<Client>,
+    fault: Option<String>,
 }
 
 impl Connection {
     /// Reads and sends nothing yet.
     pub(crate) fn new(settings: &Prometheus) -> Self {
         install_crypto_provider();
-        let client = Err(String::new());
         Self {
             settings: settings.clone(),
-            current: Mutex::new(Current { files: None, client }),
+            current: Mutex::default(),
         }
     }
 
-    /// Returns a client with the current files. Unusable files leave the last client in use.
+    /// Returns a client with the current files. Unusable files leave the last client in use. After a fault, which may
+    /// lie outside the files, each call tries again.
     pub(super) async fn client(&self) -> Result<Client, Failure> {
         let Prometheus {
             token_file, ca_file, ..
         } = &self.settings;
         let files = async { Ok([read(token_file.as_ref()).await?, read(ca_file.as_ref()).await?]) }.await;
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        if current.files.as_ref() != Some(&files) {
+        if current.fault.is_some() || current.files.as_ref() != Some(&files) {
             match open(&self.settings, &files) {
-                Ok(client) => current.client = Ok(client),
+                Ok(client) => (current.client, current.fault) = (Some(client), None),
                 Err(error) => {
                     let error = format!("{error:#}");
-                    tracing::warn!(
-                        error,
-                        "token or CA certificates for Prometheus cannot be used; the last ones stay"
-                    );
-                    current.client = current.client.clone().or(Err(error));
+                    if current.fault.as_ref() != Some(&error) {
+                        tracing::warn!(
+                            error,
+                            "token or CA certificates for Prometheus cannot be used; the last ones stay"
+                        );
+                    }
+                    current.fault = Some(error);
                 }
             }
             current.files = Some(files);
         }
+        let fault = current.fault.as_deref().unwrap_or_default();
         let client = current.client.clone();
-        client.map_err(|why| Failure::new(Outcome::Unreachable, why))
+        client.ok_or_else(|| Failure::new(Outcome::Unreachable, fault))
     }
 }
 

@@ -8,6 +8,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::routing::get;
 use edgeward_decision::config::Input;
 use edgeward_kube::units::Moment;
+use futures::FutureExt as _;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -195,6 +196,14 @@ async fn unreachable_prometheus_is_retried_until_it_answers() {
         .await;
     let now = polling.clock.moment();
     assert_eq!(polling.telemetry.borrow().kubernetes_as_of(now, ttl), now);
+}
+
+#[test]
+fn poller_without_queries_does_not_end() {
+    let mut settings = settings("http://127.0.0.1".into());
+    settings.queries.clear();
+    let poller = Poller::new(&settings, Arc::default(), Clock::start(), Arc::new(Metrics::new()));
+    assert_eq!(poller.follow().now_or_never(), None);
 }
 
 #[tokio::test]

@@ -24,6 +24,8 @@ where
 
 /// A failure as the API server answers it.
 pub(crate) fn failure(code: u16, message: &str) -> (u16, Value) {
-    let status = json!({"kind": "Status", "status": "Failure", "message": message, "reason": "", "code": code});
+    // kube recognises a missing object by the reason.
+    let reason = if code == 404 { "NotFound" } else { "" };
+    let status = json!({"kind": "Status", "status": "Failure", "message": message, "reason": reason, "code": code});
     (code, status)
 }

@@ -13,7 +13,7 @@ const FAST: Probing = Probing {
 
 struct Bench {
     probers: Probers,
-    thresholds: Thresholds,
+    thresholds: watch::Sender<Thresholds>,
     metrics: Arc<Metrics>,
     clock: Clock,
 }
@@ -21,12 +21,13 @@ struct Bench {
 impl Bench {
     fn new() -> Self {
         let (metrics, clock) = (Arc::new(Metrics::new()), Clock::start());
+        let thresholds = watch::Sender::new(Thresholds {
+            rtt: Micros::from_secs(60),
+            loss: Permille(1_000),
+        });
         Self {
-            probers: Probers::new(clock, Arc::clone(&metrics)),
-            thresholds: Thresholds {
-                rtt: Micros::from_secs(60),
-                loss: Permille(1_000),
-            },
+            probers: Probers::new(thresholds.subscribe(), clock, Arc::clone(&metrics)),
+            thresholds,
             metrics,
             clock,
         }
@@ -34,8 +35,7 @@ impl Bench {
 
     fn prober(&self, endpoints: &[&str], probing: Probing) -> Prober {
         let endpoints = endpoints.iter().map(|text| Endpoint::parse(text).unwrap());
-        self.probers
-            .prober("cloud", endpoints.collect(), probing, self.thresholds)
+        self.probers.prober("cloud", endpoints.collect(), probing)
     }
 
     fn link(&self) -> Option<Link> {
@@ -116,11 +116,12 @@ async fn cut_link_becomes_unreachable_and_then_healthy_again() {
 }
 
 #[tokio::test]
-async fn link_above_its_thresholds_is_degraded() {
+async fn link_is_judged_by_the_thresholds_of_the_moment() {
     let (_listener, endpoint) = listener("127.0.9.6", 0).await;
-    let mut bench = Bench::new();
-    bench.thresholds.rtt = Micros(0);
-    bench.prober(&[&endpoint], FAST).first_round().await;
+    let bench = Bench::new();
+    let mut prober = bench.prober(&[&endpoint], FAST);
+    bench.thresholds.send_modify(|thresholds| thresholds.rtt = Micros(0));
+    prober.first_round().await;
     assert_eq!(bench.link().unwrap().state, LinkState::Degraded);
 }
 

@@ -6,10 +6,16 @@ use std::io::ErrorKind;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, anyhow};
-use http::Uri;
+use http::header::AUTHORIZATION;
+use http::{HeaderValue, Request, Response, Uri};
 use hyper_util::client::proxy::matcher::Matcher;
 use kube::Config;
-use kube::config::{Kubeconfig, KubeconfigError};
+use kube::client::{Body, ClientBuilder, DynBody};
+use kube::config::{AuthInfo, ExecAuthCluster, Kubeconfig, KubeconfigError};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use tower::util::{MapRequestLayer, option_layer};
+use tower::{BoxError, Service};
 
 /// Reads an environment variable.
 type Environment<'e> = &'e dyn Fn(&str) -> Option<OsString>;
@@ -37,6 +43,44 @@ pub(crate) fn client_config(context: Option<&str>) -> anyhow::Result<(Config, Op
     Ok((config, context))
 }
 
+/// Creates the client builder for this configuration. A trailing newline in a token file is not sent.
+///
+/// # Errors
+/// The configuration cannot be used.
+pub(crate) fn client_builder(
+    mut config: Config,
+) -> kube::Result<
+    ClientBuilder<
+        impl Service<Request<Body>, Response = Response<Box<DynBody>>, Error = BoxError, Future: Send + 'static>
+        + Send
+        + 'static,
+    >,
+> {
+    let tokens = option_layer(token_layer(&mut config.auth_info));
+    Ok(ClientBuilder::try_from(config)?.with_layer(&tokens))
+}
+
+/// Sends the token of a file with trailing whitespace, which kube would send unchanged. As in client-go, the file is
+/// read again for each request, and an unreadable file leaves the last token in use.
+fn token_layer(
+    auth: &mut AuthInfo,
+) -> Option<MapRequestLayer<impl FnMut(Request<Body>) -> Request<Body> + Clone + use<>>> {
+    let ends_in_space = |file: &String| std::fs::read_to_string(file).is_ok_and(|token| token != token.trim());
+    let file = auth
+        .token_file
+        .take_if(|file| auth.token.is_none() && ends_in_space(file))?;
+    let mut last = None;
+    Some(MapRequestLayer::new(move |mut request: Request<Body>| {
+        let token = std::fs::read_to_string(&file).ok();
+        let token = token.and_then(|token| HeaderValue::from_str(&format!("Bearer {}", token.trim())).ok());
+        last = token.or(last.take());
+        request
+            .headers_mut()
+            .extend(last.clone().map(|token| (AUTHORIZATION, token)));
+        request
+    }))
+}
+
 /// Merges the existing files of `KUBECONFIG`, or reads the file in the home directory. The first file with a value
 /// takes precedence.
 fn read(environment: Environment<'_>) -> anyhow::Result<Kubeconfig> {
@@ -55,31 +99,44 @@ fn read(environment: Environment<'_>) -> anyhow::Result<Kubeconfig> {
     Ok(merged)
 }
 
-/// The client configuration for a context, and its name. It has a proxy only if the cluster states one.
-fn of_context(mut kubeconfig: Kubeconfig, name: Option<&str>) -> anyhow::Result<(Config, String)> {
+/// The client configuration for a context, and its name. kube's own conversion fails if `NO_PROXY` ends in a comma.
+fn of_context(kubeconfig: Kubeconfig, name: Option<&str>) -> anyhow::Result<(Config, String)> {
     let name = name.map(str::to_owned).or(kubeconfig.current_context);
     let name = name.context("no current context is set")?;
-    kubeconfig.current_context = Some(name.clone());
-    let mut contexts = kubeconfig.contexts.iter();
-    let context = contexts.find(|it| it.name == name).and_then(|it| it.context.as_ref());
-    let mut clusters = kubeconfig.clusters.iter_mut();
-    let cluster = context.and_then(|context| clusters.find(|it| it.name == context.cluster));
-    let proxy = cluster.and_then(|it| it.cluster.as_mut()?.proxy_url.take());
-    let proxy = proxy.filter(|proxy| !proxy.is_empty()).map(|proxy| proxy.parse());
+    let mut contexts = kubeconfig.contexts.into_iter();
+    let context = contexts.find(|it| it.name == name).and_then(|it| it.context);
+    let context = context.with_context(|| format!("there is no context {name:?}"))?;
+    let mut clusters = kubeconfig.clusters.into_iter();
+    let cluster = clusters.find(|it| it.name == context.cluster).and_then(|it| it.cluster);
+    let missing = |field: &str, value: &str| format!("context {name:?}: {field} {value:?} does not exist");
+    let cluster = cluster.with_context(|| missing("cluster", &context.cluster))?;
+    let user = match context.user.filter(|name| !name.is_empty()) {
+        Some(user) => {
+            let mut users = kubeconfig.auth_infos.into_iter();
+            let found = users.find(|it| it.name == user);
+            found.with_context(|| missing("user", &user))?.auth_info
+        }
+        None => None,
+    };
+    let read = ExecAuthCluster::try_from(&cluster)?;
 
-    let mut config = Config::try_from(kubeconfig)?;
-    config.proxy_url = proxy.transpose().context("proxy-url of the cluster")?;
-    if config.default_namespace.is_empty() {
-        config.default_namespace = "default".to_owned();
+    let server = cluster.server.unwrap_or_default();
+    let mut config = Config::new(server.trim().parse().with_context(|| format!("server {server:?}"))?);
+    if let Some(namespace) = context.namespace.filter(|namespace| !namespace.is_empty()) {
+        config.default_namespace = namespace;
     }
-    // kube would send the newline at the end of a token file.
-    let auth = &mut config.auth_info;
-    let token = auth
-        .token_file
-        .as_ref()
-        .and_then(|file| std::fs::read_to_string(file).ok());
-    if let Some(token) = token.filter(|token| token.trim() != token) {
-        auth.token.get_or_insert_with(|| token.trim().into());
+    if let Some(pem) = &read.certificate_authority_data {
+        let roots = CertificateDer::pem_slice_iter(pem).map(|der| Ok(der?.to_vec()));
+        config.root_cert = Some(roots.collect::<anyhow::Result<_>>().context("certificate authority")?);
+    }
+    config.accept_invalid_certs = cluster.insecure_skip_tls_verify.unwrap_or_default();
+    config.tls_server_name = cluster.tls_server_name;
+    let proxy = cluster.proxy_url.filter(|proxy| !proxy.is_empty());
+    let proxy = proxy.map(|proxy| proxy.parse()).transpose();
+    config.proxy_url = proxy.with_context(|| format!("proxy-url of cluster {:?}", context.cluster))?;
+    config.auth_info = user.unwrap_or_default();
+    if let Some(exec) = config.auth_info.exec.as_mut().filter(|exec| exec.provide_cluster_info) {
+        exec.cluster = Some(read);
     }
     Ok((config, name))
 }
@@ -115,6 +172,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use serde_json::{Value, json};
+    use tower::Layer as _;
 
     use super::*;
 
@@ -128,6 +186,7 @@ mod tests {
             ("https://api.test:6443", ".test", true),
             ("https://api.test:6443", "*.test", true),
             ("https://api.test:6443", "pi.test", false),
+            ("https://api.test:6443", ":6443,,a b", false),
             ("https://10.96.0.1:6443", "x, *", true),
             ("https://10.96.0.1:6443", "10.96.0.0/12", true),
             ("https://10.96.0.1:6443", "10.96.0.2/32,0.1", false),
@@ -168,6 +227,59 @@ mod tests {
         let wrong = |_: &str| Some("http://me:p w@proxy.test".into());
         let error = proxy_of(&wrong, &"https://api.test".parse().unwrap()).unwrap_err();
         assert_eq!(format!("{error:#}"), "HTTPS_PROXY is no address: invalid uri character");
+        let cluster = json!({"server": "https://api.test", "proxy-url": "http://p w.test"});
+        let error = of_context(parsed(&file("c", &cluster, &json!({}))), None).unwrap_err();
+        assert_eq!(
+            format!("{error:#}"),
+            r#"proxy-url of cluster "c": invalid uri character"#
+        );
+    }
+
+    #[test]
+    fn missing_cluster_or_user_of_a_context_is_named() {
+        let whole = file("x", &json!({"server": "https://api.test"}), &json!({}));
+        for (name, value) in [("cluster", "c"), ("user", "u")] {
+            let mut parts = whole.clone();
+            parts[format!("{name}s")] = json!([]);
+            let error = of_context(parsed(&parts), None).unwrap_err();
+            assert_eq!(
+                error.to_string(),
+                format!("context \"x\": {name} {value:?} does not exist")
+            );
+        }
+        let mut nobodys = whole;
+        nobodys["contexts"][0]["context"]["user"] = json!("");
+        of_context(parsed(&nobodys), None).unwrap();
+    }
+
+    #[tokio::test]
+    async fn token_file_is_trimmed_and_read_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("token");
+        let mut auth = AuthInfo {
+            token_file: Some(path.display().to_string()),
+            ..AuthInfo::default()
+        };
+        std::fs::write(&path, "clean").unwrap();
+        assert!(token_layer(&mut auth).is_none(), "kube reads it again itself");
+        std::fs::write(&path, "first\n").unwrap();
+        let layer = token_layer(&mut auth).unwrap();
+        assert_eq!(auth.token_file, None, "kube would send its own");
+        let sent = tower::service_fn(|request: Request<Body>| {
+            let token = request.headers()[AUTHORIZATION].to_str().unwrap().to_owned();
+            std::future::ready(Ok::<_, BoxError>(token))
+        });
+        let mut sent = layer.layer(sent);
+        let mut send = async || sent.call(Request::new(Body::empty())).await.unwrap();
+        assert_eq!(send().await, "Bearer first");
+        std::fs::write(&path, "second\n").unwrap();
+        assert_eq!(send().await, "Bearer second");
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(send().await, "Bearer second");
+    }
+
+    fn parsed(kubeconfig: &Value) -> Kubeconfig {
+        serde_json::from_value(kubeconfig.clone()).unwrap()
     }
 
     fn file(current: &str, cluster: &Value, user: &Value) -> Value {
@@ -183,23 +295,25 @@ mod tests {
     fn files_are_merged_and_missing_ones_skipped() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
-        let first = json!({"server": "https://first.test", "proxy-url": "http://proxy.test:3128"});
-        let first = file("", &first, &json!({"tokenFile": "token"}));
-        let second = json!({"server": "https://second.test"});
-        let second = file("second", &second, &json!({"token": "other"}));
-        for (name, text) in [
-            ("1", first.to_string()),
-            ("2", second.to_string()),
-            ("token", "t\n".into()),
-        ] {
+        let first = file(
+            "",
+            &json!({"server": " https://first.test "}),
+            &json!({"tokenFile": "token"}),
+        );
+        let second = file(
+            "second",
+            &json!({"server": "https://second.test"}),
+            &json!({"token": "other"}),
+        );
+        for (name, text) in [("1", first.to_string()), ("2", second.to_string())] {
             std::fs::write(at(name), text).unwrap();
         }
         let files = std::env::join_paths(["".into(), at("missing"), at("1"), at("2")]).unwrap();
         let (config, context) = of_context(read(&|_| Some(files.clone())).unwrap(), None).unwrap();
         assert_eq!((config.cluster_url.host(), &*context), (Some("first.test"), "second"));
         assert_eq!(config.default_namespace, "default");
-        assert_eq!(config.proxy_url.unwrap(), "http://proxy.test:3128/");
-        assert!(config.auth_info.token.is_some(), "its file ends in a newline");
+        let beside = at("token").display().to_string();
+        assert_eq!(config.auth_info.token_file, Some(beside));
 
         std::fs::create_dir(at(".kube")).unwrap();
         std::fs::copy(at("2"), at(".kube/config")).unwrap();
@@ -212,5 +326,26 @@ mod tests {
         std::fs::write(at("1"), "[").unwrap();
         let error = read(&|_| Some(at("1").into())).unwrap_err().to_string();
         assert_eq!(error, at("1").display().to_string());
+    }
+
+    #[test]
+    fn settings_of_a_cluster_reach_the_client() {
+        let rcgen::CertifiedKey { cert, .. } = rcgen::generate_simple_self_signed(["api.test".to_owned()]).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("ca.crt"), cert.pem()).unwrap();
+        let cluster = json!({
+            "server": "https://api.test", "certificate-authority": "ca.crt", "tls-server-name": "inner",
+            "insecure-skip-tls-verify": true, "proxy-url": "http://proxy.test:3128",
+        });
+        let user = json!({"token": "t", "exec": {"command": "login", "provideClusterInfo": true}});
+        let path = folder.path().join("config");
+        std::fs::write(&path, file("c", &cluster, &user).to_string()).unwrap();
+        let (config, _) = of_context(read(&|_| Some(path.clone().into())).unwrap(), Some("c")).unwrap();
+        assert_eq!(config.root_cert, Some(vec![cert.der().to_vec()]));
+        assert_eq!(config.tls_server_name.as_deref(), Some("inner"));
+        assert!(config.accept_invalid_certs && config.auth_info.exec.unwrap().cluster.is_some());
+        assert_eq!(config.proxy_url.unwrap(), "http://proxy.test:3128/");
+        let error = of_context(read(&|_| Some(path.clone().into())).unwrap(), Some("x")).unwrap_err();
+        assert_eq!(error.to_string(), r#"there is no context "x""#);
     }
 }

@@ -1,12 +1,11 @@
-//! An object as the API server sent it: metadata for the watch, and the JSON text for the core's readers.
+//! An object as the API server sent it: metadata for the watch, and the JSON text for the readers in `crates/`.
 
 use std::borrow::Cow;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::core::DynamicResourceScope;
 use kube::{Api, Client, Resource};
-use serde::de;
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, de};
 use serde_json::value::RawValue;
 
 /// Group, version and plural of a kind.

@@ -7,7 +7,7 @@ use edgeward_cluster::engine::Change;
 use futures::StreamExt as _;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::Api;
-use kube::runtime::watcher::Config;
+use kube::runtime::watcher::{Config, Event};
 
 use crate::instruments::metrics::Metrics;
 use crate::watch::Cluster;
@@ -31,9 +31,11 @@ impl Cluster {
         while let Some(event) = events.next().await {
             match event {
                 Ok(event) => {
-                    if known.apply(event, &mut listed, |slice: &EndpointSlice, _| Some(slice.clone())) {
+                    // A list that begins may fail as the last one did.
+                    if !matches!(event, Event::Init) {
                         last_error.clear();
                     }
+                    known.apply(event, &mut listed, |slice: &EndpointSlice, _| Some(slice.clone()));
                 }
                 Err(error) => {
                     let error = anyhow::Error::from(error).context(UNKNOWN);
@@ -116,10 +118,7 @@ mod tests {
                 .body(Body::from(answer.as_bytes().to_vec()))
         };
         let (sender, mut told) = mpsc::channel(8);
-        let changes = Changes {
-            sender,
-            clock: Clock::start(),
-        };
+        let changes = Changes::to(sender, Clock::start());
         let cluster = Cluster::of(Client::new(tower::service_fn(respond), "default"), changes);
         let metrics = Arc::new(Metrics::new());
         let counted = format!("edgeward_watch_failures_total{{kind=\"endpointslices\"}} {failures}");

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use edgeward_cluster::volumes::{VolumeChange, VolumeKind};
+use edgeward_cluster::volumes::{read_affinity, read_claim, read_class};
 use edgeward_decision::config::Config;
-use edgeward_decision::volumes::{read_affinity, read_claim, read_class};
 use kube::Resource as _;
 
 use crate::config::Versions;
@@ -19,7 +19,7 @@ impl Cluster {
     /// If the rights are missing, pods with volume claims are decided without knowledge of where their data is.
     pub async fn follow_volumes(self, mut versions: Versions, metrics: Arc<Metrics>) {
         while !can_have_data(&*versions.next().await) {}
-        let limit = &LogLimit::new(self.changes.clock);
+        let limit = &LogLimit::new(self.changes.clock());
         let claim_gone = |object: &Raw| Some(VolumeChange::Claim(namespaced(object)?, None));
         let volume_gone = |object: &Raw| Some(VolumeChange::Volume(name(object)?, None));
         let class_gone = |object: &Raw| Some(VolumeChange::Class(name(object)?, None));

@@ -118,7 +118,7 @@ fn late_config_starts_live_view(fixture: &Fixture<'_>) -> Result<()> {
     let edgeward = fixture.edgeward_of_config_map(None, NAME)?;
     eventually("it waits for everything", BOUND, || {
         let said = edgeward.readiness()?;
-        let missing = "configuration\nnodes\npods\nnamespaces\nsites\nliqo\nfirst round of WAN probes\n";
+        let missing = "configuration\nnodes\npods\nnamespaces\nliqo\nsites\nfirst round of WAN probes\n";
         ensure!(said == (503, missing.to_owned()), "{said:?}");
         Ok(())
     })?;

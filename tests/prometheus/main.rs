@@ -1,4 +1,4 @@
-//! Runs `sources::prometheus` against a real Prometheus server that scrapes a small exporter: its values, and its answers
+//! Runs `prometheus` against a real Prometheus server that scrapes a small exporter: its values, and its answers
 //! to wrong queries. promtool also checks the alerts and the dashboard.
 //!
 //! `EDGEWARD_PROMETHEUS=<program>` uses a ready-made server.

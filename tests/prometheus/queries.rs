@@ -171,7 +171,7 @@ pub(crate) fn wrong_queries_are_refused_with_cause(fixture: &Fixture) -> Result<
         ),
         (Input::EdgeFreeCpu, "scalar(free_cores)", Outcome::NotAVector),
         (Input::EdgeFreeCpu, "free_cores[1m]", Outcome::NotAVector),
-        (Input::EdgeFreeCpu, "'four'", Outcome::NotAVector),
+        (Input::EdgeFreeCpu, "'four'", Outcome::Malformed),
         (Input::WanRtt, "wan_rtt_seconds", Outcome::Label),
         (Input::WanLoss, "wan_lost_ratio", Outcome::Label),
         (Input::Processing, "free_cores", Outcome::Label),

@@ -40,9 +40,10 @@ struct Observed {
 impl Observed {
     fn start(wan: &Wan, endpoint: &str, probing: Probing) -> Result<Self> {
         let runtime = wan.edge_runtime()?;
-        let probers = Probers::new(Clock::start(), Arc::new(Metrics::new()));
+        let thresholds = watch::Sender::new(THRESHOLDS).subscribe();
+        let probers = Probers::new(thresholds, Clock::start(), Arc::new(Metrics::new()));
         let links = probers.links();
-        let mut prober = probers.prober("cloud", vec![Endpoint::parse(endpoint)?], probing, THRESHOLDS);
+        let mut prober = probers.prober("cloud", vec![Endpoint::parse(endpoint)?], probing);
         runtime.spawn(async move {
             prober.first_round().await;
             prober.run().await;

@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failed_build_leaves_nothing_under_the_final_name_and_the_next_one_starts_clean() {
+    fn failed_build_leaves_no_entry_and_next_build_starts_clean() {
         let cache = tempfile::tempdir().unwrap();
         let dir = cache.path().join("tools/0123");
 
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn the_three_entries_used_last_are_kept() {
+    fn three_most_recent_entries_are_kept() {
         let cache = tempfile::tempdir().unwrap();
         let dir = |name: &str| cache.path().join(name);
         let long_ago = |name: &str, seconds: u64| {

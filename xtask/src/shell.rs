@@ -149,14 +149,14 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_both_outputs_come_in_their_order_and_the_status_is_returned() {
+    fn command_output_keeps_its_order_and_returns_status() {
         let (lines, status) = followed("echo one; echo two >&2; printf three; exit 7");
         assert_eq!(lines, ["one", "two", "three"]);
         assert_eq!(status.code(), Some(7));
     }
 
     #[test]
-    fn what_is_left_behind_holding_the_output_is_not_waited_for() {
+    fn background_process_with_open_output_is_not_awaited() {
         let started = Instant::now();
         let (lines, status) = followed("sleep 15 & echo over");
         assert_eq!(lines, ["over"]);

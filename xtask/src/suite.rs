@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn program_that_reports_no_test_has_failed() {
+    fn program_without_reported_test_fails() {
         let verdict = |script: &str| {
             let mut command = Command::new("sh");
             command.args(["-c", script]);

@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn output_of_a_failed_run_names_what_failed_and_what_was_too_busy() {
+    fn failed_run_names_failed_and_too_busy_tests() {
         let mut output = TestOutput::default();
         let text = "too busy to tell: burst::fills: 3.2 s late\n\nfailures:\n\n---- a::one stdout ----\n    left: 1\n\n\
                     failures:\n    a::one\n\n\

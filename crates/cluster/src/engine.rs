@@ -12,8 +12,7 @@ use std::sync::Arc;
 
 use crate::backstop::{Backstop, BackstopReport};
 use crate::cache::{Cache, Kind, NodeFault};
-use crate::pod_record::ObservedDecision;
-use crate::pod_record::PodRecord;
+use crate::pod_record::{ObservedDecision, PodRecord};
 use crate::queue::{Plan, Waitlist};
 use crate::volumes::VolumeCache;
 use edgeward_decision::config::Config;

@@ -151,7 +151,7 @@ pub struct GatedPod {
     /// `metadata.resourceVersion`. Decisions hold for this version of the pod.
     pub resource_version: Box<str>,
     /// The pod as a workload; [`Workload::gated_for`] is not set. `None` if the pod is not kept whole (see
-    /// [`MAX_CONSTRAINTS`]). Such a pod has no place in the release plan: it is read and decided alone when its limit
+    /// [`MAX_CONSTRAINTS`](edgeward_kube::pod::MAX_CONSTRAINTS)). Such a pod has no place in the release plan: it is read and decided alone when its limit
     /// is over.
     pub workload: Option<Workload<'static>>,
     /// Class, if the pod states an SLO.

@@ -81,7 +81,7 @@ impl GatedPod {
 
 /// One step of a plan.
 #[derive(Debug, Clone)]
-pub struct Step {
+pub struct PlanEntry {
     /// The pod.
     pub pod: Arc<GatedPod>,
     /// Since when the pod is gated.
@@ -104,8 +104,8 @@ pub enum PlanAction {
 /// The plan for the gated pods, made from one snapshot.
 #[derive(Debug, Clone, Default)]
 pub struct Plan {
-    /// The steps, in the order of the queue.
-    pub steps: Vec<Step>,
+    /// The entries, in the order of the queue.
+    pub entries: Vec<PlanEntry>,
     /// The number of gated pods, including pods with gates of others.
     pub gated: usize,
     /// Since when the longest-gated pod is gated. Pods that wait for gates of others or for a site that is `Away` do not
@@ -313,7 +313,7 @@ impl Waitlist {
             claimed_nodes: BTreeSet::new(),
             unplaceable: HashMap::new(),
             without_site: vec![],
-            steps: vec![],
+            entries: vec![],
             decisions: 0,
             comparisons: 0,
         };
@@ -323,7 +323,7 @@ impl Waitlist {
             purses,
             claims,
             without_site,
-            steps,
+            entries,
             decisions,
             comparisons,
             ..
@@ -346,7 +346,7 @@ impl Waitlist {
         let is_limited = |entry: &&Entry| !entry.pod.waited_for_others() && !entry.pod.waits_for_site();
         let ours = self.pods.values().filter(is_limited);
         Plan {
-            steps,
+            entries,
             gated: self.pods.len(),
             oldest: ours.map(|entry| entry.since).min(),
             decisions,

@@ -1,6 +1,6 @@
 //! Measurements from a Prometheus server: values with the time for which they hold.
 //!
-//! `sources::prometheus` fills a [`Telemetry`]. This module makes it part of a snapshot. `docs/guide/clouds.md` is for
+//! `src/prometheus.rs` fills a [`Telemetry`]. This module makes it part of a snapshot. `docs/guide/clouds.md` is for
 //! operators.
 
 use std::collections::BTreeMap;

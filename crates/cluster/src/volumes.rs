@@ -1,5 +1,7 @@
 //! Claims, volumes and classes as their watches show them. They are watched if a cloud can have data.
 
+mod read;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -7,6 +9,8 @@ use edgeward_decision::model::volumes::{ClaimRecord, ClassRecord, Volumes};
 use edgeward_kube::constraints::VolumeAffinity;
 use edgeward_kube::units::{Micros, Moment};
 use edgeward_kube::words;
+
+pub use read::{read_affinity, read_claim, read_class};
 
 words! {
     /// The kinds that are watched, by plural.

@@ -1,6 +1,6 @@
 //! The WAN towards a cloud site: the outcomes of probes, and when a link changes its state.
 //!
-//! `sources::probe` sends the probes. This module needs no network. `docs/guide/clouds.md` is for operators.
+//! `src/wan.rs` sends the probes. This module needs no network. `docs/guide/clouds.md` is for operators.
 
 mod health;
 mod window;

@@ -21,15 +21,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
 
-use crate::document::DAY;
-use crate::document::Decimal;
-use crate::document::Fault;
-use crate::document::Faults;
-use crate::document::SECOND;
-use crate::document::Span;
-use crate::document::parse;
-use crate::document::schema;
-use crate::document::without_nulls;
+use crate::document::texts::Domain;
+use crate::document::{DAY, Decimal, Fault, Faults, SECOND, Span, parse, schema, without_nulls};
 use crate::keys::Keys;
 use crate::model::link::Thresholds;
 use crate::model::priority_caps::PriorityCaps;
@@ -47,7 +40,7 @@ use site_definition::WrittenSite;
 pub struct Config {
     /// The domain of all annotation and label keys: `slo.<domain>/…`, `scheduling.<domain>/…`
     #[serde(rename = "domain")]
-    #[schemars(with = "texts::Domain")]
+    #[schemars(with = "Domain")]
     pub keys: Keys,
     /// Namespaces whose pods pass through, besides `kube-system`, `edgeward-system` and the value of `serve --namespace`
     #[serde(skip_serializing, deserialize_with = "besides_own")]

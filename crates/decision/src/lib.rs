@@ -8,7 +8,6 @@
 //! | [`config`] | settings: schema, defaults, validation |
 //! | [`model`] | plain data: workloads, sites, links and the snapshot |
 //! | [`pod`] | from a pod to a workload |
-//! | [`volumes`] | volume claims and StorageClasses, from their objects |
 //! | [`fleet_file`] | a snapshot from a file |
 //! | [`placement`] | filters, rank, the table of actions, the ledger, explanations and the patch |
 //! | [`recent`] | values that are remembered for a limited time |
@@ -55,4 +54,3 @@ pub mod pod;
 pub mod recent;
 #[cfg(any(test, feature = "testkit"))]
 pub mod testkit;
-pub mod volumes;

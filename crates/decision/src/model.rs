@@ -1,4 +1,4 @@
-//! Plain data that decisions read: pods, sites, nodes and the snapshot that holds them.
+//! Plain data that decisions read: workloads, sites, links, and the snapshot that holds them.
 
 pub mod decision_id;
 pub mod endpoint;

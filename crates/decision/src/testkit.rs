@@ -15,8 +15,7 @@ use crate::placement::ledger::Reservation;
 use crate::pod::Pod;
 use edgeward_kube::node::NodeId;
 use edgeward_kube::resources::Amounts;
-use edgeward_kube::units::Millicores;
-use edgeward_kube::units::{Micros, Moment, Now};
+use edgeward_kube::units::{Micros, Millicores, Moment, Now};
 
 pub use generated::{fleet, huge_pod, pod};
 

@@ -290,6 +290,7 @@ pub fn is_label_value(value: &str) -> bool {
 
 /// A taint of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Taint {
     /// Key.
     pub key: Box<str>,

@@ -1,4 +1,4 @@
-//! What edgeward reads of Kubernetes: quantities, effective requests, labels, selectors, taints, and the parts of pods
+//! What edgeward reads of Kubernetes, and small basics: quantities, effective requests, labels, selectors, taints, and the parts of pods
 //! and nodes that a decision needs. It judges a fit as kube-scheduler does. No I/O, no clock.
 //!
 //! | module | what it is |
@@ -9,7 +9,7 @@
 //! | [`constraints`] | nodeSelector, node affinity, taints and tolerations, and their match against a node |
 //! | [`selector`], [`pod_affinity`] | label selectors; terms of pod affinity |
 //! | [`ties`] | fields of a pod that tie it to its node or cluster |
-//! | [`texts`] | schemas of label keys, names and other texts |
+//! | [`mod@texts`], [`texts!`] | schemas of label keys, names and other texts |
 //! | [`words!`] | declares enums whose values each have a word |
 //! | [`excerpt`] | the start of a text, for messages |
 

@@ -1,10 +1,10 @@
-//! The only reader of a pod's JSON. It produces a [`Workload`].
+//! The only reader of a pod's JSON. It produces a [`Pod`].
 //!
 //! It reads only the fields that a decision or a patch needs, and borrows their strings from the JSON. All other fields
 //! are skipped. They survive, because a patch is built for the raw object and never from these types.
 
-// Named as in the Kubernetes API.
 mod affinity;
+// Named as in the Kubernetes API.
 #[allow(missing_docs)]
 pub mod fields;
 mod job_time;
@@ -19,9 +19,7 @@ use crate::ties::{Leftover, Tie, Ties};
 use crate::units::Micros;
 use fields::{Constraints, Container, NodeSelectorRequirement, Resources, Spec, UnreadPod, WireToleration};
 
-pub use fields::{Condition, Metadata};
-pub use fields::{NodeSelector, NodeSelectorTerm};
-pub use fields::{Pod, StringMap, Text};
+pub use fields::{Condition, Metadata, NodeSelector, NodeSelectorTerm, Pod, StringMap, Text};
 
 /// Maximum total length, in bytes, of the JSON text of nodeSelector, affinity and tolerations in a pod that is kept
 /// whole. A pod above it is kept with its request and nodeSelector only.

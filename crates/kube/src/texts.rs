@@ -28,12 +28,10 @@ macro_rules! texts {
 const NAMESPACE: &str = "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$";
 
 texts! {
-    Domain: "a DNS domain, at most 200 characters", SUBDOMAIN, 200;
     LabelKey: "a label key: `[domain/]name`", LABEL_KEY, 317;
     LabelValue: "a label value: letters, digits, `-`, `_` and `.`, at most 63", LABEL_VALUE, 63;
     Namespace: "the name of a namespace: lower-case letters, digits and `-`, at most 63", NAMESPACE, 63;
     RuntimeClass: "the name of a RuntimeClass: lower-case letters, digits, `-` and `.`", SUBDOMAIN, 253;
-    SiteName: "a site name: letters, digits, `-`, `_` and `.`, at most 63", &LABEL_VALUE.replace(")?$", ")$"), 63;
     StorageClass: "the name of a StorageClass: lower-case letters, digits, `-` and `.`", SUBDOMAIN, 253;
     TaintKey: "a taint key: `[domain/]name`", &format!("^$|{LABEL_KEY}"), 317;
     TaintValue: "a taint value: letters, digits, `-`, `_` and `.`, at most 63", LABEL_VALUE, 63;

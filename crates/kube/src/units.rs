@@ -410,9 +410,10 @@ fn scaled(mut digits: impl Iterator<Item = u8>, exponent10: i32, exponent2: u32)
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "not a quantity such as 2, \"500m\" or \"1.5Gi\"")]
 enum Stated<'a> {
-    Number(Number),
+    // First, because nearly every quantity is a string.
     #[serde(borrow)]
     Text(Cow<'a, str>),
+    Number(Number),
 }
 
 impl TryFrom<Stated<'_>> for Quantity {

@@ -1,9 +1,8 @@
 //! Runs several policies on the same seeds and collects their results.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
-use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use edgeward_decision::model::slo::{Class, PerClass};
 

@@ -19,7 +19,7 @@ const LEAST_NORMALISED: f64 = 1e-4;
 
 /// A range that follows a call, not the series in it. A range with a colon is a subquery, which is valid there.
 static RANGE_AFTER_CALL: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    let pattern = r"(?<function>[A-Za-z0-9_]+)\((?<inside>[^()]*)\)(?<range>\[[^\]:]*\])";
+    let pattern = r#"(?<function>[A-Za-z0-9_]+)\((?<inside>(?:[^()"]|"[^"]*")*)\)(?<range>\[[^\]:]*\])"#;
     Regex::new(pattern).ok()
 });
 

@@ -1,7 +1,7 @@
 //! Performance profiles: what operators prefer among the feasible sites. Turns the text of a profile and metrics into
 //! scores.
 //!
-//! Pure and synchronous like the core: no I/O and no clock; time and data are arguments. This is a crate of its own,
+//! Pure and synchronous: no I/O and no clock; time and data are arguments. This is a crate of its own,
 //! because the language of the equations needs a library that decisions do without.
 //!
 //! | module | what it is |

@@ -3,13 +3,8 @@
 use std::sync::LazyLock;
 
 use edgeward_decision::document;
-use edgeward_decision::document::Checks;
-use edgeward_decision::document::DAY;
-use edgeward_decision::document::Faults;
-use edgeward_decision::document::SECOND;
-use edgeward_decision::document::Span;
-use edgeward_decision::document::schema;
 use edgeward_decision::document::texts::PromQl;
+use edgeward_decision::document::{Checks, DAY, Faults, SECOND, Span, schema};
 use edgeward_decision::model::scores::{Better, Score};
 use edgeward_decision::model::slo::Class;
 use edgeward_kube::texts::LabelKey;

@@ -179,6 +179,7 @@ fn request_other_than_pod_create_is_allowed_unchanged() {
             json!({"group": "apps", "version": "v1", "resource": "pods"}),
         ),
         with("resource", json!({"group": "", "version": "v1", "resource": "nodes"})),
+        with("resource", Value::Null),
         with("subResource", json!("binding")),
         with("object", Value::Null),
     ] {
@@ -243,9 +244,33 @@ fn review_with_uid_or_namespace_over_253_bytes_is_refused() {
         assert_eq!(ask("u".repeat(253)), Ok(()), "{field}");
         let refusal = "uid or namespace has more than 253 bytes";
         assert_eq!(ask("u".repeat(254)), Err(refusal.to_owned()), "{field}");
-        let escaped = ask("\u{1}".to_owned()).unwrap_err();
-        assert!(escaped.contains("expected a borrowed string"), "{field}: {escaped}");
+        // JSON escapes these characters with six bytes each.
+        assert_eq!(ask("\u{1}".repeat(253)), Ok(()), "{field}");
+        assert_eq!(ask("\u{1}".repeat(254)), Err(refusal.to_owned()), "{field}");
     }
+}
+
+#[test]
+fn escaped_names_of_a_review_are_read() {
+    let reviewer = reviewer(Config::default());
+    let mut body = create(latency_pod()).to_string();
+    for (name, escaped) in [
+        ("\"AdmissionReview\"", "\"Admission\\u0052eview\""),
+        ("admission.k8s.io/v1", "admission.k8s.io\\/v1"),
+        ("\"pods\"", "\"p\\u006fds\""),
+        ("\"CREATE\"", "\"\\u0043REATE\""),
+        ("\"shop\"", "\"sh\\u006fp\""),
+        ("\"705ab4f5-", "\"705\\u0061b4f5-"),
+    ] {
+        assert!(body.contains(name), "{name}");
+        body = body.replace(name, escaped);
+    }
+    let request = Request::read(body.as_bytes()).unwrap();
+    assert_eq!(request.namespace(), "shop");
+    let answered = reviewer.review(body.as_bytes(), &Responder::new(reviewer.clock));
+    let answer: Value = serde_json::from_slice(&answered.unwrap()).unwrap();
+    assert_eq!(answer["response"]["uid"], "705ab4f5-6393-11e8-b7cc-42010a800002");
+    assert!(answer["response"]["patch"].is_string(), "{answer}");
 }
 
 #[test]
@@ -354,7 +379,7 @@ fn already_answered_review_is_not_counted() {
     other["request"]["operation"] = "UPDATE".into();
     for review in [create(latency_pod()), other] {
         let responder = Responder::new(reviewer.clock);
-        assert!(responder.claim());
+        assert!(responder.take());
         reviewer.review(review.to_string().as_bytes(), &responder).unwrap();
     }
     let page = reviewer.metrics.encode();
@@ -476,7 +501,7 @@ fn unfit_pod_or_late_answer_reserves_nothing() {
     assert_eq!(open(&reviewer), 0);
 
     let responder = Responder::new(reviewer.clock);
-    assert!(responder.claim());
+    assert!(responder.take());
     reviewer
         .review(create(core_pod()).to_string().as_bytes(), &responder)
         .unwrap();

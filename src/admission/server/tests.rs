@@ -225,7 +225,7 @@ fn until(released: Receiver<()>, claimed: Sender<bool>) -> impl Fn(&Responder) +
     let released = Mutex::new(released);
     move |responder| {
         let _ = released.lock().expect("not poisoned").recv_timeout(BOUND);
-        let _ = claimed.send(responder.claim());
+        let _ = claimed.send(responder.take());
     }
 }
 

@@ -2,8 +2,7 @@
 
 use std::fmt::Write as _;
 
-use edgeward_cluster::pod_record::GatedPod;
-use edgeward_cluster::pod_record::ObservedDecision;
+use edgeward_cluster::pod_record::{GatedPod, ObservedDecision};
 use edgeward_decision::keys::Keys;
 use edgeward_decision::model::decision_id::DecisionId;
 use edgeward_decision::model::site::SiteKind;

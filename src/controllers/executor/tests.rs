@@ -139,13 +139,13 @@ impl Server {
 
     /// Replaces the plan.
     fn plan(&self, steps: Vec<(Arc<GatedPod>, PlanAction)>) {
-        let step = |(pod, action)| Step {
+        let step = |(pod, action)| PlanEntry {
             pod,
             since: self.clock.moment(),
             action,
         };
         self.plan.send_replace(Arc::new(Plan {
-            steps: steps.into_iter().map(step).collect(),
+            entries: steps.into_iter().map(step).collect(),
             ..Plan::default()
         }));
     }

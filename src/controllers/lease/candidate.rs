@@ -53,7 +53,7 @@ impl Candidate {
 
     /// Makes us the holder of the Lease if it is ours already, free, or not renewed in time. Returns whether it is to
     /// be written. `lease` is empty if there is none, and `now` is after its answer arrived.
-    pub(super) fn claim(&mut self, lease: &mut Lease, now: Now) -> bool {
+    pub(super) fn acquire(&mut self, lease: &mut Lease, now: Now) -> bool {
         let version = lease.metadata.resource_version.clone().unwrap_or_default();
         let since = match self.read.take() {
             Some((known, since)) if known == version => since,
@@ -80,8 +80,14 @@ impl Candidate {
         true
     }
 
+    /// How long it takes until [`Candidate::acquire`] takes this Lease, which it saw last, if nobody renews it.
+    pub(super) fn lapses_in(&self, lease: &Lease, now: Moment) -> Micros {
+        let since = self.read.as_ref().map_or(now, |(_, since)| *since);
+        since.after(lapses_after(lease)).since(now)
+    }
+
     /// Records that the Lease was written with us as its holder. `sent` is a moment before the request was sent.
-    pub(super) fn claimed(&mut self, sent: Moment) {
+    pub(super) fn acquired(&mut self, sent: Moment) {
         self.held_until = Some(sent.after(HELD_FOR));
     }
 

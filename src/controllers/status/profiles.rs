@@ -6,15 +6,18 @@ use std::sync::Arc;
 use edgeward_decision::model::scores::Score;
 use edgeward_decision::model::site::SiteKind;
 use edgeward_decision::placement::patch::timestamp;
-use edgeward_kube::units::{Moment, Now};
+use edgeward_kube::units::{Micros, Moment, Now};
 use edgeward_profiles::{All, Evaluated, Evaluation, Preference, Round};
 use jiff::Timestamp;
 use kube::Api;
 use tokio::sync::watch;
 
-use super::keep;
+use super::{TIMES, keep};
 use crate::api::{Condition, PerformanceProfile, PerformanceProfileStatus, SiteScore};
 use crate::controllers::Context;
+
+/// The shortest time between two writes if only scores changed.
+const SCORES: Micros = Micros::from_secs(10);
 
 /// Writes each changed profile status, including its preferred site, while this replica holds the Lease. Never
 /// returns.
@@ -34,7 +37,7 @@ pub async fn of_profiles(context: Context, profiles: watch::Receiver<Arc<All>>) 
             };
             all.iter().map(status).collect()
         };
-        keep(profiles.clone(), api, context.clock, of_all, undated)
+        keep(profiles.clone(), api, context.clock, of_all, least)
     };
     while context.leadership.during(write()).await.is_none() {}
 }
@@ -117,6 +120,24 @@ impl Kept {
     }
 }
 
+/// A changed preference, condition or set of scored sites is written at once, changed scores every [`SCORES`], and a
+/// changed time alone every [`TIMES`].
+fn least(written: &PerformanceProfileStatus, status: &PerformanceProfileStatus) -> Micros {
+    let decisive = |status: &PerformanceProfileStatus| {
+        let has_score = |site: &SiteScore| (site.site.clone(), site.score.is_some());
+        let has_scores: Vec<_> = status.scores.iter().map(has_score).collect();
+        let (conditions, preferred) = (status.conditions.clone(), status.preferred.clone());
+        (status.observed_generation, conditions, preferred, has_scores)
+    };
+    if decisive(written) != decisive(status) {
+        Micros(0)
+    } else if undated(written) != undated(status) {
+        SCORES
+    } else {
+        TIMES
+    }
+}
+
 fn undated(status: &PerformanceProfileStatus) -> PerformanceProfileStatus {
     let mut status = status.clone();
     status.evaluated = None;
@@ -161,6 +182,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::controllers::status::is_due;
 
     fn at(seconds: i64) -> Now {
         let start: Timestamp = "2026-11-23T12:00:00Z".parse().unwrap();
@@ -283,14 +305,25 @@ mod tests {
     }
 
     #[test]
-    fn unchanged_scores_change_only_times_in_profile_status() {
+    fn profile_scores_are_written_every_10_s_and_times_every_60_s() {
         let mut kept = Kept::of(&evaluated(spec("cm_normalized_a"), 1, Known::default(), &DIRTY, 0));
-        let mut undated = |scores: &[(&str, i64)], second| {
+        let mut written = None;
+        let mut is_written = |scores: &[(&str, i64)], second| {
             let evaluated = evaluated(spec("cm_normalized_a"), 1, Known::default(), scores, second);
-            undated(&kept.status(&evaluated, "edge", at(second)))
+            let (status, now) = (kept.status(&evaluated, "edge", at(second)), at(second).moment);
+            let is_due = written
+                .as_ref()
+                .is_none_or(|written| is_due(written, &status, now, least));
+            if is_due {
+                written = Some((status, now));
+            }
+            is_due
         };
-        let first = undated(&DIRTY, 0);
-        assert_eq!(undated(&DIRTY, 30), first);
-        assert_ne!(undated(&[("edge", 900_000), ("cloud", 100_001)], 40), first);
+        assert!(is_written(&DIRTY, 0));
+        assert!(!is_written(&DIRTY, 59) && is_written(&DIRTY, 60));
+        let other = [("edge", 900_000), ("cloud", 100_001)];
+        assert!(!is_written(&other, 69) && is_written(&other, 70));
+        // Another set of scored sites.
+        assert!(is_written(&DIRTY[..1], 71));
     }
 }

@@ -19,6 +19,7 @@ e2e! { "quick_start::with_kwok", Cluster, with_kwok }
 fn with_kwok(fixture: &Fixture<'_>) -> Result<()> {
     let checkout = workspace();
     for file in [
+        "deploy/base/namespace.yaml",
         "examples/pods.yaml",
         "webhook/base/kustomization.yaml",
         "webhook/base/mutatingwebhookconfiguration.yaml",

@@ -183,8 +183,8 @@ impl<'s, 'run> InstalledReplicas<'s, 'run> {
         let client = client.pool_max_idle_per_host(0).tls_danger_accept_invalid_certs(true);
         let client = client.build()?;
         let shown = |member: &Edgeward<'_>| -> Result<Vec<u8>> {
-            let asked = client.get(format!("https://{}", member.admission())).send();
-            let answer = self.fixture.runtime.block_on(asked)?;
+            let asked = client.get(format!("https://{}", member.admission()));
+            let answer = self.fixture.runtime.block_on(async { asked.send().await })?;
             let info = answer.extensions().get::<TlsInfo>();
             let certificate = info.and_then(TlsInfo::peer_certificate);
             Ok(certificate.context("no certificate")?.to_vec())

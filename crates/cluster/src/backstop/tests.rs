@@ -4,8 +4,7 @@ use super::*;
 use edgeward_decision::keys::Keys;
 use edgeward_decision::model::link::LinkState;
 use edgeward_decision::testkit;
-use edgeward_decision::testkit::NOW;
-use edgeward_decision::testkit::with;
+use edgeward_decision::testkit::{NOW, with};
 use edgeward_kube::node;
 
 const SECOND: i64 = 1_000_000;

@@ -132,7 +132,7 @@ impl BySite {
         self.lasting.next_end()
     }
 
-    /// The pods at a site, if they changed since the last call. Cost: a copy of them.
+    /// The pods at a site, if they changed since the last call. Cost: the number of namespaces there.
     pub(super) fn take_changed(&mut self, site: usize) -> Option<ByNamespace<u64>> {
         if !self.changed.remove(&site) {
             return None;

@@ -16,8 +16,7 @@ use edgeward_decision::placement::decide::decide;
 use edgeward_decision::placement::room::Room;
 use edgeward_decision::pod::Pod;
 use edgeward_decision::testkit;
-use edgeward_decision::testkit::NOW;
-use edgeward_decision::testkit::with;
+use edgeward_decision::testkit::{NOW, with};
 use edgeward_kube::node;
 use edgeward_kube::units::Micros;
 

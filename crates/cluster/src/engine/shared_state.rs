@@ -8,7 +8,7 @@ use edgeward_decision::config::Config;
 use edgeward_decision::model::decision_id::DecisionId;
 use edgeward_decision::model::snapshot::Snapshot;
 use edgeward_decision::model::workload::{QueueKey, Workload};
-use edgeward_decision::placement::decide::{decide, is_within_share, node_at};
+use edgeward_decision::placement::decide::{decide, is_within_half, node_at};
 use edgeward_decision::placement::estimate::is_late;
 use edgeward_decision::placement::ledger::{Ledger, Reservation};
 use edgeward_decision::placement::located::located_beside;
@@ -88,7 +88,7 @@ impl SharedState {
             if let (Some(chosen), Some(node)) = (verdict.chosen(), verdict.node) {
                 let reservation = Reservation::new(id, workload, chosen.site.name(), node);
                 ledger.reserve(reservation, now.moment, |kept| {
-                    is_within_share(kept, &located, chosen.site, snapshot, config)
+                    is_within_half(kept, &located, chosen.site, snapshot, config)
                 });
             }
             if verdict.reason == Reason::Reinvocation {
@@ -180,7 +180,7 @@ fn reserve_again(
     if let Some(node) = node_at(&located, site, &room) {
         let reservation = Reservation::new(id, workload, site.name(), node);
         ledger.reserve(reservation, since, |kept| {
-            is_within_share(kept, &located, site, snapshot, config)
+            is_within_half(kept, &located, site, snapshot, config)
         });
     }
 }

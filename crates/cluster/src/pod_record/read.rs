@@ -6,13 +6,7 @@ use std::sync::Arc;
 
 use super::decided::decided;
 use super::refusal::missing;
-use crate::pod_record::GatedPod;
-use crate::pod_record::MAX_ELEMENTS;
-use crate::pod_record::MAX_RESOURCES;
-use crate::pod_record::Phase;
-use crate::pod_record::Placement;
-use crate::pod_record::PodRecord;
-use crate::pod_record::StuckPod;
+use crate::pod_record::{GatedPod, MAX_ELEMENTS, MAX_RESOURCES, Phase, Placement, PodRecord, StuckPod};
 use edgeward_decision::keys::Keys;
 use edgeward_decision::model::decision_id::DecisionId;
 use edgeward_decision::model::remote_room::{Bound, POD_SLOT, Start};
@@ -20,10 +14,8 @@ use edgeward_decision::model::slo::Management;
 use edgeward_decision::model::workload::Workload;
 use edgeward_decision::pod::Pod;
 use edgeward_kube::excerpt::LONGEST_NAME;
-use edgeward_kube::pod::DEFAULT_SCHEDULER;
-use edgeward_kube::pod::MAX_CONSTRAINTS;
-use edgeward_kube::pod::Text;
 use edgeward_kube::pod::fields::{Condition, Spec, Status};
+use edgeward_kube::pod::{DEFAULT_SCHEDULER, MAX_CONSTRAINTS, Text};
 use edgeward_kube::resources::{Amounts, ResourceNames};
 
 /// Maximum length of one of our annotations that is kept, in bytes.

@@ -4,7 +4,9 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use crate::queue::{Age, Entry, NAMESPACE_DELAY, PER_POD, PlanAction, Planned, Step, Unfinished, WAIT_BEFORE_CLAIM};
+use crate::queue::{
+    Age, Entry, NAMESPACE_DELAY, PER_POD, PlanAction, PlanEntry, Planned, Unfinished, WAIT_BEFORE_CLAIM,
+};
 use edgeward_decision::config::Config;
 use edgeward_decision::model::queue_claims::{QueueClaim, QueueClaims};
 use edgeward_decision::model::snapshot::Snapshot;
@@ -71,7 +73,7 @@ pub(super) struct Planning<'p> {
     pub(super) unplaceable: HashMap<(Workload<'static>, Age), (Reason, bool)>,
     /// Pods for which no site is possible, by uid, with whether they are past their limit, and the reason.
     pub(super) without_site: Vec<(Arc<str>, (bool, Reason))>,
-    pub(super) steps: Vec<Step>,
+    pub(super) entries: Vec<PlanEntry>,
     pub(super) decisions: usize,
     /// The comparisons that the plan took so far.
     pub(super) comparisons: usize,
@@ -86,10 +88,10 @@ impl<'p> Planning<'p> {
                 self.comparisons = self.comparisons.saturating_add(PER_POD);
                 let is_overdue = self.now.moment.since(entry.since) >= entry.pod.longest(self.config);
                 if is_overdue && !entry.pod.has_other_gates && !self.ledger.releases(&entry.pod.uid) {
-                    self.step(entry, PlanAction::Release);
+                    self.add_entry(entry, PlanAction::Release);
                 }
             } else if self.now.moment.since(entry.first_seen) >= NAMESPACE_DELAY {
-                self.step(entry, PlanAction::RemoveGate(Reason::NotManaged));
+                self.add_entry(entry, PlanAction::RemoveGate(Reason::NotManaged));
             }
         }
     }
@@ -114,7 +116,7 @@ impl<'p> Planning<'p> {
             if let Some(claim) = self.before.of(&entry.pod.uid) {
                 self.claims.add(claim.clone());
                 if claim.has_room {
-                    self.step(entry, PlanAction::Release);
+                    self.add_entry(entry, PlanAction::Release);
                 } else {
                     self.claims.leave_waiting(queue_key);
                     self.claimed_nodes.insert(claim.node);
@@ -158,7 +160,7 @@ impl<'p> Planning<'p> {
                 if let Some(node) = verdict.node {
                     self.claims.add(claim(node, site.name(), true));
                 }
-                self.step(entry, PlanAction::Release);
+                self.add_entry(entry, PlanAction::Release);
             }
             Action::Gate => {
                 let is_possible = verdict.sites.is_empty() || verdict.sites.iter().any(Assessment::is_possible);
@@ -178,7 +180,7 @@ impl<'p> Planning<'p> {
                 }
                 self.go_on_waiting(entry, age, verdict.reason, has_no_site);
             }
-            Action::PassThrough | Action::Deny => self.step(entry, PlanAction::RemoveGate(verdict.reason)),
+            Action::PassThrough | Action::Deny => self.add_entry(entry, PlanAction::RemoveGate(verdict.reason)),
         }
     }
 
@@ -215,12 +217,12 @@ impl<'p> Planning<'p> {
         // A stale view says nothing new about why a pod waits.
         let is_stale = self.snapshot.is_stale(self.config.telemetry_ttl, self.now.moment);
         if !is_stale && entry.pod.reason.as_deref() != Some(reason.as_str()) {
-            self.step(entry, PlanAction::UpdateReason(reason));
+            self.add_entry(entry, PlanAction::UpdateReason(reason));
         }
     }
 
-    pub(super) fn step(&mut self, entry: &Entry, action: PlanAction) {
-        self.steps.push(Step {
+    pub(super) fn add_entry(&mut self, entry: &Entry, action: PlanAction) {
+        self.entries.push(PlanEntry {
             pod: Arc::clone(&entry.pod),
             since: entry.since,
             action,

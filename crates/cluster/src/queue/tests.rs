@@ -15,8 +15,7 @@ use edgeward_decision::placement::ledger::Reservation;
 use edgeward_decision::placement::room::Room;
 use edgeward_decision::pod::Pod;
 use edgeward_decision::testkit;
-use edgeward_decision::testkit::NOW;
-use edgeward_decision::testkit::cpu;
+use edgeward_decision::testkit::{NOW, cpu};
 
 const GATE: &str = "scheduling.example.io/awaiting-capacity";
 
@@ -86,7 +85,7 @@ fn waitlist(pods: &[Gated]) -> Waitlist {
 
 /// The steps of a plan, in order: pod and action.
 fn steps(plan: &Plan) -> Vec<(String, PlanAction)> {
-    plan.steps
+    plan.entries
         .iter()
         .map(|step| (step.pod.name.to_string(), step.action))
         .collect()
@@ -205,7 +204,7 @@ fn late_pod_is_released_after_equal_pods_in_time() {
         let mut waitlist = Waitlist::default();
         pods.iter().for_each(|pod| waitlist.apply(Arc::clone(pod), NOW));
         let plan = plan_with(&mut waitlist, &fleet(&[1_000 - free]), &Ledger::default());
-        let released = plan.steps.iter().filter(|step| step.action == PlanAction::Release);
+        let released = plan.entries.iter().filter(|step| step.action == PlanAction::Release);
         let names = released.map(|step| step.pod.name.to_string()).collect::<Vec<_>>();
         (names, waitlist.due)
     };
@@ -296,13 +295,13 @@ fn released_pod_is_not_released_again_and_counts_once() {
 
 #[test]
 fn reservation_beyond_share_blocks_only_its_namespace() {
-    let reserved = |namespace: &str, is_within_share: bool| {
+    let reserved = |namespace: &str, is_within_half: bool| {
         let mut ledger = Ledger::new(Micros::from_secs(3));
         let reservation = Reservation {
             namespace: namespace.into(),
             ..testkit::reservation(1, 0, 400)
         };
-        assert!(ledger.reserve(reservation, NOW.moment, |_| is_within_share));
+        assert!(ledger.reserve(reservation, NOW.moment, |_| is_within_half));
         ledger
     };
     let released = |ledger: &Ledger| {
@@ -388,7 +387,7 @@ fn pod_whose_companions_leave_is_decided_again() {
     waitlist.apply(read(&document), NOW);
     let plan = plan_with(&mut waitlist, &fleet, &Ledger::default());
     assert!(
-        plan.steps.iter().all(|step| step.action != PlanAction::Release),
+        plan.entries.iter().all(|step| step.action != PlanAction::Release),
         "{plan:?}"
     );
     fleet["sites"][far]["labelledPods"] = json!({});
@@ -616,7 +615,7 @@ fn managed_long_affinity_pods_leave_first_oldest_first() {
     apply("b", "shop", 310, 9_000);
     apply("c", "shop", 320, 310);
     let plan = plan_with(&mut waitlist, &fleet(&[0]), &Ledger::default());
-    let names: Vec<_> = plan.steps.iter().map(|step| &*step.pod.name).collect();
+    let names: Vec<_> = plan.entries.iter().map(|step| &*step.pod.name).collect();
     assert_eq!(names, ["c", "b", "a"]);
 }
 
@@ -692,7 +691,7 @@ proptest! {
             prop_assert!(coming == 0 || used + coming <= 1_000);
         }
         // Of two pods with equal requests, the one behind is never released alone.
-        let released: BTreeSet<_> = plan.steps.iter().map(|step| step.pod.name.to_string()).collect();
+        let released: BTreeSet<_> = plan.entries.iter().map(|step| step.pod.name.to_string()).collect();
         let queue_key = |pod: &Gated| (-pod.priority, -i32::from(pod.slo_priority), -pod.seconds);
         for pod in pods.iter().filter(|pod| released.contains(&pod.name) && pod.seconds < 300) {
             for other in pods.iter().filter(|other| other.millicores == pod.millicores && queue_key(other) < queue_key(pod)) {

@@ -47,13 +47,19 @@ pub struct Refused {
 }
 
 /// A configuration, and what its operator should know of it.
-type Outcome = Result<(Config, Vec<String>), Faults>;
+type ReadConfig = Result<(Config, Vec<String>), Faults>;
 
 /// Reads a ConfigMap's manifest by its `data`; otherwise as [`read`].
 ///
 /// # Errors
 /// As [`read`].
-pub fn read_manifest(manifest: &Value, yaml: impl FnOnce(&str) -> Result<Value, String>) -> Outcome {
+pub fn read_manifest(manifest: &Value, yaml: impl FnOnce(&str) -> Result<Value, String>) -> ReadConfig {
+    const FIELDS: [&str; 5] = ["apiVersion", "kind", "metadata", "immutable", "data"];
+    let fields = manifest.as_object().into_iter().flat_map(|manifest| manifest.keys());
+    if let Some(field) = fields.into_iter().find(|field| !FIELDS.contains(&&***field)) {
+        let message = format_args!("is not a field that is read here; there are {}", FIELDS.join(", "));
+        return Err(Fault::new(field, message).into());
+    }
     let data: Option<BTreeMap<String, String>> = document::parse(&manifest["data"], "data")?;
     read(&data.unwrap_or_default(), yaml)
 }
@@ -63,7 +69,7 @@ pub fn read_manifest(manifest: &Value, yaml: impl FnOnce(&str) -> Result<Value, 
 ///
 /// # Errors
 /// An unknown key or text that is no document, else every fault.
-pub fn read(data: &BTreeMap<String, String>, yaml: impl FnOnce(&str) -> Result<Value, String>) -> Outcome {
+pub fn read(data: &BTreeMap<String, String>, yaml: impl FnOnce(&str) -> Result<Value, String>) -> ReadConfig {
     if let Some(key) = data.keys().find(|key| !KEYS.contains(&&***key)) {
         let message = format_args!("is not a key here; there are {}", KEYS.join(", "));
         return Err(Fault::new(key, message).into());

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::config::{LossThreshold, RttThreshold};
+use crate::document::texts::SiteName;
 use crate::document::texts::TraitName;
 use crate::document::{Checks, Decimal, Fault, schema};
 use crate::model::endpoint::Endpoint;
@@ -15,10 +16,8 @@ use crate::model::link::OwnThresholds;
 use crate::model::liqo::{NOT_ALLOWED, REMOTE_CLUSTER_ID, VIRTUAL_NODE};
 use crate::model::site::{SiteDefinition, SiteKind, SiteSource};
 use edgeward_kube::constraints::Toleration;
-use edgeward_kube::texts::Labels;
-use edgeward_kube::texts::RuntimeClass;
-use edgeward_kube::texts::SiteName;
 use edgeward_kube::texts::StorageClass;
+use edgeward_kube::texts::{Labels, RuntimeClass};
 use edgeward_kube::ties::{Tie, Ties};
 use edgeward_kube::units::{CostPerHour, Micros, Permille};
 

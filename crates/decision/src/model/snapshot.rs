@@ -207,18 +207,37 @@ impl Free {
 }
 
 /// A value per namespace and key. The key is the uid of a controller, or the labels of pods. A pod states the uid of
-/// its controller itself, so a value counts only within its namespace.
+/// its controller itself, so a value counts only within its namespace. The cost of a clone grows with the number of
+/// namespaces. The first change in a namespace after that copies the entries of this namespace.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct ByNamespace<T>(BTreeMap<Box<str>, BTreeMap<Box<str>, T>>);
+#[serde(from = "BTreeMap<Box<str>, Keyed<T>>", into = "BTreeMap<Box<str>, Keyed<T>>")]
+pub struct ByNamespace<T: Clone>(BTreeMap<Box<str>, Arc<Keyed<T>>>);
 
-impl<T> Default for ByNamespace<T> {
+type Keyed<T> = BTreeMap<Box<str>, T>;
+
+impl<T: Clone> From<BTreeMap<Box<str>, Keyed<T>>> for ByNamespace<T> {
+    fn from(plain: BTreeMap<Box<str>, Keyed<T>>) -> Self {
+        let shared = plain.into_iter().map(|(namespace, keys)| (namespace, Arc::new(keys)));
+        Self(shared.collect())
+    }
+}
+
+impl<T: Clone> From<ByNamespace<T>> for BTreeMap<Box<str>, Keyed<T>> {
+    fn from(shared: ByNamespace<T>) -> Self {
+        let plain = shared.0.into_iter();
+        plain
+            .map(|(namespace, keys)| (namespace, Arc::unwrap_or_clone(keys)))
+            .collect()
+    }
+}
+
+impl<T: Clone> Default for ByNamespace<T> {
     fn default() -> Self {
         Self(BTreeMap::new())
     }
 }
 
-impl<T> ByNamespace<T> {
+impl<T: Clone> ByNamespace<T> {
     /// Returns the value of this key. Cost: two searches.
     pub fn get(&self, namespace: &str, key: &str) -> Option<&T> {
         self.0.get(namespace)?.get(key)
@@ -234,13 +253,13 @@ impl<T> ByNamespace<T> {
 
     /// Returns the map entry of this key, for reading or insertion.
     pub fn entry(&mut self, namespace: &str, key: &str) -> std::collections::btree_map::Entry<'_, Box<str>, T> {
-        self.0.entry(namespace.into()).or_default().entry(key.into())
+        Arc::make_mut(self.0.entry(namespace.into()).or_default()).entry(key.into())
     }
 
     /// Removes the value of this key.
     pub fn remove(&mut self, namespace: &str, key: &str) {
         if let Some(keys) = self.0.get_mut(namespace) {
-            keys.remove(key);
+            Arc::make_mut(keys).remove(key);
             if keys.is_empty() {
                 self.0.remove(namespace);
             }
@@ -248,7 +267,7 @@ impl<T> ByNamespace<T> {
     }
 
     /// Maps every value.
-    pub fn map<U>(&self, change: impl Fn(&T) -> U) -> ByNamespace<U> {
+    pub fn map<U: Clone>(&self, change: impl Fn(&T) -> U) -> ByNamespace<U> {
         let mut changed = ByNamespace::default();
         for (namespace, key, known) in self.iter() {
             changed.entry(namespace, key).insert_entry(change(known));

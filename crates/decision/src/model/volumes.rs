@@ -34,7 +34,7 @@ pub enum Whereabouts {
     #[default]
     Here,
     /// Where the claim's volume is, with the class of the volume if known. The node affinity of the volume is in
-    /// [`NodeConstraints::volumes`](super::constraints::NodeConstraints::volumes).
+    /// [`NodeConstraints::volumes`](edgeward_kube::constraints::NodeConstraints::volumes).
     AtVolume(Option<KnownClass>),
     /// Wherever a volume of this class can be created. No volume exists yet.
     OfClass(KnownClass),

@@ -249,7 +249,7 @@ pub fn node_at(workload: &Workload<'_>, site: &Site, room: &Room<'_, '_>) -> Opt
 
 /// Whether `kept` is at most half of what is free at the site for this pod. Only pod slots and resources that the pod
 /// requests count, on nodes that the pod fits. Pods of the snapshot are subtracted; reservations and queue claims are not.
-pub fn is_within_share(
+pub fn is_within_half(
     kept: &Share,
     workload: &Workload<'_>,
     site: &Site,

@@ -2,9 +2,9 @@
 //! [`Standing`](super::verdict::Standing), and the worst one counts.
 
 mod distance;
-pub(super) mod namespace;
+mod leaving;
+pub(super) mod liqo;
 pub(super) mod nodes;
-mod offload;
 mod pods;
 mod remote_room;
 mod room;
@@ -43,10 +43,10 @@ type Filter = fn(&Case<'_, '_>, &Assessment<'_>) -> Option<Refusal>;
 /// Every filter, in the order in which they run. None runs after a `Never` refusal.
 const FILTERS: [Filter; 13] = [
     sites::not_in_sites,
-    namespace::not_offloaded,
+    liqo::not_offloaded,
     nodes::no_usable_node,
     pods::pods_elsewhere,
-    offload::not_offloadable,
+    leaving::not_offloadable,
     traits::missing_trait,
     wan::bad_link,
     distance::too_far,

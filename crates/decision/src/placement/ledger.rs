@@ -135,14 +135,14 @@ impl Ledger {
     }
 
     /// Reserves the room, as of `since`. Returns false and reserves nothing while a reservation with this id is
-    /// unconfirmed. `is_within_share` is called with everything that the namespace would keep from others at the site, this
+    /// unconfirmed. `is_within_half` is called with everything that the namespace would keep from others at the site, this
     /// reservation included. It is not called for a release, because that pod exists. Cost: a pass over the open
     /// reservations.
     pub fn reserve(
         &mut self,
         mut reservation: Reservation,
         since: Moment,
-        is_within_share: impl FnOnce(&Share) -> bool,
+        is_within_half: impl FnOnce(&Share) -> bool,
     ) -> bool {
         if self.ttl == Micros(0) || self.open_entry(reservation.id).is_some() {
             return false;
@@ -153,7 +153,7 @@ impl Ledger {
                 self.releases.insert(Arc::clone(uid), reservation.id);
                 false
             }
-            None => !is_within_share(&self.kept_with(&reservation)),
+            None => !is_within_half(&self.kept_with(&reservation)),
         };
         let entry = Entry {
             reservation,
@@ -337,10 +337,10 @@ impl Ledger {
     /// Everything is charged once for each replica.
     fn kept_with(&self, reservation: &Reservation) -> Share {
         let namespace = &reservation.namespace;
-        let is_in_share = |entry: &&Entry| !entry.is_beyond_share && entry.reservation.releases.is_none();
+        let is_in_half = |entry: &&Entry| !entry.is_beyond_share && entry.reservation.releases.is_none();
         let is_kept = |entry: &&Entry| entry.is_of(namespace) && entry.reservation.site == reservation.site;
         let mut kept = Share::default();
-        let others = self.unconfirmed().filter(is_in_share).filter(is_kept);
+        let others = self.unconfirmed().filter(is_in_half).filter(is_kept);
         let others = others.map(|entry| &entry.reservation);
         for reservation in others.chain([reservation]) {
             kept.amounts.add(&reservation.amount, self.replicas());

@@ -15,10 +15,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::document;
-use crate::document::Checks;
-use crate::document::Decimal;
-use crate::document::schema;
 use crate::document::texts::ProfileName;
+use crate::document::{Checks, Decimal, schema};
 use crate::keys::Keys;
 use crate::model::site_restriction::{self, Demand};
 use crate::model::slo::{Class, MAX_MILLIS};
@@ -209,8 +207,7 @@ impl Policies {
         }
     }
 
-    /// The policies of each namespace, sorted by namespace. The value of a namespace stays the same until one of its
-    /// policies changes.
+    /// The policies of each namespace, sorted by namespace.
     pub fn by_namespace(&self) -> &BTreeMap<Arc<str>, Arc<NamespacePolicies>> {
         &self.0
     }

@@ -74,11 +74,11 @@ pub(super) fn nearest_node<'s>(
     let is_kept_from = |node: &Node| workload.request.is_kept_from(&room.taken(node).amounts);
     let nodes = found.usable.iter().copied();
     let nodes = nodes.filter(|node| !is_claimed(node) && !is_kept_from(node));
-    let missing = nodes.map(|node| (missing_share(workload, node, room), node));
+    let missing = nodes.map(|node| (missing_fraction(workload, node, room), node));
     missing.min_by(|(a, one), (b, other)| a.cmp(b).then(one.name.cmp(&other.name)))
 }
 
-fn missing_share(workload: &Workload<'_>, node: &Node, room: &Room<'_, '_>) -> i64 {
+fn missing_fraction(workload: &Workload<'_>, node: &Node, room: &Room<'_, '_>) -> i64 {
     let taken = room.taken(node);
     let share = |request: i64, total: i64, used: i64| {
         let missing = i128::from(request) + i128::from(used) - i128::from(total);

@@ -36,6 +36,11 @@ pub fn from_json(json: &str) -> Result<Node, Error> {
         return Err(Error::custom(format_args!("it has {count} {what}, more than {most}")));
     }
     let ready = |condition: &Condition<'_>| condition.kind == "Ready" && condition.status == "True";
+    let taint = |taint: Fields<'_>| Taint {
+        key: (*taint.key).into(),
+        value: (*taint.value).into(),
+        effect: (*taint.effect).into(),
+    };
     let features = status.declared_features.iter().flatten().take(MAX_LABELS);
     let features = features.map(|feature| {
         (
@@ -53,7 +58,7 @@ pub fn from_json(json: &str) -> Result<Node, Error> {
             .take(MAX_ANNOTATIONS)
             .collect(),
         addresses: addresses(status.addresses.as_deref().unwrap_or_default()),
-        taints,
+        taints: taints.into_iter().map(taint).collect(),
         allocatable: amounts,
         slots: allocatable.get("pods").map_or(0, Quantity::units),
         cordoned: spec.unschedulable.unwrap_or(false),
@@ -66,14 +71,24 @@ pub fn from_json(json: &str) -> Result<Node, Error> {
 struct Wire<'a> {
     #[serde(borrow)]
     metadata: Metadata<'a>,
-    spec: Option<Spec>,
+    spec: Option<Spec<'a>>,
     status: Option<Status<'a>>,
 }
 
 #[derive(Default, serde::Deserialize)]
-struct Spec {
-    taints: Option<Vec<Taint>>,
+struct Spec<'a> {
+    #[serde(borrow)]
+    taints: Option<Vec<Fields<'a>>>,
     unschedulable: Option<bool>,
+}
+
+/// A taint, with fields that edgeward does not read.
+#[derive(serde::Deserialize)]
+struct Fields<'a> {
+    #[serde(borrow)]
+    key: Text<'a>,
+    value: Text<'a>,
+    effect: Text<'a>,
 }
 
 #[derive(Default, serde::Deserialize)]

@@ -43,10 +43,10 @@ impl Server {
     fn serve(&mut self, candidate: &mut Candidate, now: Now) -> bool {
         let mut lease = self.read();
         let mut went_back = candidate.went_back(&lease).is_some();
-        if candidate.claim(&mut lease, now)
+        if candidate.acquire(&mut lease, now)
             && let Some(stored) = self.write(&lease)
         {
-            candidate.claimed(now.moment);
+            candidate.acquired(now.moment);
             went_back |= candidate.went_back(&stored).is_some();
         }
         went_back
@@ -107,6 +107,7 @@ fn unchanged_lease_is_taken_after_twelve_seconds() {
         server.serve(&mut b, at(ms));
         assert!(!holds(&b, at(ms)), "{ms}");
     }
+    assert_eq!(b.lapses_in(&server.read(), at(12_900).moment), Micros::from_millis(100));
     server.serve(&mut b, at(13_000));
     assert!(holds(&b, at(13_000)));
     // The first holder learns of it when it reads the Lease.
@@ -119,7 +120,7 @@ fn unchanged_lease_is_taken_after_twelve_seconds() {
 fn write_of_unknown_outcome_is_found_again() {
     let (mut server, mut a) = (Server::default(), candidate("a"));
     let mut lease = Lease::default();
-    assert!(a.claim(&mut lease, at(0)));
+    assert!(a.acquire(&mut lease, at(0)));
     server.write(&lease).unwrap();
     assert!(!holds(&a, at(0)));
     server.serve(&mut a, at(4_500));
@@ -204,11 +205,11 @@ proptest! {
                 requests[who] = match (requests[who].take(), fate) {
                     (None, _) => Some(Request::Read(server.read())),
                     (Some(Request::Read(mut lease)), Fate::Answered) => {
-                        here.claim(&mut lease, now).then_some(Request::Write(now, lease))
+                        here.acquire(&mut lease, now).then_some(Request::Write(now, lease))
                     }
                     (Some(Request::Write(sent, lease)), Fate::Answered | Fate::Unheard) => {
                         if server.write(&lease).is_some() && matches!(fate, Fate::Answered) {
-                            here.claimed(sent.moment);
+                            here.acquired(sent.moment);
                         }
                         None
                     }

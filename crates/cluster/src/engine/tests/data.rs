@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::queue::PlanAction;
+use crate::volumes::read_affinity;
 use crate::volumes::{VolumeChange, VolumeKind};
 use edgeward_decision::model::link::LinkState;
 use edgeward_decision::model::volumes::{ClaimRecord, ClassRecord};
 use edgeward_decision::placement::verdict::Reason;
-use edgeward_decision::volumes::read_affinity;
 
 fn node_at(name: &str, site: &str) -> Change {
     node(name, json!({format!("node.role/{site}"): "true", "host": name}), "4")
@@ -80,7 +80,7 @@ fn gated_pod_waits_for_volume_lists_for_a_limited_time() {
             engine.apply(&Change::WatchAlive(kind), now);
         }
         let plan = engine.publish(now).plan?;
-        Some(plan.steps.iter().map(|step| step.action).collect::<Vec<_>>())
+        Some(plan.entries.iter().map(|step| step.action).collect::<Vec<_>>())
     };
     assert_eq!(plan(0), Some(vec![]));
     assert_eq!(plan(61), Some(vec![PlanAction::Release]));
@@ -180,7 +180,7 @@ fn gated_pod_is_planned_again_when_its_claim_changes() {
         let now = NOW.at(NOW.moment.after(Micros::from_secs(seconds)));
         changes.iter().for_each(|change| engine.apply(change, now));
         let plan = engine.publish(now).plan?;
-        Some(plan.steps.iter().map(|step| step.action).collect::<Vec<_>>())
+        Some(plan.entries.iter().map(|step| step.action).collect::<Vec<_>>())
     };
     // The only site with the pod's data is a cloud whose WAN is unknown.
     assert_eq!(after(&[], 0), Some(vec![PlanAction::Release]));

@@ -75,7 +75,7 @@ fn steps(engine: &mut Engine, second: u64, change: &Change) -> Option<Vec<PlanAc
     let now = NOW.at(NOW.moment.after(Micros::from_secs(second)));
     engine.apply(change, now);
     let plan = engine.publish(now).plan?;
-    Some(plan.steps.iter().map(|step| step.action).collect())
+    Some(plan.entries.iter().map(|step| step.action).collect())
 }
 
 #[test]

@@ -140,7 +140,7 @@ fn pod_without_a_site_is_released_when_a_node_comes_or_goes() {
         cluster.sees(&record(&gated));
         let actions = |published: Vec<(u64, Publication)>| {
             let plans = published.into_iter().filter_map(|(_, publication)| publication.plan);
-            let steps = plans.flat_map(|plan| plan.steps);
+            let steps = plans.flat_map(|plan| plan.entries);
             steps.map(|step| step.action).collect::<Vec<_>>()
         };
         let waits = PlanAction::UpdateReason(Reason::HeldSiteAway);
@@ -171,7 +171,7 @@ fn gated_pod_claims_node_after_60_s_and_leaves_at_class_limit() {
             .into_iter()
             .filter_map(|(at, publication)| Some((at, publication.plan?)));
         plans
-            .flat_map(|(at, plan)| plan.steps.into_iter().map(move |step| (at, step)))
+            .flat_map(|(at, plan)| plan.entries.into_iter().map(move |step| (at, step)))
             .collect()
     };
     assert!(steps(cluster.pass(59, true)).is_empty());
@@ -204,7 +204,7 @@ fn backstop_finds_pods_released_at_limit_once_wan_is_back() {
 
     let published = cluster.pass(31, true);
     let plans = published.into_iter().filter_map(|(_, publication)| publication.plan);
-    let steps: Vec<_> = plans.flat_map(|plan| plan.steps).collect();
+    let steps: Vec<_> = plans.flat_map(|plan| plan.entries).collect();
     assert_eq!(steps.len(), 4);
     for step in steps {
         let (reason, site) = cluster.release(&step.pod, step.since);

@@ -83,7 +83,7 @@ fn pods_without_a_site_delay_no_other_pods() {
         let mut at = NOW.moment;
         while at < end {
             if waitlist.wants_plan(at) {
-                for step in plan_at(&mut waitlist, &snapshot, at).steps {
+                for step in plan_at(&mut waitlist, &snapshot, at).entries {
                     assert_eq!(step.action, PlanAction::Release);
                     released.entry(step.pod.name.to_string()).or_insert((step.since, at));
                 }

@@ -93,7 +93,7 @@ proptest! {
         }
         snapshot.queue_claims = waitlist.claims();
         let shared = SharedState::new(Arc::new(snapshot), Micros::from_secs(3));
-        for (at, step) in plan.steps.iter().enumerate() {
+        for (at, step) in plan.entries.iter().enumerate() {
             prop_assert!(!matches!(step.action, PlanAction::RemoveGate(_)), "{:?}", step.action);
             if step.action == PlanAction::Release {
                 let context = DecisionContext { config: &config, id: DecisionId(at as u128), now: NOW };

@@ -37,9 +37,9 @@ fn said(filter: Filter, site: &str, fleet: &Value, pod: &Value) -> String {
 fn filter(name: &str) -> Filter {
     match name {
         "not_in_sites" => sites::not_in_sites,
-        "not_offloaded" => namespace::not_offloaded,
+        "not_offloaded" => liqo::not_offloaded,
         "no_usable_node" => nodes::no_usable_node,
-        "not_offloadable" => offload::not_offloadable,
+        "not_offloadable" => leaving::not_offloadable,
         "missing_trait" => traits::missing_trait,
         "bad_link" => wan::bad_link,
         "too_far" => distance::too_far,

@@ -5,15 +5,14 @@ use serde_json::json;
 use super::*;
 use crate::keys::Keys;
 use crate::testkit;
-use crate::testkit::NOW;
-use crate::testkit::cpu;
+use crate::testkit::{NOW, cpu};
 use edgeward_kube::units::Millicores;
 
 const TTL: Micros = Micros::from_secs(3);
 
 impl Ledger {
     /// Number of unconfirmed reservations that count only for their own namespace.
-    fn beyond_share(&self) -> usize {
+    fn beyond_half(&self) -> usize {
         self.unconfirmed().filter(|entry| entry.is_beyond_share).count()
     }
 }
@@ -154,7 +153,7 @@ fn reservation_beyond_share_counts_only_in_its_namespace() {
     reserve(&mut ledger, 3, "shop", 200);
     reserve(&mut ledger, 4, "shop", 100);
     assert_eq!(found(&ledger), [900, 500]);
-    assert_eq!((ledger.open(), ledger.beyond_share()), (4, 2));
+    assert_eq!((ledger.open(), ledger.beyond_half()), (4, 2));
     assert_eq!(reserved(&ledger, "edge", 0, "shop").1, 4);
     assert_eq!(reserved(&ledger, "edge", 0, "bank").1, 2);
     // Each namespace has its own share.
@@ -167,7 +166,7 @@ fn reservation_beyond_share_counts_only_in_its_namespace() {
     reserve(&mut ledger, 6, "shop", 300);
     assert_eq!(found(&ledger), [1_400, 1_000]);
     assert_eq!(ledger.expire(after(TTL)), 5);
-    assert_eq!((found(&ledger), ledger.beyond_share()), ([0, 0], 0));
+    assert_eq!((found(&ledger), ledger.beyond_half()), ([0, 0], 0));
     reserve(&mut ledger, 7, "shop", 500);
     assert_eq!(found(&ledger), [500, 500]);
 }
@@ -184,7 +183,7 @@ fn share_is_counted_per_site() {
         assert_eq!((kept.amounts.cpu, kept.pods), (Millicores(100), 1));
         true
     });
-    assert_eq!(ledger.beyond_share(), 0);
+    assert_eq!(ledger.beyond_half(), 0);
 }
 
 #[test]
@@ -193,7 +192,7 @@ fn confirmed_reservation_counts_for_all_namespaces() {
     reserve(&mut ledger, 1, "shop", 600);
     assert_eq!(found(&ledger), [600, 0]);
     assert!(ledger.confirm(DecisionId(1), "shop", "edge", 1).is_some());
-    assert_eq!((found(&ledger), ledger.beyond_share()), ([600, 600], 0));
+    assert_eq!((found(&ledger), ledger.beyond_half()), ([600, 600], 0));
     // A confirmed reservation no longer uses the share. A release never does.
     let release = Reservation {
         releases: Some("gated".into()),
@@ -202,7 +201,7 @@ fn confirmed_reservation_counts_for_all_namespaces() {
     };
     assert!(ledger.reserve(release, NOW.moment, |_| false));
     reserve(&mut ledger, 3, "shop", 500);
-    assert_eq!((found(&ledger), ledger.beyond_share()), ([1_800, 1_800], 0));
+    assert_eq!((found(&ledger), ledger.beyond_half()), ([1_800, 1_800], 0));
 }
 
 #[test]

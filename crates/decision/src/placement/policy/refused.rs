@@ -7,8 +7,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::document;
-use crate::document::Faults;
-use crate::document::schema;
+use crate::document::{Faults, schema};
 use crate::model::site_restriction::Demand;
 use crate::model::traits::Traits;
 use crate::placement::policy::selector::LabelSelector;

@@ -5,7 +5,7 @@ use std::cell::OnceCell;
 use std::collections::HashMap;
 
 use edgeward_cluster::engine::DecisionContext;
-use edgeward_cluster::queue::{Plan, PlanAction, Step};
+use edgeward_cluster::queue::{Plan, PlanAction, PlanEntry};
 use edgeward_decision::model::decision_id::DecisionId;
 use edgeward_kube::units::Micros;
 
@@ -61,7 +61,7 @@ impl Run<'_> {
         let executor = &mut edgeward.executor;
         let mut retry_at: Option<Micros> = None;
         let mut due = vec![];
-        for step in &executor.plan.steps {
+        for step in &executor.plan.entries {
             let Some(pod) = records::number(&step.pod.uid) else {
                 continue;
             };
@@ -109,7 +109,7 @@ impl Run<'_> {
     }
 
     /// Returns the change to the pod; `None` if nothing is to change.
-    fn change(&mut self, step: &Step) -> Option<PodChange> {
+    fn change(&mut self, step: &PlanEntry) -> Option<PodChange> {
         let now = clock(self.now);
         let Placer::Edgeward(edgeward) = &mut self.placer else {
             return None;

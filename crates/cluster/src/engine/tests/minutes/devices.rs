@@ -27,9 +27,9 @@ fn gated() -> Value {
 }
 
 /// The plan steps for gated pods in these publications.
-fn steps(published: impl IntoIterator<Item = (u64, Publication)>) -> Vec<crate::queue::Step> {
+fn steps(published: impl IntoIterator<Item = (u64, Publication)>) -> Vec<crate::queue::PlanEntry> {
     let plans = published.into_iter().filter_map(|(_, publication)| publication.plan);
-    plans.flat_map(|plan| plan.steps).collect()
+    plans.flat_map(|plan| plan.entries).collect()
 }
 
 #[test]

@@ -105,7 +105,7 @@ fn namespace_share_is_half_of_free_room_on_fitting_nodes() {
             pods: amount("pods"),
         };
         let site = &snapshot.sites[0];
-        is_within_share(&kept, &workload, site, &snapshot, &config)
+        is_within_half(&kept, &workload, site, &snapshot, &config)
     };
     let small = || json!({"cpu": "100m"});
     for (asked, within, beyond) in [

@@ -14,7 +14,7 @@ use super::super::*;
 use crate::config::Config;
 use crate::model::snapshot::Snapshot;
 use crate::model::workload::QueueKey;
-use crate::placement::decide::{decide, is_within_share};
+use crate::placement::decide::{decide, is_within_half};
 use crate::placement::ledger::tests::TTL;
 use crate::placement::room::Room;
 use crate::pod::Pod;
@@ -236,7 +236,7 @@ impl World {
         let is_within = is_within(&kept, share);
         let snapshot = &self.stored.snapshot;
         assert_eq!(
-            is_within_share(&kept, &workload, &snapshot.sites[0], snapshot, &config),
+            is_within_half(&kept, &workload, &snapshot.sites[0], snapshot, &config),
             is_within,
             "{kept:?}"
         );

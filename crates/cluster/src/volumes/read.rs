@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::model::volumes::{ClaimRecord, ClassRecord};
+use edgeward_decision::model::volumes::{ClaimRecord, ClassRecord};
 use edgeward_kube::constraints::{Term, VolumeAffinity};
 use edgeward_kube::excerpt::LONGEST_NAME;
 use edgeward_kube::pod::NodeSelector;
@@ -15,7 +15,7 @@ const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 
 /// Maximum length of the JSON text of a volume's node affinity, in bytes. A volume with a longer text has no known
 /// location.
-pub const MAX_AFFINITY: usize = 4096;
+const MAX_AFFINITY: usize = 4096;
 
 /// Reads a PersistentVolumeClaim.
 ///
@@ -33,7 +33,7 @@ pub fn read_claim(json: &str) -> Result<ClaimRecord, serde_json::Error> {
 }
 
 /// Reads the required node affinity of a PersistentVolume. Returns `None` if it has none, or if the text is longer than
-/// [`MAX_AFFINITY`].
+/// 4 KiB.
 ///
 /// # Errors
 /// The text is not JSON, or the affinity has another form.
