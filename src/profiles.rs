@@ -13,7 +13,7 @@ use edgeward_cluster::engine::{Change, SharedState};
 use edgeward_decision::config::Config;
 use edgeward_decision::model::scores::{self, ProfileScores, Profiles, Score};
 use edgeward_kube::units::{Micros, Moment, Now};
-use edgeward_profiles::{All, Evaluated, Known, Profile, Round, SeenProfile};
+use edgeward_profiles::{All, Evaluated, Profile, Round, SeenProfile, StatusFacts};
 use futures::{StreamExt as _, stream};
 use kube::Resource as _;
 use serde_json::Value;
@@ -279,7 +279,7 @@ pub(crate) fn read(object: &Raw) -> Option<SeenProfile> {
     Some(SeenProfile {
         generation: value["metadata"]["generation"].as_i64(),
         spec: value["spec"].take(),
-        known: Known {
+        known: StatusFacts {
             generation: status.observed_generation,
             preferred: status.preferred.map(|site| Box::from(&*site)).zip(since),
             accepted: accepted.map(|condition| (condition.status == "True", condition.last_transition_time)),

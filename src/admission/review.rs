@@ -150,7 +150,7 @@ impl Reviewer {
         let namespace = Cow::Borrowed(request.namespace());
         self.policies.load().apply(&mut pod, &namespace, &config.keys);
         let mut workload = pod.workload(namespace, &config.keys);
-        workload.shadow = pod.claims_to_be_shadow() && request.is_by_liqo();
+        workload.shadow = pod.is_marked_as_shadow() && request.is_by_liqo();
         let context = DecisionContext {
             config: &config,
             id: DecisionId(uuid::Uuid::new_v4().as_u128()),
@@ -402,11 +402,13 @@ impl<'a> Request<'a> {
         let Some(request) = review.request else {
             return refuse("the AdmissionReview has no request".into());
         };
-        match request.uid.len().max(request.namespace().len()) {
-            _ if request.uid.is_empty() => refuse("the AdmissionReview's request has no uid".into()),
-            0..=LONGEST_NAME => Ok(request),
-            _ => refuse(format!("uid or namespace has more than {LONGEST_NAME} bytes")),
+        if request.uid.is_empty() {
+            return refuse("the AdmissionReview's request has no uid".into());
         }
+        if request.uid.len().max(request.namespace().len()) > LONGEST_NAME {
+            return refuse(format!("uid or namespace has more than {LONGEST_NAME} bytes"));
+        }
+        Ok(request)
     }
 
     /// Whether this is a dry run, which stores nothing.

@@ -91,7 +91,7 @@ impl Why {
         let snapshot = listing.snapshot(now);
         let engine = &listing.engine;
         let site = engine.cache().site_of(&record).map(|site| site.name.clone());
-        let place = engine.waitlist().place(&record.uid, &snapshot, &config, now.moment);
+        let place = engine.waitlist().position(&record.uid, &snapshot, &config, now.moment);
 
         let mut state = SchedulingState::read(json.json(), &config.keys, site, now.wall)?;
         if state.is_silent {
@@ -161,7 +161,7 @@ fn as_it_arrived<'p>(
     let mut workload = pod.workload(namespace.into(), &config.keys);
     workload.bound = false;
     // An existing pod does not show who created it.
-    workload.shadow = pod.claims_to_be_shadow();
+    workload.shadow = pod.is_marked_as_shadow();
     if let Some(seconds) = state.gated_seconds {
         workload.gated_for = Some(Micros::from_secs(seconds));
     }

@@ -25,7 +25,7 @@ use tokio::time::timeout;
 
 use super::Context;
 use super::pod_patch::words;
-use crate::inspect::installation::host_port;
+use crate::inspect::installation::endpoints;
 use crate::platform::token_bucket::TokenBucket;
 use crate::tls::rotation::{Certificate, Der, Lives, Published, Replica, RotationState, Step, ders};
 use crate::tls::{Authority, Contents, Pem, Service, Stored, bundle, rotation, served, stored};
@@ -49,9 +49,6 @@ const AT_ONCE: usize = 16;
 
 /// Log line for slowed-down writes.
 const CONTESTED: &str = "another writer keeps changing the certificates; edgeward now writes them less often";
-
-/// Name of the port in EndpointSlices, as in `deploy/base`.
-const PORT: &str = "webhook";
 
 /// Field manager of our writes.
 const WRITER: &str = "edgeward";
@@ -107,7 +104,7 @@ impl Certificates {
     async fn lead(&self, secret: &mut watch::Receiver<Option<Arc<Contents>>>) {
         let configurations = Api::<PartialObjectMeta<MutatingWebhookConfiguration>>::all(self.context.client.clone());
         let mut webhook = watcher::object(configurations, &self.webhook);
-        let mut known = State {
+        let mut state = State {
             published: Published::default(),
             writes: TokenBucket::new(WRITES, self.lives.settle()),
             faults: Once::default(),
@@ -116,11 +113,11 @@ impl Certificates {
         let period = Duration::from_micros(self.lives.period().0);
         let mut last_error = String::new();
         loop {
-            let stepped = timeout(TIMEOUT, self.step(&mut known)).await;
+            let stepped = timeout(TIMEOUT, self.advance(&mut state)).await;
             match stepped.unwrap_or_else(|_| Err(anyhow!("no answer within {} s", TIMEOUT.as_secs()))) {
                 Ok(true) => {
-                    while !known.writes.take(self.context.clock.moment()) {
-                        known
+                    while !state.writes.take(self.context.clock.moment()) {
+                        state
                             .hindrance
                             .say(CONTESTED.to_owned(), |contested| tracing::warn!("{contested}"));
                         tokio::time::sleep(PAUSE).await;
@@ -129,7 +126,7 @@ impl Certificates {
                     continue;
                 }
                 Ok(false) => {}
-                Err(error) => known.hindrance.say(format!("{error:#}"), |error| {
+                Err(error) => state.hindrance.say(format!("{error:#}"), |error| {
                     tracing::warn!(error, "the certificates are not as they should be; retrying");
                 }),
             }
@@ -153,7 +150,7 @@ impl Certificates {
     }
 
     /// Reads all objects and performs the next step. Returns whether an object was written.
-    async fn step(&self, known: &mut State) -> anyhow::Result<bool> {
+    async fn advance(&self, state: &mut State) -> anyhow::Result<bool> {
         // The reading order matters; see `RotationState::bundles`.
         let configuration = self.configurations().get_opt(&self.webhook).await;
         let configuration = configuration.map_err(cannot("get the MutatingWebhookConfiguration", &self.webhook))?;
@@ -170,7 +167,7 @@ impl Certificates {
                 self.secret
             );
         }
-        known.faults.say(stored.faults(), |error| {
+        state.faults.say(stored.faults(), |error| {
             if !error.is_empty() {
                 tracing::warn!(
                     secret = self.secret,
@@ -182,21 +179,21 @@ impl Certificates {
         let bundles = ca_bundles(configuration.as_ref()).map(|bundle| bundle::authorities(bundle, &self.service));
         let bundles: Vec<_> = bundles.collect();
         let in_short = stored.in_short();
-        known.published.observe(&in_short, &bundles, now.moment);
-        let mut state = RotationState {
+        state.published.observe(&in_short, &bundles, now.moment);
+        let mut rotation = RotationState {
             stored: &in_short,
             bundles: &bundles,
-            settled: &known.published.settled(self.lives.settle(), now.moment),
-            abandoned: &known.published.abandoned(self.lives.settle(), now.moment),
+            settled: &state.published.settled(self.lives.settle(), now.moment),
+            abandoned: &state.published.abandoned(self.lives.settle(), now.moment),
             replicas: None,
             wall: now.wall,
         };
-        let mut step = state.next_step();
+        let mut step = rotation.next_step();
         let replicas;
         if step == Step::InspectReplicas {
             replicas = self.inspect_replicas(&in_short, &bundles, now).await?;
-            state.replicas = Some(&replicas);
-            step = state.next_step();
+            rotation.replicas = Some(&replicas);
+            step = rotation.next_step();
         }
         if !self.context.leadership.is_held() {
             return Ok(false);
@@ -205,11 +202,11 @@ impl Certificates {
         let authority = || self.authority(now);
         let (done, made) = match step {
             Step::Wait | Step::InspectReplicas => {
-                known.hindrance = Once::default();
+                state.hindrance = Once::default();
                 return Ok(false);
             }
             Step::Await(replicas) => {
-                known.hindrance.say(format!("{replicas:?}"), |awaited| {
+                state.hindrance.say(format!("{replicas:?}"), |awaited| {
                     tracing::warn!(
                         awaited,
                         "an old CA stays in caBundle until all our replicas are seen with a certificate of the new one"
@@ -287,10 +284,10 @@ impl Certificates {
         let ours = ListParams::default().labels(&format!("kubernetes.io/service-name={}", self.service.name));
         let slices = slices.list(&ours).await;
         let slices = slices.map_err(cannot("list EndpointSlices of", &self.service.name))?;
-        let known = bundles.iter().flatten().chain(&stored.authority).chain(&stored.next);
-        let (known, name) = (Vec::from_iter(ders(known)), self.service.dns_name());
+        let authorities = bundles.iter().flatten().chain(&stored.authority).chain(&stored.next);
+        let (authorities, name) = (Vec::from_iter(ders(authorities)), self.service.dns_name());
         let look = async |(address, is_ready): (String, bool)| Replica {
-            serves: served(&address, &name, &known, now.wall).await,
+            serves: served(&address, &name, &authorities, now.wall).await,
             address,
             is_ready,
         };
@@ -358,29 +355,6 @@ fn ca_bundles(configuration: Option<&MutatingWebhookConfiguration>) -> impl Iter
         let bundle = entry.client_config.ca_bundle.as_ref();
         bundle.map_or(&[][..], |bundle| &bundle.0)
     })
-}
-
-/// `address:port` of every endpoint, and whether it is ready. An endpoint without a ready condition counts as ready.
-/// An endpoint may be in two slices while it moves between them.
-pub(crate) fn endpoints(slices: &[EndpointSlice]) -> BTreeMap<String, bool> {
-    let mut endpoints = BTreeMap::new();
-    for slice in slices {
-        let ports = || slice.ports.iter().flatten();
-        let named = ports().find(|port| port.name.as_deref() == Some(PORT));
-        // The Service may not be the one of our manifests; accept its only port.
-        let only = || ports().next().filter(|_| ports().count() == 1);
-        let Some(port) = named.or_else(only).and_then(|port| port.port) else {
-            continue;
-        };
-        for endpoint in &slice.endpoints {
-            let conditions = endpoint.conditions.as_ref();
-            let is_ready = conditions.and_then(|conditions| conditions.ready).unwrap_or(true);
-            for address in &endpoint.addresses {
-                *endpoints.entry(host_port(address, port)).or_default() |= is_ready;
-            }
-        }
-    }
-    endpoints
 }
 
 #[cfg(test)]

@@ -56,23 +56,23 @@ struct Executor {
     log_limit: LogLimit,
 }
 
-/// The last step taken for a version of a pod.
+/// The last change tried for a version of a pod.
 #[derive(Debug)]
 struct Done {
     version: Box<str>,
     at: Moment,
-    /// When to retry; [`NEVER`] while the step is under way, and after it succeeded.
+    /// When to retry; [`NEVER`] while the change is under way, and after it succeeded.
     retry_at: Moment,
     pause: Micros,
     refusals: u32,
 }
 
-/// The last step of each pod, and how many steps are under way.
+/// The last change of each pod, and how many changes are under way.
 #[derive(Debug, Default)]
 struct Progress {
     done: HashMap<Arc<str>, Done>,
     under_way: usize,
-    /// Steps under way without updates of pods that stay gated.
+    /// Changes under way without updates of pods that stay gated.
     releases: usize,
 }
 
@@ -95,13 +95,13 @@ impl Executor {
         loop {
             let plan = Arc::clone(&plans.borrow_and_update());
             let (due, retry_at) = progress.begin(&plan, &self.context.config.load(), self.context.clock.moment());
-            under_way.extend(due.into_iter().map(|step| self.carry_out(step, &turn)));
+            under_way.extend(due.into_iter().map(|entry| self.carry_out(entry, &turn)));
             tokio::select! {
-                Some((step, outcome)) = under_way.next() => {
+                Some((entry, outcome)) = under_way.next() => {
                     if let Some(PatchResult::Refused(error) | PatchResult::Unavailable(error)) = &outcome {
-                        self.report(&step.pod, error, matches!(outcome, Some(PatchResult::Refused(_))));
+                        self.report(&entry.pod, error, matches!(outcome, Some(PatchResult::Refused(_))));
                     }
-                    progress.finish(&step, outcome, self.context.clock.moment());
+                    progress.finish(&entry, outcome, self.context.clock.moment());
                 }
                 changed = plans.changed() => if changed.is_err() {
                     return;
@@ -114,26 +114,26 @@ impl Executor {
     /// Reads the pod, decides, and patches it. The outcome is `None` if nothing has to change. Pods ahead in the plan
     /// keep their room by their claims, so the order of reading does not matter. `turn` admits one decision at a
     /// time, because reviews wait for the ledger's lock as well.
-    async fn carry_out(&self, step: PlanEntry, turn: &Semaphore) -> (PlanEntry, Option<PatchResult>) {
+    async fn carry_out(&self, entry: PlanEntry, turn: &Semaphore) -> (PlanEntry, Option<PatchResult>) {
         let version = Version {
-            namespace: &step.pod.namespace,
-            name: &step.pod.name,
-            resource_version: &step.pod.resource_version,
+            namespace: &entry.pod.namespace,
+            name: &entry.pod.name,
+            resource_version: &entry.pod.resource_version,
         };
         let change = match read(&self.context.client, version.namespace, version.name).await {
             Ok(pod) => {
                 let _turn = turn.acquire().await;
-                self.decide(step.clone(), pod).await
+                self.decide(entry.clone(), pod).await
             }
             Err(outcome) => Err(outcome),
         };
         let (reason, outcome) = match change {
-            Ok(None) => return (step, None),
+            Ok(None) => return (entry, None),
             Ok(Some(change)) => {
                 let outcome = version.patch(&self.context.client, &change.operations).await;
                 let reason = change.reason.as_str();
                 if matches!(outcome, PatchResult::Changed) {
-                    self.log(&step, reason, change.site);
+                    self.log(&entry, reason, change.site);
                     change.reserved.into_iter().for_each(Reserved::keep);
                 }
                 (reason, outcome)
@@ -145,12 +145,12 @@ impl Executor {
             .gated_pod_changes
             .at([reason, outcome.as_str()])
             .inc();
-        (step, Some(outcome))
+        (entry, Some(outcome))
     }
 
     /// Computes the change to the pod. A decision passes over all nodes, so it runs on a blocking thread. Only the
     /// change is kept of the pod that was read.
-    async fn decide(&self, step: PlanEntry, pod: Raw) -> Result<Option<Change>, PatchResult> {
+    async fn decide(&self, entry: PlanEntry, pod: Raw) -> Result<Option<Change>, PatchResult> {
         let (shared, config, clock) = (
             Arc::clone(&self.context.shared),
             self.context.config.load_full(),
@@ -160,23 +160,23 @@ impl Executor {
             let Ok(pod) = Pod::from_json(pod.json()) else {
                 return Ok(None);
             };
-            if pod.resource_version() != Some(&step.pod.resource_version) {
+            if pod.resource_version() != Some(&entry.pod.resource_version) {
                 return Err(PatchResult::Outdated);
             }
-            Ok(change_of(&pod, &step, &shared, &config, clock.now()))
+            Ok(change_of(&pod, &entry, &shared, &config, clock.now()))
         })
         .await
     }
 
-    fn log(&self, step: &PlanEntry, reason: &str, site: Option<String>) {
+    fn log(&self, entry: &PlanEntry, reason: &str, site: Option<String>) {
         // A user who edits the annotation makes us write it again, so these lines are limited.
-        let held_back = match is_update(step) {
+        let held_back = match is_update(entry) {
             true => self.log_limit.due("goes on waiting"),
             false => Some(0),
         };
         let Some(held_back) = held_back else { return };
-        let gated_s = self.context.clock.moment().since(step.since).0 / 1_000_000;
-        let GatedPod { namespace, name, .. } = &*step.pod;
+        let gated_s = self.context.clock.moment().since(entry.since).0 / 1_000_000;
+        let GatedPod { namespace, name, .. } = &*entry.pod;
         tracing::info!(namespace, name, reason, site, gated_s, held_back, "changed a gated pod");
     }
 
@@ -194,15 +194,15 @@ impl Executor {
 }
 
 impl Progress {
-    /// Returns the next steps, within the limit on concurrent steps, and the moment of the next retry. Updates of
+    /// Returns the next entries, within the limit on concurrent changes, and the moment of the next retry. Updates of
     /// pods that stay gated only get the slots that releases leave free.
     fn begin(&mut self, plan: &Plan, config: &Config, now: Moment) -> (Vec<PlanEntry>, Moment) {
         self.done.retain(|_, done| done.at.after(MEMORY) > now);
         let (mut due, mut retry_at) = (Vec::new(), NEVER);
         for updates in [false, true] {
-            for step in plan.entries.iter().filter(|step| is_update(step) == updates) {
-                let known = self.done.get(&step.pod.uid);
-                let known = known.filter(|known| *known.version == *step.pod.resource_version);
+            for entry in plan.entries.iter().filter(|entry| is_update(entry) == updates) {
+                let known = self.done.get(&entry.pod.uid);
+                let known = known.filter(|known| *known.version == *entry.pod.resource_version);
                 if let Some(known) = known.filter(|known| known.retry_at > now) {
                     retry_at = retry_at.min(known.retry_at);
                     continue;
@@ -215,32 +215,32 @@ impl Progress {
                 self.under_way += 1;
                 self.releases += usize::from(!updates);
                 let begun = Done {
-                    version: step.pod.resource_version.clone(),
+                    version: entry.pod.resource_version.clone(),
                     at: now,
                     retry_at: NEVER,
                     pause: known.map_or(PAUSES[0], |known| known.pause),
                     refusals: known.map_or(0, |known| known.refusals),
                 };
-                let mut step = step.clone();
-                if step.action == PlanAction::Release
+                let mut entry = entry.clone();
+                if entry.action == PlanAction::Release
                     && begun.refusals >= REFUSALS
-                    && !step.pod.waits_for_site()
-                    && !step.pod.is_restricted
-                    && now.since(step.since) >= step.pod.longest(config)
+                    && !entry.pod.waits_for_site()
+                    && !entry.pod.is_restricted
+                    && now.since(entry.since) >= entry.pod.longest(config)
                 {
-                    step.action = PlanAction::RemoveGate(Reason::ReleasedTimeout);
+                    entry.action = PlanAction::RemoveGate(Reason::ReleasedTimeout);
                 }
-                self.done.insert(Arc::clone(&step.pod.uid), begun);
-                due.push(step);
+                self.done.insert(Arc::clone(&entry.pod.uid), begun);
+                due.push(entry);
             }
         }
         (due, retry_at)
     }
 
-    fn finish(&mut self, step: &PlanEntry, outcome: Option<PatchResult>, now: Moment) {
+    fn finish(&mut self, entry: &PlanEntry, outcome: Option<PatchResult>, now: Moment) {
         self.under_way -= 1;
-        self.releases -= usize::from(!is_update(step));
-        let Some(known) = self.done.get_mut(&step.pod.uid) else {
+        self.releases -= usize::from(!is_update(entry));
+        let Some(known) = self.done.get_mut(&entry.pod.uid) else {
             return;
         };
         match outcome {
@@ -248,7 +248,7 @@ impl Progress {
             Some(PatchResult::Changed | PatchResult::Outdated) => {}
             // Nothing could be done now. Without back-off, a pod outside the plan's order would be read again and
             // again for nothing.
-            None if step.pod.workload.is_none() => known.pause_until_retry(now),
+            None if entry.pod.workload.is_none() => known.pause_until_retry(now),
             None => known.retry_at = now.after(PAUSES[0]),
             Some(PatchResult::Unavailable(_)) => known.pause_until_retry(now),
             Some(PatchResult::Refused(_)) => {
@@ -259,9 +259,9 @@ impl Progress {
     }
 }
 
-/// Whether the pod of this step stays gated.
-fn is_update(step: &PlanEntry) -> bool {
-    matches!(step.action, PlanAction::UpdateReason(_))
+/// Whether the pod of this entry stays gated.
+fn is_update(entry: &PlanEntry) -> bool {
+    matches!(entry.action, PlanAction::UpdateReason(_))
 }
 
 impl Done {
@@ -309,17 +309,17 @@ impl Drop for Reserved {
 }
 
 /// The change to the pod; `None` if nothing has to change.
-fn change_of(pod: &Pod<'_>, step: &PlanEntry, shared: &Arc<SharedState>, config: &Config, now: Now) -> Option<Change> {
-    let gated = &step.pod;
+fn change_of(pod: &Pod<'_>, entry: &PlanEntry, shared: &Arc<SharedState>, config: &Config, now: Now) -> Option<Change> {
+    let gated = &entry.pod;
     let id = DecisionId(uuid::Uuid::new_v4().as_u128());
     let stamp = Stamp {
         at: now.wall,
         id: id.to_string(),
     };
-    let mut action = step.action;
+    let mut action = entry.action;
     if action == PlanAction::Release {
         let (read, context) = (OnceCell::new(), DecisionContext { config, id, now });
-        let waited = now.moment.since(step.since);
+        let waited = now.moment.since(entry.since);
         let workload = pod.workload((&*gated.namespace).into(), &config.keys);
         let (verdict, is_reserved) = shared.release(&read, gated, workload, waited, context);
         let reserved = is_reserved.then(|| Reserved {

@@ -180,8 +180,7 @@ impl Election {
         let has_existed = lease.get().metadata.resource_version.is_some();
         list_again_if(self.candidate.went_back(lease.get()));
         let now = self.clock.now();
-        if !self.candidate.acquire(lease.get_mut(), now) {
-            let lapses_in = self.candidate.lapses_in(lease.get(), now.moment);
+        if let Some(lapses_in) = self.candidate.acquire(lease.get_mut(), now) {
             return Ok(with_jitter(RETRY).min(Duration::from_micros(lapses_in.0)));
         }
         let sent = self.clock.moment();
@@ -232,7 +231,7 @@ impl Election {
             return;
         }
         for _ in 0..RELEASES {
-            if let Ok(Ok(())) = timeout(REQUESTS, self.release()).await {
+            if let Ok(Ok(())) = in_time(self.release()).await {
                 return tracing::info!(lease = self.name, "released the Lease");
             }
         }

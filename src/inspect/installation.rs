@@ -17,7 +17,6 @@ use kube::api::{ListParams, PostParams};
 use kube::core::{Selector, SelectorExt as _};
 use serde_json::json;
 
-use crate::controllers::certificates::endpoints;
 use crate::inspect::Connection;
 use crate::tls::Service;
 
@@ -113,7 +112,7 @@ impl Webhook {
 }
 
 /// Namespace and name of the objects that an access right covers. `None` means all.
-pub type Place<'p> = (Option<&'p str>, Option<&'p str>);
+pub type Scope<'p> = (Option<&'p str>, Option<&'p str>);
 
 /// A user whose access rights are checked.
 #[derive(Debug, Clone, Copy)]
@@ -160,7 +159,7 @@ impl Connection {
     ///
     /// # Errors
     /// The API server cannot be reached, or refuses to answer.
-    pub async fn may(&self, user: User<'_>, verb: &str, resource: &str, place: Place<'_>) -> anyhow::Result<bool> {
+    pub async fn may(&self, user: User<'_>, verb: &str, resource: &str, place: Scope<'_>) -> anyhow::Result<bool> {
         let (kind, subresource) = resource.split_once('/').unwrap_or((resource, ""));
         let (resource, group) = kind.split_once('.').unwrap_or((kind, ""));
         let attributes = json!({
@@ -241,11 +240,38 @@ pub fn host_port(address: &str, port: i32) -> String {
     }
 }
 
+/// Name of the port in EndpointSlices, as in `deploy/base`.
+const PORT: &str = "webhook";
+
+/// `address:port` of every endpoint, and whether it is ready. An endpoint without a ready condition counts as ready.
+/// An endpoint may be in two slices while it moves between them.
+pub(crate) fn endpoints(slices: &[EndpointSlice]) -> BTreeMap<String, bool> {
+    let mut endpoints = BTreeMap::new();
+    for slice in slices {
+        let ports = || slice.ports.iter().flatten();
+        let named = ports().find(|port| port.name.as_deref() == Some(PORT));
+        // The Service may not be the one of our manifests; accept its only port.
+        let only = || ports().next().filter(|_| ports().count() == 1);
+        let Some(port) = named.or_else(only).and_then(|port| port.port) else {
+            continue;
+        };
+        for endpoint in &slice.endpoints {
+            let conditions = endpoint.conditions.as_ref();
+            let is_ready = conditions.and_then(|conditions| conditions.ready).unwrap_or(true);
+            for address in &endpoint.addresses {
+                *endpoints.entry(host_port(address, port)).or_default() |= is_ready;
+            }
+        }
+    }
+    endpoints
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::testkit::api_server;
 
     impl Webhook {
         /// The entry of `webhook/base` for namespaces without policies, registered at midnight of 2026-11-21.
@@ -295,9 +321,7 @@ mod tests {
 
     #[tokio::test]
     async fn access_review_carries_resource_attributes_and_groups() {
-        let service = tower::service_fn(|request: http::Request<kube::client::Body>| async move {
-            let body = request.into_body().collect_bytes().await.unwrap();
-            let asked: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        let client = api_server(|_, _, asked| {
             let attributes = json!({
                 "group": "edgeward.io", "resource": "sites", "subresource": "status", "verb": "patch", "namespace": "edge",
             });
@@ -309,11 +333,9 @@ mod tests {
                 "more",
             ];
             assert_eq!(asked["spec"]["groups"], json!(groups));
-            let answer = json!({"spec": {}, "status": {"allowed": true}}).to_string();
-            let answer = http::Response::new(kube::client::Body::from(answer.into_bytes()));
-            Ok::<_, std::convert::Infallible>(answer)
+            std::future::ready((200, json!({"spec": {}, "status": {"allowed": true}})))
         });
-        let connection = Connection::to(kube::Client::new(service, "default"), "test".to_owned());
+        let connection = Connection::to(client, "test".to_owned());
         let user = User {
             name: "system:serviceaccount:edge:me",
             more_groups: &["more".to_owned()],

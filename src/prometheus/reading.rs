@@ -14,7 +14,7 @@ use prometheus_http_query::response::InstantVector;
 use crate::prometheus::outcome::{Failure, Outcome};
 
 /// The site and class that a series describes; no name and no class for a query with a single number.
-type Place<'s> = (&'s str, Option<Class>);
+type Target<'s> = (&'s str, Option<Class>);
 
 /// A measurement, and its age on arrival.
 type Reading = (Measurement, Micros);
@@ -31,16 +31,16 @@ pub(super) fn read(
     if series.is_empty() {
         return (vec![], Err(Failure::new(Outcome::Empty, "no series")));
     }
-    let places: Vec<_> = series.iter().map(|series| place(input, series, sites)).collect();
-    let mut counts = HashMap::<Place<'_>, usize>::new();
-    for place in places.iter().flatten() {
-        *counts.entry(*place).or_default() += 1;
+    let targets: Vec<_> = series.iter().map(|series| target(input, series, sites)).collect();
+    let mut counts = HashMap::<Target<'_>, usize>::new();
+    for target in targets.iter().flatten() {
+        *counts.entry(*target).or_default() += 1;
     }
     let mut readings = Vec::new();
     let mut first_fault = Ok(());
-    for (series, place) in series.iter().zip(places) {
-        let reading = place.and_then(|place| match counts[&place] {
-            1 => reading(input, staleness, series, place, received),
+    for (series, target) in series.iter().zip(targets) {
+        let reading = target.and_then(|target| match counts[&target] {
+            1 => reading(input, staleness, series, target, received),
             same => {
                 let detail = format_args!("{same} series for {}", labels(series));
                 Err(Failure::new(Outcome::Ambiguous, detail))
@@ -54,7 +54,7 @@ pub(super) fn read(
     (readings, first_fault)
 }
 
-fn place<'s>(input: Input, series: &InstantVector, sites: &'s [Arc<SiteDefinition>]) -> Result<Place<'s>, Failure> {
+fn target<'s>(input: Input, series: &InstantVector, sites: &'s [Arc<SiteDefinition>]) -> Result<Target<'s>, Failure> {
     let label = |name: &str| series.metric().get(name).map(String::as_str);
     let missing = |what: &str| Failure::new(Outcome::Label, format_args!("{what} by {}", labels(series)));
     let site = sites.iter().find(|site| label("site") == Some(&site.name));
@@ -78,7 +78,7 @@ fn reading(
     input: Input,
     staleness: Micros,
     series: &InstantVector,
-    place: Place<'_>,
+    target: Target<'_>,
     received: Timestamp,
 ) -> Result<Reading, Failure> {
     let sample = series.sample();
@@ -87,7 +87,7 @@ fn reading(
         let detail = format_args!("{number} for {}", labels(series));
         return Err(Failure::new(Outcome::NotANumber, detail));
     }
-    let measurement = measurement(input, place, number)
+    let measurement = measurement(input, target, number)
         .ok_or_else(|| Failure::new(Outcome::OutOfRange, format_args!("{number} for {}", labels(series))))?;
     let age = received.as_microsecond() as f64 - sample.timestamp() * 1e6;
     // The cast saturates at zero and at the maximum. It turns NaN into zero, but JSON has no NaN.
@@ -102,7 +102,7 @@ fn reading(
 }
 
 /// Converts a number and rounds it to the unfavourable side. `None` for a number outside the input's range.
-fn measurement(input: Input, (site, class): Place<'_>, number: f64) -> Option<Measurement> {
+fn measurement(input: Input, (site, class): Target<'_>, number: f64) -> Option<Measurement> {
     // Decimal fractions leave errors below a thousandth of the unit in binary: 0.029 · 1000 is slightly more than 29.
     const DUST: f64 = 1e-3;
     let up = |number: f64| (number - DUST).ceil() as u64;

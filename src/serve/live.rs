@@ -71,7 +71,7 @@ pub(super) async fn view(
 
     // Requirements before the first decision, as `/readyz` lists them.
     let listed = Kind::ALL.map(|kind| (kind, readiness.require(kind.as_str())));
-    let mut listed = BTreeMap::from(listed);
+    let listed = BTreeMap::from(listed);
     let met = |name| {
         let requirement = readiness.require(name);
         move || requirement.met()
@@ -84,7 +84,7 @@ pub(super) async fn view(
     let (told, log_limit) = (events.clone(), LogLimit::new(clock));
     // The engine waits for this closure, so nothing in it may block.
     let carry_out = move |effect| match effect {
-        Effect::Listed(kind) => listed.remove(&kind).into_iter().for_each(|listed| listed.met()),
+        Effect::Listed(kind) => listed.get(&kind).into_iter().for_each(|listed| listed.met()),
         Effect::Decided(decision) => told.decided(&decision),
         Effect::NodeFault(fault) => {
             // A wrong node label can cause this again and again, so the lines are limited.

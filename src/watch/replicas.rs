@@ -68,7 +68,7 @@ fn count<'s>(slices: impl Iterator<Item = &'s EndpointSlice>) -> u32 {
 }
 
 /// The first address of each ready endpoint. An endpoint without a ready condition counts as ready.
-pub(crate) fn ready_endpoints(slice: &EndpointSlice) -> Vec<String> {
+fn ready_endpoints(slice: &EndpointSlice) -> Vec<String> {
     let ready = slice.endpoints.iter().filter(|endpoint| {
         let conditions = endpoint.conditions.as_ref();
         conditions.and_then(|conditions| conditions.ready).unwrap_or(true)

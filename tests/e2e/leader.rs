@@ -4,6 +4,7 @@ pub(crate) mod backstop;
 pub(crate) mod events;
 pub(crate) mod lost_lease;
 
+use edgeward_harness::documentation::documented;
 use edgeward_harness::prelude::*;
 
 const LEASE: &str = "edgeward";
@@ -71,12 +72,8 @@ fn lease(fixture: &Fixture<'_>) -> Result<Value> {
 pub(crate) fn allow_user(fixture: &Fixture<'_>, user: &str) -> Result<()> {
     let home = fixture.home()?;
     let user = json!([{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}]);
-    let page = include_str!("../../docs/guide/operate.md");
-    let manifests = page.split("```yaml\n").find_map(|block| {
-        let (block, _) = block.split_once("```")?;
-        block.contains("kind: ClusterRole").then_some(block)
-    });
-    for manifest in manifests.unwrap_or_default().split("---\n") {
+    let manifests = documented("yaml", "kind: ClusterRole")?;
+    for manifest in manifests.split("---\n") {
         let mut role: Value = serde_saphyr::from_str(manifest)?;
         let kind = role["kind"].as_str().unwrap_or_default().to_owned();
         let name = role["metadata"]["name"].as_str().unwrap_or_default();

@@ -5,6 +5,7 @@ use std::process::Command;
 use edgeward::config::read;
 use edgeward_decision::config::Config;
 use edgeward_harness::chart;
+use edgeward_harness::documentation::documented;
 use edgeward_harness::folder::copy;
 use edgeward_harness::prelude::*;
 
@@ -94,16 +95,7 @@ impl Tools {
 
 /// The first YAML block of docs/guide that contains these words.
 fn shown(words: &str) -> Result<Value> {
-    let pages = [
-        include_str!("../../docs/guide/install.md"),
-        include_str!("../../docs/guide/operate.md"),
-        include_str!("../../docs/guide/clouds.md"),
-    ];
-    let blocks = pages.iter().flat_map(|page| page.split("```yaml\n").skip(1));
-    let mut blocks = blocks.filter_map(|rest| rest.split("```").next());
-    let block = blocks.find(|block| block.contains(words));
-    let block = block.with_context(|| format!("the documentation shows no {words}"))?;
-    Ok(serde_saphyr::from_str(block)?)
+    Ok(serde_saphyr::from_str(documented("yaml", words)?)?)
 }
 
 /// Removes the configuration's ConfigMap and returns its content. Its generated name is also removed from the objects that

@@ -6,6 +6,7 @@ use edgeward_cluster::telemetry::Telemetry;
 use edgeward_decision::config::{Config, Input};
 use edgeward_decision::model::link::LinkState;
 use edgeward_decision::model::slo::Class;
+use edgeward_harness::documentation::blocks;
 use edgeward_harness::prelude::*;
 use edgeward_kube::units::{Micros, Moment, Permille};
 
@@ -79,12 +80,8 @@ pub(crate) fn query_results_are_converted_to_units(fixture: &Fixture) -> Result<
 /// The queries of every Prometheus configuration in `docs/guide/clouds.md`.
 fn documented() -> Result<Vec<BTreeMap<Input, String>>> {
     let page = include_str!("../../docs/guide/clouds.md");
-    let blocks = page
-        .split("```yaml\n")
-        .skip(1)
-        .filter_map(|rest| rest.split("```").next())
-        .filter(|block| block.starts_with("prometheus:"));
-    let read = |block| {
+    let blocks = blocks(page).filter(|(language, block)| *language == "yaml" && block.starts_with("prometheus:"));
+    let read = |(_, block)| {
         let document = yaml::parse_one(block, "docs/guide/clouds.md")?;
         let config = Config::read(&document)?;
         Ok(config.prometheus.context("no section `prometheus`")?.queries)

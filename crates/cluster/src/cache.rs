@@ -144,7 +144,7 @@ impl Cache {
         self.queues.outdated = true;
         self.delta.sites = true;
         let mut both = self.sites.iter().zip(&config.sites);
-        let are_same = both.all(|(entry, new)| entry.site.definition.is_same_place(new));
+        let are_same = both.all(|(entry, new)| entry.site.definition.is_same_apart_from_wan(new));
         if !are_same || self.sites.len() != config.sites.len() {
             self.set_sites(&config.sites);
         }
@@ -158,7 +158,7 @@ impl Cache {
         let place = |old: &SiteEntry| {
             definitions
                 .iter()
-                .position(|new| new.is_same_place(&old.site.definition))
+                .position(|new| new.is_same_apart_from_wan(&old.site.definition))
         };
         let places: Vec<_> = self.sites.iter().map(place).collect();
         self.queues.closed.move_sites(&places);
@@ -168,7 +168,7 @@ impl Cache {
         let ids: Vec<NodeId> = self.nodes.keys().copied().collect();
         for &id in &ids {
             let known = self.nodes.get(&id).filter(|entry| entry.known);
-            let (site, fault) = known.map(|entry| self.claimants(&entry.node)).unwrap_or_default();
+            let (site, fault) = known.map(|entry| self.site_of_node(&entry.node)).unwrap_or_default();
             self.faults.extend(fault);
             // The index of its old site now belongs to another site, or to none.
             self.nodes.entry(id).and_modify(|entry| entry.site = None);
@@ -206,7 +206,7 @@ impl Cache {
 
     fn change_node(&mut self, id: NodeId, mut node: Node) {
         node.allocatable.set_by_claim(&self.by_claim);
-        let (site, fault) = self.claimants(&node);
+        let (site, fault) = self.site_of_node(&node);
         let Some(entry) = self.nodes.get_mut(&id) else { return };
         let is_same = |old: &Node| {
             old.labels == node.labels
@@ -444,18 +444,21 @@ impl Cache {
 
     /// The site of a node, and the fault in its labels. A cloud's selector assigns the node to that cloud. No virtual node
     /// belongs to the edge.
-    fn claimants(&self, node: &Node) -> (Option<usize>, Option<NodeFault>) {
+    fn site_of_node(&self, node: &Node) -> (Option<usize>, Option<NodeFault>) {
         let carries = |entry: &SiteEntry| node.labels.contain(entry.site.definition.selector());
-        let claims: Vec<usize> = (0..self.sites.len()).filter(|&at| carries(&self.sites[at])).collect();
+        let matching: Vec<usize> = (0..self.sites.len()).filter(|&at| carries(&self.sites[at])).collect();
         let is_edge = |at: &&usize| self.sites[**at].site.kind() == SiteKind::Edge;
-        let cloud = claims.iter().find(|at| !is_edge(at)).copied();
+        let cloud = matching.iter().find(|at| !is_edge(at)).copied();
         let is_virtual = node.labels.contain([VIRTUAL_NODE]);
-        let edge = claims.iter().find(is_edge).copied();
+        let edge = matching.iter().find(is_edge).copied();
         let site = cloud.or(edge.filter(|_| !is_virtual));
-        let is_fault = claims.len() > 1 || site.is_none() && edge.is_some();
+        let is_fault = matching.len() > 1 || site.is_none() && edge.is_some();
         let fault = is_fault.then(|| NodeFault {
             node: Arc::clone(&node.name),
-            sites: claims.iter().map(|&at| self.sites[at].site.name().to_owned()).collect(),
+            sites: matching
+                .iter()
+                .map(|&at| self.sites[at].site.name().to_owned())
+                .collect(),
         });
         (site, fault)
     }

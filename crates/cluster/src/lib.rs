@@ -8,7 +8,7 @@
 //! | [`pod_record`] | a pod that exists, reduced to what charges and queues need |
 //! | [`volumes`] | volumes and their claims |
 //! | [`liqo`] | Liqo's objects, and what they say about sites and namespaces |
-//! | [`wan`], [`telemetry`], [`processing`] | health of the links, measurements, processing times |
+//! | [`wan`], [`telemetry`], `processing` | health of the links, measurements, processing times |
 //! | [`queue`] | gated pods and the release plan |
 //! | [`backstop`] | pods that were created without edgeward, or that kube-scheduler cannot place |
 
@@ -19,7 +19,7 @@ pub mod cache;
 pub mod engine;
 pub mod liqo;
 pub mod pod_record;
-pub mod processing;
+mod processing;
 pub mod queue;
 pub mod telemetry;
 #[cfg(any(test, feature = "testkit"))]

@@ -17,7 +17,7 @@ const WEIGHT: u64 = 5;
 
 /// The smallest mean that counts. Kubernetes writes the start and the end of a container in whole seconds. The mean of many
 /// differences is still right, but a mean below a second is mostly rounding.
-pub const RESOLUTION: Micros = Micros::from_secs(1);
+pub(crate) const RESOLUTION: Micros = Micros::from_secs(1);
 
 /// The number of observations from which a mean replaces the model.
 const ENOUGH: u32 = 5;
@@ -28,7 +28,7 @@ type Means<K> = Recent<K, Mean, 3_600, 4_096>;
 
 /// Observed processing times at all sites.
 #[derive(Debug, Default)]
-pub struct Processing(BTreeMap<Box<str>, Site>);
+pub(crate) struct Processing(BTreeMap<Box<str>, Site>);
 
 #[derive(Debug, Default)]
 struct Site {
@@ -67,7 +67,7 @@ impl Mean {
 impl Processing {
     /// Adds a pod that finished at `site` after `duration`. `controller` is the uid of its controller in `namespace`. Cost:
     /// a few searches.
-    pub fn observe(
+    pub(crate) fn observe(
         &mut self,
         site: &str,
         class: Class,
@@ -86,7 +86,7 @@ impl Processing {
 
     /// The site's means with enough observations, a recent last one, and a value of at least [`RESOLUTION`]. Forgets old
     /// means. Cost: a pass over the site's means.
-    pub fn times(&mut self, site: &str, now: Moment) -> JobTimes {
+    pub(crate) fn times(&mut self, site: &str, now: Moment) -> JobTimes {
         let mut times = JobTimes::default();
         let Some(site) = self.0.get_mut(site) else {
             return times;

@@ -79,7 +79,7 @@ impl GatedPod {
     }
 }
 
-/// One step of a plan.
+/// One entry of a plan.
 #[derive(Debug, Clone)]
 pub struct PlanEntry {
     /// The pod.
@@ -262,8 +262,8 @@ impl Waitlist {
         at.map(|at| at.max(self.paused_until))
     }
 
-    /// The pod's place in the order of a plan, and the number of pods before it; `None` if it has no place.
-    pub fn place(&self, uid: &str, snapshot: &Snapshot, config: &Config, now: Moment) -> Option<(QueueKey, usize)> {
+    /// The pod's position in the order of a plan, and the number of pods before it; `None` if it has none.
+    pub fn position(&self, uid: &str, snapshot: &Snapshot, config: &Config, now: Moment) -> Option<(QueueKey, usize)> {
         let key = |entry: &Entry| {
             let is_late = entry.is_late(snapshot, config, now);
             Some(entry.pod.queue_key(config)?.late(is_late))

@@ -1,4 +1,4 @@
-//! Inputs for tests, also of other crates: a time and a fleet. Property tests of this crate get generated ones.
+//! Inputs for tests, also of other crates: a time, fleets, pods and reservations, written or generated.
 
 mod generated;
 

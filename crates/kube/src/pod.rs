@@ -86,9 +86,10 @@ impl<'a> Pod<'a> {
         let spec = &self.spec;
         let requests_all = ["cpu", "memory"].iter().all(|name| spec.requests_everywhere(name));
         let lacks_overhead = spec.names_runtime_class() && spec.overhead.is_none();
-        let priority = match spec.priority_class_name.is_empty() {
-            true => "spec.priority is 0; the cluster has no default PriorityClass",
-            false => "spec.priority is 0; its PriorityClass is not known here",
+        let priority = if spec.priority_class_name.is_empty() {
+            "spec.priority is 0; the cluster has no default PriorityClass"
+        } else {
+            "spec.priority is 0; its PriorityClass is not known here"
         };
         let assumptions = [
             (!requests_all).then_some("no LimitRange fills in the requests that containers leave out"),
@@ -171,17 +172,17 @@ impl<'a> Pod<'a> {
     }
 
     /// Whether a label marks the pod as created by Liqo on behalf of another cluster. Any user can set that label.
-    pub fn claims_to_be_shadow(&self) -> bool {
+    pub fn is_marked_as_shadow(&self) -> bool {
         self.label("liqo.io/managed-by") == Some("shadowpod")
     }
 
     /// Whether another component decides where the pod runs.
     pub fn is_of_others(&self) -> bool {
-        self.is_mirror() || self.is_of_daemonset() || self.claims_to_be_shadow()
+        self.is_mirror() || self.is_of_daemonset() || self.is_marked_as_shadow()
     }
 
     /// Returns the owner that controls the pod.
-    pub fn controller(&self) -> Option<&fields::OwnerReference<'a>> {
+    pub(crate) fn controller(&self) -> Option<&fields::OwnerReference<'a>> {
         let owners = self.metadata.as_ref()?.owner_references.iter().flatten();
         owners.into_iter().find(|owner| owner.controller == Some(true))
     }
@@ -221,7 +222,7 @@ impl<'a> Spec<'a> {
     }
 
     /// Iterates over containers, then init containers.
-    pub fn all_containers(&self) -> impl Iterator<Item = &Container<'a>> {
+    pub(crate) fn all_containers(&self) -> impl Iterator<Item = &Container<'a>> {
         self.containers.iter().chain(&self.init_containers).flatten()
     }
 
@@ -232,7 +233,7 @@ impl<'a> Spec<'a> {
     }
 
     /// Total of the pod, from the amounts of each container and the pod-level amounts.
-    pub fn total<'s>(
+    pub(crate) fn total<'s>(
         &'s self,
         of_container: impl Fn(&'s Container<'a>) -> Option<Cow<'s, ResourceList<'a>>>,
         of_pod: Option<Cow<'s, ResourceList<'a>>>,

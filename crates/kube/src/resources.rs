@@ -48,7 +48,7 @@ impl<'a> ResourceList<'a> {
     }
 
     /// Adds the entries whose names are missing.
-    pub fn fill_from<'s>(&mut self, entries: impl Iterator<Item = (&'s Cow<'a, str>, Quantity)>)
+    pub(crate) fn fill_from<'s>(&mut self, entries: impl Iterator<Item = (&'s Cow<'a, str>, Quantity)>)
     where
         'a: 's,
     {

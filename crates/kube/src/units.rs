@@ -170,9 +170,10 @@ impl From<CostPerHour> for Value {
 
 /// An integer where it is whole.
 fn quotient(amount: u64, unit: u64) -> Value {
-    match amount.is_multiple_of(unit) {
-        true => (amount / unit).into(),
-        false => (amount as f64 / unit as f64).into(),
+    if amount.is_multiple_of(unit) {
+        (amount / unit).into()
+    } else {
+        (amount as f64 / unit as f64).into()
     }
 }
 

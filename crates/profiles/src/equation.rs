@@ -86,14 +86,14 @@ impl Equation {
     /// result that is not a finite number is `None`. Cost: less than a microsecond per row, and some to begin with.
     pub fn evaluate<'v>(&self, values: impl IntoIterator<Item = &'v [f64]>) -> Vec<Option<f64>> {
         let mut context = Context::with_env(Arc::clone(&ENVIRONMENT));
-        let finite = |values| match self.outcome(&mut context, values) {
+        let finite = |values| match self.resolve(&mut context, values) {
             Ok(Value::Float(number)) if number.is_finite() => Some(number),
             _ => None,
         };
         values.into_iter().map(finite).collect()
     }
 
-    fn outcome(&self, context: &mut Context<'_, '_>, values: &[f64]) -> Result<Value, ExecutionError> {
+    fn resolve(&self, context: &mut Context<'_, '_>, values: &[f64]) -> Result<Value, ExecutionError> {
         for (name, value) in self.names.iter().zip(values) {
             context.add_variable_from_value(name.clone(), *value);
         }
@@ -112,7 +112,7 @@ impl Equation {
         let mut context = Context::with_env(Arc::clone(&ENVIRONMENT));
         let mut is_finite = false;
         for point in &points {
-            match self.outcome(&mut context, point) {
+            match self.resolve(&mut context, point) {
                 Ok(Value::Float(number)) => is_finite |= number.is_finite(),
                 Ok(Value::Bool(_)) => return Err("gives true or false: write condition ? 1.0 : 0.0".to_owned()),
                 Ok(_) => return Err("gives no number".to_owned()),

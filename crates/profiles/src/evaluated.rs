@@ -22,12 +22,12 @@ pub struct SeenProfile {
     /// `spec` of the object.
     pub spec: Value,
     /// The part of the status that outlives the replica that wrote it.
-    pub known: Known,
+    pub known: StatusFacts,
 }
 
 /// The part of a PerformanceProfile's status that outlives the replica that wrote it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Known {
+pub struct StatusFacts {
     /// The generation that the status is about.
     pub generation: Option<i64>,
     /// The preferred site, and since when it is preferred.
@@ -82,8 +82,8 @@ impl Evaluated {
     }
 
     /// Returns the status if it is about the spec in force.
-    pub fn known(&self) -> Option<&Known> {
-        let Known { generation, .. } = self.seen.known;
+    pub fn known(&self) -> Option<&StatusFacts> {
+        let StatusFacts { generation, .. } = self.seen.known;
         let is_of_spec = self.refused.is_some() || generation == self.seen.generation;
         is_of_spec.then_some(&self.seen.known)
     }

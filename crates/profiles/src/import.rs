@@ -156,16 +156,16 @@ fn judge(promql: &str, by: By) -> Judged {
         judged.corrected = range_after_call.replace_all(promql, correct).into_owned();
     }
     match parser::parse(&judged.corrected) {
-        Ok(expression) => match place_of(&expression) {
-            Place::By(labels) => judged.places = labels,
-            Place::None(operator) => {
+        Ok(expression) => match naming_of(&expression) {
+            SiteNaming::By(labels) => judged.places = labels,
+            SiteNaming::None(operator) => {
                 let by = by.as_str();
                 let finding = format!("one series without a {by}: write {operator} by ({by}) (…)");
                 judged.findings.push(finding);
                 let grouped = format!("{operator} by ({by}) (");
                 judged.corrected = judged.corrected.replacen(&format!("{operator}("), &grouped, 1);
             }
-            Place::Unknown => {}
+            SiteNaming::Unknown => {}
         },
         Err(error) => judged.findings.push(format!("not PromQL: {error}")),
     }
@@ -189,8 +189,8 @@ pub fn doubts(profile: &Profile) -> Vec<String> {
     profile.metrics.iter().enumerate().filter_map(of).collect()
 }
 
-/// How the series of an expression name their place.
-enum Place {
+/// How the series of an expression name their site or node.
+enum SiteNaming {
     By(Vec<By>),
     /// No label does: this operator combines all series into one.
     None(String),
@@ -198,22 +198,22 @@ enum Place {
     Unknown,
 }
 
-fn place_of(expression: &Expr) -> Place {
+fn naming_of(expression: &Expr) -> SiteNaming {
     match expression {
-        Expr::Paren(inner) => place_of(&inner.expr),
+        Expr::Paren(inner) => naming_of(&inner.expr),
         Expr::Aggregate(aggregate) => match &aggregate.modifier {
             Some(LabelModifier::Include(Labels { labels })) => {
                 let is_kept = |by: &By| labels.iter().any(|label| label == by.as_str());
                 let kept: Vec<_> = By::ALL.into_iter().filter(is_kept).collect();
                 match kept.is_empty() {
-                    true => Place::None(aggregate.op.to_string()),
-                    false => Place::By(kept),
+                    true => SiteNaming::None(aggregate.op.to_string()),
+                    false => SiteNaming::By(kept),
                 }
             }
-            Some(LabelModifier::Exclude(_)) => Place::Unknown,
-            None => Place::None(aggregate.op.to_string()),
+            Some(LabelModifier::Exclude(_)) => SiteNaming::Unknown,
+            None => SiteNaming::None(aggregate.op.to_string()),
         },
-        _ => Place::Unknown,
+        _ => SiteNaming::Unknown,
     }
 }
 

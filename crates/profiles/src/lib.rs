@@ -22,7 +22,7 @@ pub mod import;
 pub mod preference;
 pub mod profile;
 
-pub use evaluated::{All, Evaluated, Known, Round, SeenProfile};
+pub use evaluated::{All, Evaluated, Round, SeenProfile, StatusFacts};
 pub use evaluation::{Evaluation, Series, score};
 pub use preference::Preference;
 pub use profile::{BuiltIn, Profile, ProfileSpec};

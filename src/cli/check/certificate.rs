@@ -221,9 +221,9 @@ async fn of_service(
         if let Some(contents) = contents.filter(|contents| contents.as_ref().is_none_or(is_pair)) {
             behind.found.push(Found::stored(&secret, contents, facts.now));
         }
-        behind.self_managed = Some(secret)
-            .filter(|secret| secret.is_self_managed)
-            .or(behind.self_managed);
+        if secret.is_self_managed {
+            behind.self_managed = Some(secret);
+        }
     }
     Ok(behind)
 }

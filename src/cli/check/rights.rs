@@ -14,7 +14,7 @@ const AREA: &str = "rights";
 
 /// Rights that are needed together: the severity of a missing one (`Warning` if edgeward works without it), resources as
 /// kubectl names them and verbs, both separated by single blanks, the place, and the effect if a right is missing.
-type Need<'i> = (Level, &'static str, &'static str, installation::Place<'i>, &'static str);
+type Need<'i> = (Level, &'static str, &'static str, installation::Scope<'i>, &'static str);
 
 const VIEW: &str = "list watch";
 
@@ -166,7 +166,7 @@ fn lacks(resource: &str, (level, _, _, place, purpose): Need<'_>, verbs: &[&str]
 
 /// Returns commands that grant a right. They can be repeated, and other users keep the right that the same role gives
 /// them.
-fn grant(resource: &str, verbs: &[&str], user: User<'_>, (namespace, name): installation::Place<'_>) -> String {
+fn grant(resource: &str, verbs: &[&str], user: User<'_>, (namespace, name): installation::Scope<'_>) -> String {
     let role = format!("edgeward-{}-{}", resource.replace(['.', '/'], "-"), verbs.join("-"));
     let to = match user.account() {
         Some((namespace, name)) => format!("--serviceaccount={namespace}:{name}"),

@@ -112,7 +112,7 @@ impl Explanation {
         mut notes: Vec<String>,
         config: &Config,
     ) -> Self {
-        let place = state.place(&config.keys);
+        let place = state.location(&config.keys);
         let stuck = queue.as_ref().filter(|_| state.is_gated());
         let stuck = stuck.and_then(|queue| queue.stuck(&subject, config));
         let decided = state.decided.take();

@@ -109,7 +109,7 @@ impl SchedulingState {
     }
 
     /// Says where the pod is and whether it runs, to follow the pod's name in a sentence.
-    pub(super) fn place(&self, keys: &Keys) -> String {
+    pub(super) fn location(&self, keys: &Keys) -> String {
         let at = match (&self.node, &self.site) {
             (Some(node), Some(site)) => format!(" on node {node} of site {site}"),
             (Some(node), None) => format!(" on node {node}, which is of no site"),

@@ -51,9 +51,10 @@ impl Candidate {
         self.held_until
     }
 
-    /// Makes us the holder of the Lease if it is ours already, free, or not renewed in time. Returns whether it is to
-    /// be written. `lease` is empty if there is none, and `now` is after its answer arrived.
-    pub(super) fn acquire(&mut self, lease: &mut Lease, now: Now) -> bool {
+    /// Makes us the holder of the Lease if it is ours already, free, or not renewed in time. Returns `None` then: it is
+    /// to be written. Otherwise returns how long it takes until it may be taken if nobody renews it. `lease` is empty if
+    /// there is none, and `now` is after its answer arrived.
+    pub(super) fn acquire(&mut self, lease: &mut Lease, now: Now) -> Option<Micros> {
         let version = lease.metadata.resource_version.clone().unwrap_or_default();
         let since = match self.read.take() {
             Some((known, since)) if known == version => since,
@@ -63,8 +64,9 @@ impl Candidate {
         let is_ours = self.holds(lease);
         if !is_ours {
             self.held_until = None;
-            if holder(lease).is_some() && now.moment < since.after(lapses_after(lease)) {
-                return false;
+            let lapses = since.after(lapses_after(lease));
+            if holder(lease).is_some() && now.moment < lapses {
+                return Some(lapses.since(now.moment));
             }
         }
         // The times are only for people to read.
@@ -77,13 +79,7 @@ impl Candidate {
         spec.holder_identity = Some(self.identity.clone());
         spec.lease_duration_seconds = i32::try_from(DURATION.0 / 1_000_000).ok();
         spec.renew_time = Some(MicroTime(now.wall));
-        true
-    }
-
-    /// How long it takes until [`Candidate::acquire`] takes this Lease, which it saw last, if nobody renews it.
-    pub(super) fn lapses_in(&self, lease: &Lease, now: Moment) -> Micros {
-        let since = self.read.as_ref().map_or(now, |(_, since)| *since);
-        since.after(lapses_after(lease)).since(now)
+        None
     }
 
     /// Records that the Lease was written with us as its holder. `sent` is a moment before the request was sent.

@@ -177,7 +177,7 @@ fn summary(site: &SiteScore) -> String {
 
 #[cfg(test)]
 mod tests {
-    use edgeward_profiles::{Known, SeenProfile};
+    use edgeward_profiles::{SeenProfile, StatusFacts};
     use jiff::SignedDuration;
     use serde_json::{Value, json};
 
@@ -198,7 +198,7 @@ mod tests {
     }
 
     /// A profile in the round of this second, whose sites have these scores in millionths.
-    fn evaluated(spec: Value, generation: i64, known: Known, scores: &[(&str, i64)], second: i64) -> Evaluated {
+    fn evaluated(spec: Value, generation: i64, known: StatusFacts, scores: &[(&str, i64)], second: i64) -> Evaluated {
         let site = |(site, score): &(&str, i64)| {
             let as_of = at(second).moment;
             let by_missing = [Score(*score)].into();
@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn profile_status_shows_scores_and_changes_site_after_dwell() {
-        let first = evaluated(spec("cm_normalized_a"), 3, Known::default(), &DIRTY, 7);
+        let first = evaluated(spec("cm_normalized_a"), 3, StatusFacts::default(), &DIRTY, 7);
         let mut kept = Kept::of(&first);
         let status = kept.status(&first, "edge", at(8));
         assert_eq!(
@@ -248,7 +248,7 @@ mod tests {
         );
         // The dwell time counts from the first round in which the edge scored better.
         for (second, preferred) in [(20, "cloud"), (60, "cloud"), (80, "edge")] {
-            let clean = evaluated(spec("cm_normalized_a"), 3, Known::default(), &CLEAN, second);
+            let clean = evaluated(spec("cm_normalized_a"), 3, StatusFacts::default(), &CLEAN, second);
             let status = kept.status(&clean, "edge", at(second));
             assert_eq!(status.preferred.as_deref(), Some(preferred), "{second}");
         }
@@ -257,7 +257,7 @@ mod tests {
     #[test]
     fn new_leader_keeps_preferred_site_unless_spec_changed() {
         let since: Timestamp = "2026-11-23T11:00:00Z".parse().unwrap();
-        let known = Known {
+        let known = StatusFacts {
             generation: Some(3),
             preferred: Some(("edge".into(), since)),
             accepted: Some((true, "2026-11-23T10:00:00Z".to_owned())),
@@ -281,13 +281,13 @@ mod tests {
 
     #[test]
     fn invalid_equation_is_not_accepted_and_names_the_fix() {
-        let good = evaluated(spec("cm_normalized_a"), 1, Known::default(), &DIRTY, 0);
+        let good = evaluated(spec("cm_normalized_a"), 1, StatusFacts::default(), &DIRTY, 0);
         let mut kept = Kept::of(&good);
         let before = kept.status(&good, "edge", at(0));
         let seen = SeenProfile {
             generation: Some(2),
             spec: spec("2 * cm_normalized_a"),
-            known: Known::default(),
+            known: StatusFacts::default(),
         };
         let bad = Evaluated::after(seen, Some(&good));
         let status = kept.status(&bad, "edge", at(5));
@@ -306,10 +306,16 @@ mod tests {
 
     #[test]
     fn profile_scores_are_written_every_10_s_and_times_every_60_s() {
-        let mut kept = Kept::of(&evaluated(spec("cm_normalized_a"), 1, Known::default(), &DIRTY, 0));
+        let mut kept = Kept::of(&evaluated(
+            spec("cm_normalized_a"),
+            1,
+            StatusFacts::default(),
+            &DIRTY,
+            0,
+        ));
         let mut written = None;
         let mut is_written = |scores: &[(&str, i64)], second| {
-            let evaluated = evaluated(spec("cm_normalized_a"), 1, Known::default(), scores, second);
+            let evaluated = evaluated(spec("cm_normalized_a"), 1, StatusFacts::default(), scores, second);
             let (status, now) = (kept.status(&evaluated, "edge", at(second)), at(second).moment);
             let is_due = written
                 .as_ref()

@@ -51,12 +51,15 @@ impl Connection {
         namespace: &str,
         selector: &BTreeMap<String, String>,
     ) -> anyhow::Result<Vec<PairSecret>> {
+        if selector.is_empty() {
+            return Ok(vec![]);
+        }
         let deployments = Api::<Deployment>::namespaced(self.client.clone(), namespace);
         let pod = |deployment: Deployment| {
             let template = deployment.spec?.template;
             let labels = template.metadata?.labels?;
             let is_behind = selector.iter().all(|(key, value)| labels.get(key) == Some(value));
-            template.spec.filter(|_| is_behind && !selector.is_empty())
+            template.spec.filter(|_| is_behind)
         };
         let mut secrets = Vec::new();
         for pod in self.list(&deployments, ListParams::default(), pod).await? {

@@ -80,16 +80,13 @@ fn lapsed(lease: &Lease, now: Timestamp) -> Option<Timestamp> {
 
 #[cfg(test)]
 mod tests {
-    use std::convert::Infallible;
     use std::sync::{Arc, Mutex};
 
     use crate::platform::clock::Clock;
-    use http::{Request, Response};
-    use kube::Client;
-    use kube::client::Body;
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::testkit::{api_server, failure};
 
     fn lease(holder: &str, renewed: Timestamp, version: &str) -> (u16, Value) {
         let spec = json!({"holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": format!("{renewed:.6}")});
@@ -97,30 +94,17 @@ mod tests {
         (200, json!({"metadata": metadata, "spec": spec}))
     }
 
-    fn refusal(code: u16) -> (u16, Value) {
-        let reason = if code == 404 { "NotFound" } else { "Forbidden" };
-        let status = json!({"kind": "Status", "status": "Failure", "code": code, "message": "no", "reason": reason});
-        (code, status)
-    }
-
     /// Returns the result if the API server gives these answers, the last one first.
     async fn found(answers: Vec<(u16, Value)>) -> anyhow::Result<Lead> {
         let answers = Arc::new(Mutex::new(answers));
         let told = Arc::clone(&answers);
-        let service = tower::service_fn(move |request: Request<Body>| {
+        let client = api_server(move |_, uri, _| {
             assert_eq!(
-                request.uri().path(),
+                uri.path(),
                 "/apis/coordination.k8s.io/v1/namespaces/home/leases/edgeward"
             );
-            let (code, answer) = told.lock().unwrap().pop().unwrap();
-            async move {
-                let answer = Response::builder()
-                    .status(code)
-                    .body(Body::from(answer.to_string().into_bytes()));
-                Ok::<_, Infallible>(answer.unwrap())
-            }
+            std::future::ready(told.lock().unwrap().pop().unwrap())
         });
-        let client = Client::new(service, "default");
         let connection = Connection::to(client, "test".to_owned());
         let found = connection.lead("home", "edgeward").await;
         assert!(answers.lock().unwrap().is_empty());
@@ -140,7 +124,7 @@ mod tests {
         let by = |holder: &str| Ok(holder.to_owned());
         for (answers, expected) in [
             (vec![lease("web-1", ago(1), "7")], by("web-1")),
-            (vec![refusal(404)], nobody(None)),
+            (vec![failure(404, "no")], nobody(None)),
             // The holder was killed long ago.
             (
                 vec![lease("web-1", ago(3600), "7"), lease("web-1", ago(3600), "7")],
@@ -157,11 +141,11 @@ mod tests {
                 by("web-1"),
             ),
             (vec![lease("web-2", ago(0), "8"), lease("", ago(1), "7")], by("web-2")),
-            (vec![refusal(404), lease("", ago(1), "7")], nobody(Some(ago(1)))),
+            (vec![failure(404, "no"), lease("", ago(1), "7")], nobody(Some(ago(1)))),
         ] {
             let said = format!("{answers:?}");
             assert_eq!(found(answers).await.unwrap(), expected, "{said}");
         }
-        assert!(found(vec![refusal(403)]).await.is_err());
+        assert!(found(vec![failure(403, "no")]).await.is_err());
     }
 }

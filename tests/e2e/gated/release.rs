@@ -1,5 +1,6 @@
 //! `edgeward release` and its kubectl equivalent. After edgeward is uninstalled, no pod is left behind its gate.
 
+use edgeward_harness::documentation::script;
 use edgeward_harness::prelude::*;
 
 use crate::commands::fleet_command::edgeward;
@@ -138,13 +139,7 @@ e2e! { "release::documented_kubectl_removes_own_gate", Nodes, documented_kubectl
 /// The lines of docs/guide/operate.md do this with kubectl only.
 fn documented_kubectl_removes_own_gate(fixture: &Fixture<'_>) -> Result<()> {
     const OURS: &str = "scheduling.kubectl.example/awaiting-capacity";
-    let page = include_str!("../../../docs/guide/operate.md");
-    let mut blocks = page
-        .split("```sh\n")
-        .skip(1)
-        .filter_map(|rest| rest.split("```").next());
-    let script = blocks.find(|block| block.contains("schedulingGates"));
-    let script = script.context("docs/guide/operate.md shows no way to remove gates")?;
+    let script = script("operate.md", "gate=")?;
     let script = script.replace("scheduling.example.io/awaiting-capacity", OURS);
     ensure!(script.contains(OURS), "{script}");
 

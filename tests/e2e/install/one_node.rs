@@ -135,7 +135,10 @@ fn one_node_component_allows_drain(fixture: &Fixture<'_>) -> Result<()> {
 
 /// In an emergency, new pods are undecided and no pod stays gated.
 fn is_switched_off(fixture: &Fixture<'_>, cluster: &OneNode<'_, '_>) -> Result<()> {
-    fixture.shell(script("operate.md", "kubectl delete mutatingwebhookconfiguration")?)?;
+    let words = "kubectl delete mutatingwebhookconfiguration";
+    let block = script("operate.md", words)?;
+    ensure!(script("troubleshoot.md", words)? == block, "the pages differ");
+    fixture.shell(block)?;
     eventually("pods are undecided", BOUND, || {
         let answered = fixture.kubectl.dry_run(&cluster.pod("probe"))?;
         ensure!(annotation(&answered, "site").is_none(), "{answered:#}");

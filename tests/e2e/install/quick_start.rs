@@ -36,13 +36,13 @@ fn with_kwok(fixture: &Fixture<'_>) -> Result<()> {
     let label = label.replace("EDGE-NODE", "edge-0").replace("CLOUD-NODE", "cloud-0");
     // Nodes get their labels and the taint once more, as in a cluster that exists.
     let steps = [
-        documented("cluster")?,
+        script("install.md", "for SITE")?,
         "kubectl label node edge-0 node.role/edge-",
         "kubectl label node cloud-0 node.role/cloud-",
         "kubectl taint node cloud-0 cloud-",
         label.as_str(),
-        documented("edgeward")?,
-        documented("decisions")?,
+        script("install.md", "API=")?,
+        script("install.md", "decided()")?,
     ];
     // Both listeners stay open until both ports are known, so that the ports differ.
     let ports = [TcpListener::bind("127.0.0.1:0")?, TcpListener::bind("127.0.0.1:0")?];
@@ -66,12 +66,4 @@ fn with_kwok(fixture: &Fixture<'_>) -> Result<()> {
         .with_context(|| said.clone())?;
     ensure!(before < after && why.contains("cloud"), "{said}");
     Ok(())
-}
-
-/// The block after the comment that names this test and `step`.
-fn documented(step: &str) -> Result<&'static str> {
-    let page = include_str!("../../../docs/guide/install.md");
-    let mark = format!("<!-- run by tests/e2e/install/quick_start.rs: {step} -->\n```sh\n");
-    let block = page.split(&mark).nth(1).and_then(|rest| rest.split("\n```").next());
-    block.with_context(|| format!("docs/guide/install.md has no step {step}"))
 }

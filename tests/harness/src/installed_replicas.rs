@@ -12,6 +12,7 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use crate::balancer::Balancer;
 use crate::fixture::Revoked;
 use crate::installation::{Installation, SECRET, WEBHOOK};
+use crate::load::replicas::take_leader;
 use crate::load::{Load, Pace, Report, under_load_reconnecting};
 use crate::mount::Mount;
 use crate::pki::Pair;
@@ -130,11 +131,7 @@ impl<'s, 'run> InstalledReplicas<'s, 'run> {
 
     /// Takes the leader out of the Service, as its controller does when a replica ends. It gets no more connections.
     pub fn take_leader(&mut self) -> Result<Edgeward<'run>> {
-        let leader = eventually("one leads", BOUND, || {
-            let leads = |member: &Edgeward<'_>| member.leads().is_ok();
-            self.members.iter().position(leads).context("none does")
-        })?;
-        let leader = self.members.remove(leader);
+        let leader = take_leader(&mut self.members)?;
         remove_endpoint(self.fixture, &leader)?;
         self.balancer.remove(&leader);
         self.fixture.runtime.block_on(self.balancer.connections().cut());

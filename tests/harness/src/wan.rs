@@ -75,7 +75,7 @@ impl Wan {
         let conditions = watch::Sender::default();
         for (from, to, is_lossy) in [(&at_edge, &at_cloud, true), (&at_cloud, &at_edge, false)] {
             let carrying = carry(Arc::clone(from), Arc::clone(to), conditions.subscribe(), is_lossy);
-            runtime.spawn(carrying);
+            runtime.spawn(reported(carrying));
         }
         Ok(Self {
             _runtime: runtime,
@@ -106,19 +106,26 @@ fn runtime() -> Result<Runtime> {
     Ok(Builder::new_multi_thread().worker_threads(1).enable_all().build()?)
 }
 
+/// Says why the link has ended, so that a broken device does not look like a lost WAN.
+async fn reported(carrying: impl Future<Output = Result<()>>) {
+    if let Err(error) = carrying.await {
+        eprintln!("the link has ended: {error:#}");
+    }
+}
+
 /// Passes packets on in one direction, in their order, until a device breaks.
 async fn carry(from: Arc<Tun>, to: Arc<Tun>, conditions: watch::Receiver<Conditions>, is_lossy: bool) -> Result<()> {
     let (sender, mut on_the_way) = mpsc::unbounded_channel::<(tokio::time::Instant, Vec<u8>)>();
     let now = conditions.clone();
-    tokio::spawn(async move {
+    tokio::spawn(reported(async move {
         while let Some((due, packet)) = on_the_way.recv().await {
             tokio::time::sleep_until(due).await;
             if !now.borrow().is_cut {
                 to.send(&packet).await?;
             }
         }
-        anyhow::Ok(())
-    });
+        Ok(())
+    }));
     let (mut random, mut packet) = (Rng::with_seed(7), [0; MTU]);
     loop {
         let length = from.recv(&mut packet).await?;

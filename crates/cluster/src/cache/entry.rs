@@ -96,7 +96,7 @@ pub(super) struct Unbound {
     /// A node that the pod fits. If the pod charges a guess, the charged node.
     pub(super) node: Option<NodeId>,
     /// A node that could hold the pod if it were empty. Searched for when the pod is refused and fits no node.
-    pub(super) holder: Option<NodeId>,
+    pub(super) possible_node: Option<NodeId>,
     /// When the pod's time to charge a guess is over or checked again.
     pub(super) until: Moment,
     /// Whether the pod's time to charge a guess is over.
@@ -116,7 +116,7 @@ impl Unbound {
 
     /// Whether the pod waits for room that its site could have.
     pub(super) fn is_in_queue(&self) -> bool {
-        self.is_refused() && self.holder.is_some()
+        self.is_refused() && self.possible_node.is_some()
     }
 
     /// Whether the pod was refused although it fits a node. It then waits for something that edgeward does not evaluate.

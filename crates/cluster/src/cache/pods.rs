@@ -164,7 +164,7 @@ impl Cache {
             node: before
                 .map_or(reserved_node, |before| before.node)
                 .filter(|id| self.nodes.contains_key(id)),
-            holder: before.and_then(|before| before.holder),
+            possible_node: before.and_then(|before| before.possible_node),
             until: match (old, before) {
                 (_, Some(before)) => before.until,
                 (None, None) if self.is_listing_pods() => end.before(age(record, at)),

@@ -170,11 +170,11 @@ impl Cache {
         if gained.iter().any(|id| self.takes(*id, pod, unbound, evicts)) {
             return true;
         }
-        let holds = |id: NodeId| self.is_held_by(id, pod, unbound);
+        let could_run = |id: NodeId| self.could_run_on(id, pod, unbound);
         unbound.refusal.is_some()
-            && match unbound.holder {
-                Some(holder) => !holds(holder),
-                None => gained.iter().copied().any(holds),
+            && match unbound.possible_node {
+                Some(possible_node) => !could_run(possible_node),
+                None => gained.iter().copied().any(could_run),
             }
     }
 
@@ -200,10 +200,10 @@ impl Cache {
         // The pod may still arrive there, so its room is not promised to another pod.
         let may_stay = !is_refused && !is_expired && pod.placeholder(self.headroom_below).is_none();
         let stays = pod.charged.filter(|_| node.is_none() && is_displaced && may_stay);
-        let stays = stays.filter(|id| self.is_held_by(*id, pod, unbound));
+        let stays = stays.filter(|id| self.could_run_on(*id, pod, unbound));
         let node = node.or(stays);
-        let holder = match node {
-            None if is_refused => self.holder(pod, unbound),
+        let possible_node = match node {
+            None if is_refused => self.possible_node(pod, unbound),
             _ => None,
         };
         let Some((uid, mut pod)) = self.pods.remove_entry(&key.uid) else {
@@ -211,7 +211,7 @@ impl Cache {
         };
         let Some(unbound) = &mut pod.unbound else { return };
         self.unbound_pods.forget(key, unbound);
-        (unbound.is_expired, unbound.node, unbound.holder) = (is_expired, node, holder);
+        (unbound.is_expired, unbound.node, unbound.possible_node) = (is_expired, node, possible_node);
         let charges = unbound.charges();
         if let Some(next_check) = next_check.filter(|_| unbound.may_charge()) {
             unbound.until = next_check;
@@ -250,7 +250,7 @@ impl Cache {
     }
 
     /// Whether the node is at the pod's site and could hold the pod if it were empty, Ready and not cordoned.
-    fn is_held_by(&self, id: NodeId, pod: &PodEntry, unbound: &Unbound) -> bool {
+    fn could_run_on(&self, id: NodeId, pod: &PodEntry, unbound: &Unbound) -> bool {
         let Some(entry) = self.nodes.get(&id) else { return false };
         let (node, placement) = (&*entry.node, &unbound.placement);
         entry.known
@@ -264,10 +264,10 @@ impl Cache {
 
     /// A node of the pod's site that could hold the pod if it were empty. The known one stays if it still could. Otherwise,
     /// the cost is a pass over the nodes of the site until one is found.
-    fn holder(&self, pod: &PodEntry, unbound: &Unbound) -> Option<NodeId> {
-        let holds = |id: &NodeId| self.is_held_by(*id, pod, unbound);
-        let known = unbound.holder.filter(holds);
-        known.or_else(|| self.sites[unbound.site?].members.values().copied().find(holds))
+    fn possible_node(&self, pod: &PodEntry, unbound: &Unbound) -> Option<NodeId> {
+        let could_run = |id: &NodeId| self.could_run_on(*id, pod, unbound);
+        let known = unbound.possible_node.filter(could_run);
+        known.or_else(|| self.sites[unbound.site?].members.values().copied().find(could_run))
     }
 
     /// The node that kube-scheduler would pick among nodes that the pod fits; ties go by name. A node where placeholders

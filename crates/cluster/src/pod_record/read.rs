@@ -10,7 +10,7 @@ use crate::pod_record::{GatedPod, MAX_ELEMENTS, MAX_RESOURCES, Phase, Placement,
 use edgeward_decision::keys::Keys;
 use edgeward_decision::model::decision_id::DecisionId;
 use edgeward_decision::model::remote_room::{Bound, POD_SLOT, Start};
-use edgeward_decision::model::slo::Management;
+use edgeward_decision::model::slo::{Intent, Management};
 use edgeward_decision::model::workload::Workload;
 use edgeward_decision::pod::Pod;
 use edgeward_kube::excerpt::LONGEST_NAME;
@@ -54,10 +54,13 @@ fn start(text: &str, length: usize) -> &str {
 /// The status cannot be read.
 pub fn record(pod: &Pod<'_>, keys: &Keys) -> Result<Option<PodRecord>, serde_json::Error> {
     let status = pod.status()?;
-    let Some(mut record) = record_with(pod, &status, keys) else {
+    let (management, intent) = pod.slo(keys);
+    let Some(mut record) = record_with(pod, &status, intent.as_ref(), keys) else {
         return Ok(None);
     };
-    record.undecided = record.decision.is_none() && !was_gate_removed(pod, keys) && is_for_us(pod, keys);
+    // Whether edgeward decides this pod, judged by the pod alone.
+    let is_for_us = intent.is_some() && management != Management::OptedOut && !pod.is_of_others();
+    record.undecided = record.decision.is_none() && is_for_us && !was_gate_removed(pod, keys);
     let is_gated = is_gated(pod, keys);
     if is_gated || record.node.is_none() {
         complete(pod, &mut record, is_gated, keys);
@@ -159,7 +162,7 @@ fn stuck(
     keys: &Keys,
 ) -> Option<StuckPod> {
     let is_stuck = record.unschedulable.is_some() && record.node.is_none() && record.phase == Phase::Pending;
-    let is_left_alone = pod.claims_to_be_shadow() || was_gate_removed(pod, keys);
+    let is_left_alone = pod.is_marked_as_shadow() || was_gate_removed(pod, keys);
     if !is_stuck || record.gated || record.terminating.is_some() || is_left_alone {
         return None;
     }
@@ -186,16 +189,9 @@ fn was_gate_removed(pod: &Pod<'_>, keys: &Keys) -> bool {
     reason.is_some_and(|reason| reason.starts_with("held_")) && pod.annotation(&keys.decision_id).is_none()
 }
 
-/// Whether edgeward decides this pod, judged by the pod alone.
-fn is_for_us(pod: &Pod<'_>, keys: &Keys) -> bool {
-    let (management, intent) = pod.slo(keys);
-    intent.is_some() && management != Management::OptedOut && !pod.is_of_others()
-}
-
-fn record_with(pod: &Pod<'_>, status: &Status<'_>, keys: &Keys) -> Option<PodRecord> {
+fn record_with(pod: &Pod<'_>, status: &Status<'_>, intent: Option<&Intent>, keys: &Keys) -> Option<PodRecord> {
     let metadata = pod.metadata.as_ref()?;
     let text = |text: &Text<'_>| Some(Box::<str>::from(start(text.stated()?, LONGEST_NAME)));
-    let (_, intent) = pod.slo(keys);
     let node = text(&pod.spec.node_name);
     let request = pod.kept_apart(pod.charged_request(status).amounts(), &metadata.namespace);
     let phase = match &*status.phase {
@@ -216,7 +212,6 @@ fn record_with(pod: &Pod<'_>, status: &Status<'_>, keys: &Keys) -> Option<PodRec
         may_preempt: pod.spec.may_preempt(),
         placeholder_grace: intent.is_none().then(|| pod.spec.grace()),
         slo: intent
-            .as_ref()
             .filter(|intent| intent.class_known)
             .map(|intent| (intent.slo.class, intent.slo.priority)),
         phase,
@@ -232,7 +227,7 @@ fn record_with(pod: &Pod<'_>, status: &Status<'_>, keys: &Keys) -> Option<PodRec
         decision: pod
             .annotation(&keys.decision_id)
             .map(|id| start(id, LONGEST_WORD).into()),
-        decided: decided(pod, intent.as_ref(), keys).map(Box::new),
+        decided: decided(pod, intent, keys).map(Box::new),
         placement: None,
         gated_pod: None,
         other_domain: pod

@@ -80,7 +80,7 @@ pub fn read(data: &BTreeMap<String, String>, yaml: impl FnOnce(&str) -> Result<V
         Some(Ok(_)) => return Err(Fault::new(STRUCTURED, "is not a map of settings").into()),
         Some(Err(error)) => return Err(Fault::new(STRUCTURED, error).into()),
     };
-    let (mut faults, mut notices) = (vec![], vec![]);
+    let (mut faults, mut notices, mut flat) = (vec![], vec![], vec![]);
     for (key, text) in data {
         let value = match &**key {
             "rttThresholdMs" => number(text, "ms"),
@@ -93,6 +93,7 @@ pub fn read(data: &BTreeMap<String, String>, yaml: impl FnOnce(&str) -> Result<V
             }
             _ => continue,
         };
+        flat.push(&**key);
         if settings.insert(key.clone(), value).is_some() {
             let message = format_args!("is also set as {STRUCTURED}.{key}; keep one of them");
             faults.push(Fault::new(key, message));
@@ -100,7 +101,7 @@ pub fn read(data: &BTreeMap<String, String>, yaml: impl FnOnce(&str) -> Result<V
     }
     let mut config = Config::read(&settings.into());
     if let Err(Faults(found)) = &mut config {
-        for fault in found.iter_mut().filter(|fault| !data.contains_key(&fault.path)) {
+        for fault in found.iter_mut().filter(|fault| !flat.contains(&&*fault.path)) {
             fault.path = format!("{STRUCTURED}.{}", fault.path);
         }
         faults.append(found);

@@ -121,7 +121,7 @@ impl Kind {
 }
 
 /// Reads a site that stands at this path; a cloud that does not say its order has this one.
-pub fn read(site: &Value, default_order: u32, at: &str, faults: &mut Vec<Fault>) -> Option<SiteDefinition> {
+pub(crate) fn read(site: &Value, default_order: u32, at: &str, faults: &mut Vec<Fault>) -> Option<SiteDefinition> {
     static SCHEMA: LazyLock<Value> = LazyLock::new(schema::of::<WrittenSite>);
     let written = schema::read::<WrittenSite>(&SCHEMA, site, at, faults)?;
     let mut checks = Checks { at, faults };
@@ -219,7 +219,7 @@ impl WrittenSite {
 }
 
 /// A list that is written only if something is in it.
-pub fn some_of<T>(list: impl IntoIterator<Item = T>) -> Option<Vec<T>> {
+pub(crate) fn some_of<T>(list: impl IntoIterator<Item = T>) -> Option<Vec<T>> {
     Some(list.into_iter().collect()).filter(|list: &Vec<T>| !list.is_empty())
 }
 
@@ -241,7 +241,7 @@ fn endpoints(probes: &[String], checks: &mut Checks<'_>) -> Vec<Endpoint> {
 }
 
 /// Whether these definitions make a fleet: names are unique and exactly one is the edge. `list` is where they stand.
-pub fn check_fleet<'s>(
+pub(crate) fn check_fleet<'s>(
     list: &str,
     sites: impl Iterator<Item = (&'s str, &'s SiteDefinition)>,
     faults: &mut Vec<Fault>,
@@ -265,7 +265,7 @@ pub fn check_fleet<'s>(
 
 impl SiteDefinition {
     /// By which a fleet is sorted: the edge first, then the clouds by name.
-    pub fn order(&self) -> (bool, &str) {
+    pub(crate) fn order(&self) -> (bool, &str) {
         (self.kind != SiteKind::Edge, &self.name)
     }
 

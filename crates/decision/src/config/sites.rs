@@ -32,7 +32,7 @@ pub fn of_objects(objects: &BTreeMap<String, Value>) -> Result<Vec<Arc<SiteDefin
             if let Some(fields) = spec.as_object_mut() {
                 fields.insert("name".to_owned(), name.as_str().into());
             }
-            (place(name), spec)
+            (fault_path(name), spec)
         })
         .collect();
     let mut faults = vec![];
@@ -79,7 +79,7 @@ pub fn with_discovered(defined: &[Arc<SiteDefinition>], discovered: &[Arc<SiteDe
         if merged.sites.iter().any(|site| is_its(site, found)) {
             continue;
         }
-        let is_in_its_way = |site: &&Arc<SiteDefinition>| site.name == found.name || holds(found, site);
+        let is_in_its_way = |site: &&Arc<SiteDefinition>| site.name == found.name || includes(found, site);
         match merged.sites.iter().find(is_in_its_way) {
             Some(other) => merged.left_out.push((found.name.clone(), other.name.clone())),
             None => merged.sites.push(Arc::clone(found)),
@@ -105,7 +105,7 @@ fn refined(defined: &SiteDefinition, found: &SiteDefinition) -> SiteDefinition {
 }
 
 /// Where the faults of the Site of this name are.
-fn place(name: &str) -> String {
+fn fault_path(name: &str) -> String {
     format!("Site {name}")
 }
 
@@ -124,7 +124,7 @@ pub fn refusal(name: &str, faults: &Faults) -> String {
         .0
         .iter()
         .filter_map(|fault| {
-            let rest = fault.path.strip_prefix(&place(name))?;
+            let rest = fault.path.strip_prefix(&fault_path(name))?;
             let path = rest.strip_prefix('.').or(rest.is_empty().then_some(""))?.to_owned();
             let message = fault.message.clone();
             Some(Fault { path, message }.to_string())
@@ -164,7 +164,7 @@ fn together<'v>(
 
 /// Whether every node of the one is of the other as well: no selector may hold all of another's.
 fn overlap(earlier: &SiteDefinition, later: &SiteDefinition) -> Option<String> {
-    let relation = match (holds(later, earlier), holds(earlier, later)) {
+    let relation = match (includes(later, earlier), includes(earlier, later)) {
         (true, true) => "is that of",
         (true, false) => "contains that of",
         (false, true) => "is contained in that of",
@@ -177,7 +177,7 @@ fn overlap(earlier: &SiteDefinition, later: &SiteDefinition) -> Option<String> {
 }
 
 /// Whether the selector of the one has all labels of the other's.
-fn holds(outer: &SiteDefinition, inner: &SiteDefinition) -> bool {
+fn includes(outer: &SiteDefinition, inner: &SiteDefinition) -> bool {
     inner.selector.iter().all(|pair| outer.selector.contains(pair))
 }
 

@@ -72,7 +72,7 @@ pub fn read<T: DeserializeOwned>(schema: &Value, value: &Value, at: &str, faults
 }
 
 /// Reports every value of a document without nulls that the schema refuses. The length of lists is not checked.
-pub fn check(schema: &Value, value: &Value, at: &str, faults: &mut Vec<Fault>) {
+pub(crate) fn check(schema: &Value, value: &Value, at: &str, faults: &mut Vec<Fault>) {
     match value {
         Value::Object(fields) if let Some(map) = of_type(schema, "object") => check_fields(map, fields, at, faults),
         Value::Array(list) if let Some(of) = of_type(schema, "array") => {

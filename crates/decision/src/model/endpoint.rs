@@ -82,7 +82,7 @@ impl Endpoint {
 }
 
 /// Hides the part of an address before an `@`. It may be a password, and messages are logged.
-pub fn without_user(address: &str) -> String {
+pub(crate) fn without_user(address: &str) -> String {
     match address.rsplit_once('@') {
         None => address.to_owned(),
         Some((before, host)) => {

@@ -69,7 +69,7 @@ pub struct SiteDefinition {
 
 impl SiteDefinition {
     /// Whether both definitions are equal, apart from how the WAN is measured.
-    pub fn is_same_place(&self, other: &Self) -> bool {
+    pub fn is_same_apart_from_wan(&self, other: &Self) -> bool {
         let placed = |site: &Self| Self {
             probes: vec![],
             ..site.clone()

@@ -6,7 +6,7 @@
 //! counts only for reviews that read an older one. So exactly one of a pod and its reservation counts.
 //!
 //! A user can ask for a decision without creating the pod. So an unconfirmed reservation keeps room from other namespaces
-//! only within a share of the free room. Beyond the share, it counts only for its own namespace.
+//! only within half of the free room. Beyond the half, it counts only for its own namespace.
 //!
 //! One [`Ledger`] lives under one lock. A review loads the snapshot, decides and reserves while it holds the lock. The
 //! engine confirms reservations before it publishes a snapshot, and drops them afterwards.
@@ -94,8 +94,8 @@ pub struct Ledger {
 struct Entry {
     reservation: Reservation,
     since: Moment,
-    /// Whether the reservation is beyond its namespace's share. False for a release, because its pod exists.
-    is_beyond_share: bool,
+    /// Whether its namespace reserves more than half of what is free at the site. False for a release, because its pod exists.
+    is_beyond_half: bool,
     /// The first revision that shows the pod; `None` until the pod is seen.
     shown_in: Option<u64>,
 }
@@ -148,7 +148,7 @@ impl Ledger {
             return false;
         }
         reservation.amount.forget_zeros();
-        let is_beyond_share = match &reservation.releases {
+        let is_beyond_half = match &reservation.releases {
             Some(uid) => {
                 self.releases.insert(Arc::clone(uid), reservation.id);
                 false
@@ -158,7 +158,7 @@ impl Ledger {
         let entry = Entry {
             reservation,
             since,
-            is_beyond_share,
+            is_beyond_half,
             shown_in: None,
         };
         self.nodes.entry(entry.reservation.node).or_default().push(entry);
@@ -173,7 +173,8 @@ impl Ledger {
         Some(self.take_unconfirmed(id)?.since)
     }
 
-    /// Forgets the reservation of a gated pod that is gone, or that another decision has released. Cost: a search.
+    /// Forgets the reservation of a gated pod that is gone, or that another decision has released. Cost: a pass over the
+    /// reservations.
     pub fn forget_release(&mut self, uid: &str) {
         if let Some(id) = self.releases.get(uid).copied()
             && self.take_unconfirmed(id).is_some()
@@ -269,7 +270,7 @@ impl Ledger {
 
     /// The charges on `node` for a pod of this namespace, in a review that reads the snapshot of `revision`.
     ///
-    /// An unconfirmed reservation is charged once for each replica, if it is of this namespace or within the share of its
+    /// An unconfirmed reservation is charged once for each replica, if it is of this namespace or within the half of its
     /// own. A release is charged once. A confirmed reservation is charged once if the snapshot does not show its pod yet.
     /// Cost: a search if anything is reserved.
     pub fn charges<'l>(&'l self, node: NodeId, revision: u64, namespace: &'l str) -> impl Iterator<Item = Charge<'l>> {
@@ -333,11 +334,11 @@ impl Ledger {
         self.entries().filter(|entry| entry.shown_in.is_none())
     }
 
-    /// The share that the namespace would keep from others at the site if this reservation were within its share.
+    /// What the namespace would keep from others at the site if this reservation were within the half.
     /// Everything is charged once for each replica.
     fn kept_with(&self, reservation: &Reservation) -> Share {
         let namespace = &reservation.namespace;
-        let is_in_half = |entry: &&Entry| !entry.is_beyond_share && entry.reservation.releases.is_none();
+        let is_in_half = |entry: &&Entry| !entry.is_beyond_half && entry.reservation.releases.is_none();
         let is_kept = |entry: &&Entry| entry.is_of(namespace) && entry.reservation.site == reservation.site;
         let mut kept = Share::default();
         let others = self.unconfirmed().filter(is_in_half).filter(is_kept);
@@ -351,7 +352,7 @@ impl Ledger {
 
     fn charge<'l>(&self, entry: &'l Entry, revision: u64, namespace: &str) -> Option<Charge<'l>> {
         let times = match entry.shown_in {
-            None if entry.is_beyond_share && !entry.is_of(namespace) => return None,
+            None if entry.is_beyond_half && !entry.is_of(namespace) => return None,
             // Other replicas count the pod's queue claim for as long as they see it gated.
             None if entry.reservation.releases.is_some() => 1,
             None => self.replicas(),
@@ -368,9 +369,12 @@ impl Ledger {
 
     /// Removes and returns the unconfirmed reservation with this id.
     fn take_unconfirmed(&mut self, id: DecisionId) -> Option<Entry> {
-        let node = self.open_entry(id)?.reservation.node;
+        let open = |on_node: &Vec<Entry>| on_node.iter().position(|entry| entry.is_open(id));
+        let (node, at) = self
+            .nodes
+            .iter()
+            .find_map(|(node, on_node)| Some((*node, open(on_node)?)))?;
         let on_node = self.nodes.get_mut(&node)?;
-        let at = on_node.iter().position(|entry| entry.is_open(id))?;
         let entry = on_node.swap_remove(at);
         if on_node.is_empty() {
             self.nodes.remove(&node);

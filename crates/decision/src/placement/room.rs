@@ -25,7 +25,7 @@ pub struct Room<'s, 'l> {
     claims: &'l QueueClaims,
     /// The pod's place in the queue. Claims of pods behind it do not count.
     queue_key: QueueKey,
-    /// The pod's namespace. Reservations of other namespaces beyond their share do not count.
+    /// The pod's namespace. Reservations of other namespaces beyond their half do not count.
     namespace: &'l str,
     /// The placeholders that make room for the pod.
     pub(super) headroom: Option<Headroom>,

@@ -40,7 +40,7 @@ fn daemonset_mirror_bound_and_shadow_pods_are_recognised() {
     let facts = |pod: serde_json::Value| {
         let text = pod.to_string();
         let pod = Pod::from_json(&text).unwrap();
-        let shadow = pod.claims_to_be_shadow();
+        let shadow = pod.is_marked_as_shadow();
         let Workload {
             daemonset,
             mirror,

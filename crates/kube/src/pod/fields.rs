@@ -172,7 +172,7 @@ pub struct Spec<'a> {
     pub node_selector: Option<&'a RawValue>,
     pub affinity: Option<&'a RawValue>,
     pub tolerations: Option<&'a RawValue>,
-    /// Parsed from the three texts above. See [`Spec::read_constraints`].
+    /// Parsed from the three texts above. See `Spec::read_constraints`.
     #[serde(skip)]
     pub constraints: Constraints<'a>,
     pub scheduling_gates: Option<Vec<SchedulingGate<'a>>>,
@@ -210,7 +210,7 @@ impl Spec<'_> {
 
     /// Reads the three fields if they have at most `most` bytes together. Otherwise reads only the nodeSelector, if it
     /// alone has at most `most` bytes.
-    pub fn read_constraints(&mut self, most: usize) -> Result<(), serde_json::Error> {
+    pub(crate) fn read_constraints(&mut self, most: usize) -> Result<(), serde_json::Error> {
         let is_short = |text: &&RawValue| text.get().len() <= most;
         self.constraints.node_selector = read(self.node_selector.filter(is_short))?;
         if self.constraints_length() <= most {
@@ -253,7 +253,7 @@ impl<'a> Container<'a> {
     }
 
     /// Whether this is a restartable init container (KEP-753).
-    pub fn is_sidecar(&self) -> bool {
+    pub(crate) fn is_sidecar(&self) -> bool {
         self.restart_policy == "Always"
     }
 }
@@ -369,7 +369,7 @@ pub struct WireToleration<'a> {
 }
 
 impl<'a> WireToleration<'a> {
-    pub fn toleration(&self) -> Toleration<'a> {
+    pub(crate) fn toleration(&self) -> Toleration<'a> {
         Toleration {
             key: self.key.0.clone(),
             operator: self.operator.0.clone(),
@@ -405,7 +405,7 @@ impl<'a> Volume<'a> {
     }
 
     /// Whether the volume contains a token of the pod's service account.
-    pub fn has_token(&self) -> bool {
+    pub(crate) fn has_token(&self) -> bool {
         let sources = &value(self.projected)["sources"];
         let mut sources = sources.as_array().into_iter().flatten();
         sources.any(|source| !source["serviceAccountToken"].is_null())

@@ -43,7 +43,7 @@ impl Server {
     fn serve(&mut self, candidate: &mut Candidate, now: Now) -> bool {
         let mut lease = self.read();
         let mut went_back = candidate.went_back(&lease).is_some();
-        if candidate.acquire(&mut lease, now)
+        if candidate.acquire(&mut lease, now).is_none()
             && let Some(stored) = self.write(&lease)
         {
             candidate.acquired(now.moment);
@@ -107,7 +107,10 @@ fn unchanged_lease_is_taken_after_twelve_seconds() {
         server.serve(&mut b, at(ms));
         assert!(!holds(&b, at(ms)), "{ms}");
     }
-    assert_eq!(b.lapses_in(&server.read(), at(12_900).moment), Micros::from_millis(100));
+    assert_eq!(
+        b.acquire(&mut server.read(), at(12_900)),
+        Some(Micros::from_millis(100))
+    );
     server.serve(&mut b, at(13_000));
     assert!(holds(&b, at(13_000)));
     // The first holder learns of it when it reads the Lease.
@@ -120,7 +123,7 @@ fn unchanged_lease_is_taken_after_twelve_seconds() {
 fn write_of_unknown_outcome_is_found_again() {
     let (mut server, mut a) = (Server::default(), candidate("a"));
     let mut lease = Lease::default();
-    assert!(a.acquire(&mut lease, at(0)));
+    assert!(a.acquire(&mut lease, at(0)).is_none());
     server.write(&lease).unwrap();
     assert!(!holds(&a, at(0)));
     server.serve(&mut a, at(4_500));
@@ -142,7 +145,7 @@ fn lease_rollback_is_noticed_once_per_candidate() {
 }
 
 #[test]
-fn lease_claim_keeps_foreign_labels() {
+fn acquired_lease_keeps_foreign_labels() {
     let (mut server, mut a) = (Server::default(), candidate("a"));
     let mut lease = Lease::default();
     lease.metadata.labels = Some([("app".to_owned(), "edgeward".to_owned())].into());
@@ -205,7 +208,7 @@ proptest! {
                 requests[who] = match (requests[who].take(), fate) {
                     (None, _) => Some(Request::Read(server.read())),
                     (Some(Request::Read(mut lease)), Fate::Answered) => {
-                        here.acquire(&mut lease, now).then_some(Request::Write(now, lease))
+                        here.acquire(&mut lease, now).is_none().then_some(Request::Write(now, lease))
                     }
                     (Some(Request::Write(sent, lease)), Fate::Answered | Fate::Unheard) => {
                         if server.write(&lease).is_some() && matches!(fate, Fate::Answered) {

@@ -53,11 +53,7 @@ impl<'s, 'run> Replicas<'s, 'run> {
     }
 
     pub fn take_leader(&mut self) -> Result<Edgeward<'run>> {
-        let leader = eventually("one leads", BOUND, || {
-            let leads = |member: &Edgeward<'_>| member.leads().is_ok();
-            self.members.iter().position(leads).context("none does")
-        })?;
-        Ok(self.members.remove(leader))
+        take_leader(&mut self.members)
     }
 
     pub fn report(&self, undecided: usize) -> Result<()> {
@@ -70,4 +66,13 @@ impl<'s, 'run> Replicas<'s, 'run> {
             Ok(())
         })
     }
+}
+
+/// Waits until one of these replicas leads, and removes it from them.
+pub(crate) fn take_leader<'run>(members: &mut Vec<Edgeward<'run>>) -> Result<Edgeward<'run>> {
+    let leader = eventually("one leads", BOUND, || {
+        let leads = |member: &Edgeward<'_>| member.leads().is_ok();
+        members.iter().position(leads).context("none does")
+    })?;
+    Ok(members.remove(leader))
 }

@@ -38,7 +38,7 @@ impl AssumedVolumes {
 
     /// The workload with the nodes where the volumes of its unbound claims will be made; `None` if nothing is recorded
     /// about them. Cost: a search for each such claim, and a copy if anything is recorded.
-    pub fn locate<'a>(&self, located: &Workload<'a>, now: Moment) -> Option<Workload<'a>> {
+    pub(crate) fn locate<'a>(&self, located: &Workload<'a>, now: Moment) -> Option<Workload<'a>> {
         let mut assumed: Option<Workload<'a>> = None;
         let mut volumes_before = 0;
         for (at, claim) in located.volume_claims.iter().enumerate() {

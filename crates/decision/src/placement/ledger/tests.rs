@@ -13,7 +13,7 @@ const TTL: Micros = Micros::from_secs(3);
 impl Ledger {
     /// Number of unconfirmed reservations that count only for their own namespace.
     fn beyond_half(&self) -> usize {
-        self.unconfirmed().filter(|entry| entry.is_beyond_share).count()
+        self.unconfirmed().filter(|entry| entry.is_beyond_half).count()
     }
 }
 

@@ -510,7 +510,7 @@ impl World {
     /// The unconfirmed reservations of a namespace keep no more from others than its share at the time it last kept more.
     fn check_shares(&self) {
         let mut kept = BTreeMap::<&str, (i64, i64)>::new();
-        let open = self.ledger.unconfirmed().filter(|open| !open.is_beyond_share);
+        let open = self.ledger.unconfirmed().filter(|open| !open.is_beyond_half);
         for Entry { reservation, .. } in open {
             let (cpu, slots) = kept.entry(&reservation.namespace).or_default();
             *cpu += reservation.amount.cpu.0;
