@@ -19,6 +19,7 @@ mod monitoring;
 mod process;
 mod profiles;
 mod program;
+mod reference;
 mod rights;
 mod server;
 mod settings;

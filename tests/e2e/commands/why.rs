@@ -2,6 +2,7 @@
 
 use std::os::unix::fs::symlink;
 
+use edgeward_harness::documentation::unnamed_keys;
 use edgeward_harness::fixture::{manifest, with_long_timeout};
 use edgeward_harness::live::runs;
 use edgeward_harness::prelude::*;
@@ -133,6 +134,8 @@ fn why_explains_each_pod_outcome(fixture: &Fixture<'_>) -> Result<()> {
         json["kind"] == "PodExplanation" && json["decided"]["site"] == "cloud" && json["now"]["site"] == "edge",
         "{json:#}"
     );
+    let unnamed = unnamed_keys(include_str!("../../../docs/reference/output.md"), &json);
+    ensure!(unnamed.is_empty(), "output.md does not name {unnamed:?}");
     ensure!(json["standing"]["node"] == *cloud, "{json:#}");
 
     run(fixture, "near-again")?;

@@ -1,6 +1,9 @@
 //! Commands and files from the pages of `docs/guide`.
 
+use std::collections::BTreeSet;
+
 use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
 
 const PAGES: [(&str, &str); 6] = [
     ("install.md", include_str!("../../../docs/guide/install.md")),
@@ -52,4 +55,19 @@ pub fn script(page: &str, words: &str) -> Result<&'static str> {
         .with_context(|| format!("{page} does not show {words:?}"))?;
     ensure!(found.next().is_none(), "{page} shows {words:?} twice");
     Ok(block.trim_start())
+}
+
+/// Keys of a JSON document that a page does not name. Keys of resources, annotations and labels do not count.
+pub fn unnamed_keys(page: &str, document: &Value) -> BTreeSet<String> {
+    match document {
+        Value::Array(items) => items.iter().flat_map(|item| unnamed_keys(page, item)).collect(),
+        Value::Object(fields) => {
+            let is_data = |key: &str| key.contains(['/', '-']) || ["cpu", "memory", "pods"].contains(&key);
+            let is_named = |key: &str| page.contains(&format!("`{key}`")) || page.contains(&format!("\"{key}\":"));
+            let unnamed = fields.keys().filter(|key| !is_data(key) && !is_named(key)).cloned();
+            let inner = fields.values().flat_map(|value| unnamed_keys(page, value));
+            unnamed.chain(inner).collect()
+        }
+        _ => BTreeSet::new(),
+    }
 }
