@@ -17,7 +17,7 @@ fn object(members: Vec<(&'static str, BoxedStrategy<Value>)>) -> BoxedStrategy<V
     members_with(0.6, members)
 }
 
-/// The same for fields without which little happens: they are missing seldom.
+/// An object of fields without which little happens: they are missing seldom.
 fn full_object(members: Vec<(&'static str, BoxedStrategy<Value>)>) -> BoxedStrategy<Value> {
     members_with(0.95, members)
 }
