@@ -63,7 +63,8 @@ pub fn unnamed_keys(page: &str, document: &Value) -> BTreeSet<String> {
         Value::Array(items) => items.iter().flat_map(|item| unnamed_keys(page, item)).collect(),
         Value::Object(fields) => {
             let is_data = |key: &str| key.contains(['/', '-']) || ["cpu", "memory", "pods"].contains(&key);
-            let is_named = |key: &str| page.contains(&format!("`{key}`")) || page.contains(&format!("\"{key}\":"));
+            let forms = |key: &str| [format!("`{key}`"), format!("`{key}:"), format!("\"{key}\":")];
+            let is_named = |key: &str| forms(key).iter().any(|form| page.contains(form));
             let unnamed = fields.keys().filter(|key| !is_data(key) && !is_named(key)).cloned();
             let inner = fields.values().flat_map(|value| unnamed_keys(page, value));
             unnamed.chain(inner).collect()
